@@ -1,0 +1,103 @@
+"""What a measurement says: a time with its spread, and a plan's step with its parts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Literal
+
+from probes.workload.description import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, several times over. `low` and `high` are the 10th and 90th percentile of the samples.
+
+    A sample is the mean over a block of steps that is long enough for the clock; the raw samples are kept, so
+    that any other statistic can be had later.
+    """
+
+    median: float
+    low: float
+    high: float
+    samples: tuple[float, ...] = ()
+
+    @classmethod
+    def from_samples(cls, samples: list[float] | tuple[float, ...]) -> Timing:
+        """Raises ValueError without samples."""
+        if not samples:
+            raise ValueError("a timing needs at least one sample")
+        ordered = sorted(samples)
+        return cls(median(ordered), _quantile(ordered, 0.1), _quantile(ordered, 0.9), tuple(samples))
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Timing:
+        return cls(document["median"], document["low"], document["high"], tuple(document.get("samples", ())))
+
+
+def _quantile(ordered: list[float], fraction: float) -> float:
+    """Linear interpolation between order statistics (numpy's default)."""
+    position = fraction * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """A step's parts in seconds, each measured for this workload on this device; None where it does not apply.
+
+    transfer: putting one batch on the device. launch: the host issuing the step's operations. synchronize:
+    reading one result back with `.item()`. compute: what remains of the step. device_busy: fraction of the
+    step in which the device computes.
+    """
+
+    transfer_seconds: float | None = None
+    launch_seconds: float | None = None
+    synchronize_seconds: float | None = None
+    compute_seconds: float | None = None
+    device_busy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """Peak bytes while stepping. process: resident set of the measuring process; allocated and reserved: what
+    torch's allocator handed out and what it holds (devices only)."""
+
+    process_bytes: int | None = None
+    process_base_bytes: int | None = None  # resident set before the model was built
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Real steps of one workload under one plan at one batch size."""
+
+    plan: Plan
+    batch_size: int
+    data: str
+    outcome: Literal["ok", "out-of-memory", "unsupported", "failed"]
+    reason: str | None = None
+    step: Timing | None = None
+    steps: int = 0
+    steady: bool = False  # False: time ran out before the step times settled
+    startup_seconds: float | None = None  # first step beyond a steady one: context, autotuning, first allocations
+    overheads: Overheads | None = None
+    memory: MemoryPeak | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Measurement:
+        """Raises KeyError, TypeError or ValueError when the document is not a measurement."""
+        values = dict(document)
+        values["plan"] = Plan.from_json(values["plan"])
+        if values.get("step") is not None:
+            values["step"] = Timing.from_json(values["step"])
+        if values.get("overheads") is not None:
+            values["overheads"] = Overheads(**values["overheads"])
+        if values.get("memory") is not None:
+            values["memory"] = MemoryPeak(**values["memory"])
+        return cls(**values)

@@ -1,0 +1,114 @@
+"""A trace: the tensor operations of one step of a workload, as a function of the batch size.
+
+Made by `probes.microtrain.tracing` under fake tensors (no memory, no computing), kept by content, read by the
+advisor. Quantities are affine in the batch: `[constant, per_sample]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+SCHEMA_VERSION = "1"
+
+Phase = Literal["forward", "backward", "optimizer"]
+# What an operation costs depends on its class. `view` costs dispatch only.
+Kind = Literal[
+    "matmul",
+    "convolution",
+    "attention",
+    "recurrent",
+    "normalization",
+    "elementwise",
+    "reduction",
+    "copy",
+    "gather",
+    "random",
+    "view",
+]
+
+
+class Affine(NamedTuple):
+    """constant + per_sample * batch_size."""
+
+    constant: float
+    per_sample: float
+
+    def at(self, batch_size: float) -> float:
+        return self.constant + self.per_sample * batch_size
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Equal operations of one phase, merged.
+
+    count: how often a step runs it. flops, read_bytes, written_bytes: of ONE execution. A multiply-add is two
+    flops (torch.utils.flop_counter's convention). shapes: of the tensor arguments at the trace's first batch size.
+    """
+
+    kind: Kind
+    name: str  # torch's own name, as in aten.addmm
+    phase: Phase
+    dtype: str
+    count: int
+    flops: Affine
+    read_bytes: Affine
+    written_bytes: Affine
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One step.
+
+    parameters: trainable scalars; parameter_tensors: how many tensors hold them. activation_bytes: alive at the
+    step's peak beyond weights, gradients and optimizer state (inputs and temporaries included). input_bytes:
+    one batch as it is put on the device. All at fp32 unless the model says otherwise.
+    """
+
+    model_key: str
+    mode: str
+    optimizer: str
+    batch_sizes: tuple[int, int]  # the two that were traced
+    parameters: int
+    parameter_tensors: int
+    parameter_bytes: int
+    buffer_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: Affine
+    input_bytes: Affine
+    operations: tuple[Operation, ...]
+    torch_version: str
+    schema_version: str = SCHEMA_VERSION
+
+    def flops(self, batch_size: int) -> float:
+        """Floating-point operations of one step."""
+        return sum(op.count * op.flops.at(batch_size) for op in self.operations)
+
+    def operation_count(self) -> int:
+        """How many operations one step dispatches."""
+        return sum(op.count for op in self.operations)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Trace:
+        """Raises KeyError, TypeError or ValueError when the document is not a trace of this schema."""
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise ValueError(f"a trace of schema {SCHEMA_VERSION} was expected")
+        values = dict(document)
+        values["batch_sizes"] = tuple(values["batch_sizes"])
+        for name in ("activation_bytes", "input_bytes"):
+            values[name] = Affine(*values[name])
+        values["operations"] = tuple(_operation_from_json(row) for row in values["operations"])
+        return cls(**values)
+
+
+def _operation_from_json(row: dict[str, Any]) -> Operation:
+    values = dict(row)
+    for name in ("flops", "read_bytes", "written_bytes"):
+        values[name] = Affine(*values[name])
+    values["shapes"] = tuple(tuple(shape) for shape in values["shapes"])
+    return Operation(**values)

@@ -1,0 +1,123 @@
+"""Words for what is to be trained and how: workload and plan.
+
+Pure and free of torch, so that the service and the micro-training share one definition. A workload here has been
+checked: `parse_model` (probes.workload.models) turns what a user wrote into a ModelDescription or raises
+InvalidModel with a sentence that helps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+Mode = Literal["training", "inference"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Data = Literal["resident", "pageable", "pinned"]
+OptimizerName = Literal["sgd", "sgd-momentum", "adam", "adamw", "rmsprop", "adagrad"]
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+DATA: tuple[Data, ...] = get_args(Data)
+OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
+
+
+class InvalidModel(ValueError):
+    """A model description that cannot be used. The message is for the person who wrote it: what is wrong, where
+    in their own words (`layers[3]`), what to do. It never repeats input longer than a name."""
+
+    def __init__(self, message: str, suggestions: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.suggestions = suggestions
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """A checked, resolved model.
+
+    kind: `layers`, `huggingface`, `summary` or `python`. content: the canonical JSON of that kind (a catalogue
+    name is resolved to its row's content). name: what to call it when speaking.
+    """
+
+    kind: Literal["layers", "huggingface", "summary", "python"]
+    name: str
+    content: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Content address: equal descriptions have equal keys, whatever they are called."""
+        canonical = json.dumps([self.kind, self.content], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> ModelDescription:
+        return cls(document["kind"], document["name"], document["content"])
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Model, batch size, mode and optimizer, with how data arrives and how often the loss is read.
+
+    log_every: steps between two readings of the loss with `.item()`; None: never.
+    dataset_samples: rows in the training set; epochs: passes over it. Both only serve to say what a whole run takes.
+    """
+
+    model: ModelDescription
+    batch_size: int
+    mode: Mode = "training"
+    optimizer: OptimizerName = "adamw"
+    data: Data = "pageable"
+    log_every: int | None = None
+    dataset_samples: int | None = None
+    epochs: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Workload:
+        """Raises KeyError or TypeError when the document is not a workload."""
+        values = dict(document)
+        values["model"] = ModelDescription.from_json(values["model"])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A way to run a workload. threads: CPU threads (None on another device)."""
+
+    device: str
+    precision: Precision = "fp32"
+    threads: int | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.device == "cpu"
+
+    @property
+    def label(self) -> str:
+        """For people: `cpu fp32, 2 threads`."""
+        threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads != 1 else ''}"
+        return f"{self.device} {self.precision}{threads}"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Hashable identity."""
+        return (self.device, self.precision, self.threads, tuple(sorted(self.environment.items())))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Plan:
+        return cls(
+            document["device"],
+            document.get("precision", "fp32"),
+            document.get("threads"),
+            dict(document.get("environment") or {}),
+        )
