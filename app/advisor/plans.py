@@ -1,0 +1,130 @@
+"""The plans worth looking at on a machine, and the batch sizes worth measuring them at."""
+
+from __future__ import annotations
+
+import math
+
+from app.advisor.request import InvalidRequest, Request
+from probes.hardware import Accelerator, Cpu, Survey
+from probes.workload.description import Plan, Precision
+
+# Tensor cores compute in tf32 and bf16 from compute capability 8.0 on (CUDA C++ Programming Guide, "Arithmetic
+# instructions" and "Features and technical specifications").
+AMPERE = (8, 0)
+
+
+def candidate_plans(survey: Survey, request: Request) -> tuple[Plan, ...]:
+    """Every plan to estimate for this request, the cheaper ones first (CPU before GPU, few threads before many).
+
+    Raises InvalidRequest when a device was asked for that is not here or cannot be used, or when no device that
+    was asked for computes in the precision asked for.
+    """
+    plans = [
+        plan
+        for device in _requested_devices(survey, request.devices)
+        for plan in _plans_on(survey, device)
+        if request.precision in ("auto", plan.precision)
+    ]
+    if not plans:
+        raise InvalidRequest(
+            f"No device asked for computes in {request.precision}. Here: {_describe_devices(survey)}. "
+            "Leave precision at auto, or name one of these."
+        )
+    return tuple(plans)
+
+
+def probe_batch_sizes(request: Request) -> tuple[int, ...]:
+    """Batch sizes to measure, the one asked for first: `quick` adds a smaller one, `thorough` a larger one too.
+
+    A quarter and the double: between them a step's time is close to affine in the batch; further out convolution
+    algorithms change and memory runs out.
+    """
+    asked = request.workload.batch_size
+    smaller = max(1, asked // 4) if asked > 1 else 2
+    if request.effort == "thorough":
+        return tuple(dict.fromkeys((asked, smaller, asked * 2)))
+    return (asked, smaller)
+
+
+def thread_counts(cpu: Cpu) -> tuple[int, ...]:
+    """One thread, the physical cores, the usable cores, and the powers of two between them.
+
+    Never more than the usable cores (affinity and cgroup quota, rounded down): with more threads than cores every
+    parallel region waits for a thread that has no core.
+    """
+    usable = _whole_usable_cores(cpu)
+    counts = {1, min(cpu.physical_cores or usable, usable), usable}
+    power = 2
+    while power < usable:
+        counts.add(power)
+        power *= 2
+    return tuple(sorted(counts))
+
+
+def cuda_accelerators(survey: Survey) -> tuple[Accelerator, ...]:
+    """Accelerators that torch can train on as a CUDA device, one a torch device."""
+    found: dict[str, Accelerator] = {}
+    for accelerator in survey.accelerators:
+        if accelerator.usable and (accelerator.torch_device or "").startswith("cuda"):
+            found.setdefault(str(accelerator.torch_device), accelerator)
+    return tuple(found.values())
+
+
+def _whole_usable_cores(cpu: Cpu) -> int:
+    cores = cpu.usable_cores or cpu.physical_cores or cpu.logical_cores or 1
+    return max(1, math.floor(cores))
+
+
+def _requested_devices(survey: Survey, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The devices asked for, in order and once each; every device here when none was asked for."""
+    here = ("cpu", *(str(accelerator.torch_device) for accelerator in cuda_accelerators(survey)))
+    if not devices:
+        return here
+    chosen: list[str] = []
+    for device in devices:
+        matching = [name for name in here if name == device or (device == "cuda" and name.startswith("cuda"))]
+        if not matching:
+            raise InvalidRequest(_why_not_here(survey, device), suggestions=here)
+        chosen.extend(matching)
+    return tuple(dict.fromkeys(chosen))
+
+
+def _why_not_here(survey: Survey, device: str) -> str:
+    for accelerator in survey.accelerators:
+        if accelerator.torch_device == device or (device == "cuda" and accelerator.vendor == "NVIDIA"):
+            name = accelerator.name or accelerator.id
+            reason = accelerator.why_not or "torch cannot use it here"
+            return f"{name} cannot be trained on: {reason.rstrip('.')}. Devices here: {_describe_devices(survey)}."
+    return f"A device was asked for that is not here. Devices here: {_describe_devices(survey)}."
+
+
+def _describe_devices(survey: Survey) -> str:
+    names = [f"cpu ({survey.cpu.name})" if survey.cpu.name else "cpu"]
+    names += [f"{gpu.torch_device} ({gpu.name or gpu.id})" for gpu in cuda_accelerators(survey)]
+    return ", ".join(names)
+
+
+def _plans_on(survey: Survey, device: str) -> list[Plan]:
+    if device == "cpu":
+        return [
+            Plan("cpu", precision, threads) for threads in thread_counts(survey.cpu) for precision in _cpu_precisions()
+        ]
+    accelerator = next(gpu for gpu in cuda_accelerators(survey) if gpu.torch_device == device)
+    return [Plan(device, precision) for precision in _cuda_precisions(accelerator)]
+
+
+def _cpu_precisions() -> tuple[Precision, ...]:
+    """bf16 runs on every CPU; whether it is emulated, and slow, is for the measurement to say."""
+    return ("fp32", "bf16")
+
+
+def _cuda_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
+    if parse_capability(accelerator.compute_capability) >= AMPERE:
+        return ("fp32", "tf32", "bf16", "fp16")
+    return ("fp32", "fp16")
+
+
+def parse_capability(text: str | None) -> tuple[int, int]:
+    """`8.6` -> (8, 6); (0, 0) when it is unknown."""
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)

@@ -1,0 +1,174 @@
+"""What the advisor answers: the document of `POST /recommend`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from probes.workload.description import Plan, Workload
+
+SCHEMA_VERSION = "1"
+
+Basis = Literal["measured", "probed", "predicted", "assumed"]
+CrossoverKind = Literal["at", "always", "never", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A time in seconds: the middle, and the range that holds it in about nine cases of ten."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A step's parts in seconds; None where it is not known."""
+
+    transfer: float | None = None
+    launch: float | None = None
+    compute: float | None = None
+    synchronize: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """Bytes of one process that trains; None where it is not known."""
+
+    weights_bytes: int | None = None
+    gradients_bytes: int | None = None
+    optimizer_bytes: int | None = None
+    activations_bytes: int | None = None
+    overhead_bytes: int | None = None
+    peak_bytes: int | None = None
+    available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One plan with what is known about it. fits: None when memory is not known."""
+
+    plan: Plan
+    fits: bool | None
+    why_not: str | None
+    basis: Basis | None
+    step_seconds: Interval | None
+    samples_per_second: float | None
+    breakdown_seconds: Breakdown
+    memory: MemoryParts
+    max_batch_size: int | None
+    note: str | None = None  # why the time is unknown, or what to know about it
+
+    def to_json(self) -> dict[str, Any]:
+        document = asdict(self)
+        del document["plan"]
+        return {**self.plan.to_json(), **document}
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """Where `to` overtakes `start` as the batch grows (DESIGN.md, "The crossover")."""
+
+    start: Plan
+    to: Plan
+    data: str
+    kind: CrossoverKind
+    batch_size: int | None
+    low: int | None
+    high: int | None
+    launch_bound_until: int | None
+    break_even_steps: int | None
+    basis: Basis
+
+    def to_json(self) -> dict[str, Any]:
+        document = asdict(self)
+        del document["start"], document["to"]
+        return {"from": plan_name(self.start), "to": plan_name(self.to), **document}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A plan's median step seconds at each of the curves' batch sizes; None where it is not known or does not fit."""
+
+    plan: Plan
+    step_seconds: tuple[float | None, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**plan_name(self.plan), "step_seconds": list(self.step_seconds)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why. `code` is stable, `text` is a sentence, `evidence` holds the numbers behind it."""
+
+    code: str
+    text: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Ranked plans, crossovers, settings, reasons and a snippet to paste."""
+
+    workload: Workload
+    parameters: int | None
+    flops_per_step: int | None
+    recommended: Plan | None
+    verdict: str
+    confidence: float | None
+    options: tuple[Option, ...]
+    crossovers: tuple[Crossover, ...]
+    curve_batch_sizes: tuple[int, ...]
+    curves: tuple[Curve, ...]
+    settings: dict[str, Any]
+    reasons: tuple[Reason, ...]
+    snippet: str | None
+    schema_version: str = SCHEMA_VERSION
+
+    @property
+    def nothing_fits(self) -> bool:
+        """Every plan is known to need more memory than there is."""
+        return bool(self.options) and all(option.fits is False for option in self.options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the answer, with the field names of DESIGN.md."""
+        return {
+            "schema_version": self.schema_version,
+            "workload": self._workload_json(),
+            "recommended": self._recommended_json(),
+            "verdict": self.verdict,
+            "confidence": self.confidence,
+            "options": [option.to_json() for option in self.options],
+            "crossovers": [crossover.to_json() for crossover in self.crossovers],
+            "curves": {
+                "batch_sizes": list(self.curve_batch_sizes),
+                "plans": [curve.to_json() for curve in self.curves],
+            },
+            "settings": self.settings,
+            "reasons": [asdict(reason) for reason in self.reasons],
+            "snippet": self.snippet,
+        }
+
+    def _workload_json(self) -> dict[str, Any]:
+        return {
+            "model": self.workload.model.name,
+            "batch_size": self.workload.batch_size,
+            "mode": self.workload.mode,
+            "optimizer": self.workload.optimizer,
+            "data": self.workload.data,
+            "log_every": self.workload.log_every,
+            "parameters": self.parameters,
+            "flops_per_step": self.flops_per_step,
+        }
+
+    def _recommended_json(self) -> dict[str, Any] | None:
+        if self.recommended is None:
+            return None
+        return {**self.recommended.to_json(), "batch_size": self.workload.batch_size}
+
+
+def plan_name(plan: Plan) -> dict[str, Any]:
+    """A plan as it stands in crossovers and curves: without its environment unless it has one."""
+    name: dict[str, Any] = {"device": plan.device, "precision": plan.precision, "threads": plan.threads}
+    return {**name, "environment": dict(plan.environment)} if plan.environment else name
