@@ -1,0 +1,54 @@
+"""Every number that bounds input: sizes, depths, counts, times. Each stands with its reason.
+
+A bound is generous to honest use and far below what would hurt the machine that reads it.
+"""
+
+# What arrives over HTTP.
+MAX_BODY_BYTES = 4 * 1024 * 1024  # a config.json that names 21,843 labels twice is 1.4 MB; nothing honest is larger
+MAX_JSON_DEPTH = 32  # composite configs nest 5 deep; Python's parser and encoders recurse on depth
+MAX_HEADER_SECONDS = 10.0  # uvicorn waits for ever on a half-sent request
+MAX_BODY_SECONDS = 30.0  # a body that drips in slower than this is an attack or a dead client
+
+# What is repeated back in a message.
+MAX_ECHO_CHARACTERS = 40  # longer than any name we know; short enough for a log line
+MAX_SUGGESTIONS = 3
+
+# Models written as layers.
+MAX_LAYERS = 2_000  # the deepest nets trained (1001-layer ResNet) have this order; each costs the builder a module
+MAX_LAYER_NESTING = 8  # residual inside residual; nobody reads deeper
+MAX_STACKED_LAYERS = 256  # `num_layers` of one recurrent layer
+MAX_DIMENSIONS = 6  # per sample: video is 4 (channels, frames, height, width)
+MAX_DIMENSION = 2**24  # one axis: the largest vocabularies and one hour of 4.6 kHz audio stay below
+MAX_ELEMENTS_PER_SAMPLE = 2**34  # one tensor, one sample: 64 GiB in fp32, beyond any device's tensor
+MAX_PARAMETERS = 10**13  # ten times the largest models published; 40 TB in fp32
+MAX_RECURRENT_STEPS = 100_000  # a recurrent layer is traced step by step
+
+# Models written as a Hugging Face config.
+MAX_CONFIG_ENTRIES = 20_000  # keys and list items, labels aside; the largest composite configs have some hundreds
+MAX_CONFIG_LABELS = 1_000_000  # id2label is only counted
+MAX_CONFIG_STRING = 200  # names of activations and classes; chat templates do not belong in a model
+MAX_CONFIG_COUNT = 1_024  # layers, blocks, stages, repeats, experts: each costs a module
+MAX_CONFIG_HEADS = 16_384
+MAX_CONFIG_INTEGER = 2**31 - 1  # anything else: widths, positions (10,485,760 in Llama 4), token ids
+MAX_CONFIG_NUMBER = 1e39  # the least number of fp32 (-3.4e38) is used as a mask value
+MAX_SEQUENCE_LENGTH = 1_048_576  # tokens; the longest context offered today
+MAX_IMAGE_SIDE = 8_192  # pixels
+MAX_AUDIO_SAMPLES = 16_000 * 600  # ten minutes at 16 kHz
+MAX_MODULES = 100_000  # while a model is built: 3 to 5 KB of Python objects each
+
+# Models written as a summary.
+MAX_SUMMARY_FLOPS = 10**19  # one sample; a 10-trillion-parameter model over a million tokens
+MAX_SUMMARY_BYTES = 10**15
+MAX_SUMMARY_OPERATIONS = 10**7
+
+# Workloads.
+MAX_BATCH_SIZE = 2**24  # 16.8 million rows; a whole tabular data set in one batch
+MAX_DATASET_SAMPLES = 10**12
+MAX_EPOCHS = 10**9
+MAX_LOG_EVERY = 10**9
+MAX_DEVICES = 64  # names in one request
+MAX_NAME_CHARACTERS = 200  # a profile's or a device's name
+
+# Times that a request may ask for, in seconds.
+MAX_TIME_LIMIT_SECONDS = 3_600.0  # of one measurement; an hour holds the machine's only slot long enough
+MAX_EXPERIMENT_EPOCHS = 1_000_000  # one step each: about five minutes at 0.3 ms
