@@ -1,0 +1,43 @@
+"""The one family of errors that the layers above probes raise: each carries a stable code and a sentence."""
+
+from __future__ import annotations
+
+
+class CrosspointError(Exception):
+    """Something asked for could not be done. `code` is stable (docs/protocol.md lists those of a measurement)."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnknownProfile(CrosspointError):
+    """A profile was asked for by a name that the store does not hold."""
+
+    def __init__(self, suggestions: tuple[str, ...] = ()) -> None:
+        known = f" Known here: {', '.join(suggestions)}." if suggestions else " None is stored here yet."
+        super().__init__("unknown-profile", f"No stored profile has the name asked for.{known}")
+        self.suggestions = suggestions
+
+
+class LabError(CrosspointError):
+    """A measuring process said no, was ended, or never answered."""
+
+
+class LabBusy(LabError):
+    """The machine is measuring and the queue is full."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(
+            "too-busy",
+            "This machine is measuring and its queue is full. "
+            f"Ask again in about {retry_after_seconds} seconds, or use effort instant, which measures nothing.",
+        )
+        self.retry_after_seconds = retry_after_seconds
+
+
+class StoreError(CrosspointError):
+    """The store could not be written or read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("not-saved", message)

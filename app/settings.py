@@ -1,0 +1,115 @@
+"""Settings: one table, from which the CROSSPOINT_… variables and the command line's flags derive.
+
+A field's type says how its text is read, its metadata says what it is for. Adding a setting is adding a field.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+PREFIX = "CROSSPOINT_"
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+class InvalidSetting(ValueError):
+    """A setting that cannot be used; the message names the variable and what would do."""
+
+
+def _setting(default: Any, help_text: str, *, low: float | None = None, high: float | None = None) -> Any:
+    """A field with its help and, for a number, the range that makes sense."""
+    return field(default=default, metadata={"help": help_text, "low": low, "high": high})
+
+
+def default_data_dir() -> Path:
+    """The user's data folder, by the platform's own convention."""
+    from platformdirs import user_data_path
+
+    return user_data_path("crosspoint", appauthor=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be set. `metadata["help"]` of each field is its documentation."""
+
+    host: str = _setting("127.0.0.1", "Address to listen on. 0.0.0.0 opens the service to the network.")
+    port: int = _setting(8000, "Port to listen on; 0 takes a free one.", low=0, high=65535)
+    data_dir: Path = field(
+        default_factory=default_data_dir,
+        metadata={"help": "Folder for the store: profiles, traces, measurements, jobs.", "low": None, "high": None},
+    )
+    sysroot: Path = _setting(Path("/"), "Read /proc and /sys below this folder: a captured machine.")
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), "Host names, separated by commas, that requests may be addressed to besides this machine's own."
+    )
+    calibrate_on_start: bool = _setting(True, "Calibrate in the background where no profile of this machine is stored.")
+    access_log: bool = _setting(False, "Write one line for each request to standard error.")
+    survey_seconds: float = _setting(5.0, "Seconds that one survey of the machine may take.", low=0.1, high=60)
+    trace_idle_seconds: float = _setting(
+        120.0, "Seconds that the process that traces models is kept without work.", low=0, high=86_400
+    )
+    queue_length: int = _setting(4, "Measurements that may wait for the one that runs.", low=0, high=100)
+    grace_seconds: float = _setting(
+        60.0, "Seconds that a measurement may take beyond the time it was given, before it is ended.", low=1, high=3600
+    )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **chosen: Any) -> Settings:
+        """Settings from CROSSPOINT_… variables; `chosen` (flags; None: not given) goes before them.
+
+        Raises InvalidSetting.
+        """
+        environment = os.environ if environment is None else environment
+        values = {name: value for name, value in chosen.items() if value is not None}
+        for item in fields(cls):
+            text = environment.get(variable_name(item))
+            if item.name not in values and text:
+                values[item.name] = parse_setting(item, text)
+        return cls(**values)
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            _check_range(item, getattr(self, item.name))
+
+
+def variable_name(item: Field[Any]) -> str:
+    """`data_dir` -> `CROSSPOINT_DATA_DIR`."""
+    return PREFIX + item.name.upper()
+
+
+def setting_type(item: Field[Any]) -> Any:
+    """The type of a setting: str, int, float, bool, Path or tuple[str, ...]."""
+    return get_type_hints(Settings)[item.name]
+
+
+def parse_setting(item: Field[Any], text: str) -> Any:
+    """The value that a variable's text stands for. Raises InvalidSetting."""
+    wanted = setting_type(item)
+    if wanted is bool:
+        return _parse_switch(item, text)
+    if wanted == tuple[str, ...]:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if wanted is Path:
+        return Path(text).expanduser()
+    try:
+        return wanted(text)
+    except ValueError:
+        kind = "a whole number" if wanted is int else "a number"
+        raise InvalidSetting(f"{variable_name(item)} has to be {kind}.") from None
+
+
+def _parse_switch(item: Field[Any], text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise InvalidSetting(f"{variable_name(item)} has to be true or false.")
+    return word in _TRUE
+
+
+def _check_range(item: Field[Any], value: Any) -> None:
+    low, high = item.metadata["low"], item.metadata["high"]
+    if low is not None and not low <= value <= high:
+        raise InvalidSetting(f"{variable_name(item)} has to be between {low:g} and {high:g}.")
