@@ -1,0 +1,82 @@
+"""The command `crosspoint`: finds the subcommand, runs it, and turns how it ended into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from app.cli.endings import report_ending
+
+# name -> (module that defines it, one line for --help). A subcommand's module is imported when it is called, so that
+# `crosspoint --help` costs nothing but click.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("app.cli.serve", "Serve the HTTP interface and the page."),
+    "hardware": ("app.cli.hardware", "Show what this machine is, and what stands in the way of training on it."),
+    "recommend": ("app.cli.recommend", "Say where a model should train, with which settings, and why."),
+    "measure": ("app.cli.measure", "Run a model's real steps under every plan, and show the times."),
+    "calibrate": ("app.cli.calibrate", "Measure this machine's constants once, and keep them as a profile."),
+    "models": ("app.cli.models", "List the models known by name."),
+    "experiment": ("app.cli.experiment", "Run an experiment that shows where time goes."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"crosspoint {version('crosspoint')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 2 wrong usage, 3 nothing fits, 4 the measurement failed. docs/cli.md says more.",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+def cli() -> None:
+    """Where should this model train, with which settings, and why? Measured, not guessed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code. No traceback for a user's error, ever."""
+    _tolerate_narrow_encodings()
+    if "_CROSSPOINT_COMPLETE" in os.environ:
+        cli.main(prog_name="crosspoint")  # click's shell completion, which exits by itself
+    try:
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        with cli.make_context("crosspoint", words or ["--help"]) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - the outermost frame: every way to end has its exit code
+        return report_ending(error)
+    return 0
+
+
+def _tolerate_narrow_encodings() -> None:
+    """A terminal that cannot show µ or × gets a question mark instead of a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

@@ -1,0 +1,96 @@
+"""MODEL on the command line: a catalogue name, a JSON file, `-`, or `module:function`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from app.cli.endings import fail_usage
+from probes.bounds import MAX_BODY_BYTES
+from probes.workload.description import ModelDescription
+
+# `package.module:function`, as entry points are written.
+PYTHON_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def read_model(argument: str, task: str | None = None, sequence_length: int | None = None) -> ModelDescription:
+    """Turn what stands on the command line into a checked model.
+
+    task, sequence_length: for a bare Hugging Face config.json, which states neither. Raises InvalidModel, or
+    CommandFailed where the file cannot be used.
+    """
+    from probes.workload.models import parse_model, python_model
+
+    document = _read_document(argument)
+    if document is not None:
+        return parse_model(_with_task(document, task, sequence_length))
+    _refuse_task(task, sequence_length)
+    if PYTHON_TARGET.fullmatch(argument):
+        return python_model(argument)
+    return parse_model(argument)
+
+
+def _read_document(argument: str) -> Any | None:
+    """The JSON that the argument points to; None when it points to none, but is a name."""
+    if argument == "-":
+        return _parse_json(_read_bounded(sys.stdin.buffer, "standard input"), "standard input")
+    path = Path(argument)
+    if not (path.suffix == ".json" or "/" in argument or path.is_file()):
+        return None
+    try:
+        with path.open("rb") as file:
+            return _parse_json(_read_bounded(file, path.name), path.name)
+    except FileNotFoundError:
+        fail_usage(f"There is no file {argument}. MODEL is a catalogue name, a .json file, - or module:function.")
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        fail_usage(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.")
+
+
+def _read_bounded(stream: BinaryIO, name: str) -> bytes:
+    content = stream.read(MAX_BODY_BYTES + 1)
+    if len(content) > MAX_BODY_BYTES:
+        fail_usage(f"{name} is larger than {MAX_BODY_BYTES // 2**20} MiB, more than any model description needs.")
+    return content
+
+
+def _parse_json(content: bytes, name: str) -> Any:
+    try:
+        document = json.loads(content, parse_constant=_refuse_constant)
+    except RecursionError:
+        fail_usage(f"{name} is nested too deeply to be a model description.")
+    except json.JSONDecodeError as error:
+        fail_usage(f"{name} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.")
+    except ValueError as error:  # not UTF-8, NaN, or a number of too many digits
+        fail_usage(f"{name} is not JSON: {_first_sentence(error)}.")
+    if document is None:
+        fail_usage(f"{name} holds null, which describes no model.")
+    return document
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _first_sentence(error: ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return str(error).split(";")[0]
+
+
+def _with_task(document: Any, task: str | None, sequence_length: int | None) -> Any:
+    """Wrap a bare config.json, and let the options override what a document says."""
+    if isinstance(document, dict) and "model_type" in document and "huggingface" not in document:
+        document = {"huggingface": document}
+    if isinstance(document, dict) and "huggingface" in document:
+        given = {"task": task, "sequence_length": sequence_length}
+        return document | {key: value for key, value in given.items() if value is not None}
+    _refuse_task(task, sequence_length)
+    return document
+
+
+def _refuse_task(task: str | None, sequence_length: int | None) -> None:
+    if task is not None or sequence_length is not None:
+        fail_usage("--task and --sequence-length only go with a Hugging Face config file.")

@@ -1,0 +1,90 @@
+"""What commands print on standard output: a JSON document for programs, or text and tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPED_WIDTH = 120  # columns where standard output is no terminal and COLUMNS does not say
+NARROW_WIDTH = 90  # below it, columns that are not needed to decide are left out
+
+
+def print_json(document: Any) -> None:
+    """The document and nothing else. Raises ValueError on NaN and infinities, which are no JSON."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """needed: kept on narrow terminals too."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    needed: bool = True
+
+
+def print_text(text: str = "") -> None:
+    """A paragraph, wrapped to the terminal."""
+    _console().print(text, markup=False, highlight=False, emoji=False)
+
+
+def print_heading(text: str) -> None:
+    _console().print(text, markup=False, highlight=False, emoji=False, style="bold")
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """A table without frame; cells wrap, nothing is cut off."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console()
+    shown = [index for index, column in enumerate(columns) if column.needed or console.width >= NARROW_WIDTH]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index in shown:
+        table.add_column(columns[index].title, justify=columns[index].align, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row[index]) for index in shown))
+    console.print(table)
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Name and value, one pair a line, values aligned."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(Text(name, style="dim"), Text(value))
+    _console().print(table)
+
+
+def _console() -> Console:
+    """rich itself honours NO_COLOR, COLUMNS and a terminal's width; imported here, where a table is printed."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    if not console.is_terminal and not _columns_given():
+        console.width = PIPED_WIDTH
+    return console
+
+
+def _columns_given() -> bool:
+    import os
+
+    return os.environ.get("COLUMNS", "").isdigit()
+
+
+def print_verbatim(text: str) -> None:
+    """Text to copy: never wrapped, never styled."""
+    click.echo(text.rstrip("\n"))

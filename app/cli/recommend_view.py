@@ -1,0 +1,132 @@
+"""A recommendation for people: the verdict first, then what it rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.cli.output import Column, print_heading, print_pairs, print_table, print_text, print_verbatim
+from app.cli.units import format_bytes, format_count, format_share, format_timing
+
+Document = dict[str, Any]
+
+OPTION_COLUMNS = (
+    Column("plan"),
+    Column("one step", "right"),
+    Column("samples/s", "right"),
+    Column("memory at peak", "right", needed=False),
+    Column("largest batch", "right", needed=False),
+    Column("basis"),
+)
+
+
+def show_recommendation(answer: Document) -> None:
+    """answer: the document of POST /recommend."""
+    print_heading(answer["verdict"])
+    print_text(_workload_line(answer))
+    print_table(OPTION_COLUMNS, [_option_row(option) for option in answer["options"]])
+    _show_notes(answer["options"])
+    _show_list("Crossovers", [describe_crossover(crossover) for crossover in answer["crossovers"]])
+    _show_list("Why", [reason["text"] for reason in answer["reasons"]])
+    _show_settings(answer["settings"])
+    if answer["snippet"]:
+        print_heading("To paste")
+        print_verbatim(answer["snippet"])
+
+
+def plan_label(plan: Document) -> str:
+    """`cpu fp32, 2 threads`, as everywhere."""
+    from probes.workload.description import Plan
+
+    label = Plan.from_json(plan).label
+    environment = plan.get("environment") or {}
+    return f"{label} {' '.join(f'{name}={value}' for name, value in sorted(environment.items()))}".strip()
+
+
+def describe_crossover(crossover: Document) -> str:
+    """One sentence a crossover; it never says more than the kind does."""
+    start, to = plan_label(crossover["from"]), plan_label(crossover["to"])
+    sentence = {
+        "at": f"{to} overtakes {start} at batch {_around(crossover)}",
+        "always": f"{to} is faster than {start} at every batch looked at",
+        "never": f"{to} does not overtake {start} at any batch looked at",
+        "undecided": f"whether {to} overtakes {start} cannot be told: their times overlap",
+    }[crossover["kind"]]
+    extras = []
+    if crossover.get("launch_bound_until") is not None:
+        extras.append(f"limited by launching until batch {crossover['launch_bound_until']}")
+    if crossover.get("break_even_steps") is not None:
+        extras.append(f"start-up repaid after {format_count(crossover['break_even_steps'])} steps")
+    inside = ", ".join([f"data {crossover['data']}", str(crossover["basis"]), *extras])
+    return f"{sentence} ({inside})."
+
+
+def _around(crossover: Document) -> str:
+    middle, low, high = crossover["batch_size"], crossover["low"], crossover["high"]
+    return str(middle) if low is None or high is None or low == high else f"{middle} ({low} to {high})"
+
+
+def _workload_line(answer: Document) -> str:
+    workload = answer["workload"]
+    parts = [f"{workload['model']}, {workload['mode']}, batch {workload['batch_size']}"]
+    if workload.get("parameters") is not None:
+        parts.append(f"{format_count(workload['parameters'])} parameters")
+    if workload.get("flops_per_step") is not None:
+        parts.append(f"{format_count(workload['flops_per_step'])} FLOPs a step")
+    if answer["confidence"] is not None:
+        parts.append(f"confidence {format_share(answer['confidence'])}")
+    return "; ".join(parts) + "."
+
+
+def _option_row(option: Document) -> list[str]:
+    rate = option["samples_per_second"]
+    return [
+        plan_label(option),
+        format_timing(option["step_seconds"]),
+        format_count(round(rate) if rate is not None and rate >= 10 else rate),
+        _memory_cell(option),
+        format_count(option["max_batch_size"]),
+        "does not fit" if option["fits"] is False else option["basis"] or "unknown",
+    ]
+
+
+def _memory_cell(option: Document) -> str:
+    memory = option["memory"]
+    return f"{format_bytes(memory['peak_bytes'])} of {format_bytes(memory['available_bytes'])}"
+
+
+def _show_notes(options: list[Document]) -> None:
+    """Why a time is unknown or a plan does not fit: once a sentence, with the plans it holds for."""
+    plans: dict[str, list[str]] = {}
+    for option in options:
+        for sentence in (option["why_not"], option.get("note")):
+            if sentence:
+                plans.setdefault(sentence, []).append(plan_label(option))
+    everywhere = len(options)
+    _show_list(
+        "Notes",
+        [text if len(set(who)) == everywhere > 1 else f"{', '.join(who)}: {text}" for text, who in plans.items()],
+    )
+
+
+def _show_list(title: str, sentences: list[str]) -> None:
+    if sentences:
+        print_heading(title)
+        print_pairs([("-", sentence) for sentence in sentences])
+        print_text()
+
+
+def _show_settings(settings: Document) -> None:
+    if not settings:
+        return
+    print_heading("Settings")
+    print_pairs([(name, _setting_text(value)) for name, value in settings.items()])
+    print_text()
+
+
+def _setting_text(value: Any) -> str:
+    """A setting is a value, or a value with the reason it stands with."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_setting_text(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_setting_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

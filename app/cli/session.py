@@ -1,0 +1,28 @@
+"""One command's use of the service, in this process: started, asked, closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from app.cli.progress import Report, show_progress
+
+if TYPE_CHECKING:
+    from app.service import Crosspoint
+
+Answer = TypeVar("Answer")
+Work = Callable[["Crosspoint", Report], Awaitable[Answer]]
+
+
+def run_with_service(work: Work[Answer], *, quiet: bool = False) -> Answer:
+    """Run `work` with an open service. Ctrl-C cancels it, and the service ends its children before this returns."""
+    from app.service import Crosspoint
+    from app.settings import Settings
+
+    async def session(report: Report) -> Answer:
+        async with Crosspoint(Settings.from_environment()) as service:
+            return await work(service, report)
+
+    with show_progress(quiet) as report:
+        return asyncio.run(session(report))
