@@ -1,7 +1,7 @@
 """Crosspoint: everything that the HTTP interface and the command line can ask for, in one place.
 
-    async with Crosspoint(settings) as crosspoint:
-        recommendation = await crosspoint.recommend(request)
+async with Crosspoint(settings) as crosspoint:
+    recommendation = await crosspoint.recommend(request)
 """
 
 from __future__ import annotations
@@ -68,7 +68,12 @@ class Crosspoint:
         raise NotImplementedError
 
     async def calibrate(
-        self, effort: str, *, devices: Sequence[str] = (), name: str | None = None, on_progress: OnProgress | None = None
+        self,
+        effort: str,
+        *,
+        devices: Sequence[str] = (),
+        name: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Profile:
         """Measure this machine's constants (`quick` or `full`) and keep the profile. Raises LabError."""
         raise NotImplementedError

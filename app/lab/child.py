@@ -1,0 +1,229 @@
+"""One micro-training process: started, spoken to in JSON lines, and ended together with its children."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.errors import LabError
+
+log = logging.getLogger(__name__)
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+# A profile's or a trace's line is a few MB at most; a child that sends more without a line's end has gone wrong.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+STDERR_TAIL_BYTES = 8 * 1024
+# torch and transformers from a cold disk: 20 s were seen; a driver that hangs takes for ever.
+READY_SECONDS = 90.0
+# TERM, then KILL; together below the 5 s that ending the service may take.
+TERM_SECONDS = 1.5
+KILL_SECONDS = 1.0
+# The kernel should take the measuring process before anything else (proc(5): -1000 never, 1000 first).
+OOM_SCORE_ADJUSTMENT = "900"
+
+PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
+
+
+def child_environment() -> dict[str, str]:
+    """This process's own, without network for Hugging Face and with CUDA's devices in NVML's order."""
+    return {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "TOKENIZERS_PARALLELISM": "false",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+class Child:
+    """Use `Child.start`, then `run` for each job, then `end`."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._stderr_tail = bytearray()
+        self._stderr_task = asyncio.create_task(self._keep_stderr())
+        self._jobs = 0
+        self.ready: dict[str, Any] = {}
+
+    @classmethod
+    async def start(cls, program: Sequence[str] = PROGRAM, *, ready_seconds: float = READY_SECONDS) -> Child:
+        """Start a process in a session of its own and wait until it is ready. Raises LabError."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *program,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=child_environment(),
+                start_new_session=True,
+                limit=MAX_LINE_BYTES,
+            )
+        except OSError as error:
+            raise LabError("failed", f"The measuring process could not be started: {error.strerror}.") from error
+        child = cls(process)
+        child._offer_to_the_oom_killer()
+        try:
+            async with asyncio.timeout(ready_seconds):
+                child.ready = await child._next_event()
+        except TimeoutError:
+            await child.end()
+            raise LabError(
+                "failed", f"The measuring process was not ready after {ready_seconds:.0f} seconds."
+            ) from None
+        except BaseException:
+            await child.end()
+            raise
+        return child
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def run(
+        self, job: dict[str, Any], deadline_seconds: float, on_event: OnEvent | None = None
+    ) -> dict[str, Any]:
+        """Send a job and wait for its result; `on_event` is called with each progress event.
+
+        Raises LabError when the job fails, the process dies or the deadline passes; but for a job that said
+        `failed` by itself the process has to be ended then: its state is not known.
+        """
+        self._jobs += 1
+        name = f"{self.pid}-{self._jobs}"
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                await self._send({**job, "job": name})
+                while True:
+                    event = await self._next_event()
+                    if event.get("job") != name:
+                        continue
+                    if event.get("event") == "result":
+                        return _result_of(event)
+                    if event.get("event") == "failed":
+                        raise LabError(*_failure_of(event))
+                    if on_event is not None:
+                        on_event(event)
+        except TimeoutError:
+            await self.end()
+            raise LabError(
+                "too-slow",
+                f"The {job.get('kind', 'job')} was ended after {deadline_seconds:.0f} seconds, its deadline. "
+                "A smaller batch or model, fewer plans or more time would do.",
+            ) from None
+
+    async def end(self) -> None:
+        """TERM, then KILL, to the process and all its children; each wait is bounded."""
+        with contextlib.suppress(OSError, RuntimeError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        if self.alive:
+            self._signal_group(signal.SIGTERM)
+            await self._wait(TERM_SECONDS)
+        self._signal_group(signal.SIGKILL)  # also what outlived its parent
+        await self._wait(KILL_SECONDS)
+        self._stderr_task.cancel()
+        transport = getattr(self._process, "_transport", None)
+        if transport is not None:  # closes the pipes, even those that a grandchild in another session still holds
+            transport.close()
+
+    async def _send(self, job: dict[str, Any]) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(json.dumps(job, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+            await stdin.drain()
+        except (ConnectionError, RuntimeError):
+            raise await self._death() from None
+
+    async def _next_event(self) -> dict[str, Any]:
+        """The next JSON object from the child. Lines that are none come from libraries, and are passed over."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        while True:
+            try:
+                line = await stdout.readline()
+            except ValueError:
+                await self.end()
+                raise LabError("failed", "The measuring process sent a line without end and was ended.") from None
+            if not line:
+                raise await self._death()
+            with contextlib.suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if isinstance(event, dict) and "event" in event:
+                    return event
+
+    async def _death(self) -> LabError:
+        """The error that says how the process ended."""
+        await self._wait(KILL_SECONDS)
+        await asyncio.wait([self._stderr_task], timeout=KILL_SECONDS)
+        code = self._process.returncode
+        log.warning("A measuring process ended (exit code %s). Its last words: %s", code, self._last_words())
+        if code == -signal.SIGKILL:
+            return LabError(
+                "killed",
+                "The measuring process was killed, most likely by the kernel for want of memory. "
+                "A smaller batch or model would do.",
+            )
+        if code is not None and code < 0:
+            return LabError("failed", f"The measuring process was ended by signal {_signal_name(-code)}.")
+        return LabError("failed", f"The measuring process ended by itself (exit code {code}); the log says more.")
+
+    def _last_words(self) -> str:
+        """The last line that the process wrote to standard error; a traceback ends with its error. For the log only:
+        it may hold paths."""
+        lines = self._stderr_tail.decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "(none)"
+
+    async def _keep_stderr(self) -> None:
+        """Keep the end of standard error, and keep it flowing: a full pipe would stop the child."""
+        stderr = self._process.stderr
+        assert stderr is not None
+        while chunk := await stderr.read(4096):
+            self._stderr_tail += chunk
+            del self._stderr_tail[:-STDERR_TAIL_BYTES]
+
+    async def _wait(self, seconds: float) -> None:
+        if self.alive:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), seconds)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _offer_to_the_oom_killer(self) -> None:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
+
+
+def _result_of(event: dict[str, Any]) -> dict[str, Any]:
+    result = event.get("result")
+    if not isinstance(result, dict):
+        raise LabError("failed", "The measuring process sent a result that is no document.")
+    return result
+
+
+def _failure_of(event: dict[str, Any]) -> tuple[str, str]:
+    return str(event.get("code") or "failed"), str(event.get("reason") or "The measuring process gave no reason.")
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return str(number)

@@ -1,0 +1,98 @@
+"""Runs jobs of the micro-training: measurements one at a time, each in a fresh process; traces in a warm one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from app.errors import LabError
+from app.lab.child import Child, OnEvent
+from app.lab.slot import Slot, Ticket
+from app.lab.tracer import Tracer
+from app.settings import Settings
+
+
+class Lab:
+    """Every process it starts is ended by `close`, which takes no longer than 3 seconds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._grace_seconds = settings.grace_seconds
+        self._slot = Slot(settings.queue_length)
+        self._tracer = Tracer(settings.trace_idle_seconds)
+        self._children: set[Child] = set()
+        self._closed = False
+
+    def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
+        """A place in the queue for a measurement. Raises LabBusy when it is full.
+
+        on_preempt: for work that nobody waits for; called when somebody's measurement needs the slot.
+        """
+        return self._slot.reserve(expected_seconds, on_preempt)
+
+    def release(self, ticket: Ticket) -> None:
+        """Hand back a place that will not be used."""
+        self._slot.release(ticket)
+
+    @property
+    def measuring(self) -> bool:
+        """A measurement of this process runs."""
+        return any(ticket.running for ticket in self._slot.tickets)
+
+    @property
+    def waiting(self) -> int:
+        """How many measurements of this process wait."""
+        return sum(not ticket.running for ticket in self._slot.tickets)
+
+    @property
+    def tracer_is_warm(self) -> bool:
+        return self._tracer.warm
+
+    async def ready(self) -> dict[str, Any]:
+        """What a micro-training process says of torch and its devices; keeps the process for traces. Raises LabError."""
+        self._check_open()
+        return await self._tracer.ready()
+
+    async def run(
+        self,
+        job: dict[str, Any],
+        on_event: OnEvent | None = None,
+        *,
+        seconds: float = 30.0,
+        ticket: Ticket | None = None,
+    ) -> dict[str, Any]:
+        """The result of one job. `seconds` is what a measurement should take; it is ended when it takes that much
+        and the grace of the settings. Raises LabError and LabBusy."""
+        if job["kind"] == "trace":
+            self._check_open()
+            return await self._tracer.run(job)
+        async with self.session(ticket or self.reserve(seconds)) as child:
+            return await child.run(job, seconds + self._grace_seconds, on_event)
+
+    @contextlib.asynccontextmanager
+    async def session(self, ticket: Ticket) -> AsyncIterator[Child]:
+        """A fresh process with the machine's slot held, for several jobs in a row. Raises LabError."""
+        async with self._slot.hold(ticket):
+            self._check_open()
+            child = await Child.start()
+            self._children.add(child)
+            try:
+                yield child
+            finally:
+                self._children.discard(child)
+                await child.end()
+
+    def deadline(self, seconds: float) -> float:
+        """When a job that should take `seconds` is ended."""
+        return seconds + self._grace_seconds
+
+    async def close(self) -> None:
+        """End every process. Jobs that run get a LabError."""
+        self._closed = True
+        ending = [child.end() for child in self._children]
+        await asyncio.gather(self._tracer.close(), *ending, return_exceptions=True)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LabError("ended", "crosspoint is shutting down; nothing more is measured.")

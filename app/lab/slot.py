@@ -1,0 +1,121 @@
+"""The machine's one measurement slot: a short queue in this process, then the lock between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+
+from app.errors import LabBusy, LabError
+from app.lab.lock import MachineLock
+
+# How often a lock that another process holds is tried again: flock offers no wait that an event loop could watch.
+LOCK_RETRY_SECONDS = 0.2
+# How long to wait for another process: a quick calibration takes 30 s, a thorough recommendation 60 s.
+LOCK_WAIT_SECONDS = 120.0
+
+
+class Ticket:
+    """A place in the queue.
+
+    expected_seconds: what the measurement should take, for Retry-After. on_preempt: given for work that nobody
+    waits for; called when somebody does, and has to end that work.
+    """
+
+    def __init__(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> None:
+        self.expected_seconds = expected_seconds
+        self.on_preempt = on_preempt
+        self.started_at: float | None = None
+        self.turn = asyncio.Event()
+
+    @property
+    def running(self) -> bool:
+        """The slot is held: measuring, no longer waiting."""
+        return self.started_at is not None
+
+    def remaining_seconds(self) -> float:
+        """Seconds until this measurement should be over."""
+        spent = 0.0 if self.started_at is None else time.monotonic() - self.started_at
+        return max(1.0, self.expected_seconds - spent)
+
+
+class Slot:
+    """Tickets in order of arrival, those with `on_preempt` last."""
+
+    def __init__(self, queue_length: int) -> None:
+        self._queue_length = queue_length
+        self._tickets: list[Ticket] = []
+
+    @property
+    def tickets(self) -> tuple[Ticket, ...]:
+        """Who is first, and who waits."""
+        return tuple(self._tickets)
+
+    def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
+        """Take a place at once. Raises LabBusy when the queue is full.
+
+        Whoever takes a ticket uses it with `hold` or hands it back with `release`.
+        """
+        ahead = [ticket for ticket in self._tickets if ticket.on_preempt is None]
+        if on_preempt is None and len(ahead) > self._queue_length:
+            raise LabBusy(math.ceil(sum(ticket.remaining_seconds() for ticket in ahead)))
+        ticket = Ticket(expected_seconds, on_preempt)
+        if on_preempt is None:
+            self._make_way()
+            self._tickets.insert(self._first_preemptible(), ticket)
+        else:
+            self._tickets.append(ticket)
+        self._call_next()
+        return ticket
+
+    def release(self, ticket: Ticket) -> None:
+        """Hand a place back; harmless when it was handed back before."""
+        if ticket in self._tickets:
+            self._tickets.remove(ticket)
+        self._call_next()
+
+    @contextlib.asynccontextmanager
+    async def hold(self, ticket: Ticket) -> AsyncIterator[None]:
+        """Wait for the ticket's turn and the machine's lock; hold both. Raises LabError when another process keeps
+        the lock; in this process every measurement has a deadline."""
+        lock = MachineLock()
+        try:
+            await ticket.turn.wait()
+            await _wait_for(lock)
+            ticket.started_at = time.monotonic()
+            yield
+        finally:
+            lock.release()
+            self.release(ticket)
+
+    def _make_way(self) -> None:
+        """End the work that nobody waits for, when it is what runs."""
+        first = self._tickets[0] if self._tickets else None
+        if first is not None and first.on_preempt is not None and first.turn.is_set():
+            first.on_preempt()
+
+    def _first_preemptible(self) -> int:
+        """Where a ticket goes: behind those that came before, ahead of preemptible ones that do not run yet."""
+        for place, ticket in enumerate(self._tickets):
+            if ticket.on_preempt is not None and not ticket.turn.is_set():
+                return place
+        return len(self._tickets)
+
+    def _call_next(self) -> None:
+        if self._tickets:
+            self._tickets[0].turn.set()
+
+
+async def _wait_for(lock: MachineLock) -> None:
+    try:
+        async with asyncio.timeout(LOCK_WAIT_SECONDS):
+            while not lock.try_acquire():
+                await asyncio.sleep(LOCK_RETRY_SECONDS)
+    except TimeoutError:
+        raise LabError(
+            "too-busy",
+            f"Another process on this machine has been measuring for {LOCK_WAIT_SECONDS:.0f} seconds. "
+            "Try again when it is done.",
+        ) from None

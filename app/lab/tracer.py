@@ -1,0 +1,98 @@
+"""The process that traces models: kept warm between traces, because importing torch takes longer than tracing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from app.errors import LabBusy, LabError
+from app.lab.child import Child
+
+# Building 100,000 modules under fake tensors took about 30 s on two busy cores; a model that takes longer is refused.
+TRACE_SECONDS = 60.0
+# Traces that may wait for the one that runs; each takes about a second.
+MAX_WAITING = 16
+# Failures after which the process is as good as before: it looked at the job and said no.
+_HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
+
+
+class Tracer:
+    """One job at a time; the process ends after `idle_seconds` without work."""
+
+    def __init__(self, idle_seconds: float) -> None:
+        self._idle_seconds = idle_seconds
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._child: Child | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def warm(self) -> bool:
+        """A process is there and answers."""
+        return self._child is not None and self._child.alive
+
+    async def ready(self) -> dict[str, Any]:
+        """What the process said when it started (docs/protocol.md, `ready`). Raises LabError."""
+        async with self._turn:
+            child = await self._warm_child()
+            self._rest()
+            return child.ready
+
+    async def run(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The job's result. Raises LabError, and LabBusy when too many wait."""
+        if self._waiting >= MAX_WAITING:
+            raise LabBusy(self._waiting)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._run_alone(job)
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        self._cancel_idle()
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _run_alone(self, job: dict[str, Any]) -> dict[str, Any]:
+        child = await self._warm_child()
+        try:
+            return await child.run(job, TRACE_SECONDS)
+        except LabError as error:
+            if error.code not in _HARMLESS:
+                await self.close()
+            raise
+        except BaseException:  # cancelled: the process still works on it
+            await self.close()
+            raise
+        finally:
+            self._rest()
+
+    async def _warm_child(self) -> Child:
+        self._cancel_idle()
+        if self._child is None or not self._child.alive:
+            await self.close()
+            self._child = await Child.start()
+        return self._child
+
+    def _rest(self) -> None:
+        self._cancel_idle()
+        if self._child is not None:
+            self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end_idle)
+
+    def _end_idle(self) -> None:
+        if not self._turn.locked():
+            child, self._child = self._child, None
+            if child is not None:
+                task = asyncio.create_task(child.end())
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
+    def _cancel_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
