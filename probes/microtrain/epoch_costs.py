@@ -1,0 +1,110 @@
+"""What one epoch of the experiment is made of on a device, each part measured by itself."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from probes.measurement import Overheads, Timing
+from probes.microtrain.iris import Row
+from probes.microtrain.variants import Learner, synchronize, tensors_of
+
+BLOCK_STEPS = 50  # steps a sample: some milliseconds, long enough for the clock
+WARM_UP_STEPS = 100
+READINGS = 20  # readings a sample
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCosts:
+    """step: one epoch without a reading. reading: `.item()` right after a step. ready_reading: on an idle device."""
+
+    overheads: Overheads
+    step: Timing
+    reading: Timing
+    ready_reading: Timing
+
+
+class CostMeter:
+    """Measures with networks of its own, a sample of each part a turn, so that it sees the machine that the runs see.
+
+    startup_seconds: the very first step on this device (context, libraries, first allocations); in nothing else here.
+    """
+
+    def __init__(self, device: torch.device, rows: Sequence[Row]) -> None:
+        self._device = device
+        self._rows = tensors_of(rows, torch.device("cpu"))
+        self._learner = Learner(device, rows)
+        self._one_row = Learner(device, rows[:1])
+        self._samples: dict[str, list[float]] = defaultdict(list)
+        self.startup_seconds = _seconds(self._first_step)
+        for _ in range(WARM_UP_STEPS):
+            self._learner()
+            self._one_row()
+        synchronize(device)
+
+    def _first_step(self) -> None:
+        self._learner()
+        synchronize(self._device)
+
+    def take_samples(self) -> None:
+        """One sample of each part, about 20 ms."""
+        if self._device.type == "cuda":
+            self._sample_issuing()
+            self._samples["transfer"].append(_seconds(self._copy_rows))
+        else:
+            self._sample("step", self._learner)
+            self._sample("launch", self._one_row)  # next to nothing to compute: what is left is issuing
+        self._samples["reading"].append(_mean(_seconds(self._learner().item) for _ in range(READINGS)))
+        loss = self._learner()
+        synchronize(self._device)
+        self._samples["ready"].append(_mean(_seconds(loss.item) for _ in range(READINGS)))
+
+    def costs(self) -> EpochCosts:
+        """Raises ValueError before the first sample."""
+        timings = {name: Timing.from_samples(samples) for name, samples in self._samples.items()}
+        step, launch = timings["step"].median, timings["launch"].median
+        return EpochCosts(
+            overheads=Overheads(
+                transfer_seconds=timings["transfer"].median if "transfer" in timings else None,
+                launch_seconds=min(launch, step),
+                synchronize_seconds=timings["reading"].median,
+                compute_seconds=max(0.0, step - launch),
+            ),
+            step=timings["step"],
+            reading=timings["reading"],
+            ready_reading=timings["ready"],
+        )
+
+    def _sample(self, part: str, learner: Learner) -> None:
+        begun = time.perf_counter()
+        for _ in range(BLOCK_STEPS):
+            learner()
+        self._samples[part].append((time.perf_counter() - begun) / BLOCK_STEPS)
+
+    def _sample_issuing(self) -> None:
+        """The host's own time for a step (how soon it could issue the next), and the step's with the device's end."""
+        begun = time.perf_counter()
+        self._sample("launch", self._learner)
+        synchronize(self._device)
+        self._samples["step"].append((time.perf_counter() - begun) / BLOCK_STEPS)
+
+    def _copy_rows(self) -> None:
+        """Putting the whole data set on the device, as is done once before the first epoch."""
+        for tensor in self._rows:
+            tensor.to(self._device)
+        synchronize(self._device)
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    action()
+    return time.perf_counter() - begun
