@@ -47,7 +47,10 @@ class MemoryParts:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One plan with what is known about it. fits: None when memory is not known."""
+    """One plan with what is known about it.
+
+    fits: None when memory is not known. cannot_run: it was tried, and torch refused. note: why the time is unknown.
+    """
 
     plan: Plan
     fits: bool | None
@@ -58,7 +61,8 @@ class Option:
     breakdown_seconds: Breakdown
     memory: MemoryParts
     max_batch_size: int | None
-    note: str | None = None  # why the time is unknown, or what to know about it
+    note: str | None = None
+    cannot_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
         document = asdict(self)

@@ -1,0 +1,59 @@
+"""A trace's step in classes of work: seconds that its operations take alone, as a function of the batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.advisor.prices import HEAVY, Prices
+from probes.trace import Trace
+
+# Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
+# context and light work does not: caches are cold, and memory comes fresh from the allocator (PITFALLS, "Measuring" 7:
+# a first fit over 38 networks on two cores).
+CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer")
+PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0)
+
+Features = tuple[float, ...]  # seconds, one a class
+
+
+def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
+    """Seconds of each class at this batch, from every operation's price alone."""
+    heavy = light = dispatch = optimizer = 0.0
+    for operation in trace.operations:
+        alone = prices.seconds(operation, batch_size) * operation.count
+        issue = prices.dispatch * operation.count
+        if operation.phase == "optimizer":
+            optimizer += alone + issue
+            continue
+        dispatch += issue
+        if operation.kind in HEAVY:
+            heavy += alone
+        else:
+            light += alone
+    return (heavy, light, dispatch, optimizer)
+
+
+@dataclass
+class FeatureCurve:
+    """Features at any batch: priced at powers of two when first needed, in between on a straight line.
+
+    An operation's size is affine in the batch and its price changes slowly, so a chord of an octave is within the
+    error of the prices; a question then costs a dozen passes over the trace, however many batches are looked at.
+    """
+
+    trace: Trace
+    prices: Prices
+    _knots: dict[int, Features] = field(default_factory=dict)
+
+    def at(self, batch_size: int) -> Features:
+        below = 1 << (batch_size.bit_length() - 1)
+        if below == batch_size:
+            return self._knot(below)
+        share = (batch_size - below) / below
+        before, after = self._knot(below), self._knot(2 * below)
+        return tuple(low + (high - low) * share for low, high in zip(before, after, strict=True))
+
+    def _knot(self, batch_size: int) -> Features:
+        if batch_size not in self._knots:
+            self._knots[batch_size] = features_at(self.trace, self.prices, batch_size)
+        return self._knots[batch_size]

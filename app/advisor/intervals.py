@@ -1,0 +1,94 @@
+"""Intervals of times: of a measured median, and of a guess with a known spread.
+
+An interval holds the truth in about nine cases of ten. Times are positive and their errors are ratios, so spreads
+are in logarithms: a spread of 0.1 is 10 % either way.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from app.advisor.recommendation import Interval
+from probes.measurement import Timing
+
+CONFIDENCE = 0.9
+Z_90 = 1.645  # of the normal distribution: 90 % lie within this many standard deviations
+
+# A process that measures the same plan again differs by a percent or two (memory layout, clock, neighbours), however
+# little its own samples spread; the long interleaved runs of benchmarks.decisions show it.
+BETWEEN_RUNS = 0.01
+# One sample says nothing about its own spread.
+ONE_SAMPLE = 0.1
+# From five samples on their range holds the median with more than 90 % (1 - 2 / 2**5).
+ENOUGH_SAMPLES = 5
+
+
+def interval_around(middle: float, spread: float) -> Interval:
+    """`middle` with the relative spread (logarithm of a ratio) on either side."""
+    return Interval(middle, middle * math.exp(-spread), middle * math.exp(spread))
+
+
+def scale(interval: Interval, factor: float) -> Interval:
+    return Interval(interval.median * factor, interval.low * factor, interval.high * factor)
+
+
+def widen(interval: Interval, spread: float) -> Interval:
+    """The interval with an independent relative error on top: spreads add in quadrature."""
+    below = math.hypot(math.log(interval.median / interval.low), spread)
+    above = math.hypot(math.log(interval.high / interval.median), spread)
+    return Interval(interval.median, interval.median * math.exp(-below), interval.median * math.exp(above))
+
+
+def shift(interval: Interval, seconds: float) -> Interval:
+    """A part of known length added (or taken away); the relative spread is kept, the time stays positive."""
+    moved = max(interval.median + seconds, interval.median * 0.01)
+    return scale(interval, moved / interval.median)
+
+
+def deviation(interval: Interval) -> float:
+    """Standard deviation of the logarithm, when the interval is taken as 90 % of a lognormal distribution."""
+    return math.log(interval.high / interval.low) / (2 * Z_90) if interval.low > 0 else math.inf
+
+
+def apart(faster: Interval, slower: Interval) -> bool:
+    """The first is faster, and the intervals do not touch."""
+    return faster.high < slower.low
+
+
+def interval_of_timing(timing: Timing) -> Interval:
+    """Where the median of a measurement lies: order statistics of its samples, widened by its drift.
+
+    The interval from the k-th smallest to the k-th largest of n independent samples holds the median with
+    1 - 2 * P(Binomial(n, 1/2) < k); no distribution is assumed (David and Nagaraja, Order Statistics, 7.1). Samples
+    that drift are not independent: half of the difference between the halves is added.
+    """
+    samples = [sample for sample in timing.samples if sample > 0 and math.isfinite(sample)]
+    if len(samples) < 2:
+        spread = math.log(timing.high / timing.low) / 2 if 0 < timing.low < timing.high else ONE_SAMPLE
+        return widen(interval_around(timing.median, spread), BETWEEN_RUNS)
+    ordered = sorted(samples)
+    rank = _median_rank(len(ordered))
+    few = ONE_SAMPLE / len(ordered) if len(ordered) < ENOUGH_SAMPLES else 0.0
+    range_of_median = Interval(median(ordered), ordered[rank], ordered[-1 - rank])
+    return widen(range_of_median, math.hypot(BETWEEN_RUNS, few, _drift(samples) / 2))
+
+
+def _median_rank(count: int) -> int:
+    """How many samples to drop at either end and still hold the median with 90 %; 0 when there are too few."""
+    if count > 200:  # the binomial is normal by then, and 2**count would outgrow a float later
+        return math.floor(count / 2 - Z_90 * math.sqrt(count) / 2) - 1
+    below = 0.0
+    for rank in range(count // 2):
+        below += math.comb(count, rank) / 2.0**count
+        if 2 * below > 1 - CONFIDENCE:
+            return max(rank - 1, 0) if rank else 0
+    return max(count // 2 - 1, 0)
+
+
+def _drift(samples: list[float]) -> float:
+    """Logarithm of the ratio between the medians of the second half and the first; 0 with fewer than four."""
+    if len(samples) < 4:
+        return 0.0
+    half = len(samples) // 2
+    return abs(math.log(median(samples[-half:]) / median(samples[:half])))

@@ -1,0 +1,138 @@
+"""How much memory a workload takes under a plan, whether it fits, and what would make it fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.advisor.recommendation import MemoryParts
+from probes.hardware import Accelerator, Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import Affine, Trace
+from probes.workload.description import Plan
+
+# Autocast leaves these in fp32: normalizations, softmax and losses (torch.amp docs, "Ops that autocast to float32").
+KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes at the step's peak, each part apart; activations grow with the batch. None: not known.
+
+    overhead: what a process takes before there is a model (interpreter, torch; on a GPU the context).
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: Affine
+    overhead: int | None
+    available: int | None
+
+    def peak(self, batch_size: int) -> int:
+        """At least this many bytes; exactly what is estimated when the overhead is known."""
+        fixed = self.weights + self.gradients + self.optimizer + (self.overhead or 0)
+        return math.ceil(fixed + max(self.activations.at(batch_size), 0.0))
+
+    def fits(self, batch_size: int) -> bool | None:
+        """None when the available memory is not known, or when the unknown overhead may decide it."""
+        if self.available is None:
+            return None
+        if self.peak(batch_size) > self.available:
+            return False
+        return None if self.overhead is None else True
+
+    def max_batch_size(self) -> int | None:
+        """The largest batch that fits; 0 when not even one sample does; None when it is not known or has no end."""
+        if self.available is None or self.activations.per_sample <= 0:
+            return None
+        fixed = self.peak(0) - max(self.activations.constant, 0.0)
+        room = self.available - fixed - self.activations.constant
+        largest = max(math.floor(room / self.activations.per_sample), 0)
+        while largest > 0 and self.peak(largest) > self.available:  # the sum above was rounded
+            largest -= 1
+        return largest
+
+    def parts(self, batch_size: int) -> MemoryParts:
+        known = self.overhead is not None
+        return MemoryParts(
+            weights_bytes=self.weights,
+            gradients_bytes=self.gradients,
+            optimizer_bytes=self.optimizer,
+            activations_bytes=math.ceil(max(self.activations.at(batch_size), 0.0)),
+            overhead_bytes=self.overhead,
+            peak_bytes=self.peak(batch_size) if known else None,
+            available_bytes=self.available,
+        )
+
+
+def estimate_memory(
+    survey: Survey, profile: Profile | None, trace: Trace, measurements: Sequence[Measurement], plan: Plan
+) -> MemoryEstimate:
+    """Memory of the traced workload under the plan, as a function of the batch."""
+    return MemoryEstimate(
+        weights=trace.parameter_bytes + trace.buffer_bytes + _copied_weights(trace, plan),
+        gradients=trace.gradient_bytes,
+        optimizer=trace.optimizer_bytes,
+        activations=_activations(trace, plan),
+        overhead=_overhead(profile, measurements, plan),
+        available=available_bytes(survey, plan),
+    )
+
+
+def available_bytes(survey: Survey, plan: Plan) -> int | None:
+    """What a new process could take on the plan's device now."""
+    memory = survey.memory
+    if plan.is_cpu:
+        return memory.usable_bytes if memory.usable_bytes is not None else memory.available_bytes
+    accelerator = _accelerator(survey, plan.device)
+    if accelerator is None:
+        return None
+    if accelerator.memory_free_bytes is not None:
+        return accelerator.memory_free_bytes
+    return memory.usable_bytes if accelerator.unified_memory else accelerator.memory_total_bytes
+
+
+def _accelerator(survey: Survey, device: str) -> Accelerator | None:
+    return next((gpu for gpu in survey.accelerators if gpu.torch_device == device), None)
+
+
+def _halved(plan: Plan) -> bool:
+    return plan.precision in ("bf16", "fp16")
+
+
+def _copied_weights(trace: Trace, plan: Plan) -> int:
+    """Autocast casts each weight once a step and keeps the copy until the step ends (torch.amp docs, cache_enabled)."""
+    return trace.parameter_bytes // 2 if _halved(plan) else 0
+
+
+def _activations(trace: Trace, plan: Plan) -> Affine:
+    """Under autocast the activations that need not stay in fp32 take half: by their share of the bytes written.
+
+    Simple on purpose: it takes what the forward writes for what is kept. Normalizations, losses and the inputs
+    count whole.
+    """
+    activations = trace.activation_bytes
+    if not _halved(plan):
+        return activations
+    batch = trace.batch_sizes[-1]
+    written = {True: 0.0, False: 0.0}
+    for operation in trace.operations:
+        if operation.phase == "forward":
+            kept = operation.kind in KEPT_IN_FP32
+            written[kept] += operation.count * max(operation.written_bytes.at(batch), 0.0)
+    total = written[True] + written[False]
+    factor = 1.0 - 0.5 * written[False] / total if total > 0 else 1.0
+    return Affine(activations.constant * factor, activations.per_sample * factor)
+
+
+def _overhead(profile: Profile | None, measurements: Sequence[Measurement], plan: Plan) -> int | None:
+    """Measured once, by the profile or by a measurement of this very model: a process that has done nothing yet."""
+    if plan.is_cpu:
+        if profile is not None and profile.process_base_bytes is not None:
+            return profile.process_base_bytes
+        bases = [row.memory.process_base_bytes for row in measurements if row.memory is not None]
+        return max((base for base in bases if base is not None), default=None)
+    return ((profile.context_bytes if profile is not None else None) or {}).get(plan.device)

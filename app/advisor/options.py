@@ -1,0 +1,148 @@
+"""Every plan as an option: time, memory, and whether it can run at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.advisor.memory import MemoryEstimate
+from app.advisor.recommendation import Breakdown, MemoryParts, Option
+from app.advisor.step_time import PlanTime
+from app.advisor.words import say_bytes
+from probes.measurement import Measurement
+from probes.workload.description import Plan, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of running this very plan: the largest batch that ran, the smallest that ran out of memory, and why
+    torch refused it, if it did."""
+
+    ran: int | None = None
+    too_big: int | None = None
+    refused: str | None = None
+    peak_bytes: int | None = None  # measured at the batch asked for
+
+
+def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int) -> Tried:
+    rows = [row for row in measurements if row.plan.key == plan.key]
+    ran = max((row.batch_size for row in rows if row.outcome == "ok"), default=None)
+    too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
+    refusals = [row.reason for row in rows if row.outcome in ("unsupported", "failed")]
+    refused = (refusals[0] or "it failed without a reason") if refusals and ran is None else None
+    here = [row for row in rows if row.outcome == "ok" and row.batch_size == batch_size]
+    return Tried(ran, too_big, refused, _peak(here[-1]) if here else None)
+
+
+def _peak(row: Measurement) -> int | None:
+    if row.memory is None:
+        return None
+    return row.memory.process_bytes if row.plan.is_cpu else row.memory.reserved_bytes
+
+
+def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload) -> Option:
+    """What is known about one plan at the batch asked for."""
+    plan, batch = time.plan, workload.batch_size
+    fits, why_not = _fits(memory, outcome, workload, plan)
+    if fits is False or outcome.refused is not None:
+        why_not = why_not if fits is False else outcome.refused
+        empty = Option(plan, fits, why_not, None, None, None, Breakdown(), _parts(memory, outcome, batch), None)
+        return replace(empty, max_batch_size=_max_batch(memory, outcome), cannot_run=outcome.refused is not None)
+    estimate = time.at(batch, workload.data)
+    return Option(
+        plan=plan,
+        fits=fits,
+        why_not=None,
+        basis=estimate.basis if estimate is not None else None,
+        step_seconds=estimate.seconds if estimate is not None else None,
+        samples_per_second=batch / estimate.seconds.median if estimate is not None else None,
+        breakdown_seconds=time.breakdown(batch, workload.data),
+        memory=_parts(memory, outcome, batch),
+        max_batch_size=_max_batch(memory, outcome),
+        note=None if estimate is not None else _why_unknown(time),
+    )
+
+
+def _why_unknown(time: PlanTime) -> str:
+    device = time.plan.device
+    if time.measured is not None:
+        return f"{time.plan.label} ran at other batch sizes only, and {device} has not been calibrated for it."
+    return (
+        f"{time.plan.label} has been neither calibrated nor measured here: "
+        f"run `crosspoint calibrate`, or ask again with effort quick."
+    )
+
+
+def _fits(
+    memory: MemoryEstimate | None, outcome: Tried, workload: Workload, plan: Plan
+) -> tuple[bool | None, str | None]:
+    """What ran, fits; what ran out of memory does not; the rest is estimated."""
+    batch = workload.batch_size
+    if outcome.ran is not None and batch <= outcome.ran:
+        return True, None
+    if outcome.too_big is not None and batch >= outcome.too_big:
+        return False, f"It ran out of memory here at batch size {outcome.too_big}. {_remedy(memory, workload, plan)}"
+    if memory is None:
+        return None, None
+    fits = memory.fits(batch)
+    return fits, explain_missing(memory, workload, plan) if fits is False else None
+
+
+def explain_missing(memory: MemoryEstimate, workload: Workload, plan: Plan) -> str:
+    """How much memory is missing, and what would make it fit."""
+    available = memory.available or 0
+    need = memory.peak(workload.batch_size)
+    return (
+        f"It needs {say_bytes(need)} and {say_bytes(available)} are free on {plan.device}: "
+        f"{say_bytes(need - available)} are missing. {_remedy(memory, workload, plan)}"
+    )
+
+
+def _remedy(memory: MemoryEstimate | None, workload: Workload, plan: Plan) -> str:
+    """The first thing that would make it fit, the least intrusive first."""
+    if memory is None or memory.available is None:
+        return "A smaller batch may fit."
+    largest = memory.max_batch_size()
+    if largest is not None and 1 <= largest < workload.batch_size:
+        return f"A batch of {largest} would fit."
+    room = memory.available - memory.peak(1)
+    lighter = _lighter_optimizer(memory, workload)
+    if lighter is not None and room + lighter[1] >= 0:
+        return f"Not even one sample fits; with the optimizer {lighter[0]} one would."
+    training_only = memory.gradients + memory.optimizer
+    if workload.mode == "training" and room + training_only >= 0:
+        return "Not even one sample fits in training; inference of one would."
+    weights = memory.weights + (memory.overhead or 0)
+    if weights > memory.available:
+        return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or a larger machine."
+    return "Not even one sample fits: it takes smaller inputs, a smaller model, or a larger machine."
+
+
+def _lighter_optimizer(memory: MemoryEstimate, workload: Workload) -> tuple[str, int] | None:
+    """Plain SGD keeps nothing between steps (torch.optim.SGD without momentum)."""
+    if workload.mode == "training" and memory.optimizer > 0 and workload.optimizer != "sgd":
+        return "sgd", memory.optimizer
+    return None
+
+
+def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> MemoryParts:
+    """The estimated parts; where the step ran, its measured peak, with the difference in the activations, which
+    hold what kernels take inside."""
+    if memory is None:
+        return MemoryParts(peak_bytes=outcome.peak_bytes)
+    parts = memory.parts(batch_size)
+    if outcome.peak_bytes is None:
+        return parts
+    fixed = memory.weights + memory.gradients + memory.optimizer + (memory.overhead or 0)
+    activations = max(outcome.peak_bytes - fixed, 0)
+    return replace(parts, peak_bytes=outcome.peak_bytes, activations_bytes=math.ceil(activations))
+
+
+def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
+    largest = memory.max_batch_size() if memory is not None else None
+    if outcome.too_big is not None:
+        largest = outcome.too_big - 1 if largest is None else min(largest, outcome.too_big - 1)
+    if outcome.ran is not None and largest is not None:
+        largest = max(largest, outcome.ran)
+    return largest

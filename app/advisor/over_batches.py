@@ -1,0 +1,136 @@
+"""Curves over the batch, and the crossovers between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.advisor.crossover import batch_grid, find_crossover
+from app.advisor.pairs import Pair
+from app.advisor.recommendation import Crossover, Curve, Interval
+from app.advisor.step_time import PlanTime, StepEstimate, weakest
+from probes.measurement import Measurement
+from probes.workload.description import DATA, Plan, Workload
+
+# How far beyond the batch asked for to look, and the least to look at: crossovers of small models lie in the
+# thousands. Powers of two up to here cost a dozen estimates.
+LOOK_AHEAD = 16
+LEAST_LARGEST = 4096
+LARGEST = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known)."""
+
+    workload: Workload
+    times: dict[tuple[object, ...], PlanTime]
+    room: dict[tuple[object, ...], int | None]
+
+    def largest(self, plans: Sequence[Plan]) -> int:
+        """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""
+        limits = [limit for plan in plans if (limit := self.room.get(plan.key)) is not None]
+        return min([largest_worth_looking_at(self.workload), *limits])
+
+    def grid(self, plans: Sequence[Plan]) -> tuple[int, ...]:
+        largest = self.largest(plans)
+        if largest < 1:
+            return ()
+        ran = [self.times[plan.key].measured for plan in plans]
+        also = [batch for row in ran if row is not None for batch in row.batch_sizes]
+        return batch_grid(largest, [self.workload.batch_size, *also])
+
+
+def largest_worth_looking_at(workload: Workload) -> int:
+    return min(max(LOOK_AHEAD * workload.batch_size, LEAST_LARGEST), max(LARGEST, 2 * workload.batch_size))
+
+
+def curves_over(batches: Batches, plans: Sequence[Plan]) -> tuple[tuple[int, ...], tuple[Curve, ...]]:
+    """Batch sizes, and each plan's median step there; None where it does not fit or is not known."""
+    ran = [row for plan in plans if (row := batches.times[plan.key].measured) is not None]
+    also = [batches.workload.batch_size, *(batch for row in ran for batch in row.batch_sizes)]
+    sizes = batch_grid(largest_worth_looking_at(batches.workload), also)
+    curves = tuple(Curve(plan, tuple(_point(batches, plan, size) for size in sizes)) for plan in plans)
+    known = [any(curve.step_seconds[i] is not None for curve in curves) for i in range(len(sizes))]
+    kept = [i for i, some in enumerate(known) if some]
+    return (
+        tuple(sizes[i] for i in kept),
+        tuple(Curve(curve.plan, tuple(curve.step_seconds[i] for i in kept)) for curve in curves),
+    )
+
+
+def _point(batches: Batches, plan: Plan, batch_size: int) -> float | None:
+    room = batches.room.get(plan.key)
+    if room is not None and batch_size > room:
+        return None
+    seconds = batches.times[plan.key].seconds(batch_size, batches.workload.data)
+    return seconds.median if seconds is not None else None
+
+
+def crossovers_of(
+    batches: Batches, pairs: Sequence[Pair], measurements: Sequence[Measurement]
+) -> tuple[Crossover, ...]:
+    """The crossovers of these pairs; with a device in a pair, one for each way of feeding it."""
+    found: list[Crossover] = []
+    for first, second in pairs:
+        both_cpu = first.is_cpu and second.is_cpu
+        for data in (batches.workload.data,) if both_cpu else DATA:
+            crossover = _crossover(batches, first, second, data, measurements)
+            if crossover is not None:
+                found.append(crossover)
+    return tuple(found)
+
+
+def _crossover(
+    batches: Batches, first: Plan, second: Plan, data: str, measurements: Sequence[Measurement]
+) -> Crossover | None:
+    grid = batches.grid([first, second])
+    ours, theirs = batches.times[first.key], batches.times[second.key]
+    found = find_crossover(_step_time(ours, data), _step_time(theirs, data), grid)
+    if found is None:
+        return None
+    at = found.batch_size or batches.workload.batch_size
+    estimates = [time.at(at, data) or _last_known(time, data, grid) for time in (ours, theirs)]
+    return Crossover(
+        start=first,
+        to=second,
+        data=data,
+        kind=found.kind,
+        batch_size=found.batch_size,
+        low=found.low,
+        high=found.high,
+        launch_bound_until=theirs.predicted.launch_bound_until(grid)
+        if theirs.predicted is not None and not second.is_cpu
+        else None,
+        break_even_steps=break_even_steps(ours, theirs, batches.workload, data, measurements),
+        basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
+    )
+
+
+def _last_known(time: PlanTime, data: str, grid: Sequence[int]) -> StepEstimate | None:
+    return next((known for batch in reversed(grid) if (known := time.at(batch, data)) is not None), None)
+
+
+def _step_time(time: PlanTime, data: str) -> Callable[[int], Interval | None]:
+    return lambda batch: time.seconds(batch, data)
+
+
+def break_even_steps(
+    first: PlanTime, second: PlanTime, workload: Workload, data: str, measurements: Sequence[Measurement]
+) -> int | None:
+    """Steps at the batch asked for after which the second plan's longer start is repaid; None when a start-up was
+    not measured, or when the second is not faster there."""
+    starts = [_startup(plan, measurements) for plan in (first.plan, second.plan)]
+    times = [time.seconds(workload.batch_size, data) for time in (first, second)]
+    if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
+        return None
+    gain = times[0].median - times[1].median
+    if gain <= 0:
+        return None
+    return math.ceil(max(starts[1] - starts[0], 0.0) / gain)
+
+
+def _startup(plan: Plan, measurements: Sequence[Measurement]) -> float | None:
+    rows = [row.startup_seconds for row in measurements if row.plan.key == plan.key and row.outcome == "ok"]
+    return max((seconds for seconds in rows if seconds is not None), default=None)

@@ -1,0 +1,156 @@
+"""What one operation costs alone under a plan: read off the profile's measured points."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from probes.profile import Point, Profile
+from probes.trace import Operation
+from probes.workload.description import Plan
+
+# Kinds whose cost follows their arithmetic; the rest follows the bytes moved. Each is priced with the points of the
+# first constant in its row that the profile has.
+HEAVY: dict[str, tuple[str, ...]] = {
+    "matmul": ("matmul",),
+    "convolution": ("convolution", "matmul"),
+    "attention": ("attention", "matmul"),
+    "recurrent": ("recurrent", "matmul"),
+}
+LIGHT: dict[str, tuple[str, ...]] = {
+    "normalization": ("normalization", "elementwise", "bandwidth"),
+    "elementwise": ("elementwise", "bandwidth"),
+    "reduction": ("reduction", "elementwise", "bandwidth"),
+    "copy": ("copy", "elementwise", "bandwidth"),
+    "gather": ("gather", "elementwise", "bandwidth"),
+    "random": ("random", "elementwise", "bandwidth"),
+}
+# Softens the nearest neighbour: points closer than this (in e-folds of size) count alike.
+NEAR = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class ArithmeticTable:
+    """Measured rates over two sizes of an operation: its flops, and its flops a byte."""
+
+    points: tuple[tuple[float, float, float], ...]  # log flops, log flops a byte, log rate
+
+    def seconds(self, flops: float, moved_bytes: float) -> float:
+        """By the rates measured nearby, weighted by distance; never a rate beyond the best one measured."""
+        size = math.log(flops)
+        intensity = size - math.log(max(moved_bytes, 1.0))
+        total = weights = 0.0
+        for log_flops, log_intensity, log_rate in self.points:
+            distance = (size - log_flops) ** 2 + (intensity - log_intensity) ** 2 + NEAR
+            weight = 1.0 / (distance * distance)
+            total += weight * log_rate
+            weights += weight
+        return flops * math.exp(-total / weights)
+
+
+@dataclass(frozen=True, slots=True)
+class BytesTable:
+    """Seconds a byte over the bytes that an operation touches: caches are faster than memory."""
+
+    sizes: tuple[float, ...]  # logarithms, rising
+    seconds_a_byte: tuple[float, ...]
+
+    def seconds(self, moved_bytes: float) -> float:
+        if moved_bytes <= 0:
+            return 0.0
+        size = math.log(moved_bytes)
+        above = bisect_left(self.sizes, size)
+        if above == 0:
+            return moved_bytes * self.seconds_a_byte[0]
+        if above == len(self.sizes):
+            return moved_bytes * self.seconds_a_byte[-1]
+        low, high = self.sizes[above - 1], self.sizes[above]
+        share = (size - low) / (high - low)
+        before, after = self.seconds_a_byte[above - 1], self.seconds_a_byte[above]
+        return moved_bytes * (before + (after - before) * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Everything measured under one plan that a step's time is made of. dispatch: seconds an operation."""
+
+    plan: Plan
+    dispatch: float
+    arithmetic: dict[str, ArithmeticTable]
+    moving: dict[str, BytesTable]
+
+    def heavy_seconds(self, kind: str, flops: float, moved_bytes: float) -> float:
+        """An arithmetic operation without its dispatch."""
+        table = self.arithmetic.get(kind)
+        if table is None or flops <= 0:
+            return self.light_seconds("elementwise", moved_bytes)
+        return table.seconds(flops, moved_bytes)
+
+    def light_seconds(self, kind: str, moved_bytes: float) -> float:
+        table = self.moving.get(kind) or self.moving.get("elementwise")
+        return table.seconds(moved_bytes) if table is not None else 0.0
+
+    def seconds(self, operation: Operation, batch_size: float) -> float:
+        """One execution alone, dispatch apart."""
+        moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
+        if operation.kind == "view":
+            return 0.0
+        if operation.kind in HEAVY:
+            return self.heavy_seconds(operation.kind, operation.flops.at(batch_size), moved)
+        return self.light_seconds(operation.kind, moved)
+
+
+def prices_for(profile: Profile, plan: Plan) -> Prices | None:
+    """None when the profile holds nothing that prices arithmetic and bytes under this plan."""
+    by_constant: dict[str, list[Point]] = {}
+    for point in profile.points:
+        if point.plan.key == plan.key and point.seconds.median > 0:
+            by_constant.setdefault(point.constant, []).append(point)
+    dispatch = _smallest(by_constant.get("dispatch", ()))
+    arithmetic = {
+        kind: table
+        for kind, constants in HEAVY.items()
+        if (table := _arithmetic_table(_first(by_constant, constants), dispatch)) is not None
+    }
+    moving = {
+        kind: bytes_table
+        for kind, constants in LIGHT.items()
+        if (bytes_table := _bytes_table(_first(by_constant, constants), dispatch)) is not None
+    }
+    if "matmul" not in arithmetic or not moving:
+        return None
+    return Prices(plan, dispatch, arithmetic, moving)
+
+
+def _first(by_constant: dict[str, list[Point]], names: Sequence[str]) -> list[Point]:
+    return next((by_constant[name] for name in names if by_constant.get(name)), [])
+
+
+def _smallest(points: Sequence[Point]) -> float:
+    return min((point.seconds.median for point in points), default=0.0)
+
+
+def _arithmetic_table(points: Sequence[Point], dispatch: float) -> ArithmeticTable | None:
+    rows = [
+        (math.log(point.flops), math.log(point.flops / point.bytes), math.log(point.flops / _net(point, dispatch)))
+        for point in points
+        if point.flops > 0 and point.bytes > 0
+    ]
+    return ArithmeticTable(tuple(rows)) if rows else None
+
+
+def _bytes_table(points: Sequence[Point], dispatch: float) -> BytesTable | None:
+    by_size: dict[float, list[float]] = {}
+    for point in points:
+        if point.bytes > 0:
+            by_size.setdefault(math.log(point.bytes), []).append(_net(point, dispatch) / point.bytes)
+    sizes = tuple(sorted(by_size))
+    return BytesTable(sizes, tuple(median(by_size[size]) for size in sizes)) if sizes else None
+
+
+def _net(point: Point, dispatch: float) -> float:
+    """Seconds without the dispatch that every operation pays; a tenth at least, as the clock is no better."""
+    return max(point.seconds.median - dispatch, 0.1 * point.seconds.median)

@@ -1,0 +1,113 @@
+"""Which option is best, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.advisor.intervals import deviation
+from app.advisor.recommendation import Interval, Option
+from probes.workload.description import PRECISIONS, Plan
+
+# DESIGN.md: confidence is the probability that no other option is faster by more than 5 %.
+TOLERANCE = 0.05
+# Standard deviations either way, and steps, of the quadrature: the tails left out hold 1e-6.
+TAIL, NODES = 5.0, 201
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Options, best first. close: the ones whose intervals overlap the fastest one's, when there are any such
+    beside it; the cheapest of them is the head. confidence: None when a plan that may fit has no time."""
+
+    options: tuple[Option, ...]
+    close: tuple[Option, ...]
+    confidence: float | None
+
+    @property
+    def best(self) -> Option | None:
+        """The head, if it can be recommended: it has a time, and is not known to be too big."""
+        head = self.options[0] if self.options else None
+        return head if head is not None and head.step_seconds is not None and head.fits is not False else None
+
+
+def rank_options(options: Sequence[Option]) -> Ranking:
+    """By median time among those that fit; then those without a time; then those that do not fit.
+
+    Where intervals overlap the fastest one's, the cheapest plan of these goes to the head: what cannot be told
+    apart is decided by what it costs.
+    """
+    ordered = sorted(options, key=_order)
+    timed = [option for option in ordered if _has_time(option)]
+    close = _close_to_fastest(timed)
+    if close:
+        head = min(close, key=lambda option: cost_order(option.plan))
+        ordered.remove(head)
+        ordered.insert(0, head)
+    return Ranking(tuple(ordered), tuple(close), _confidence(ordered))
+
+
+def cost_order(plan: Plan) -> tuple[bool, int, int, str]:
+    """Sort key, the cheaper plan first: CPU before GPU, fewer threads, fp32 before lower precisions."""
+    return (not plan.is_cpu, plan.threads or 0, PRECISIONS.index(plan.precision), plan.device)
+
+
+def _order(option: Option) -> tuple[int, float, tuple[bool, int, int, str]]:
+    if option.fits is False:
+        return (2, 0.0, cost_order(option.plan))
+    if option.step_seconds is None:
+        return (1, 0.0, cost_order(option.plan))
+    return (0, option.step_seconds.median, cost_order(option.plan))
+
+
+def _has_time(option: Option) -> bool:
+    return option.fits is not False and option.step_seconds is not None
+
+
+def _close_to_fastest(timed: Sequence[Option]) -> list[Option]:
+    """Options whose intervals overlap the fastest one's, itself included; empty when it stands alone."""
+    if not timed or timed[0].step_seconds is None:
+        return []
+    reach = timed[0].step_seconds.high
+    close = [option for option in timed if option.step_seconds is not None and option.step_seconds.low <= reach]
+    return close if len(close) > 1 else []
+
+
+def _confidence(ordered: Sequence[Option]) -> float | None:
+    """Probability that no other option is faster than the head by more than the tolerance."""
+    possible = [option for option in ordered if option.fits is not False and not option.cannot_run]
+    times = [option.step_seconds for option in possible]
+    if not times or times[0] is None:
+        return None
+    known = [time for time in times[1:] if time is not None]
+    if len(known) < len(times) - 1:
+        return None
+    return round(probability_of_best(times[0], known), 3)
+
+
+def probability_of_best(head: Interval, others: Sequence[Interval], tolerance: float = TOLERANCE) -> float:
+    """P(no other is faster than (1 - tolerance) * head), each time lognormal and independent.
+
+    One-dimensional quadrature over the head's time: of normal densities with Simpson's rule.
+    """
+    spread = deviation(head)
+    if spread < 1e-9:
+        return math.prod(_slower(math.log(head.median * (1 - tolerance)), other) for other in others)
+    total = weights = 0.0
+    for node in range(NODES):
+        z = TAIL * (2 * node / (NODES - 1) - 1)
+        weight = (1 if node in (0, NODES - 1) else 4 if node % 2 else 2) * math.exp(-z * z / 2)
+        threshold = math.log(head.median * (1 - tolerance)) + spread * z
+        total += weight * math.prod(_slower(threshold, other) for other in others)
+        weights += weight
+    return total / weights
+
+
+def _slower(threshold: float, other: Interval) -> float:
+    """P(other's logarithm is above the threshold)."""
+    spread = deviation(other)
+    distance = math.log(other.median) - threshold
+    if spread < 1e-9:
+        return 1.0 if distance >= 0 else 0.0
+    return 0.5 * math.erfc(-distance / (spread * math.sqrt(2)))

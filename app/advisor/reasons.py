@@ -1,0 +1,257 @@
+"""Why: each reason with a stable code, a sentence, and the numbers behind it.
+
+A reason is told only where there is evidence for this very workload on this very machine. Nothing here preaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from app.advisor.ranking import Ranking
+from app.advisor.recommendation import Breakdown, Interval, Option, Reason
+from app.advisor.words import say_percent, say_ratio, say_seconds
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan, Workload
+
+# A part is what limits a step when it takes more than half of it.
+LIMITING = 0.5
+# Differences below this are within what a machine does from run to run.
+WORTH_TELLING = 0.05
+# A median whose own interval is wider than this says little.
+NOISY = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that reasons are drawn from."""
+
+    workload: Workload
+    ranking: Ranking
+    profile: Profile | None
+    trace: Trace | None
+    measurements: Sequence[Measurement]
+
+    def option(self, plan: Plan) -> Option | None:
+        return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
+
+
+def explain(evidence: Evidence) -> tuple[Reason, ...]:
+    """Every reason that applies, the ones about the recommended plan first."""
+    best = evidence.ranking.best
+    about_best: list[Reason | None] = []
+    if best is not None:
+        about_best = [
+            _limit(best),
+            _device_choice(evidence, best),
+            _threads(evidence, best),
+            _precision(evidence, best),
+            _reading(evidence, best),
+            _too_close(evidence.ranking),
+            _noise(best),
+        ]
+    general = [*_too_big(evidence), *_refused(evidence), _uncalibrated(evidence), _predicted_only(evidence, best)]
+    return tuple(reason for reason in (*about_best, *general) if reason is not None)
+
+
+def _limit(best: Option) -> Reason | None:
+    """What most of the step is spent on."""
+    seconds, parts = best.step_seconds, best.breakdown_seconds
+    if seconds is None or parts.compute is None:
+        return None
+    shares = _shares(parts, seconds)
+    name, share = max(shares.items(), key=lambda item: item[1])
+    if share < LIMITING:
+        return None
+    host = "dispatching operations" if best.plan.is_cpu else "launching operations"
+    codes = {
+        "launch": ("dispatch-bound" if best.plan.is_cpu else "launch-bound", host),
+        "transfer": ("transfer-bound", "copying the batch to the device"),
+        "compute": ("compute-bound", "computing"),
+        "synchronize": ("synchronize-bound", "waiting to read results back"),
+    }
+    code, what = codes[name]
+    part = f"{say_seconds(share * seconds.median)} of {say_seconds(seconds.median)}"
+    text = f"{say_percent(share)} of a step on {best.plan.label} goes into {what} ({part})."
+    return Reason(code, text, {"share": share, "step_seconds": seconds.median, "basis": best.basis})
+
+
+def _shares(parts: Breakdown, seconds: Interval) -> dict[str, float]:
+    named = {
+        "transfer": parts.transfer,
+        "launch": parts.launch,
+        "compute": parts.compute,
+        "synchronize": parts.synchronize,
+    }
+    return {name: min(part / seconds.median, 1.0) for name, part in named.items() if part is not None}
+
+
+def _device_choice(evidence: Evidence, best: Option) -> Reason | None:
+    """The best plan on the other kind of device, and by how much it loses."""
+    others = [option for option in _timed(evidence) if option.plan.is_cpu != best.plan.is_cpu]
+    other = min(others, key=_median, default=None)
+    if other is None:
+        return None
+    ratio = _median(other) / _median(best)
+    text = (
+        f"A step takes {say_seconds(_median(best))} on {best.plan.label} and {say_seconds(_median(other))} on "
+        f"{other.plan.label}: {say_ratio(max(ratio, 1 / ratio))} {'as long' if ratio >= 1 else 'shorter'}."
+    )
+    return Reason("device", text, {"ratio": ratio, "other": other.plan.label, "basis": [best.basis, other.basis]})
+
+
+def _threads(evidence: Evidence, best: Option) -> Reason | None:
+    """Most threads against one, both in the recommended precision."""
+    rows = [o for o in _timed(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
+    rows.sort(key=lambda option: option.plan.threads or 0)
+    if not best.plan.is_cpu or len(rows) < 2:
+        return None
+    one, most = rows[0], rows[-1]
+    ratio = _median(most) / _median(one)
+    numbers = {
+        "seconds": {str(row.plan.threads): _median(row) for row in rows},
+        "ratio": ratio,
+        "basis": [one.basis, most.basis],
+    }
+    taken = f"{say_seconds(_median(most))} with {most.plan.threads} threads, {say_seconds(_median(one))} with one"
+    if ratio > 1 + WORTH_TELLING:
+        return Reason("threads-hurt", f"More threads are slower here: a step takes {taken}.", numbers)
+    if ratio < 1 - WORTH_TELLING:
+        gain = f"{say_ratio(1 / ratio)} as fast"
+        return Reason("threads-help", f"More threads are faster here: a step takes {taken}, {gain}.", numbers)
+    return Reason("threads-equal", f"More threads change little here: a step takes {taken}.", numbers)
+
+
+def _precision(evidence: Evidence, best: Option) -> Reason | None:
+    """The recommended precision against fp32, or fp32 against the best of the others, all else equal."""
+    rows = [o for o in _timed(evidence) if (o.plan.device, o.plan.threads) == (best.plan.device, best.plan.threads)]
+    others = [row for row in rows if (row.plan.precision == "fp32") != (best.plan.precision == "fp32")]
+    other = min(others, key=_median, default=None)
+    if other is None:
+        return None
+    ratio = _median(other) / _median(best)
+    numbers = {"ratio": ratio, "other": other.plan.label, "basis": [best.basis, other.basis]}
+    taken = (
+        f"a step takes {say_seconds(_median(best))} in {best.plan.precision} and {say_seconds(_median(other))} in "
+        f"{other.plan.precision}"
+    )
+    if best.plan.precision != "fp32":
+        return Reason("precision-gain", f"{best.plan.precision} pays here: {taken}.", numbers)
+    if ratio > 1 + WORTH_TELLING:
+        return Reason("precision-hurts", f"{other.plan.precision} does not pay here: {taken}.", numbers)
+    return None
+
+
+def _reading(evidence: Evidence, best: Option) -> Reason | None:
+    """What reading the loss every step, or every few, costs here."""
+    every = evidence.workload.log_every
+    if every is None or best.step_seconds is None or not best.breakdown_seconds.synchronize:
+        return None
+    cost = best.breakdown_seconds.synchronize
+    share = cost / best.step_seconds.median
+    often = "every step" if every == 1 else f"every {every} steps"
+    text = f"Reading the loss {often} takes {say_seconds(cost)} a step here, {say_percent(share)} of it."
+    return Reason("reading-the-loss", text, {"share": share, "seconds_a_step": cost, "log_every": every})
+
+
+def _too_close(ranking: Ranking) -> Reason | None:
+    if not ranking.close:
+        return None
+    names = [option.plan.label for option in ranking.close]
+    ranges = {
+        option.plan.label: [option.step_seconds.low, option.step_seconds.high]
+        for option in ranking.close
+        if option.step_seconds is not None
+    }
+    text = (
+        f"The intervals of {_listed(names)} overlap; {ranking.options[0].plan.label} is named because it "
+        "takes the least: fewer threads, CPU before GPU, fp32 before lower precisions."
+    )
+    return Reason("too-close-to-call", text, {"intervals": ranges})
+
+
+def _noise(best: Option) -> Reason | None:
+    seconds = best.step_seconds
+    if seconds is None or best.basis != "measured":
+        return None
+    spread = (seconds.high - seconds.low) / seconds.median
+    if spread < NOISY:
+        return None
+    text = (
+        f"The machine was busy or unsteady while this was measured: the step's median lies somewhere between "
+        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)}."
+    )
+    return Reason("noise", text, {"relative_spread": spread})
+
+
+def _too_big(evidence: Evidence) -> Iterable[Reason]:
+    """One reason a device for what does not fit; with the precision that would, where one does."""
+    told: set[str] = set()
+    for option in evidence.ranking.options:
+        if option.fits is not False or option.plan.device in told:
+            continue
+        told.add(option.plan.device)
+        memory = option.memory
+        fitting = [o for o in evidence.ranking.options if o.fits and o.plan.device == option.plan.device]
+        also = f" In {fitting[0].plan.precision} it fits." if fitting else ""
+        numbers = {
+            "peak_bytes": memory.peak_bytes,
+            "available_bytes": memory.available_bytes,
+            "max_batch_size": option.max_batch_size,
+        }
+        yield Reason("does-not-fit", f"{option.plan.label} does not fit. {option.why_not}{also}", numbers)
+
+
+def _refused(evidence: Evidence) -> Iterable[Reason]:
+    for option in evidence.ranking.options:
+        if option.cannot_run:
+            yield Reason("cannot-run", f"{option.plan.label} was tried and did not run: {option.why_not}", {})
+
+
+def _uncalibrated(evidence: Evidence) -> Reason | None:
+    """Plans without a time."""
+    unknown = [o for o in evidence.ranking.options if o.fits is not False and not o.cannot_run and not o.step_seconds]
+    if not unknown:
+        return None
+    names = _listed([option.plan.label for option in unknown])
+    if evidence.profile is None:
+        text = (
+            f"This machine has not been calibrated, so nothing is known about the time of {names}. "
+            "Run `crosspoint calibrate` once, or ask with effort quick, which measures this model."
+        )
+    else:
+        text = (
+            f"The profile {evidence.profile.name} has no measurements for {names}. Calibrate that device, or ask "
+            "with effort quick, which measures this model."
+        )
+    return Reason("no-calibration", text, {"plans": [option.plan.label for option in unknown]})
+
+
+def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
+    if best is None or best.basis != "predicted" or best.step_seconds is None or evidence.profile is None:
+        return None
+    seconds = best.step_seconds
+    text = (
+        f"This time was not measured: it is predicted from the profile {evidence.profile.name}, and lies between "
+        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in nine cases of ten. Effort quick measures it."
+    )
+    evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}
+    return Reason("predicted", text, evidence_numbers)
+
+
+def _timed(evidence: Evidence) -> list[Option]:
+    return [o for o in evidence.ranking.options if o.step_seconds is not None and o.fits is not False]
+
+
+def _median(option: Option) -> float:
+    return option.step_seconds.median if option.step_seconds is not None else float("inf")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; commas inside names make it semicolons."""
+    separator = "; " if any("," in name for name in names) else ", "
+    if len(names) < 2:
+        return "".join(names)
+    return f"{separator.join(names[:-1])} and {names[-1]}"

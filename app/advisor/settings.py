@@ -1,0 +1,30 @@
+"""Settings beside the plan that have evidence here; empty where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.advisor.recommendation import Option
+from probes.workload.description import Plan, Workload
+
+
+def settings_for(best: Option | None, workload: Workload) -> dict[str, Any]:
+    """What to set, as names that a shell or a DataLoader takes. Only what follows from measurements of this machine."""
+    if best is None:
+        return {}
+    return {**_threads(best.plan), **_feeding(best, workload)}
+
+
+def _threads(plan: Plan) -> dict[str, Any]:
+    """torch reads OMP_NUM_THREADS when it starts; set_num_threads in the snippet says the same from inside."""
+    if not plan.is_cpu or plan.threads is None:
+        return {}
+    return {"environment": {"OMP_NUM_THREADS": str(plan.threads)}}
+
+
+def _feeding(best: Option, workload: Workload) -> dict[str, Any]:
+    """Pinned memory, when copying the batch was found to take a share of the step worth having back."""
+    transfer, seconds = best.breakdown_seconds.transfer, best.step_seconds
+    if best.plan.is_cpu or workload.data != "pageable" or transfer is None or seconds is None:
+        return {}
+    return {"pin_memory": True} if transfer > 0.05 * seconds.median else {}

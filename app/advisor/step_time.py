@@ -1,0 +1,189 @@
+"""How long a step takes under each plan at any batch: measured where it ran, probed nearby, predicted elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from app.advisor.intervals import scale, shift, widen
+from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
+from app.advisor.predicted import PredictedTime, breakdown_parts, predict
+from app.advisor.recommendation import Basis, Breakdown, Interval
+from probes.measurement import Measurement, Overheads
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan, Workload
+
+# Best known first.
+BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    seconds: Interval
+    basis: Basis
+
+
+@dataclass
+class PlanTime:
+    """One plan's step time. correction: what this machine's measurements of the same model under other plans say
+    the prediction is off by (measured over predicted); 1 when nothing was measured."""
+
+    plan: Plan
+    measured: MeasuredTime | None
+    predicted: PredictedTime | None
+    log_every: int | None
+    correction: float = 1.0
+    _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
+
+    @property
+    def is_known(self) -> bool:
+        return self.measured is not None or self.predicted is not None
+
+    def at(self, batch_size: int, data: str) -> StepEstimate | None:
+        """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
+        key = (batch_size, data)
+        if key not in self._known:
+            self._known[key] = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
+        return self._known[key]
+
+    def seconds(self, batch_size: int, data: str) -> Interval | None:
+        estimate = self.at(batch_size, data)
+        return estimate.seconds if estimate is not None else None
+
+    def breakdown(self, batch_size: int, data: str) -> Breakdown:
+        """Measured parts where this plan ran; else the predicted ones, scaled to the step; else unknown."""
+        estimate = self.at(batch_size, data)
+        if estimate is None:
+            return Breakdown()
+        overheads = self._overheads(batch_size)
+        if overheads is not None:
+            return _measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
+        if self.predicted is None:
+            return Breakdown()
+        return _scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
+
+    def _overheads(self, batch_size: int) -> Overheads | None:
+        row = None if self.measured is None else self.measured.rows.get(batch_size)
+        return None if row is None else row.overheads
+
+    def _from_measurements(self, batch_size: int, data: str) -> StepEstimate | None:
+        if self.measured is None:
+            return None
+        moved = self._feeding_difference(batch_size, data)
+        if moved is None:
+            return None
+        seconds = self.measured.measured(batch_size)
+        if seconds is not None:
+            return StepEstimate(shift(seconds, moved), "measured" if data == self.measured.data else "probed")
+        seconds = self.measured.probed(batch_size)
+        if seconds is not None:
+            return StepEstimate(shift(seconds, moved), "probed")
+        return self._along_prediction(self.measured, batch_size, moved)
+
+    def _along_prediction(self, measured: MeasuredTime, batch_size: int, moved: float) -> StepEstimate | None:
+        """From the nearest measured batch along the predicted curve; the further, the less is known."""
+        if self.predicted is None:
+            return None
+        nearest = measured.nearest(batch_size)
+        anchor = measured.measured(nearest)
+        start = self.predicted.at(nearest, measured.data).median
+        if anchor is None or start <= 0:
+            return None
+        ratio = self.predicted.at(batch_size, measured.data).median / start
+        octaves = abs(math.log2(batch_size / nearest))
+        spread = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        near = octaves <= math.log2(REACH)
+        return StepEstimate(shift(widen(scale(anchor, ratio), spread), moved), "probed" if near else "predicted")
+
+    def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
+        if self.predicted is None:
+            return None
+        return StepEstimate(scale(self.predicted.at(batch_size, data), self.correction), "predicted")
+
+    def _feeding_difference(self, batch_size: int, data: str) -> float | None:
+        """Seconds to add to a measured step for another way of feeding the device; None when it is not known."""
+        measured = self.measured
+        if measured is None or measured.data == data:
+            return 0.0
+        if self.predicted is not None:
+            wanted = self.predicted.breakdown(batch_size, data).transfer
+            had = self.predicted.breakdown(batch_size, measured.data).transfer
+            return None if wanted is None or had is None else wanted - had
+        overheads = self._overheads(batch_size)
+        if data == "resident" and overheads is not None and overheads.transfer_seconds is not None:
+            return -overheads.transfer_seconds
+        return None
+
+
+def times_of_plans(
+    plans: Sequence[Plan],
+    profile: Profile | None,
+    trace: Trace | None,
+    measurements: Iterable[Measurement],
+    workload: Workload,
+) -> dict[tuple[object, ...], PlanTime]:
+    """Every plan's step time by the plan's key."""
+    rows = tuple(measurements)
+    times = [
+        PlanTime(
+            plan,
+            measured_times(rows, plan, workload.data),
+            predict(profile, plan, trace, workload.log_every) if profile is not None and trace is not None else None,
+            workload.log_every,
+        )
+        for plan in plans
+    ]
+    corrections = _corrections(times)
+    return {
+        time.plan.key: replace(time, correction=corrections.get(time.plan.device, 1.0), _known={}) for time in times
+    }
+
+
+def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
+    """Measured over predicted, the median over a device's measured plans: the model's share of the error."""
+    ratios: dict[str, list[float]] = {}
+    for time in times:
+        if time.measured is None or time.predicted is None:
+            continue
+        for batch in time.measured.batch_sizes:
+            measured = time.measured.measured(batch)
+            predicted = time.predicted.at(batch, time.measured.data).median
+            if measured is not None and predicted > 0:
+                ratios.setdefault(time.plan.device, []).append(measured.median / predicted)
+    return {device: median(found) for device, found in ratios.items()}
+
+
+def _measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every: int | None, data: str) -> Breakdown:
+    """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step."""
+    reading = overheads.synchronize_seconds
+    synchronize = 0.0 if log_every is None else None if reading is None else reading / log_every
+    nothing_to_copy = plan.is_cpu or data == "resident"
+    transfer = 0.0 if nothing_to_copy else overheads.transfer_seconds
+    launch = overheads.launch_seconds
+    compute = overheads.compute_seconds
+    if compute is None and launch is not None:
+        compute = max(step - launch - (transfer or 0.0) - (synchronize or 0.0), 0.0)
+    return Breakdown(transfer, launch, compute, synchronize)
+
+
+def _scaled(breakdown: Breakdown, step: float) -> Breakdown:
+    """The same parts, so that they add up to the step."""
+    total = sum(breakdown_parts(breakdown))
+    if total <= 0:
+        return Breakdown()
+    factor = step / total
+
+    def part(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * factor
+
+    return Breakdown(
+        part(breakdown.transfer), part(breakdown.launch), part(breakdown.compute), part(breakdown.synchronize)
+    )
+
+
+def weakest(bases: Iterable[Basis]) -> Basis:
+    """The least founded of these; `assumed` of none."""
+    return max(bases, key=BASES.index, default="assumed")
