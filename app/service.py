@@ -6,14 +6,33 @@ async with Crosspoint(settings) as crosspoint:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from app import labjobs
+from app.advisor.plans import candidate_plans
 from app.advisor.recommendation import Recommendation
-from app.advisor.request import Request
+from app.advisor.request import InvalidRequest, Request
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
+from app.keeping import (
+    Kept,
+    OnProgress,
+    RunJob,
+    forward_progress,
+    parse_sent,
+    say_nothing,
+    trouble_with,
+    unless_unreadable,
+)
+from app.lab import Lab, Ticket
+from app.recommending import Recommending
 from app.settings import Settings
+from app.store import Store
+from app.surveyor import Surveyor
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -22,8 +41,12 @@ from probes.workload.description import Plan, Workload
 
 __all__ = ["Crosspoint", "CrosspointError", "LabBusy", "LabError", "OnProgress", "StoreError", "UnknownProfile"]
 
-# Called from the event loop with a fraction from 0 to 1 and a few words.
-OnProgress = Callable[[float, str], None]
+# What a calibration should take: quick within 30 s on two cores, full a few minutes on a large machine.
+CALIBRATION_SECONDS = {"quick": 30.0, "full": 300.0}
+# One epoch of an experiment at most (a step of the iris network on a slow, busy core), and the start of its process.
+EXPERIMENT_EPOCH_SECONDS = 0.002
+EXPERIMENT_START_SECONDS = 20.0
+REMEMBERED_TRACES = 64
 
 
 class Crosspoint:
@@ -31,6 +54,11 @@ class Crosspoint:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.surveyor = Surveyor(settings)
+        self.store = Store(settings.data_dir)
+        self.lab = Lab(settings)
+        self._traces: OrderedDict[object, Trace] = OrderedDict()
+        self._unsaved_profiles: dict[str, Profile] = {}
 
     async def __aenter__(self) -> Crosspoint:
         return self
@@ -42,18 +70,55 @@ class Crosspoint:
 
     async def close(self) -> None:
         """End every process that was started, within 4 seconds, and close the store."""
+        await self.lab.close()
+        await self.store.close()
 
     async def survey(self, *, fresh: bool = False) -> Survey:
         """What this machine is; its changing facts at most a second old."""
-        raise NotImplementedError
+        return (await self.surveyor.read(fresh=fresh)).survey
+
+    async def profile(self, survey: Survey, name: str | None = None) -> Profile | None:
+        """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name."""
+        if name is None:
+            unsaved = self._unsaved_profiles.get(survey.fingerprint)
+            return unsaved or await unless_unreadable(self.store.profile(survey.fingerprint))
+        found = await unless_unreadable(self.store.named_profile(name))
+        if found is None:
+            raise UnknownProfile(await unless_unreadable(self.store.profile_names()) or ())
+        return found
+
+    async def known_trace(self, survey: Survey, workload: Workload) -> Trace | None:
+        """The trace of this workload's content under the torch that is installed, if it was made before."""
+        key = _trace_key(survey, workload)
+        if key in self._traces:
+            self._traces.move_to_end(key)
+            return self._traces[key]
+        found = await unless_unreadable(self.store.trace(workload, _torch_version(survey)))
+        if found is not None:
+            self._remember(key, found)
+        return found
+
+    async def new_trace(self, survey: Survey, workload: Workload, run: RunJob) -> Kept[Trace]:
+        """Trace now, by whichever process `run` speaks to, and keep it. Raises LabError."""
+        trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload)))
+        self._remember(_trace_key(survey, workload), trace)
+        return Kept(trace, await trouble_with(self.store.keep_trace(workload, _torch_version(survey), trace)))
 
     async def trace(self, workload: Workload) -> Trace:
         """The operations of one step, from the store or traced now. Raises LabError."""
-        raise NotImplementedError
+        survey = await self.survey()
+        known = await self.known_trace(survey, workload)
+        return known or (await self.new_trace(survey, workload, self.lab.run)).value
 
-    async def recommend(self, request: Request, on_progress: OnProgress | None = None) -> Recommendation:
-        """Where and how to train. Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
-        raise NotImplementedError
+    async def recommend(
+        self, request: Request, on_progress: OnProgress | None = None, ticket: Ticket | None = None
+    ) -> Recommendation:
+        """Where and how to train. Raises InvalidRequest, LabError, LabBusy, UnknownProfile.
+
+        ticket: a place in the lab's queue, for an effort above instant. A measurement that fails costs the answer its
+        better basis and nothing else; the reasons say so.
+        """
+        return await Recommending(self, request, on_progress or say_nothing, ticket).answer()
 
     async def measure(
         self,
@@ -63,9 +128,41 @@ class Crosspoint:
         plans: Sequence[Plan] = (),
         batch_sizes: Sequence[int] = (),
         on_progress: OnProgress | None = None,
+        ticket: Ticket | None = None,
     ) -> list[Measurement]:
-        """Run real steps under each plan (empty: every candidate) and keep the measurements. Raises LabError."""
-        raise NotImplementedError
+        """Run real steps under each plan (empty: every candidate) and keep the measurements. Raises InvalidRequest,
+        LabError, LabBusy."""
+        return (await self.measure_and_keep(request, seconds, plans, batch_sizes, on_progress, ticket)).value
+
+    async def measure_and_keep(
+        self,
+        request: Request,
+        seconds: float,
+        plans: Sequence[Plan] = (),
+        batch_sizes: Sequence[int] = (),
+        on_progress: OnProgress | None = None,
+        ticket: Ticket | None = None,
+    ) -> Kept[list[Measurement]]:
+        """As `measure`, and says whether it was saved."""
+        ticket = ticket or self.lab.reserve(seconds)
+        with self._returning(ticket):
+            survey = await self.survey()
+            here = candidate_plans(survey, request)
+            sizes = batch_sizes or (request.workload.batch_size,)
+            job = labjobs.measure_job(survey, request.workload, plans or here, sizes, seconds)
+            result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
+        return await self.keep_measurements(survey, request.workload, result)
+
+    async def keep_measurements(
+        self, survey: Survey, workload: Workload, result: dict[str, Any]
+    ) -> Kept[list[Measurement]]:
+        """Parse and store what a measuring process sent. Raises LabError when it is no measurement."""
+        found = [parse_sent(Measurement.from_json, row) for row in result.get("measurements") or ()]
+        return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
+
+    async def measurements(self, survey: Survey, workload: Workload) -> list[Measurement]:
+        """What was measured of this workload on this machine as it is now."""
+        return await unless_unreadable(self.store.measurements(survey.fingerprint, workload)) or []
 
     async def calibrate(
         self,
@@ -74,9 +171,35 @@ class Crosspoint:
         devices: Sequence[str] = (),
         name: str | None = None,
         on_progress: OnProgress | None = None,
+        ticket: Ticket | None = None,
     ) -> Profile:
-        """Measure this machine's constants (`quick` or `full`) and keep the profile. Raises LabError."""
-        raise NotImplementedError
+        """Measure this machine's constants (`quick` or `full`) and keep the profile. Raises InvalidRequest, LabError,
+        LabBusy."""
+        return (await self.calibrate_and_keep(effort, devices, name, on_progress, ticket)).value
+
+    async def calibrate_and_keep(
+        self,
+        effort: str,
+        devices: Sequence[str] = (),
+        name: str | None = None,
+        on_progress: OnProgress | None = None,
+        ticket: Ticket | None = None,
+    ) -> Kept[Profile]:
+        """As `calibrate`, and says whether it was saved."""
+        if effort not in CALIBRATION_SECONDS:
+            raise InvalidRequest("A calibration's effort is quick or full.", tuple(CALIBRATION_SECONDS))
+        seconds = CALIBRATION_SECONDS[effort]
+        ticket = ticket or self.lab.reserve(seconds)
+        with self._returning(ticket):
+            survey = await self.survey(fresh=True)
+            job = labjobs.calibrate_job(survey, effort, devices, name)
+            result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
+        profile = await asyncio.to_thread(parse_sent, Profile.from_json, result)
+        trouble = await trouble_with(self.store.keep_profile(profile))
+        self._unsaved_profiles.pop(profile.fingerprint, None)
+        if trouble:
+            self._unsaved_profiles[profile.fingerprint] = profile
+        return Kept(profile, trouble)
 
     async def experiment(
         self,
@@ -87,5 +210,29 @@ class Crosspoint:
         devices: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        """Run an experiment (`iris`) on the devices. Raises LabError."""
-        raise NotImplementedError
+        """Run an experiment (`iris`) on the devices. Raises LabError, LabBusy."""
+        job = labjobs.experiment_job(name, epochs, log_every, devices)
+        runs = len(log_every) * (len(devices) or 1 + len((await self.survey()).accelerators))
+        seconds = EXPERIMENT_START_SECONDS + EXPERIMENT_EPOCH_SECONDS * epochs * runs
+        return await self.lab.run(job, forward_progress(on_progress), seconds=seconds)
+
+    @contextlib.contextmanager
+    def _returning(self, ticket: Ticket) -> Iterator[None]:
+        """Hand the place in the queue back, however this ends."""
+        try:
+            yield
+        finally:
+            self.lab.release(ticket)
+
+    def _remember(self, key: object, trace: Trace) -> None:
+        self._traces[key] = trace
+        while len(self._traces) > REMEMBERED_TRACES:
+            self._traces.popitem(last=False)
+
+
+def _torch_version(survey: Survey) -> str:
+    return (survey.software.torch.version if survey.software.torch else None) or "unknown"
+
+
+def _trace_key(survey: Survey, workload: Workload) -> object:
+    return (workload.model.key, workload.mode, workload.optimizer, _torch_version(survey))

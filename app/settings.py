@@ -20,9 +20,9 @@ class InvalidSetting(ValueError):
     """A setting that cannot be used; the message names the variable and what would do."""
 
 
-def _setting(default: Any, help_text: str, *, low: float | None = None, high: float | None = None) -> Any:
-    """A field with its help and, for a number, the range that makes sense."""
-    return field(default=default, metadata={"help": help_text, "low": low, "high": high})
+def _about(help_text: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    """A field's metadata: its help and, for a number, the range that makes sense."""
+    return {"help": help_text, "low": low, "high": high}
 
 
 def default_data_dir() -> Path:
@@ -36,25 +36,33 @@ def default_data_dir() -> Path:
 class Settings:
     """Everything that can be set. `metadata["help"]` of each field is its documentation."""
 
-    host: str = _setting("127.0.0.1", "Address to listen on. 0.0.0.0 opens the service to the network.")
-    port: int = _setting(8000, "Port to listen on; 0 takes a free one.", low=0, high=65535)
+    host: str = field(
+        default="127.0.0.1", metadata=_about("Address to listen on. 0.0.0.0 opens the service to the network.")
+    )
+    port: int = field(default=8000, metadata=_about("Port to listen on; 0 takes a free one.", 0, 65535))
     data_dir: Path = field(
         default_factory=default_data_dir,
-        metadata={"help": "Folder for the store: profiles, traces, measurements, jobs.", "low": None, "high": None},
+        metadata=_about("Folder for the store: profiles, traces, measurements, jobs."),
     )
-    sysroot: Path = _setting(Path("/"), "Read /proc and /sys below this folder: a captured machine.")
-    allowed_hosts: tuple[str, ...] = _setting(
-        (), "Host names, separated by commas, that requests may be addressed to besides this machine's own."
+    sysroot: Path = field(
+        default=Path("/"), metadata=_about("Read /proc and /sys below this folder: a captured machine.")
     )
-    calibrate_on_start: bool = _setting(True, "Calibrate in the background where no profile of this machine is stored.")
-    access_log: bool = _setting(False, "Write one line for each request to standard error.")
-    survey_seconds: float = _setting(5.0, "Seconds that one survey of the machine may take.", low=0.1, high=60)
-    trace_idle_seconds: float = _setting(
-        120.0, "Seconds that the process that traces models is kept without work.", low=0, high=86_400
+    allowed_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=_about("Host names, separated by commas, that requests may be addressed to besides this machine's."),
     )
-    queue_length: int = _setting(4, "Measurements that may wait for the one that runs.", low=0, high=100)
-    grace_seconds: float = _setting(
-        60.0, "Seconds that a measurement may take beyond the time it was given, before it is ended.", low=1, high=3600
+    calibrate_on_start: bool = field(
+        default=True, metadata=_about("Calibrate in the background where no profile of this machine is stored.")
+    )
+    access_log: bool = field(default=False, metadata=_about("Write a line for each request to standard error."))
+    survey_seconds: float = field(default=5.0, metadata=_about("Seconds that one survey may take.", 0.1, 60))
+    trace_idle_seconds: float = field(
+        default=120.0, metadata=_about("Seconds that the process that traces models is kept without work.", 0, 86_400)
+    )
+    queue_length: int = field(default=4, metadata=_about("Measurements that may wait for the one that runs.", 0, 100))
+    grace_seconds: float = field(
+        default=60.0,
+        metadata=_about("Seconds that a measurement may take beyond its time before it is ended.", 1, 3600),
     )
 
     @classmethod

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,21 @@ def child_environment() -> dict[str, str]:
 class Child:
     """Use `Child.start`, then `run` for each job, then `end`."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, living: set[Child]) -> None:
         self._process = process
+        self._living = living
+        living.add(self)
         self._stderr_tail = bytearray()
         self._stderr_task = asyncio.create_task(self._keep_stderr())
         self._jobs = 0
         self.ready: dict[str, Any] = {}
 
     @classmethod
-    async def start(cls, program: Sequence[str] = PROGRAM, *, ready_seconds: float = READY_SECONDS) -> Child:
-        """Start a process in a session of its own and wait until it is ready. Raises LabError."""
+    async def start(
+        cls, living: set[Child], program: Sequence[str] = PROGRAM, *, ready_seconds: float = READY_SECONDS
+    ) -> Child:
+        """Start a process in a session of its own and wait until it is ready; it is in `living` until it has ended.
+        Raises LabError."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *program,
@@ -73,7 +78,7 @@ class Child:
             )
         except OSError as error:
             raise LabError("failed", f"The measuring process could not be started: {error.strerror}.") from error
-        child = cls(process)
+        child = cls(process, living)
         child._offer_to_the_oom_killer()
         try:
             async with asyncio.timeout(ready_seconds):
@@ -141,6 +146,7 @@ class Child:
         transport = getattr(self._process, "_transport", None)
         if transport is not None:  # closes the pipes, even those that a grandchild in another session still holds
             transport.close()
+        self._living.discard(self)
 
     async def _send(self, job: dict[str, Any]) -> None:
         stdin = self._process.stdin

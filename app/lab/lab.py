@@ -20,8 +20,8 @@ class Lab:
     def __init__(self, settings: Settings) -> None:
         self._grace_seconds = settings.grace_seconds
         self._slot = Slot(settings.queue_length)
-        self._tracer = Tracer(settings.trace_idle_seconds)
-        self._children: set[Child] = set()
+        self._living: set[Child] = set()
+        self._tracer = Tracer(settings.trace_idle_seconds, self._living)
         self._closed = False
 
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
@@ -50,7 +50,8 @@ class Lab:
         return self._tracer.warm
 
     async def ready(self) -> dict[str, Any]:
-        """What a micro-training process says of torch and its devices; keeps the process for traces. Raises LabError."""
+        """What a micro-training process says of torch and its devices. The process is kept for traces.
+        Raises LabError."""
         self._check_open()
         return await self._tracer.ready()
 
@@ -75,12 +76,10 @@ class Lab:
         """A fresh process with the machine's slot held, for several jobs in a row. Raises LabError."""
         async with self._slot.hold(ticket):
             self._check_open()
-            child = await Child.start()
-            self._children.add(child)
+            child = await Child.start(self._living)
             try:
                 yield child
             finally:
-                self._children.discard(child)
                 await child.end()
 
     def deadline(self, seconds: float) -> float:
@@ -90,7 +89,7 @@ class Lab:
     async def close(self) -> None:
         """End every process. Jobs that run get a LabError."""
         self._closed = True
-        ending = [child.end() for child in self._children]
+        ending = [child.end() for child in self._living]
         await asyncio.gather(self._tracer.close(), *ending, return_exceptions=True)
 
     def _check_open(self) -> None:

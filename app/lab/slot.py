@@ -111,7 +111,7 @@ class Slot:
 async def _wait_for(lock: MachineLock) -> None:
     try:
         async with asyncio.timeout(LOCK_WAIT_SECONDS):
-            while not lock.try_acquire():
+            while not lock.try_acquire():  # noqa: ASYNC110 - another process holds it: no event tells when it lets go
                 await asyncio.sleep(LOCK_RETRY_SECONDS)
     except TimeoutError:
         raise LabError(

@@ -19,8 +19,9 @@ _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 class Tracer:
     """One job at a time; the process ends after `idle_seconds` without work."""
 
-    def __init__(self, idle_seconds: float) -> None:
+    def __init__(self, idle_seconds: float, living: set[Child]) -> None:
         self._idle_seconds = idle_seconds
+        self._living = living
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._child: Child | None = None
@@ -76,7 +77,7 @@ class Tracer:
         self._cancel_idle()
         if self._child is None or not self._child.alive:
             await self.close()
-            self._child = await Child.start()
+            self._child = await Child.start(self._living)
         return self._child
 
     def _rest(self) -> None:

@@ -1,0 +1,64 @@
+"""Jobs for the micro-training (docs/protocol.md), made from what the service knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from probes.hardware import Survey
+from probes.workload.description import Plan, Workload
+
+GIB = 2**30
+
+
+def trace_job(workload: Workload) -> dict[str, Any]:
+    return {"kind": "trace", "workload": workload.to_json()}
+
+
+def measure_job(
+    survey: Survey, workload: Workload, plans: Sequence[Plan], batch_sizes: Sequence[int], seconds: float
+) -> dict[str, Any]:
+    """Real steps. A batch above the memory limit is refused by the child, before the kernel kills it."""
+    return {
+        "kind": "measure",
+        "workload": workload.to_json(),
+        "plans": [plan.to_json() for plan in plans],
+        "batch_sizes": list(batch_sizes),
+        "seconds": seconds,
+        "memory_limit_bytes": survey.memory.usable_bytes,
+    }
+
+
+def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str | None) -> dict[str, Any]:
+    """name: of the profile; this machine's own name where none is given."""
+    return {
+        "kind": "calibrate",
+        "effort": effort,
+        "devices": list(devices),
+        "usable_cores": survey.cpu.usable_cores,
+        "fingerprint": survey.fingerprint,
+        "machine": describe_machine(survey),
+        "name": name or survey.system.hostname or "this-machine",
+    }
+
+
+def experiment_job(name: str, epochs: int, log_every: Sequence[int | None], devices: Sequence[str]) -> dict[str, Any]:
+    return {
+        "kind": "experiment",
+        "name": name,
+        "epochs": epochs,
+        "log_every": list(log_every),
+        "devices": list(devices),
+    }
+
+
+def describe_machine(survey: Survey) -> str:
+    """In words: `AMD EPYC 9R14, 2 cores, 23 GiB, NVIDIA H200`."""
+    parts = [survey.cpu.name or "unknown CPU"]
+    if survey.cpu.usable_cores is not None:
+        parts.append(f"{survey.cpu.usable_cores:g} core{'s' if survey.cpu.usable_cores != 1 else ''}")
+    memory = survey.memory.limit_bytes or survey.memory.total_bytes
+    if memory:
+        parts.append(f"{memory / GIB:.0f} GiB")
+    parts += [accelerator.name or accelerator.id for accelerator in survey.accelerators if accelerator.usable]
+    return ", ".join(parts)

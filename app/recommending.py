@@ -1,0 +1,139 @@
+"""One recommendation in the making: gather what is known, measure what may be measured, let the advisor decide."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from app import advisor, labjobs
+from app.advisor.plans import candidate_plans, probe_batch_sizes
+from app.advisor.recommendation import Reason, Recommendation
+from app.advisor.request import Request
+from app.errors import LabError
+from app.keeping import Kept, OnProgress, RunJob, forward_progress
+from app.lab import Ticket
+from app.lab.child import Child
+from app.lab.tracer import TRACE_SECONDS
+from probes.hardware import Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan
+
+if TYPE_CHECKING:
+    from app.service import Crosspoint
+
+T = TypeVar("T")
+
+# With less than this no plan gets steady. An answer that is a little late is worth more than one without a measurement.
+LEAST_MEASURING_SECONDS = 2.0
+# The code of the reason that says that something was not saved.
+NOT_SAVED = "not-saved"
+# What the user has to mend; the answer would be of no use without it.
+_USERS_TO_MEND = frozenset({"invalid-job", "invalid-model", "unsupported"})
+
+
+class Recommending:
+    """Use `answer` once."""
+
+    def __init__(
+        self, crosspoint: Crosspoint, request: Request, on_progress: OnProgress, ticket: Ticket | None
+    ) -> None:
+        self._crosspoint = crosspoint
+        self._request = request
+        self._on_progress = on_progress
+        self._ticket = ticket
+        self._notes: list[Reason] = []
+        self._fresh: list[Measurement] = []
+
+    async def answer(self) -> Recommendation:
+        """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
+        try:
+            survey = await self._crosspoint.survey()
+            profile = await self._crosspoint.profile(survey, self._request.profile)
+            plans = candidate_plans(survey, self._request)
+            trace = await self._trace_and_measure(survey, profile, plans)
+            answer = await self._decide(survey, profile, trace)
+        finally:
+            if self._ticket is not None:
+                self._crosspoint.lab.release(self._ticket)
+        return replace(answer, reasons=(*answer.reasons, *self._notes))
+
+    async def _trace_and_measure(
+        self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]
+    ) -> Trace | None:
+        if self._request.workload.model.kind == "summary":
+            self._note_unmeasurable("a summary has no layers that could run")
+            return None
+        if profile is not None and profile.fingerprint != survey.fingerprint:
+            self._note_unmeasurable("the profile asked for is another machine's")
+        elif self._request.effort != "instant":
+            return await self._measure(survey, profile, plans)
+        known = await self._crosspoint.known_trace(survey, self._request.workload)
+        return known or await self._trace(survey, self._crosspoint.lab.run)
+
+    async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace:
+        """Measure in a fresh process, which also traces when no other process is warm for that."""
+        lab = self._crosspoint.lab
+        self._ticket = ticket = self._ticket or lab.reserve(self._request.measuring_seconds)
+        trace = await self._crosspoint.known_trace(survey, self._request.workload)
+        if trace is None and lab.tracer_is_warm:
+            trace = await self._trace(survey, lab.run)
+        try:
+            async with lab.session(ticket) as child:
+                if trace is None:
+                    trace = await self._trace(survey, lambda job: child.run(job, TRACE_SECONDS))
+                fitting = await self._fitting(survey, profile, trace, plans)
+                if fitting:
+                    spent = time.monotonic() - (ticket.started_at or 0.0)
+                    await self._run_plans(child, survey, fitting, self._request.measuring_seconds - spent)
+        except LabError as error:
+            if trace is None or error.code in _USERS_TO_MEND:
+                raise
+            self._notes.append(Reason("not-measured", f"The measurement failed, so this is an estimate. {error}"))
+        assert trace is not None
+        return trace
+
+    async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float) -> None:
+        seconds = max(LEAST_MEASURING_SECONDS, seconds)
+        workload = self._request.workload
+        job = labjobs.measure_job(survey, workload, plans, probe_batch_sizes(self._request), seconds)
+        deadline = self._crosspoint.lab.deadline(seconds)
+        result = await child.run(job, deadline, forward_progress(self._on_progress))
+        self._fresh = self._note_trouble(await self._crosspoint.keep_measurements(survey, workload, result))
+
+    async def _trace(self, survey: Survey, run: RunJob) -> Trace:
+        self._on_progress(0.0, "tracing the model")
+        return self._note_trouble(await self._crosspoint.new_trace(survey, self._request.workload, run))
+
+    async def _fitting(
+        self, survey: Survey, profile: Profile | None, trace: Trace, plans: tuple[Plan, ...]
+    ) -> list[Plan]:
+        """The plans that are not known to need more memory than there is."""
+        estimate = await self._decide(survey, profile, trace)
+        too_large = {option.plan.key for option in estimate.options if option.fits is False}
+        return [plan for plan in plans if plan.key not in too_large]
+
+    async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
+        """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
+        here = profile is None or profile.fingerprint == survey.fingerprint
+        stored = await self._crosspoint.measurements(survey, self._request.workload) if here else []
+        fresh = {_identity(item) for item in self._fresh}
+        known = [*self._fresh, *(item for item in stored if _identity(item) not in fresh)]
+        return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request)
+
+    def _note_unmeasurable(self, why: str) -> None:
+        if self._request.effort != "instant":
+            self._notes.append(Reason("not-measured", f"Nothing was measured: {why}."))
+
+    def _note_trouble(self, kept: Kept[T]) -> T:
+        """The value; that it was not saved becomes a reason, once."""
+        if kept.trouble is not None and all(note.code != NOT_SAVED for note in self._notes):
+            self._notes.append(Reason(NOT_SAVED, kept.trouble))
+        return kept.value
+
+
+def _identity(measurement: Measurement) -> object:
+    return (measurement.plan.key, measurement.batch_size, measurement.data)

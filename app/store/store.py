@@ -1,0 +1,256 @@
+"""What is kept: traces by content, profiles with their history, measurements, jobs and surveys.
+
+Every statement runs in one thread of its own, so that a slow disk never holds up the event loop. Documents are
+the JSON of the dataclasses in `probes`; a document of another schema is passed over, as if it were not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from app.errors import StoreError
+from app.store.database import Database
+from probes.hardware import Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Workload
+
+T = TypeVar("T")
+Parameters: TypeAlias = tuple[object, ...]
+Statement: TypeAlias = tuple[str, Parameters]
+
+FILE_NAME = "crosspoint.sqlite3"
+# How much history is kept. A profile is about a megabyte, a trace tens of kilobytes, the rest less.
+KEPT_PROFILES_EACH = 10  # of one fingerprint
+KEPT_TRACES = 2_000
+KEPT_MEASUREMENTS = 20_000
+KEPT_JOBS = 500
+KEPT_SURVEYS = 100
+REMEMBERED_PROFILES = 4
+
+
+class Store:
+    """Opens its file with the first call. Reading what is not there gives None; writing raises StoreError where
+    it cannot be kept, and the caller's answer says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._database: Database | None = None
+        self._profiles: dict[int, Profile | None] = {}
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+
+    async def open(self) -> None:
+        """Open now, to learn early what is wrong."""
+        await self._run(lambda connection: None)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is saved, as a sentence's end; None: all is well, or the file was not opened yet."""
+        return self._database.trouble if self._database is not None else None
+
+    async def close(self) -> None:
+        await self._in_thread(self._close)
+        self._thread.shutdown(wait=False)
+
+    async def trace(self, workload: Workload, torch_version: str) -> Trace | None:
+        """The trace of a workload of this content, made by this torch."""
+        key = (workload.model.key, workload.mode, workload.optimizer, torch_version)
+        statement = (
+            "SELECT document FROM traces WHERE model_key = ? AND mode = ? AND optimizer = ? AND torch_version = ?"
+        )
+        return _first(await self._select(statement, key, Trace.from_json))
+
+    async def keep_trace(self, workload: Workload, torch_version: str, trace: Trace) -> None:
+        key = (workload.model.key, workload.mode, workload.optimizer, torch_version)
+        await self._write(
+            lambda: [
+                (
+                    "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?)",
+                    (*key, time.time(), _dump(trace.to_json())),
+                ),
+                _forget_oldest("traces", "created_at", KEPT_TRACES),
+            ]
+        )
+
+    async def profile(self, fingerprint: str) -> Profile | None:
+        """The latest profile of this machine as it is now that can be read."""
+        return await self._latest_profile("fingerprint", fingerprint)
+
+    async def named_profile(self, name: str) -> Profile | None:
+        """The latest profile of this name that can be read."""
+        return await self._latest_profile("name", name)
+
+    async def profile_names(self) -> tuple[str, ...]:
+        """Names of stored profiles, newest first."""
+        statement = "SELECT name FROM profiles GROUP BY name ORDER BY max(id) DESC LIMIT 50"
+        return tuple(str(name) for (name,) in await self._rows(statement, ()))
+
+    async def keep_profile(self, profile: Profile) -> None:
+        """The profiles before it stay, up to KEPT_PROFILES_EACH."""
+        key = (profile.name, profile.fingerprint)
+        await self._write(
+            lambda: [
+                (
+                    "INSERT INTO profiles (name, fingerprint, created_at, document) VALUES (?, ?, ?, ?)",
+                    (*key, time.time(), _dump(profile.to_json())),
+                ),
+                (
+                    "DELETE FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND id NOT IN "
+                    "(SELECT id FROM profiles WHERE name = ?1 AND fingerprint = ?2 ORDER BY id DESC LIMIT ?3)",
+                    (*key, KEPT_PROFILES_EACH),
+                ),
+            ]
+        )
+
+    async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
+        """What this machine measured of this model, the latest of each plan, batch size and way of feeding."""
+        statement = (
+            "SELECT document FROM measurements WHERE fingerprint = ? AND workload_key = ? ORDER BY id DESC LIMIT 1000"
+        )
+        latest: dict[object, Measurement] = {}
+        for item in await self._select(statement, (fingerprint, workload_key(workload)), Measurement.from_json):
+            latest.setdefault((item.plan.key, item.batch_size, item.data), item)
+        return list(latest.values())
+
+    async def keep_measurements(
+        self, fingerprint: str, workload: Workload, measurements: Sequence[Measurement]
+    ) -> None:
+        key, now = workload_key(workload), time.time()
+        insert = "INSERT INTO measurements (fingerprint, workload_key, created_at, document) VALUES (?, ?, ?, ?)"
+        await self._write(
+            lambda: [
+                *((insert, (fingerprint, key, now, _dump(item.to_json()))) for item in measurements),
+                ("DELETE FROM measurements WHERE id <= (SELECT max(id) FROM measurements) - ?", (KEPT_MEASUREMENTS,)),
+            ]
+        )
+
+    async def job(self, kind: str, name: str) -> dict[str, Any] | None:
+        return _first(await self._select("SELECT document FROM jobs WHERE kind = ? AND id = ?", (kind, name), dict))
+
+    async def jobs(self, kind: str, limit: int = 50) -> list[dict[str, Any]]:
+        """Jobs of a kind, newest first."""
+        statement = "SELECT document FROM jobs WHERE kind = ? ORDER BY created_at DESC LIMIT ?"
+        return await self._select(statement, (kind, limit), dict)
+
+    async def keep_job(self, job: dict[str, Any]) -> None:
+        """Keep a job's document, which has an `id` and a `kind`."""
+        await self._write(
+            lambda: [
+                (
+                    "INSERT INTO jobs VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+                    (job["id"], job["kind"], time.time(), _dump(job)),
+                ),
+                _forget_oldest("jobs", "created_at", KEPT_JOBS),
+            ]
+        )
+
+    async def keep_survey(self, survey: Survey) -> None:
+        """One row for each state that the machine was seen in."""
+        now = time.time()
+        await self._write(
+            lambda: [
+                (
+                    "INSERT INTO surveys VALUES (?, ?, ?, ?) ON CONFLICT (fingerprint) "
+                    "DO UPDATE SET last_seen = excluded.last_seen, document = excluded.document",
+                    (survey.fingerprint, now, now, _dump(survey.to_json())),
+                ),
+                _forget_oldest("surveys", "last_seen", KEPT_SURVEYS),
+            ]
+        )
+
+    async def _latest_profile(self, column: str, value: str) -> Profile | None:
+        """Parsing one takes tens of milliseconds, so those parsed last are remembered by their row."""
+        for (row,) in await self._rows(f"SELECT id FROM profiles WHERE {column} = ? ORDER BY id DESC", (value,)):
+            if row not in self._profiles:
+                statement = "SELECT document FROM profiles WHERE id = ?"
+                self._profiles[row] = _first(await self._select(statement, (row,), Profile.from_json))
+                while len(self._profiles) > REMEMBERED_PROFILES:
+                    del self._profiles[next(iter(self._profiles))]
+            if (profile := self._profiles.get(row)) is not None:
+                return profile
+        return None
+
+    async def _select(self, statement: str, parameters: Parameters, read: Callable[[dict[str, Any]], T]) -> list[T]:
+        """The documents that the statement finds, as far as they are of today's schema."""
+
+        def work(connection: sqlite3.Connection) -> list[T]:
+            found = []
+            for (text,) in connection.execute(statement, parameters):
+                with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+                    found.append(read(json.loads(text)))
+            return found
+
+        return await self._run(work)
+
+    async def _rows(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
+        return await self._run(lambda connection: connection.execute(statement, parameters).fetchall())
+
+    async def _write(self, statements: Callable[[], list[Statement]]) -> None:
+        """All statements or none; they are made in the store's thread, for encoding takes time. Raises StoreError."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            prepared = statements()
+            with connection:
+                for statement, parameters in prepared:
+                    connection.execute(statement, parameters)
+
+        await self._run(work)
+        if self.trouble:
+            raise StoreError(f"This was not saved: {self.trouble}.")
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._in_thread(lambda: self._attempt(work))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work`; a file that turns out to be damaged is replaced, once. Raises StoreError."""
+        if self._database is None:
+            self._database = Database(self._path)
+        try:
+            try:
+                return work(self._database.connection)
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                self._database.replace_damaged()
+                self._profiles.clear()
+                return work(self._database.connection)
+        except sqlite3.Error as error:
+            raise StoreError(f"This was not saved: the store could not be used ({error}).") from error
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def workload_key(workload: Workload) -> str:
+    """Equal for workloads whose steps cost the same at a given batch size, plan and way of feeding."""
+    identity = [workload.model.key, workload.mode, workload.optimizer, workload.log_every]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _forget_oldest(table: str, column: str, kept: int) -> Statement:
+    """The statement that leaves the `kept` newest rows."""
+    newest = f"(SELECT {column} FROM {table} ORDER BY {column} DESC LIMIT 1 OFFSET ?)"
+    return (f"DELETE FROM {table} WHERE {column} < {newest}", (kept - 1,))
+
+
+def _first(found: Sequence[T]) -> T | None:
+    return found[0] if found else None
