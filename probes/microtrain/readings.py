@@ -111,8 +111,8 @@ def _say_what_a_reading_is(device: Document) -> str:
         )
     return (
         f"On {device['device']} the loop runs ahead of the device, and .item() waits until the device has done all "
-        f"that it was given: {_micro(in_place)} right after a step, {_micro(ready)} when nothing is left to do. Most of "
-        "that wait is for work that had to be done anyway; what is lost is that the host could have issued the next "
+        f"that it was given: {_micro(in_place)} right after a step, {_micro(ready)} when nothing is left to do. Most "
+        "of that wait is for work that had to be done anyway; what is lost is that the host could have issued the next "
         "operations meanwhile."
     )
 

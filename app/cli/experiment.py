@@ -1,0 +1,112 @@
+"""`crosspoint experiment NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli.endings import CommandFailed, ExitCode
+from probes import bounds
+
+if TYPE_CHECKING:
+    from app.cli.progress import Report
+    from app.service import Crosspoint
+
+DEFAULT_EPOCHS = 20_000
+DEFAULT_LOG_EVERY = "1,10,100,200,1000,never"
+NEVER = "never"
+
+
+class LogEvery(click.ParamType):
+    """`1,10,never` -> (1, 10, None)."""
+
+    name = "list"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(self._parse(word.strip(), param, ctx) for word in str(value).split(",")))
+
+    def _parse(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        if word == NEVER:
+            return None
+        if not (word.isascii() and word.isdigit() and 1 <= int(word[:12]) <= bounds.MAX_LOG_EVERY):
+            self.fail("write numbers of epochs from 1 up, and never, separated by commas.", param, ctx)
+        return int(word)
+
+
+@click.group()
+def command() -> None:
+    """Run an experiment that shows where time goes."""
+
+
+@command.command()
+@click.option(
+    "--epochs", type=click.IntRange(1, bounds.MAX_EXPERIMENT_EPOCHS), default=DEFAULT_EPOCHS, show_default=True
+)
+@click.option(
+    "--log-every",
+    type=LogEvery(),
+    default=DEFAULT_LOG_EVERY,
+    show_default=True,
+    help="Epochs between two readings of the loss: one run each.",
+)
+@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, cuda:0, …; repeatable. Default: all.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write an HTML report here: one file that needs no network.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+def iris(
+    epochs: int, log_every: tuple[int | None, ...], devices: tuple[str, ...], report: Path | None, as_json: bool
+) -> None:
+    """Train the iris network on every device here, reading the loss more and less often.
+
+    The real data: 120 rows to train on, 30 held out; a 4-10-3 network, cross-entropy, SGD 0.01, the full batch.
+    It shows what reading the loss costs, and why time does not grow in line with the number of readings.
+    """
+    from app.cli.experiment_view import show_experiment
+    from app.cli.output import print_json
+    from app.cli.session import run_with_service
+
+    if report is not None:
+        _check_folder(report)
+
+    async def work(service: Crosspoint, progress: Report) -> dict[str, Any]:
+        return await service.experiment(
+            "iris", epochs=epochs, log_every=log_every, devices=devices, on_progress=progress
+        )
+
+    result = run_with_service(work)
+    if as_json:
+        print_json(result)
+    else:
+        show_experiment(result)
+    if report is not None:
+        write_report(result, report)
+    _fail_without_runs(result)
+
+
+def _check_folder(report: Path) -> None:
+    """Before the minutes of training, not after."""
+    if not report.parent.is_dir():
+        raise CommandFailed(f"The report's folder {report.parent} does not exist.", ExitCode.USAGE)
+
+
+def write_report(result: dict[str, Any], path: Path) -> None:
+    """Raises CommandFailed when the file cannot be written."""
+    from app.web.report import render_report
+
+    try:
+        path.write_text(render_report(result), encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"The report could not be written: {error.strerror}.", ExitCode.FAULT) from error
+    click.echo(f"The report is in {path}.", err=True)
+
+
+def _fail_without_runs(result: dict[str, Any]) -> None:
+    if all(device["outcome"] != "ok" for device in result["devices"]):
+        raise CommandFailed("The experiment ran on no device.", ExitCode.MEASUREMENT_FAILED)

@@ -1,0 +1,90 @@
+"use strict";
+// Line charts with uPlot, in the page's colours, as wide as their place.
+const chart = (() => {
+  const HEIGHT = 320;
+  const COLOURS = 6;
+  const drawn = new Map();  // element -> what was drawn there, to draw it again when its width or the colours change
+
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const width = (element) => Math.max(240, element.clientWidth);
+
+  // spec: {x: [...], xLabel, xLog, xTicks: {value: text}, yLabel, yLog, yFormat, xFormat, xLine: [{at, text}],
+  //        series: [{label, values, dashed, points}]}
+  function draw(element, spec) {
+    drawn.set(element, spec);
+    element.replaceChildren();
+    return new uPlot(options(element, spec), [spec.x, ...spec.series.map((series) => series.values)], element);
+  }
+
+  function options(element, spec) {
+    return {
+      width: width(element),
+      height: HEIGHT,
+      scales: { x: { time: false, distr: spec.xLog ? 3 : 1, range: spec.xRange }, y: { distr: spec.yLog ? 3 : 1, range: spec.yRange } },
+      axes: [xAxis(spec), yAxis(spec)],
+      series: [{ label: spec.xLabel, value: (_, value) => (value === null ? "" : (spec.xFormat || String)(value)) }, ...spec.series.map((series, index) => line(series, index, spec))],
+      hooks: { draw: [(plot) => (spec.xLine || []).forEach((mark) => drawMark(plot, mark))] },
+      cursor: { points: { size: 7 } },
+    };
+  }
+
+  function line(series, index, spec) {
+    const colour = css(series.dashed ? "--plot-6" : `--plot-${(index % COLOURS) + 1}`);
+    return {
+      label: series.label, stroke: colour, width: 2, spanGaps: false,
+      dash: series.dashed ? [6, 5] : undefined,
+      points: { show: series.points !== false, size: 6, fill: colour },
+      value: (_, value) => (value === null || value === undefined ? "–" : spec.yFormat(value)),
+    };
+  }
+
+  function axis(label) {
+    return {
+      label, labelSize: 22, labelFont: "13px system-ui, sans-serif", font: "12px system-ui, sans-serif",
+      stroke: css("--quiet"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 },
+    };
+  }
+
+  function xAxis(spec) {
+    const shown = axis(spec.xLabel);
+    if (spec.xTicks) {
+      shown.splits = () => spec.xTicks.map(([at]) => at);
+      shown.values = () => spec.xTicks.map(([, text]) => text);
+    } else {
+      shown.values = (_, values) => values.map((value) => (value === null ? "" : (spec.xFormat || String)(value)));
+    }
+    return shown;
+  }
+
+  function yAxis(spec) {
+    return { ...axis(spec.yLabel), size: 72, values: (_, values) => values.map((value) => (value === null ? "" : spec.yFormat(value))) };
+  }
+
+  function drawMark(plot, mark) {
+    const x = Math.round(plot.valToPos(mark.at, "x", true));
+    const { left, top, width: wide, height } = plot.bbox;
+    if (x < left || x > left + wide) return;
+    const context = plot.ctx;
+    context.save();
+    context.strokeStyle = context.fillStyle = css("--quiet");
+    context.setLineDash([4, 4]);
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x, top + height);
+    context.stroke();
+    context.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+    const right = x > left + wide * 0.7;
+    context.textAlign = right ? "right" : "left";
+    context.fillText(mark.text, x + (right ? -6 : 6) * devicePixelRatio, top + 14 * devicePixelRatio);
+    context.restore();
+  }
+
+  function drawAllAgain() {
+    for (const [element, spec] of drawn) draw(element, spec);
+  }
+
+  let timer = 0;
+  addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(drawAllAgain, 120); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAllAgain);
+  return { draw };
+})();
