@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.advisor.intervals import apart
-from app.advisor.recommendation import CrossoverKind, Interval
+from app.advisor.recommendation import CrossoverKind
 
-# A plan's step time as a function of the batch; None where nothing is known.
-StepTime = Callable[[int], Interval | None]
+# At this batch: 1 when the second plan is faster with intervals apart, -1 when the first is, 0 when the intervals
+# overlap, None when one of the two times is not known.
+Compare = Callable[[int], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Found:
     high: int | None = None
 
 
-def find_crossover(first: StepTime, second: StepTime, batch_sizes: Sequence[int]) -> Found | None:
-    """The crossover from `first` to `second` over growing batch sizes; None when no batch can be compared.
+def find_crossover(compare: Compare, batch_sizes: Sequence[int]) -> Found | None:
+    """The crossover from the first plan to the second over growing batch sizes; None when no batch can be compared.
 
     Both are compared at every batch size given, then between the two neighbours where the answer changes, by
     bisection down to one sample. Step times need not be monotone: only what holds up to the largest batch counts.
     """
-    signs = {batch: sign for batch in batch_sizes if (sign := _compare(first, second, batch)) is not None}
+    signs = {batch: sign for batch in batch_sizes if (sign := compare(batch)) is not None}
     looked_at = sorted(signs)
     if not looked_at:
         return None
@@ -40,23 +40,15 @@ def find_crossover(first: StepTime, second: StepTime, batch_sizes: Sequence[int]
     crossing = _last_not(looked_at, lambda batch: signs[batch] > 0)
     if crossing is None:
         return Found("always")
-    certain = _bisect(crossing, lambda batch: (_compare(first, second, batch) or 0) > 0)
-    return Found("at", certain, _possible_from(first, second, looked_at, signs), certain)
+    certain = _bisect(crossing, lambda batch: (compare(batch) or 0) > 0)
+    return Found("at", certain, _possible_from(compare, looked_at, signs), certain)
 
 
-def _compare(first: StepTime, second: StepTime, batch: int) -> int | None:
-    """1 where the second is faster with intervals apart, -1 where the first is, 0 where they overlap."""
-    ours, theirs = first(batch), second(batch)
-    if ours is None or theirs is None:
-        return None
-    return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
-
-
-def _possible_from(first: StepTime, second: StepTime, looked_at: Sequence[int], signs: dict[int, int]) -> int:
+def _possible_from(compare: Compare, looked_at: Sequence[int], signs: dict[int, int]) -> int:
     bracket = _last_not(looked_at, lambda batch: signs[batch] >= 0)
     if bracket is None:
         return looked_at[0]
-    return _bisect(bracket, lambda batch: (_compare(first, second, batch) or 0) >= 0)
+    return _bisect(bracket, lambda batch: (compare(batch) or 0) >= 0)
 
 
 def _last_not(looked_at: Sequence[int], holds: Callable[[int], bool]) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.advisor.intervals import Z_90
@@ -14,6 +14,8 @@ SWEEPS = 60
 # What a first fit on 38 networks missed by at the 90th percentile, left out (docs/decisions/estimate.md): fewer
 # networks cannot show that they do better.
 LEAST_SPREAD = 0.12
+# Two plans of one machine are told apart by no less than this; measured runs of one plan differ by a third of it.
+LEAST_OWN_SPREAD = 0.04
 # Without networks to fit to, the sum of operations alone is 0.34 to 0.80 of a step: a factor of two either way.
 UNFITTED_SPREAD = 0.7
 
@@ -49,6 +51,27 @@ def fit_factors(rows: Sequence[tuple[str, Sequence[float]]], priors: Sequence[fl
     few = 1.0 + 1.5 / max(len(names) - 1, 1)
     spread = Z_90 * few * math.sqrt(sum(squares) / len(squares))
     return Fit(factors, min(max(spread, LEAST_SPREAD), 1.5), left_out)
+
+
+def own_spreads(fits: Mapping[tuple[object, ...], Fit]) -> dict[tuple[object, ...], float]:
+    """What each plan's estimates err on their own, beyond what all plans miss alike on a network.
+
+    A network whose operations are priced too low is too low under every plan; which plan is faster does not depend
+    on it. Empty unless two plans at least share three networks at least.
+    """
+    shared = [set(fit.left_out) for fit in fits.values() if fit.left_out]
+    names = sorted(set.intersection(*shared)) if len(shared) == len(fits) > 1 else []
+    if len(names) < 3:
+        return {}
+    means = {name: sum(fit.left_out[name] for fit in fits.values()) / len(fits) for name in names}
+    unbiased = len(fits) / (len(fits) - 1) / len(names)
+    return {
+        key: max(
+            Z_90 * math.sqrt(unbiased * sum((fit.left_out[name] - means[name]) ** 2 for name in names)),
+            LEAST_OWN_SPREAD,
+        )
+        for key, fit in fits.items()
+    }
 
 
 def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:

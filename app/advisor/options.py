@@ -61,6 +61,7 @@ def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, wo
         memory=_parts(memory, outcome, batch),
         max_batch_size=_max_batch(memory, outcome),
         note=None if estimate is not None else _why_unknown(time),
+        compared_seconds=estimate.compared if estimate is not None and estimate.own_spread is not None else None,
     )
 
 

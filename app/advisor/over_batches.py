@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.advisor.crossover import batch_grid, find_crossover
 from app.advisor.pairs import Pair
-from app.advisor.recommendation import Crossover, Curve, Interval
-from app.advisor.step_time import PlanTime, StepEstimate, weakest
+from app.advisor.recommendation import Crossover, Curve
+from app.advisor.step_time import PlanTime, StepEstimate, compare, weakest
 from probes.measurement import Measurement
 from probes.workload.description import DATA, Plan, Workload
 
@@ -87,7 +87,7 @@ def _crossover(
 ) -> Crossover | None:
     grid = batches.grid([first, second])
     ours, theirs = batches.times[first.key], batches.times[second.key]
-    found = find_crossover(_step_time(ours, data), _step_time(theirs, data), grid)
+    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), grid)
     if found is None:
         return None
     at = found.batch_size or batches.workload.batch_size
@@ -110,10 +110,6 @@ def _crossover(
 
 def _last_known(time: PlanTime, data: str, grid: Sequence[int]) -> StepEstimate | None:
     return next((known for batch in reversed(grid) if (known := time.at(batch, data)) is not None), None)
-
-
-def _step_time(time: PlanTime, data: str) -> Callable[[int], Interval | None]:
-    return lambda batch: time.seconds(batch, data)
 
 
 def break_even_steps(

@@ -67,23 +67,31 @@ def _has_time(option: Option) -> bool:
 
 def _close_to_fastest(timed: Sequence[Option]) -> list[Option]:
     """Options whose intervals overlap the fastest one's, itself included; empty when it stands alone."""
-    if not timed or timed[0].step_seconds is None:
-        return []
-    reach = timed[0].step_seconds.high
-    close = [option for option in timed if option.step_seconds is not None and option.step_seconds.low <= reach]
+    close = [option for option in timed if _overlap(timed[0], option)]
     return close if len(close) > 1 else []
+
+
+def _overlap(fastest: Option, other: Option) -> bool:
+    """Two predictions of one profile are held against each other without the error that they share."""
+    ours, theirs = _comparable((fastest, other))
+    return theirs.low <= ours.high
+
+
+def _comparable(options: Sequence[Option]) -> list[Interval]:
+    """The options' intervals, without shared errors if all of them are predictions; only of options with a time."""
+    compared = [option.compared_seconds for option in options if option.compared_seconds is not None]
+    if len(compared) == len(options):
+        return compared
+    return [option.step_seconds for option in options if option.step_seconds is not None]
 
 
 def _confidence(ordered: Sequence[Option]) -> float | None:
     """Probability that no other option is faster than the head by more than the tolerance."""
     possible = [option for option in ordered if option.fits is not False and not option.cannot_run]
-    times = [option.step_seconds for option in possible]
-    if not times or times[0] is None:
+    if not possible or any(option.step_seconds is None for option in possible):
         return None
-    known = [time for time in times[1:] if time is not None]
-    if len(known) < len(times) - 1:
-        return None
-    return round(probability_of_best(times[0], known), 3)
+    head, *others = _comparable(possible)
+    return round(probability_of_best(head, others), 3)
 
 
 def probability_of_best(head: Interval, others: Sequence[Interval], tolerance: float = TOLERANCE) -> float:

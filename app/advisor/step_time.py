@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 
-from app.advisor.intervals import scale, shift, widen
+from app.advisor.fitting import own_spreads
+from app.advisor.intervals import apart, interval_around, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
@@ -22,8 +23,29 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
+    """own_spread: of a prediction, without the error that it shares with the same profile's other plans."""
+
     seconds: Interval
     basis: Basis
+    own_spread: float | None = None
+
+    @property
+    def compared(self) -> Interval:
+        """What to hold against another prediction of the same profile."""
+        return self.seconds if self.own_spread is None else interval_around(self.seconds.median, self.own_spread)
+
+
+def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
+    """1 when the second is faster with intervals apart, -1 when the first is, 0 when they overlap, None: unknown.
+
+    Two predictions err together, as they price one trace from one profile: only what each errs on its own tells
+    them apart.
+    """
+    if first is None or second is None:
+        return None
+    together = first.own_spread is not None and second.own_spread is not None
+    ours, theirs = (first.compared, second.compared) if together else (first.seconds, second.seconds)
+    return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
 
 
 @dataclass
@@ -36,6 +58,7 @@ class PlanTime:
     predicted: PredictedTime | None
     log_every: int | None
     correction: float = 1.0
+    own_spread: float | None = None
     _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
 
     @property
@@ -101,7 +124,8 @@ class PlanTime:
     def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
         if self.predicted is None:
             return None
-        return StepEstimate(scale(self.predicted.at(batch_size, data), self.correction), "predicted")
+        seconds = scale(self.predicted.at(batch_size, data), self.correction)
+        return StepEstimate(seconds, "predicted", self.own_spread)
 
     def _feeding_difference(self, batch_size: int, data: str) -> float | None:
         """Seconds to add to a measured step for another way of feeding the device; None when it is not known."""
@@ -137,9 +161,13 @@ def times_of_plans(
         for plan in plans
     ]
     corrections = _corrections(times)
-    return {
-        time.plan.key: replace(time, correction=corrections.get(time.plan.device, 1.0), _known={}) for time in times
-    }
+    spreads = own_spreads(
+        {time.plan.key: time.predicted.model.fit for time in times if time.plan.is_cpu and time.predicted is not None}
+    )
+    for time in times:
+        time.correction = corrections.get(time.plan.device, 1.0)
+        time.own_spread = spreads.get(time.plan.key)
+    return {time.plan.key: time for time in times}
 
 
 def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
