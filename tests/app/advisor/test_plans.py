@@ -1,0 +1,102 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.plans import candidate_plans, probe_batch_sizes, thread_counts
+from app.advisor.request import InvalidRequest, Request
+from probes.hardware import Cpu
+from tests.app.advisor.build import a_gpu, a_survey, a_workload
+
+
+def labels(plans: object) -> list[str]:
+    return [plan.label for plan in plans]  # type: ignore[attr-defined]
+
+
+def test_two_cores_give_one_thread_and_two_in_both_precisions() -> None:
+    assert labels(candidate_plans(a_survey(), Request(a_workload()))) == [
+        "cpu fp32, 1 thread",
+        "cpu bf16, 1 thread",
+        "cpu fp32, 2 threads",
+        "cpu bf16, 2 threads",
+    ]
+
+
+def test_a_big_machine_gets_the_powers_of_two_between() -> None:
+    assert thread_counts(Cpu(physical_cores=24, logical_cores=48, usable_cores=48.0)) == (1, 2, 4, 8, 16, 24, 32, 48)
+
+
+def test_a_quota_of_four_cores_on_a_big_host_is_never_exceeded() -> None:
+    assert thread_counts(Cpu(physical_cores=64, logical_cores=128, usable_cores=4.0)) == (1, 2, 4)
+
+
+def test_a_quota_below_two_cores_leaves_one_thread() -> None:
+    assert thread_counts(Cpu(physical_cores=8, logical_cores=16, usable_cores=1.9)) == (1,)
+    assert thread_counts(Cpu(physical_cores=8, logical_cores=16, usable_cores=0.5)) == (1,)
+
+
+def test_a_machine_that_hides_its_cores_still_has_one_thread() -> None:
+    assert thread_counts(Cpu()) == (1,)
+
+
+@given(
+    physical=st.none() | st.integers(1, 256),
+    logical=st.none() | st.integers(1, 512),
+    usable=st.none() | st.floats(0.1, 512),
+)
+def test_thread_counts_rise_from_one_and_stay_within_what_may_be_used(
+    physical: int | None, logical: int | None, usable: float | None
+) -> None:
+    counts = thread_counts(Cpu(physical_cores=physical, logical_cores=logical, usable_cores=usable))
+    assert counts[0] == 1
+    assert list(counts) == sorted(set(counts))
+    if usable is not None:
+        assert counts[-1] <= max(1, usable)
+
+
+def test_an_ampere_card_computes_in_four_precisions_and_an_older_one_in_two() -> None:
+    request = Request(a_workload(), devices=("cuda:0",))
+    assert labels(candidate_plans(a_survey(gpus=[a_gpu()]), request)) == [
+        "cuda:0 fp32",
+        "cuda:0 tf32",
+        "cuda:0 bf16",
+        "cuda:0 fp16",
+    ]
+    turing = a_survey(gpus=[a_gpu(compute_capability="7.5")])
+    assert labels(candidate_plans(turing, request)) == ["cuda:0 fp32", "cuda:0 fp16"]
+
+
+def test_a_card_that_torch_cannot_use_is_no_plan() -> None:
+    survey = a_survey(gpus=[a_gpu(usable=False, why_not="torch was built without CUDA.", torch_device="cuda:0")])
+    assert all(plan.is_cpu for plan in candidate_plans(survey, Request(a_workload())))
+    with pytest.raises(InvalidRequest, match=r"NVIDIA A10 .* torch was built without CUDA\. .*cpu"):
+        candidate_plans(survey, Request(a_workload(), devices=("cuda:0",)))
+
+
+def test_a_device_that_is_not_here_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InvalidRequest, match=r"cpu \(A CPU\), cuda:0 \(NVIDIA A10\)") as caught:
+        candidate_plans(a_survey(gpus=[a_gpu()]), Request(a_workload(), devices=("cuda:7",)))
+    assert caught.value.suggestions == ("cpu", "cuda:0")
+
+
+def test_cuda_means_every_cuda_device() -> None:
+    survey = a_survey(gpus=[a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1")])
+    plans = candidate_plans(survey, Request(a_workload(), precision="fp32", devices=("cuda",)))
+    assert labels(plans) == ["cuda:0 fp32", "cuda:1 fp32"]
+
+
+def test_only_the_precision_asked_for_is_looked_at() -> None:
+    plans = candidate_plans(a_survey(), Request(a_workload(), precision="bf16"))
+    assert labels(plans) == ["cpu bf16, 1 thread", "cpu bf16, 2 threads"]
+
+
+def test_a_precision_that_no_device_has_is_refused_with_the_devices_here() -> None:
+    with pytest.raises(InvalidRequest, match="tf32.*Here: cpu"):
+        candidate_plans(a_survey(), Request(a_workload(), precision="tf32"))
+
+
+@given(st.integers(1, 10**6), st.sampled_from(["quick", "thorough"]))
+def test_the_batch_asked_for_is_measured_first_and_others_stay_near(batch: int, effort: str) -> None:
+    sizes = probe_batch_sizes(Request(a_workload(batch_size=batch), effort=effort))
+    assert sizes[0] == batch
+    assert len(sizes) == len(set(sizes)) >= 2
+    assert all(1 <= size <= 2 * batch for size in sizes)

@@ -1,0 +1,93 @@
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.intervals import Z_90, interval_around
+from app.advisor.ranking import cost_order, probability_of_best, rank_options
+from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16
+
+GPU = Plan("cuda:0")
+
+
+def an_option(plan: Plan, seconds: Interval | None, fits: bool | None = True) -> Option:
+    return Option(plan, fits, None, "measured", seconds, None, Breakdown(), MemoryParts(), None)
+
+
+options = st.lists(
+    st.builds(
+        an_option,
+        st.sampled_from([ONE, TWO, ONE_BF16, TWO_BF16, GPU]),
+        st.none() | st.builds(interval_around, st.floats(1e-4, 10), st.floats(0.01, 0.5)),
+        st.sampled_from([True, True, False, None]),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda option: option.plan.key,
+)
+
+
+@given(options)
+def test_what_fits_and_is_fast_comes_first_and_what_does_not_fit_comes_last(rows: list[Option]) -> None:
+    ranking = rank_options(rows)
+    assert {option.plan.key for option in ranking.options} == {option.plan.key for option in rows}
+    groups = [2 if o.fits is False else 1 if o.step_seconds is None else 0 for o in ranking.options]
+    assert groups == sorted(groups)
+    times = [o.step_seconds.median for o in ranking.options[1:] if o.fits is not False and o.step_seconds]
+    assert times == sorted(times)
+
+
+@given(options)
+def test_what_does_not_fit_is_never_best(rows: list[Option]) -> None:
+    best = rank_options(rows).best
+    assert best is None or best.fits is not False
+
+
+@given(options)
+def test_the_head_is_the_cheapest_of_those_that_overlap_the_fastest(rows: list[Option]) -> None:
+    ranking = rank_options(rows)
+    if ranking.best is None or ranking.best.step_seconds is None:
+        return
+    timed = [o for o in ranking.options if o.fits is not False and o.step_seconds is not None]
+    fastest = min(timed, key=lambda o: o.step_seconds.median)  # type: ignore[union-attr]
+    assert fastest.step_seconds is not None
+    near = [o for o in timed if o.step_seconds is not None and o.step_seconds.low <= fastest.step_seconds.high]
+    assert cost_order(ranking.best.plan) == min(cost_order(o.plan) for o in near)
+    assert {o.plan.key for o in ranking.close} == ({o.plan.key for o in near} if len(near) > 1 else set())
+
+
+def test_a_plan_without_a_time_leaves_the_confidence_unknown() -> None:
+    known = an_option(ONE, interval_around(1.0, 0.1))
+    assert rank_options([known, an_option(TWO, None)]).confidence is None
+    assert rank_options([known, an_option(TWO, None, fits=False)]).confidence == 1.0
+
+
+def test_confidence_agrees_with_drawing_the_times_at_random() -> None:
+    head, others = interval_around(1.0, 0.2), [interval_around(1.1, 0.1), interval_around(0.98, 0.3)]
+    source = random.Random(7)
+
+    def draw(interval: Interval) -> float:
+        return source.lognormvariate(math.log(interval.median), math.log(interval.high / interval.low) / (2 * Z_90))
+
+    hits = 0
+    for _ in range(20_000):
+        time = draw(head)
+        hits += all(draw(other) >= 0.95 * time for other in others)
+    assert probability_of_best(head, others) == pytest.approx(hits / 20_000, abs=0.015)
+
+
+@given(st.floats(1e-4, 10), st.floats(0.001, 0.5), st.floats(0.001, 0.5))
+def test_a_rival_ten_times_slower_is_no_rival_and_one_ten_times_faster_is_certain(
+    middle: float, spread: float, other: float
+) -> None:
+    head = interval_around(middle, spread)
+    assert probability_of_best(head, [interval_around(10 * middle, other)]) > 0.99
+    assert probability_of_best(head, [interval_around(middle / 10, other)]) < 0.01
+
+
+def test_the_cheaper_plan_has_fewer_threads_then_no_gpu_then_fp32() -> None:
+    assert sorted([GPU, TWO_BF16, TWO, ONE_BF16, ONE], key=cost_order) == [ONE, ONE_BF16, TWO, TWO_BF16, GPU]
