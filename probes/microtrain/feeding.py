@@ -1,0 +1,111 @@
+"""How batches reach the device: the first part of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from typing import Any, Protocol
+
+import torch
+
+from probes.workload.description import Data
+
+Batch = Any  # a tensor, or tuples, lists and dicts of them; other values pass through as they are
+
+
+class Feed(Protocol):
+    """Gives one batch on the device a call; the batches come round and round."""
+
+    def next(self) -> Batch: ...
+
+
+def make_feed(batches: Sequence[Batch], device: torch.device, data: Data) -> Feed:
+    """batches: at least one, on the CPU. On a CPU every way is the same: the batch is there already.
+
+    Raises ValueError without batches, and torch's own errors when memory runs out.
+    """
+    if not batches:
+        raise ValueError("a feed needs at least one batch")
+    if data == "pinned" and device.type == "cuda":
+        return PinnedFeed(batches, device)
+    if data == "resident":
+        return ResidentFeed(batches, device)
+    return PageableFeed(batches, device)
+
+
+class ResidentFeed:
+    """Every batch was put on the device before the first step."""
+
+    def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
+        self._ring = cycle([to_device(batch, device) for batch in batches])
+
+    def next(self) -> Batch:
+        return next(self._ring)
+
+
+class PageableFeed:
+    """Each step copies its batch from ordinary memory, and waits for it."""
+
+    def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
+        self._ring = cycle(batches)
+        self._device = device
+
+    def next(self) -> Batch:
+        return to_device(next(self._ring), self._device)
+
+
+class PinnedFeed:
+    """Batches lie in pinned memory, as a loader's pinning thread leaves them; while one is computed on, the next is
+    copied on a stream of its own."""
+
+    def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
+        self._ring = cycle([map_tensors(batch, torch.Tensor.pin_memory) for batch in batches])
+        self._device = device
+        self._side = torch.cuda.Stream(device)
+        self._ahead = self._start_copy()
+
+    def next(self) -> Batch:
+        batch = self._ahead
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_stream(self._side)
+        for tensor in tensors_in(batch):
+            tensor.record_stream(stream)  # its memory may not be handed out again before this stream is done with it
+        self._ahead = self._start_copy()
+        return batch
+
+    def _start_copy(self) -> Batch:
+        with torch.cuda.stream(self._side):
+            return to_device(next(self._ring), self._device, non_blocking=True)
+
+
+def to_device(batch: Batch, device: torch.device, *, non_blocking: bool = False) -> Batch:
+    """The same batch with every tensor on the device; tensors that are there already are not copied."""
+    return map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+
+def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+    """The same structure with every tensor changed."""
+    if isinstance(batch, torch.Tensor):
+        return change(batch)
+    if isinstance(batch, dict):
+        return {name: map_tensors(value, change) for name, value in batch.items()}
+    if isinstance(batch, tuple | list):
+        return type(batch)([map_tensors(value, change) for value in batch])
+    return batch
+
+
+def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
+    """Every tensor of a batch, depth first."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, dict):
+        for value in batch.values():
+            yield from tensors_in(value)
+    elif isinstance(batch, tuple | list):
+        for value in batch:
+            yield from tensors_in(value)
+
+
+def batch_bytes(batch: Batch) -> int:
+    """Bytes that putting the batch on a device moves."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(batch))
