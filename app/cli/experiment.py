@@ -19,22 +19,17 @@ DEFAULT_LOG_EVERY = "1,10,100,200,1000,never"
 NEVER = "never"
 
 
-class LogEvery(click.ParamType):
-    """`1,10,never` -> (1, 10, None)."""
+def parse_log_every(_ctx: click.Context, _option: click.Parameter, text: str) -> tuple[int | None, ...]:
+    """`1,10,never` -> (1, 10, None), each once."""
+    return tuple(dict.fromkeys(_parse_every(word.strip()) for word in text.split(",")))
 
-    name = "list"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(self._parse(word.strip(), param, ctx) for word in str(value).split(",")))
-
-    def _parse(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        if word == NEVER:
-            return None
-        if not (word.isascii() and word.isdigit() and 1 <= int(word[:12]) <= bounds.MAX_LOG_EVERY):
-            self.fail("write numbers of epochs from 1 up, and never, separated by commas.", param, ctx)
+def _parse_every(word: str) -> int | None:
+    if word == NEVER:
+        return None
+    if word.isascii() and word.isdigit() and len(word) < 12 and 1 <= int(word) <= bounds.MAX_LOG_EVERY:
         return int(word)
+    raise click.BadParameter("write numbers of epochs from 1 up, and never, separated by commas.")
 
 
 @click.group()
@@ -48,7 +43,8 @@ def command() -> None:
 )
 @click.option(
     "--log-every",
-    type=LogEvery(),
+    callback=parse_log_every,
+    metavar="LIST",
     default=DEFAULT_LOG_EVERY,
     show_default=True,
     help="Epochs between two readings of the loss: one run each.",

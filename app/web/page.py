@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 WEB = Path(__file__).parent
-# Served at /static: scripts, styles, and under vendor/ the chart library with its licence. Nothing comes from elsewhere.
+# Served at /static: scripts, styles, and under vendor/ the chart library with its licence.
 STATIC = WEB / "static"
 
 

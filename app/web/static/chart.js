@@ -3,6 +3,7 @@
 const chart = (() => {
   const HEIGHT = 320;
   const COLOURS = 6;
+  const TICK_WIDTH = 64;  // room for "20,000" and some air
   const drawn = new Map();  // element -> what was drawn there, to draw it again when its width or the colours change
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -21,7 +22,7 @@ const chart = (() => {
       width: width(element),
       height: HEIGHT,
       scales: { x: { time: false, distr: spec.xLog ? 3 : 1, range: spec.xRange }, y: { distr: spec.yLog ? 3 : 1, range: spec.yRange } },
-      axes: [xAxis(spec), yAxis(spec)],
+      axes: [xAxis(element, spec), yAxis(spec)],
       series: [{ label: spec.xLabel, value: (_, value) => (value === null ? "" : (spec.xFormat || String)(value)) }, ...spec.series.map((series, index) => line(series, index, spec))],
       hooks: { draw: [(plot) => (spec.xLine || []).forEach((mark) => drawMark(plot, mark))] },
       cursor: { points: { size: 7 } },
@@ -45,11 +46,14 @@ const chart = (() => {
     };
   }
 
-  function xAxis(spec) {
+  function xAxis(element, spec) {
     const shown = axis(spec.xLabel);
     if (spec.xTicks) {
-      shown.splits = () => spec.xTicks.map(([at]) => at);
-      shown.values = () => spec.xTicks.map(([, text]) => text);
+      const every = Math.ceil(spec.xTicks.length / (width(element) / TICK_WIDTH));
+      const ticks = spec.xTicks.filter((_, index) => index % every === 0);
+      shown.splits = () => ticks.map(([at]) => at);
+      shown.filter = (_, splits) => splits;
+      shown.values = () => ticks.map(([, text]) => text);
     } else {
       shown.values = (_, values) => values.map((value) => (value === null ? "" : (spec.xFormat || String)(value)));
     }
@@ -57,8 +61,14 @@ const chart = (() => {
   }
 
   function yAxis(spec) {
-    return { ...axis(spec.yLabel), size: 72, values: (_, values) => values.map((value) => (value === null ? "" : spec.yFormat(value))) };
+    const shown = axis(spec.yLabel);
+    shown.size = 72;
+    shown.values = (_, values) => values.map((value) => (value === null ? "" : spec.yFormat(value)));
+    if (spec.yLog) shown.grid.filter = shown.ticks.filter = onlyPowersOfTen;
+    return shown;
   }
+
+  const onlyPowersOfTen = (_, values) => values.map((value) => (value !== null && Math.abs(Math.log10(value) % 1) < 1e-9 ? value : null));
 
   function drawMark(plot, mark) {
     const x = Math.round(plot.valToPos(mark.at, "x", true));

@@ -143,6 +143,7 @@ async function answerQuestion(event) {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question),
     });
     showAnswer(answer);
+    keepInAddress(question);
     status.textContent = `Answered in ${units.seconds((performance.now() - begun) / 1000)}.`;
   } catch (error) {
     status.textContent = "";
@@ -254,6 +255,7 @@ function showCurves(answer) {
   const crossings = answer.crossovers.filter((crossover) => crossover.kind === "at").slice(0, 1);
   chart.draw(byId("chart"), {
     x: batches, xLabel: "batch size", xLog: true, yLog: true, yLabel: "one step", yFormat: units.seconds, xFormat: String,
+    xTicks: batches.map((batch) => [batch, batch.toLocaleString("en")]),
     xLine: crossings.map((crossover) => ({ at: crossover.batch_size, text: `crossover at ${crossover.batch_size}` })),
     series: known.map((plan) => ({ label: units.plan(plan), values: plan.step_seconds })),
   });
@@ -296,7 +298,30 @@ async function copySnippet() {
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
 
+// ---- the address ------------------------------------------------------------------------------------------------
+
+// The question stands in the address, so that it can be kept and sent.
+function keepInAddress(question) {
+  const kept = Object.entries(question).filter(([, value]) => typeof value !== "object");
+  history.replaceState(null, "", `?${new URLSearchParams(kept)}`);
+}
+
+// Fill the form from the address. Only a question that measures nothing is asked at once: a link starts no measurement.
+function askFromAddress() {
+  const given = new URLSearchParams(location.search);
+  if (!given.get("model")) return;
+  const form = byId("question");
+  for (const [name, value] of given) {
+    if (form.elements.namedItem(name)) form.elements.namedItem(name).value = value;
+  }
+  if (form.elements.model.value !== given.get("model")) {
+    byId("own-model").value = given.get("model");
+    byId("own").open = true;
+  }
+  if (given.get("effort") === "instant") form.requestSubmit();
+}
+
 byId("question").addEventListener("submit", answerQuestion);
 byId("copy").addEventListener("click", copySnippet);
 showMachine();
-showModels();
+showModels().then(askFromAddress);
