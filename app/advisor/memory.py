@@ -31,10 +31,14 @@ class MemoryEstimate:
     overhead: int | None
     available: int | None
 
+    @property
+    def fixed(self) -> int:
+        """What does not grow with the batch, activations apart."""
+        return self.weights + self.gradients + self.optimizer + (self.overhead or 0)
+
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
-        fixed = self.weights + self.gradients + self.optimizer + (self.overhead or 0)
-        return math.ceil(fixed + max(self.activations.at(batch_size), 0.0))
+        return math.ceil(self.fixed + max(self.activations.at(batch_size), 0.0))
 
     def fits(self, batch_size: int) -> bool | None:
         """None when the available memory is not known, or when the unknown overhead may decide it."""
@@ -48,8 +52,7 @@ class MemoryEstimate:
         """The largest batch that fits; 0 when not even one sample does; None when it is not known or has no end."""
         if self.available is None or self.activations.per_sample <= 0:
             return None
-        fixed = self.peak(0) - max(self.activations.constant, 0.0)
-        room = self.available - fixed - self.activations.constant
+        room = self.available - self.fixed - self.activations.constant
         largest = max(math.floor(room / self.activations.per_sample), 0)
         while largest > 0 and self.peak(largest) > self.available:  # the sum above was rounded
             largest -= 1

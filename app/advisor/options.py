@@ -135,8 +135,7 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     parts = memory.parts(batch_size)
     if outcome.peak_bytes is None:
         return parts
-    fixed = memory.weights + memory.gradients + memory.optimizer + (memory.overhead or 0)
-    activations = max(outcome.peak_bytes - fixed, 0)
+    activations = max(outcome.peak_bytes - memory.fixed, 0)
     return replace(parts, peak_bytes=outcome.peak_bytes, activations_bytes=math.ceil(activations))
 
 

@@ -90,7 +90,7 @@ def test_only_the_precision_asked_for_is_looked_at() -> None:
 
 
 def test_a_precision_that_no_device_has_is_refused_with_the_devices_here() -> None:
-    with pytest.raises(InvalidRequest, match="tf32.*Here: cpu"):
+    with pytest.raises(InvalidRequest, match=r"tf32.*Here: cpu"):
         candidate_plans(a_survey(), Request(a_workload(), precision="tf32"))
 
 

@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.fitting import LEAST_SPREAD, UNFITTED_SPREAD, Fit, fit_factors, own_spreads
+
+shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3)
+
+
+@given(st.lists(shares, min_size=6, max_size=12), st.tuples(*[st.floats(0.3, 3)] * 3))
+def test_factors_that_made_the_data_explain_it(parts: list[list[float]], truth: tuple[float, ...]) -> None:
+    totals = [sum(f * p for f, p in zip(truth, row, strict=True)) for row in parts]
+    rows = [(str(i), [p / total for p in row]) for i, (row, total) in enumerate(zip(parts, totals, strict=True))]
+    fit = fit_factors(rows, (1.0, 1.0, 1.0))
+    for _, row in rows:
+        assert sum(f * p for f, p in zip(fit.factors, row, strict=True)) == pytest.approx(1.0, rel=0.25)
+
+
+@given(st.lists(shares, min_size=1, max_size=10))
+def test_factors_are_never_negative_and_spreads_never_vanish(parts: list[list[float]]) -> None:
+    fit = fit_factors([(str(i), row) for i, row in enumerate(parts)], (1.0, 1.4, 1.0))
+    assert min(fit.factors) >= 0
+    assert fit.spread >= LEAST_SPREAD
+
+
+def test_a_class_that_no_network_has_keeps_its_prior() -> None:
+    fit = fit_factors([(str(i), [0.5, 0.0]) for i in range(4)], (1.0, 1.4))
+    assert fit.factors[0] == pytest.approx(2.0, rel=0.1)
+    assert fit.factors[1] == pytest.approx(1.4)
+
+
+def test_two_networks_cannot_tell_how_good_they_are() -> None:
+    assert fit_factors([("a", [1.0]), ("b", [1.0])], (1.0,)).spread == UNFITTED_SPREAD
+
+
+def test_networks_that_disagree_widen_the_spread() -> None:
+    agreeing = fit_factors([(str(i), [0.8]) for i in range(6)], (1.0,))
+    disagreeing = fit_factors([(str(i), [0.8 if i % 2 else 0.4]) for i in range(6)], (1.0,))
+    assert agreeing.spread == LEAST_SPREAD
+    assert disagreeing.spread > 2 * LEAST_SPREAD
+
+
+def test_an_error_that_all_plans_share_does_not_blur_which_is_faster() -> None:
+    errors = {"a": 0.4, "b": -0.3, "c": 0.2, "d": -0.4}
+    fits: dict[tuple[object, ...], Fit] = {
+        ("one",): Fit((1.0,), 0.6, errors),
+        ("two",): Fit((1.0,), 0.6, {name: error + 0.01 for name, error in errors.items()}),
+    }
+    assert all(spread < 0.1 for spread in own_spreads(fits).values())
+    apart = {**fits, ("two",): Fit((1.0,), 0.6, {name: -error for name, error in errors.items()})}
+    assert all(spread > 0.4 for spread in own_spreads(apart).values())
+
+
+def test_plans_that_share_no_networks_are_not_compared_closely() -> None:
+    fits: dict[tuple[object, ...], Fit] = {
+        ("one",): Fit((1.0,), 0.3, {"a": 0.1, "b": 0.1, "c": 0.1}),
+        ("two",): Fit((1.0,), 0.3, {}),
+    }
+    assert own_spreads(fits) == {}

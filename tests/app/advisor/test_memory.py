@@ -1,0 +1,98 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.memory import MemoryEstimate, available_bytes, estimate_memory
+from app.advisor.summary import trace_of_summary
+from probes.measurement import MemoryPeak
+from probes.trace import Affine
+from probes.workload.description import Plan
+from tests.app.advisor.build import GB, ONE, ONE_BF16, a_gpu, a_measurement, a_survey, a_workload
+
+sizes = st.integers(0, 10**12)
+estimates = st.builds(
+    MemoryEstimate,
+    weights=sizes,
+    gradients=sizes,
+    optimizer=sizes,
+    activations=st.builds(Affine, st.floats(0, 1e12), st.floats(1e-2, 1e9)),
+    overhead=sizes,
+    available=sizes,
+)
+
+
+@given(estimates)
+def test_the_largest_batch_that_fits_fits_and_the_next_does_not(memory: MemoryEstimate) -> None:
+    largest = memory.max_batch_size()
+    assert largest is not None
+    if largest > 0:
+        assert memory.fits(largest)
+    assert memory.available is not None
+    if largest < 10**12:  # beyond, one sample's bytes vanish in the sum's rounding
+        assert memory.peak(largest + 2) > memory.available
+
+
+@given(estimates, st.integers(1, 10**6), st.integers(1, 10**6))
+def test_memory_never_falls_as_the_batch_grows(memory: MemoryEstimate, one: int, other: int) -> None:
+    assert memory.peak(min(one, other)) <= memory.peak(max(one, other))
+
+
+@given(estimates, st.integers(1, 10**6))
+def test_the_parts_add_up_to_the_peak(memory: MemoryEstimate, batch: int) -> None:
+    parts = memory.parts(batch)
+    named = (
+        parts.weights_bytes,
+        parts.gradients_bytes,
+        parts.optimizer_bytes,
+        parts.activations_bytes,
+        parts.overhead_bytes,
+    )
+    assert parts.peak_bytes == pytest.approx(sum(part or 0 for part in named), abs=2)
+
+
+@given(estimates, st.integers(1, 10**6))
+def test_unknown_memory_is_unknown_and_not_enough(memory: MemoryEstimate, batch: int) -> None:
+    assert replace(memory, available=None).fits(batch) is None
+    without = replace(memory, overhead=None)
+    assert without.fits(batch) is not True
+    assert without.parts(batch).peak_bytes is None
+
+
+def test_adam_keeps_two_numbers_a_parameter_and_sgd_none() -> None:
+    for optimizer, states in (("sgd", 0), ("sgd-momentum", 1), ("adam", 2), ("adamw", 2)):
+        trace = trace_of_summary(a_workload(optimizer=optimizer))
+        memory = estimate_memory(a_survey(), None, trace, [], ONE)
+        assert memory.optimizer == states * 4 * trace.parameters
+        assert memory.gradients == 4 * trace.parameters
+
+
+def test_inference_keeps_neither_gradients_nor_optimizer_state() -> None:
+    memory = estimate_memory(a_survey(), None, trace_of_summary(a_workload(mode="inference")), [], ONE)
+    assert memory.gradients == memory.optimizer == 0
+
+
+def test_bf16_halves_activations_and_keeps_a_copy_of_the_weights() -> None:
+    trace = trace_of_summary(a_workload())
+    full = estimate_memory(a_survey(), None, trace, [], ONE)
+    half = estimate_memory(a_survey(), None, trace, [], ONE_BF16)
+    assert half.activations.per_sample == pytest.approx(full.activations.per_sample / 2)
+    assert half.weights == full.weights * 3 // 2
+
+
+def test_the_processs_own_memory_comes_from_a_measurement_when_nothing_was_calibrated() -> None:
+    row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=300))
+    trace = trace_of_summary(a_workload())
+    assert estimate_memory(a_survey(), None, trace, [row], ONE).overhead == 300
+    assert estimate_memory(a_survey(), None, trace, [], ONE).overhead is None
+
+
+def test_a_shared_pool_is_counted_once_and_a_card_by_what_is_free() -> None:
+    gpu = Plan("cuda:0")
+    assert available_bytes(a_survey(gpus=[a_gpu()]), gpu) == 23 * GB
+    busy = a_gpu(memory_free_bytes=None)
+    assert available_bytes(a_survey(gpus=[busy]), gpu) == 24 * GB
+    shared = a_gpu(memory_free_bytes=None, memory_total_bytes=None, unified_memory=True)
+    assert available_bytes(a_survey(gpus=[shared], usable_bytes=5 * GB), gpu) == 5 * GB
+    assert available_bytes(a_survey(), gpu) is None
