@@ -8,7 +8,7 @@ from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
 from app.advisor.over_batches import Batches, crossovers_of, curves_over
 from app.advisor.pairs import pairs_worth_telling, plans_of
-from app.advisor.plans import candidate_plans
+from app.advisor.plans import candidate_plans, profiled_plans
 from app.advisor.ranking import rank_options
 from app.advisor.reasons import Evidence, explain
 from app.advisor.recommendation import Recommendation
@@ -41,9 +41,11 @@ def recommend(
     workload = request.workload
     if trace is None and workload.model.kind == "summary":
         trace = trace_of_summary(workload)
-    plans = candidate_plans(survey, request)
+    elsewhere = profile if profile is not None and _is_elsewhere(survey, profile, request) else None
+    plans = candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
     times = times_of_plans(plans, profile, trace, measurements, workload)
-    memory = {plan.key: _memory(survey, profile, trace, measurements, plan) for plan in plans}
+    machine = survey if elsewhere is None else None
+    memory = {plan.key: _memory(machine, profile, trace, measurements, plan) for plan in plans}
     outcomes = {plan.key: tried(measurements, plan, workload.batch_size) for plan in plans}
     options = [option_for(times[plan.key], memory[plan.key], outcomes[plan.key], workload) for plan in plans]
     ranking = rank_options(options)
@@ -68,7 +70,12 @@ def recommend(
     )
 
 
+def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
+    """The answer is for another machine, of which only the profile is known: not its memory, not its devices."""
+    return request.profile is not None and profile.fingerprint != survey.fingerprint
+
+
 def _memory(
-    survey: Survey, profile: Profile | None, trace: Trace | None, measurements: Sequence[Measurement], plan: Plan
+    survey: Survey | None, profile: Profile | None, trace: Trace | None, measurements: Sequence[Measurement], plan: Plan
 ) -> MemoryEstimate | None:
     return None if trace is None else estimate_memory(survey, profile, trace, measurements, plan)

@@ -72,16 +72,16 @@ class MemoryEstimate:
 
 
 def estimate_memory(
-    survey: Survey, profile: Profile | None, trace: Trace, measurements: Sequence[Measurement], plan: Plan
+    survey: Survey | None, profile: Profile | None, trace: Trace, measurements: Sequence[Measurement], plan: Plan
 ) -> MemoryEstimate:
-    """Memory of the traced workload under the plan, as a function of the batch."""
+    """Memory of the traced workload under the plan, as a function of the batch. survey: None for another machine."""
     return MemoryEstimate(
         weights=trace.parameter_bytes + trace.buffer_bytes + _copied_weights(trace, plan),
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
         activations=_activations(trace, plan),
         overhead=_overhead(profile, measurements, plan),
-        available=available_bytes(survey, plan),
+        available=available_bytes(survey, plan) if survey is not None else None,
     )
 
 

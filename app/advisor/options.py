@@ -66,13 +66,9 @@ def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, wo
 
 
 def _why_unknown(time: PlanTime) -> str:
-    device = time.plan.device
     if time.measured is not None:
-        return f"{time.plan.label} ran at other batch sizes only, and {device} has not been calibrated for it."
-    return (
-        f"{time.plan.label} has been neither calibrated nor measured here: "
-        f"run `crosspoint calibrate`, or ask again with effort quick."
-    )
+        return "It ran at other batch sizes only, and without a calibration nothing is known about this one."
+    return "It has been neither calibrated nor measured here: run `crosspoint calibrate`, or ask with effort quick."
 
 
 def _fits(

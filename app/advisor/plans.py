@@ -6,6 +6,7 @@ import math
 
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Accelerator, Cpu, Survey
+from probes.profile import Profile
 from probes.workload.description import Plan, Precision
 
 # Tensor cores compute in tf32 and bf16 from compute capability 8.0 on (CUDA C++ Programming Guide, "Arithmetic
@@ -29,6 +30,28 @@ def candidate_plans(survey: Survey, request: Request) -> tuple[Plan, ...]:
         raise InvalidRequest(
             f"No device asked for computes in {request.precision}. Here: {_describe_devices(survey)}. "
             "Leave precision at auto, or name one of these."
+        )
+    return tuple(plans)
+
+
+def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
+    """The plans that another machine's profile was calibrated for, of those the request leaves open.
+
+    Raises InvalidRequest when none is left.
+    """
+    found = {point.plan.key: point.plan for point in profile.points}
+    plans = [
+        plan
+        for plan in found.values()
+        if request.precision in ("auto", plan.precision)
+        and (not request.devices or plan.device in request.devices or plan.device.split(":")[0] in request.devices)
+    ]
+    if not plans:
+        here = tuple(dict.fromkeys(plan.device for plan in found.values()))
+        raise InvalidRequest(
+            f"The profile {profile.name} has nothing for the devices and precision asked for. "
+            f"It was calibrated for: {', '.join(here) or 'nothing'}.",
+            suggestions=here,
         )
     return tuple(plans)
 
