@@ -2,16 +2,131 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator
+from importlib.metadata import version
 
+import uvicorn
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+
+from app.api import calibrations, hardware, health, measurements, metrics, models, page, recommend
+from app.api.context import Context
+from app.api.guard import Guard
+from app.api.openapi import install_openapi
+from app.api.problems import install_problems
+from app.api.protocol import DeadlineProtocol
+from app.api.tally import Counting, Tally
+from app.errors import CrosspointError
+from app.service import Crosspoint
 from app.settings import Settings
+
+DESCRIPTION = "Where should this model train, with which settings, and why? Measured, not guessed."
+ROUTERS = (hardware, recommend, measurements, calibrations, models, health, metrics, page)
+
+# Ending: answers that are being written, then processes (3 s at most); whatever still hangs after that is left behind.
+GRACEFUL_SECONDS = 1
+LAST_RESORT_SECONDS = 4.7
+
+
+class AddressTaken(CrosspointError):
+    """The address to listen on cannot be used."""
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The HTTP application over one Crosspoint."""
-    raise NotImplementedError
+    """The HTTP application over one Crosspoint. Its lifespan starts the upkeep, and ends every process."""
+    tally = Tally()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        context = app.state.context = Context(Crosspoint(settings), tally)
+        try:
+            yield
+        finally:
+            await context.close()
+
+    app: FastAPI = FastAPIOffline(
+        title="crosspoint",
+        version=version("crosspoint"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for module in ROUTERS:
+        app.include_router(module.router)
+    page.mount_static(app)
+    install_problems(app)
+    install_openapi(app)
+    app.add_middleware(Counting, tally=tally)
+    app.add_middleware(Guard, settings=settings)
+    return app
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with jobs and their event streams ended before it waits for connections to close."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        context: Context = self._app.state.context
+        last_resort = threading.Timer(LAST_RESORT_SECONDS, _leave_at_once, (context,))
+        last_resort.daemon = True
+        last_resort.start()
+        for server in self.servers:
+            server.close()
+        await context.close()
+        await super().shutdown(sockets)
+
+
+def _leave_at_once(context: Context) -> None:
+    """Something hangs beyond its deadline: take the children along and go."""
+    context.crosspoint.lab.kill()
+    os._exit(0)
 
 
 def serve(settings: Settings) -> None:
-    """Serve until TERM or INT; ends within 5 seconds. Raises PortTaken when the address is in use."""
-    raise NotImplementedError
+    """Serve until TERM or INT; ends within 5 seconds. Raises AddressTaken."""
+    listener = listen(settings)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        http=DeadlineProtocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        access_log=settings.access_log,
+        server_header=False,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+    )
+    # uvicorn raises the signal that ended it once more. TERM is how a service is meant to end: exit code 0.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    Server(config, app).run(sockets=[listener])
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A listening socket, made before anything slow, so that who connects early waits instead of being refused.
+
+    Raises AddressTaken.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=512)
+    except OSError as error:
+        raise AddressTaken(
+            "address-taken",
+            f"Port {settings.port} of {settings.host} cannot be listened on: {error.strerror}. "
+            "Choose another with --port, or end what listens there.",
+        ) from error
+    host, port = listener.getsockname()[:2]
+    print(f"crosspoint listens on http://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)  # noqa: T201
+    return listener

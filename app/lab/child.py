@@ -148,6 +148,10 @@ class Child:
             transport.close()
         self._living.discard(self)
 
+    def kill(self) -> None:
+        """KILL the process and its children, and wait for nothing."""
+        self._signal_group(signal.SIGKILL)
+
     async def _send(self, job: dict[str, Any]) -> None:
         stdin = self._process.stdin
         assert stdin is not None

@@ -92,6 +92,11 @@ class Lab:
         ending = [child.end() for child in self._living]
         await asyncio.gather(self._tracer.close(), *ending, return_exceptions=True)
 
+    def kill(self) -> None:
+        """KILL every process at once, from any thread; for when `close` itself hangs."""
+        for child in tuple(self._living):
+            child.kill()
+
     def _check_open(self) -> None:
         if self._closed:
             raise LabError("ended", "crosspoint is shutting down; nothing more is measured.")

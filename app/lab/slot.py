@@ -21,12 +21,13 @@ class Ticket:
     """A place in the queue.
 
     expected_seconds: what the measurement should take, for Retry-After. on_preempt: given for work that nobody
-    waits for; called when somebody does, and has to end that work.
+    waits for; called when somebody does, and has to end that work. on_start: called when the measurement begins.
     """
 
     def __init__(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> None:
         self.expected_seconds = expected_seconds
         self.on_preempt = on_preempt
+        self.on_start: Callable[[], object] | None = None
         self.started_at: float | None = None
         self.turn = asyncio.Event()
 
@@ -85,6 +86,8 @@ class Slot:
             await ticket.turn.wait()
             await _wait_for(lock)
             ticket.started_at = time.monotonic()
+            if ticket.on_start is not None:
+                ticket.on_start()
             yield
         finally:
             lock.release()

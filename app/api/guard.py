@@ -1,0 +1,205 @@
+"""What every request passes first: who it is addressed to, where it comes from, how large it is. Plain ASGI.
+
+A page that somebody's browser shows may resolve its own name to 127.0.0.1 and ask us (DNS rebinding): its requests
+carry that name in Host, or its own address in Origin, and are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.problems import Problem
+from app.settings import Settings
+from probes import bounds
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# After a refusal the rest of a body is read and dropped for a moment, so that the client reads the answer instead of
+# a reset connection.
+LINGER_SECONDS = 0.5
+LINGER_BYTES = 4 * 1024 * 1024
+
+CLOSE = {"Connection": "close"}
+
+# The page has no inline script or style. The API's own page (fastapi's) has both, and is left without.
+PAGE_POLICY = b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+SECURITY_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+
+
+class Guard:
+    """Refuses with a problem, or lets pass with a body that cannot grow beyond its bounds."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._names = known_names(settings)
+        self._any_address = not is_loopback(settings.host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = Body(receive)
+        answer = Answer(scope, body, send)
+        try:
+            headers = _single_headers(scope["headers"])
+            self._check_host(headers.get(b"host", b""))
+            _check_origin(headers)
+            _check_length(headers.get(b"content-length"))
+        except Problem as problem:
+            await problem.response()(scope, body.receive, answer.send)
+        else:
+            await self._app(scope, body.receive, answer.send)
+
+    def _check_host(self, value: bytes) -> None:
+        name = host_name(value.decode("latin-1"))
+        if name in self._names or (self._any_address and _is_address(name)):
+            return
+        raise Problem(
+            421,
+            "unknown-host",
+            "Addressed to another host",
+            "The request's Host header names a host that this service is not. Ask for it by its address, or let the "
+            "service know the name with CROSSPOINT_ALLOWED_HOSTS.",
+        )
+
+
+class Body:
+    """A request's body, with a bound on its bytes and on the time it takes."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._bytes = 0
+        self._deadline: float | None = None
+        self.ended = False
+
+    async def receive(self) -> Message:
+        """ASGI's receive; raises Problem beyond a bound."""
+        if self.ended:  # what follows is only the client's leaving, for which there is no deadline
+            return await self._receive()
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + bounds.MAX_BODY_SECONDS
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            raise slow_body() from None
+        self._bytes += len(message.get("body", b""))
+        self.ended = not message.get("more_body", False)
+        if self._bytes > bounds.MAX_BODY_BYTES:
+            raise too_large()
+        return message
+
+    async def drain(self) -> None:
+        """Read and drop what the client still sends, within LINGER_SECONDS and LINGER_BYTES."""
+        dropped = 0
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                while not self.ended and dropped < LINGER_BYTES:
+                    message = await self._receive()
+                    dropped += len(message.get("body", b""))
+                    self.ended = not message.get("more_body", False)
+        except TimeoutError:
+            return
+
+
+class Answer:
+    """`send` with headers that every answer has. Before a connection closes, what the client still sends is dropped
+    for a moment: it then reads this answer instead of a reset connection."""
+
+    def __init__(self, scope: Scope, body: Body, send: Send) -> None:
+        self._scope = scope
+        self._body = body
+        self._send = send
+        self._closes = False
+
+    async def send(self, message: Message) -> None:
+        """ASGI's send."""
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": self._headers(message["headers"])}
+        elif self._closes and not message.get("more_body") and not self._body.ended:
+            await self._send({**message, "more_body": True})
+            await self._body.drain()
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await self._send(message)
+
+    def _headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        complete = [*headers, *SECURITY_HEADERS]
+        self._closes = (b"connection", b"close") in complete
+        if self._scope["path"] == "/":
+            complete.append((b"content-security-policy", PAGE_POLICY))
+        return complete
+
+
+def known_names(settings: Settings) -> frozenset[str]:
+    """Host names that this service answers to."""
+    names = set(LOOPBACK_NAMES) | {settings.host.lower(), *(name.lower() for name in settings.allowed_hosts)}
+    if not is_loopback(settings.host):
+        names.add(socket.gethostname().lower())
+    return frozenset(names)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def host_name(authority: str) -> str:
+    """`[::1]:8000` -> `::1`, `localhost:8000` -> `localhost`."""
+    authority = authority.strip().lower()
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0].removesuffix(".")
+
+
+def too_large() -> Problem:
+    limit = bounds.MAX_BODY_BYTES // 1024
+    detail = f"A request's body may have {limit} KiB. A model is described by its structure; weights are not needed."
+    return Problem(413, "too-large", "The body is too large", detail, {}, CLOSE)
+
+
+def slow_body() -> Problem:
+    detail = f"The body did not arrive within {bounds.MAX_BODY_SECONDS:.0f} seconds."
+    return Problem(408, "too-slow", "The body came too slowly", detail, {}, CLOSE)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _single_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers looked at here. Raises Problem when one of them is there twice: two readers may then disagree."""
+    found: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name in (b"host", b"origin", b"content-length"):
+            if name in found:
+                raise Problem(400, "twice", "A header is there twice", "Host, Origin and Content-Length come once.")
+            found[name] = value
+    return found
+
+
+def _check_origin(headers: dict[bytes, bytes]) -> None:
+    """A browser says whose page asks; only our own may. Programs that are no browser send no Origin."""
+    origin = headers.get(b"origin")
+    if origin is None or origin.lower().partition(b"://")[2] == headers.get(b"host", b"").lower():
+        return
+    raise Problem(
+        403,
+        "foreign-origin",
+        "Asked from another site",
+        "The request comes from a page of another origin. Only this service's own page may ask from a browser.",
+    )
+
+
+def _check_length(value: bytes | None) -> None:
+    if value is not None and value.isdigit() and int(value[:20]) > bounds.MAX_BODY_BYTES:
+        raise too_large()

@@ -1,0 +1,55 @@
+"""GET /models: the models known by name."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from functools import cache
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from app.api.context import answer_json
+from app.api.openapi import describe_answer
+from app.api.problems import Problem
+from probes import bounds
+from probes.workload.catalogue import CatalogueRow, list_models
+
+router = APIRouter(prefix="/models", tags=["models"])
+
+
+@router.get("", responses=describe_answer("ModelList", "The catalogue."))
+async def read_models() -> Response:
+    """Every model of the catalogue."""
+    return answer_json({"models": await asyncio.to_thread(catalogue)})
+
+
+@router.get("/{name}", responses=describe_answer("CatalogueModel", "One model, with its description."))
+async def read_model(name: str) -> Response:
+    """One model of the catalogue; its description can be changed and asked about."""
+    rows = await asyncio.to_thread(list_models)
+    for row in rows:
+        if row.name == name:
+            return answer_json({**show_row(row), "model": row.description.content})
+    near = difflib.get_close_matches(
+        name[: bounds.MAX_ECHO_CHARACTERS], [row.name for row in rows], bounds.MAX_SUGGESTIONS
+    )
+    raise Problem(
+        404, "unknown-model", "Unknown model", "No model has this name. GET /models lists all.", {"suggestions": near}
+    )
+
+
+@cache
+def catalogue() -> list[dict[str, Any]]:
+    """The catalogue's rows without their descriptions."""
+    return [show_row(row) for row in list_models()]
+
+
+def show_row(row: CatalogueRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "family": row.family,
+        "summary": row.summary,
+        "parameters": row.parameters,
+        "source": row.source,
+    }

@@ -1,0 +1,91 @@
+"""Problem documents (RFC 9457): one table from exceptions to answers.
+
+A problem's words are ours: they never repeat input, a path or a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from app.advisor.request import InvalidRequest
+from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
+from probes.workload.description import InvalidModel
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Problem(Exception):
+    """An answer that says no. code: stable, the last part of the problem's type. more: further members."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> bytes:
+        document = {
+            "type": f"/problems/{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.more,
+        }
+        return json.dumps(document, ensure_ascii=True).encode()
+
+    def response(self) -> Response:
+        return Response(self.body(), self.status, dict(self.headers), MEDIA_TYPE)
+
+
+# Codes of a LabError that are the user's to mend (docs/protocol.md); any other one is this machine's.
+_MODEL_CODES = frozenset({"invalid-model", "invalid-job", "unsupported"})
+
+_STATUS_SENTENCES: dict[int, tuple[str, str, str]] = {
+    404: ("not-found", "Not found", "Nothing lives at this address. GET /docs lists what does."),
+    405: ("method-not-allowed", "Method not allowed", "This address does not answer that method; Allow says which."),
+}
+
+
+def problem_from(error: Exception) -> Problem:
+    """The one table. What it does not know is a fault of ours: 500, and the log says more."""
+    match error:
+        case Problem():
+            return error
+        case InvalidModel() | InvalidRequest():
+            code = "invalid-model" if isinstance(error, InvalidModel) else "invalid-request"
+            title = "The model cannot be used" if isinstance(error, InvalidModel) else "The request cannot be answered"
+            return Problem(422, code, title, str(error), {"suggestions": list(error.suggestions)})
+        case UnknownProfile():
+            return Problem(422, error.code, "Unknown profile", str(error), {"suggestions": list(error.suggestions)})
+        case LabBusy():
+            headers = {"Retry-After": str(error.retry_after_seconds)}
+            return Problem(429, error.code, "The machine is busy", str(error), {}, headers)
+        case LabError() if error.code in _MODEL_CODES:
+            return Problem(422, error.code, "The model cannot be used", str(error))
+        case LabError() | StoreError() | CrosspointError():
+            return Problem(503, error.code, "The measurement failed", str(error), {}, {"Retry-After": "10"})
+        case HTTPException() if error.status_code in _STATUS_SENTENCES:
+            return Problem(error.status_code, *_STATUS_SENTENCES[error.status_code], {}, dict(error.headers or {}))
+        case HTTPException() if error.status_code < 500:
+            return Problem(error.status_code, "refused", "The request was refused", "The request could not be served.")
+    return Problem(500, "fault", "A fault in crosspoint", "crosspoint failed to answer; its log says where.")
+
+
+def install_problems(app: FastAPI) -> None:
+    """Let every error of the application leave as a problem."""
+    for kind in (Problem, InvalidModel, InvalidRequest, CrosspointError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer)
+
+
+async def _answer(_request: Request, error: Exception) -> Response:
+    return problem_from(error).response()

@@ -1,0 +1,65 @@
+"""uvicorn's HTTP/1.1 with what it lacks: a deadline for a request's head, and problems for what is no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from app.api.problems import MEDIA_TYPE, Problem
+from probes import bounds
+
+
+class DeadlineProtocol(H11Protocol):
+    """A connection whose next request's head has to be complete in MAX_HEADER_SECONDS after its first byte (after
+    connecting, for the first request). Between requests uvicorn's own keep-alive timeout holds."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._start_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """In the place of uvicorn's plain text."""
+        detail = "What came is no HTTP/1.1 request."
+        self._refuse(Problem(400, "not-http", "Not HTTP", detail))
+
+    def _start_timer(self) -> None:
+        self._head_timer = self.loop.call_later(bounds.MAX_HEADER_SECONDS, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        detail = f"The request's head did not arrive within {bounds.MAX_HEADER_SECONDS:.0f} seconds."
+        self._refuse(Problem(408, "too-slow", "The request came too slowly", detail))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer and close, past h11, whose state may allow neither."""
+        if self.transport.is_closing():
+            return
+        body = problem.body()
+        head = (
+            f"HTTP/1.1 {problem.status} {problem.title}\r\nContent-Type: {MEDIA_TYPE}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()

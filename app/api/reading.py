@@ -1,0 +1,135 @@
+"""Reads a request's body: JSON, checked against a model of what may be in it. Never repeats what it read."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import math
+from typing import Any, NoReturn, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from app.api.problems import Problem
+from probes import bounds
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# Larger bodies are parsed in a thread, so that others are answered meanwhile.
+SMALL_BODY_BYTES = 16 * 1024
+MAX_PROBLEMS_TOLD = 8
+
+
+async def read_body(request: Request, model: type[Model]) -> Model:
+    """The request's body as `model`. Raises Problem."""
+    _check_content_type(request.headers.get("content-type", ""))
+    body = await request.body()
+    if len(body) <= SMALL_BODY_BYTES:
+        return parse_body(body, model)
+    return await asyncio.to_thread(parse_body, body, model)
+
+
+def parse_body(body: bytes, model: type[Model]) -> Model:
+    """Raises Problem."""
+    value = parse_json(body)
+    if not isinstance(value, dict):
+        _refuse_json("The body has to be a JSON object.")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise _invalid(error, model) from None
+
+
+def parse_json(body: bytes) -> Any:
+    """Strict JSON: UTF-8, finite numbers, no key twice, no lone surrogate, no depth beyond bounds. Raises Problem."""
+    if not body.strip():
+        _refuse_json("The body is empty. It has to be a JSON object.")
+    try:
+        value = from_json(body)  # refuses lone surrogates, invalid UTF-8 and depths beyond 200
+        json.loads(body.decode(), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+    except Problem:
+        raise
+    except (ValueError, RecursionError):
+        _refuse_json("The body is not JSON as RFC 8259 has it: UTF-8, finite numbers, nothing nested without end.")
+    if _is_deeper(value, bounds.MAX_JSON_DEPTH):
+        _refuse_json(f"The body is nested deeper than {bounds.MAX_JSON_DEPTH} levels.")
+    return value
+
+
+def _check_content_type(value: str) -> None:
+    kind = value.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Problem(
+            415, "not-json", "Not JSON", "Send the body as JSON, with the header Content-Type: application/json."
+        )
+
+
+def _refuse_json(detail: str) -> NoReturn:
+    raise Problem(400, "invalid-json", "The body cannot be read", detail)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        _refuse_json("An object in the body has one key twice; which of the two is meant, nobody can know.")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        _refuse_json("The body has a number that is not finite, or too large to be one.")
+    return value
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    """Level by level, without recursion."""
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
+    rows = [
+        _describe(row, model) for row in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    rows = list({row["message"]: row for row in rows}.values())
+    detail = " ".join(row["message"] for row in rows[:MAX_PROBLEMS_TOLD])
+    return Problem(
+        422, "invalid-request", "The request cannot be answered", detail, {"errors": rows[:MAX_PROBLEMS_TOLD]}
+    )
+
+
+def _describe(row: Any, model: type[BaseModel]) -> dict[str, str]:
+    """One complaint: where, as a JSON pointer, and a sentence. The name of an unknown field is input, and stays out."""
+    place = [str(part) for part in row["loc"] if not isinstance(part, str) or part in _known_fields(model)]
+    if row["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(row["loc"][-1])[: bounds.MAX_ECHO_CHARACTERS], _known_fields(model), 1)
+        hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(model.model_fields)}."
+        return {"pointer": _pointer(place), "message": f"There is a field that this request does not have. {hint}"}
+    if row["type"] == "missing":
+        return {"pointer": _pointer(place), "message": f"{'.'.join(place)} is missing."}
+    message = str(row["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return {"pointer": _pointer(place), "message": f"{'.'.join(place)} {message}."}
+
+
+def _pointer(place: list[str]) -> str:
+    return "".join(f"/{part}" for part in place)
+
+
+def _known_fields(model: type[BaseModel]) -> list[str]:
+    """Names of the model's fields, and of those of models in it."""
+    names = list(model.model_fields)
+    for field in model.model_fields.values():
+        for inner in getattr(field.annotation, "__args__", (field.annotation,)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                names += inner.model_fields
+    return names

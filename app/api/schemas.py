@@ -1,0 +1,177 @@
+"""The schemas of all documents. Imported only when the API's description is asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from pydantic import BaseModel, TypeAdapter
+
+from app.advisor.recommendation import Basis, Breakdown, CrossoverKind, Interval, MemoryParts, Reason
+from app.api.bodies import CalibrationBody, MeasurementBody, RecommendBody
+from app.jobs import Kind, State
+from probes.hardware import Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+
+
+class PlanName(TypedDict):
+    device: str
+    precision: str
+    threads: int | None
+
+
+class RecommendedPlan(PlanName):
+    environment: dict[str, str]
+    batch_size: int
+
+
+class OptionDocument(PlanName):
+    environment: dict[str, str]
+    fits: bool | None
+    why_not: str | None
+    basis: Basis | None
+    step_seconds: Interval | None
+    samples_per_second: float | None
+    breakdown_seconds: Breakdown
+    memory: MemoryParts
+    max_batch_size: int | None
+    note: str | None
+
+
+CrossoverDocument = TypedDict(
+    "CrossoverDocument",
+    {
+        "from": PlanName,
+        "to": PlanName,
+        "data": str,
+        "kind": CrossoverKind,
+        "batch_size": int | None,
+        "low": int | None,
+        "high": int | None,
+        "launch_bound_until": int | None,
+        "break_even_steps": int | None,
+        "basis": Basis,
+    },
+)
+
+
+class CurveDocument(PlanName):
+    step_seconds: list[float | None]
+
+
+class Curves(TypedDict):
+    batch_sizes: list[int]
+    plans: list[CurveDocument]
+
+
+class WorkloadDocument(TypedDict):
+    model: str
+    batch_size: int
+    mode: str
+    optimizer: str
+    data: str
+    log_every: int | None
+    parameters: int | None
+    flops_per_step: int | None
+
+
+class Recommendation(TypedDict):
+    """Options, best first."""
+
+    schema_version: str
+    workload: WorkloadDocument
+    recommended: RecommendedPlan | None
+    verdict: str
+    confidence: float | None
+    options: list[OptionDocument]
+    crossovers: list[CrossoverDocument]
+    curves: Curves
+    settings: dict[str, Any]
+    reasons: list[Reason]
+    snippet: str | None
+    saved: bool
+
+
+class MeasurementResult(TypedDict):
+    measurements: list[Measurement]
+
+
+class Job(TypedDict):
+    """A measurement or calibration; progress from 0 to 1; code and reason say why it failed."""
+
+    id: str
+    kind: Kind
+    state: State
+    progress: float
+    message: str
+    created_at: str
+    finished_at: str | None
+    code: str | None
+    reason: str | None
+    saved: bool | None
+    not_saved_because: str | None
+    result: NotRequired[MeasurementResult | Profile | None]
+
+
+class JobList(TypedDict):
+    measurements: NotRequired[list[Job]]
+    calibrations: NotRequired[list[Job]]
+
+
+class ModelRow(TypedDict):
+    name: str
+    family: str
+    summary: str
+    parameters: int
+    source: str
+
+
+class ModelList(TypedDict):
+    models: list[ModelRow]
+
+
+class CatalogueModel(ModelRow):
+    model: dict[str, Any]
+
+
+class Health(TypedDict):
+    status: Literal["ok", "starting"]
+    warnings: NotRequired[list[str]]
+    probes: NotRequired[dict[str, str]]
+    store: NotRequired[dict[str, Any]]
+    lab: NotRequired[dict[str, Any]]
+    calibration: NotRequired[dict[str, Any]]
+
+
+class ProblemError(TypedDict):
+    pointer: str
+    message: str
+
+
+class Problem(TypedDict):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[ProblemError]]
+    suggestions: NotRequired[list[str]]
+
+
+ANSWERS: tuple[Any, ...] = (Survey, Recommendation, Job, JobList, ModelList, CatalogueModel, Health, Problem)
+BODIES: tuple[type[BaseModel], ...] = (RecommendBody, MeasurementBody, CalibrationBody)
+
+
+def collect_schemas(reference: str) -> dict[str, Any]:
+    """Name -> JSON schema, of every document and everything in it."""
+    schemas: dict[str, Any] = {}
+    for answer in ANSWERS:
+        schema = TypeAdapter(answer).json_schema(ref_template=reference, mode="serialization")
+        schemas.update(schema.pop("$defs", {}))
+        schemas[answer.__name__] = schema
+    for body in BODIES:
+        schema = body.model_json_schema(ref_template=reference)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[body.__name__] = schema
+    return schemas

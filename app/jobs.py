@@ -1,0 +1,182 @@
+"""Jobs: measurements and calibrations that somebody started and asks about later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from app.errors import CrosspointError, StoreError
+from app.keeping import Kept, OnProgress
+from app.lab import Lab, Ticket
+from app.store import Store
+
+State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+Kind = Literal["measurement", "calibration"]
+# Does the work with a ticket's place in the queue; gives the result's JSON and why it was not saved.
+Work = Callable[[Ticket, OnProgress], Awaitable[Kept[dict[str, Any]]]]
+
+log = logging.getLogger(__name__)
+REMEMBERED_JOBS = 100
+FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class Job:
+    """One job. `document()` is what GET answers; `changed()` waits for the next change."""
+
+    def __init__(self, kind: Kind, ticket: Ticket) -> None:
+        self.id = secrets.token_hex(8)
+        self.kind = kind
+        self.ticket = ticket
+        self.created_at = _now()
+        self.finished_at: str | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._ended: State | None = None
+        self._progress = 0.0
+        self._message = ""
+        self._failure: tuple[str, str] | None = None
+        self._kept: Kept[dict[str, Any]] | None = None
+        self._change = asyncio.Event()
+
+    @property
+    def state(self) -> State:
+        return self._ended or ("running" if self.ticket.running else "queued")
+
+    def document(self, *, with_result: bool = True) -> dict[str, Any]:
+        """reason, code: why it failed. saved: whether the result is in the store (null: there is none)."""
+        code, reason = self._failure or (None, None)
+        document = {
+            "id": self.id,
+            "kind": self.kind,
+            "state": self.state,
+            "progress": self._progress,
+            "message": self._message,
+            "created_at": self.created_at,
+            "finished_at": self.finished_at,
+            "code": code,
+            "reason": reason,
+            "saved": None if self._kept is None else self._kept.trouble is None,
+            "not_saved_because": None if self._kept is None else self._kept.trouble,
+        }
+        if with_result:
+            document["result"] = None if self._kept is None else self._kept.value
+        return document
+
+    def report(self, fraction: float, message: str) -> None:
+        self._progress, self._message = fraction, message
+        self.notify()
+
+    def finish(self, state: State, failure: tuple[str, str] | None = None, kept: Kept[Any] | None = None) -> None:
+        self._ended, self._failure, self._kept = state, failure, kept
+        self.finished_at = _now()
+        if state == "succeeded":
+            self._progress = 1.0
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake everybody who waits for a change."""
+        self._change.set()
+        self._change = asyncio.Event()
+
+    async def changed(self) -> None:
+        await self._change.wait()
+
+
+class Jobs:
+    """Starts, finds and cancels jobs; the last ones are in memory, older ones in the store."""
+
+    def __init__(self, lab: Lab, store: Store) -> None:
+        self._lab = lab
+        self._store = store
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._closing = False
+
+    async def start(self, kind: Kind, expected_seconds: float, work: Work) -> Job:
+        """Begin `work` as soon as the machine is free. Raises LabBusy when the queue is full."""
+        job = Job(kind, self._lab.reserve(expected_seconds))
+        job.ticket.on_start = job.notify
+        self._jobs[job.id] = job
+        job.task = asyncio.create_task(self._run(job, work))
+        for old in [name for name, other in self._jobs.items() if other.state in FINISHED][:-REMEMBERED_JOBS]:
+            del self._jobs[old]
+        await self._keep(job)
+        return job
+
+    def find(self, kind: Kind, name: str) -> Job | None:
+        """A job of this process."""
+        job = self._jobs.get(name)
+        return job if job is not None and job.kind == kind else None
+
+    async def document(self, kind: Kind, name: str) -> dict[str, Any] | None:
+        """A job's document, of this process or of one before."""
+        if (job := self.find(kind, name)) is not None:
+            return job.document()
+        try:
+            stored = await self._store.job(kind, name)
+        except StoreError:
+            return None
+        return _orphan(stored) if stored is not None else None
+
+    async def recent(self, kind: Kind) -> list[dict[str, Any]]:
+        """Jobs of a kind without their results, newest first."""
+        here = [job.document(with_result=False) for job in reversed(self._jobs.values()) if job.kind == kind]
+        names = {document["id"] for document in here}
+        try:
+            stored = await self._store.jobs(kind)
+        except StoreError:
+            stored = []
+        older = [_orphan(document) for document in stored if document["id"] not in names]
+        return here + [{name: value for name, value in row.items() if name != "result"} for row in older]
+
+    async def cancel(self, job: Job) -> None:
+        """End a job's work and wait until its process is gone. Harmless when it has ended."""
+        if job.task is not None and not job.task.done():
+            job.task.cancel()
+            await asyncio.wait([job.task])
+        if job.state not in FINISHED:  # cancelled before its first step
+            job.finish("cancelled", ("cancelled", "It was cancelled on request."))
+            self._lab.release(job.ticket)
+
+    async def close(self) -> None:
+        """End every job; whoever waits for one is told."""
+        self._closing = True
+        await asyncio.gather(*(self.cancel(job) for job in self._jobs.values()))
+
+    async def _run(self, job: Job, work: Work) -> None:
+        try:
+            kept = await work(job.ticket, job.report)
+            job.finish("succeeded", kept=kept)
+        except asyncio.CancelledError:
+            reason = "The service was ended." if self._closing else "It was cancelled on request."
+            job.finish("failed" if self._closing else "cancelled", ("cancelled", reason))
+        except CrosspointError as error:
+            job.finish("failed", (error.code, str(error)))
+        except ValueError as error:  # InvalidRequest: a device that is not here
+            job.finish("failed", ("invalid-request", str(error)))
+        except Exception:
+            log.exception("A job failed.")
+            job.finish("failed", ("fault", "crosspoint itself failed; its log says where."))
+        finally:
+            self._lab.release(job.ticket)
+        await self._keep(job)
+
+    async def _keep(self, job: Job) -> None:
+        try:
+            await self._store.keep_job(job.document())
+        except StoreError as error:
+            log.warning("%s", error)
+
+
+def _orphan(document: dict[str, Any]) -> dict[str, Any]:
+    """A stored job that never ended was cut off with the process that ran it."""
+    if document.get("state") in FINISHED:
+        return document
+    return {**document, "state": "failed", "code": "ended", "reason": "The service was ended while this job ran."}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

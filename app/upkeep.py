@@ -1,0 +1,100 @@
+"""What the service does by itself: the first survey, learning what torch sees, and calibrating where no profile is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from app.errors import CrosspointError
+from app.keeping import trouble_with
+from app.service import CALIBRATION_SECONDS, Crosspoint
+from probes.hardware import Survey
+
+log = logging.getLogger(__name__)
+
+# How often it is looked whether the machine has changed (another driver, card, torch or limit): a survey takes 30 ms.
+WATCH_SECONDS = 60.0
+# A calibration that failed is tried again later, not at once: most likely it fails again.
+RETRY_SECONDS = 600.0
+
+
+class Upkeep:
+    """Use `run` as one task; cancelling it ends what it does.
+
+    calibration: `state` (unknown, off, waiting, running, done, failed) and a `reason`.
+    """
+
+    def __init__(self, crosspoint: Crosspoint) -> None:
+        self._crosspoint = crosspoint
+        self._torch_is_known = False
+        self._not_before = 0.0
+        self.store_opened = False
+        self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._crosspoint.survey()
+        await trouble_with(self._crosspoint.store.open())
+        self.store_opened = True
+        fingerprint = None
+        while True:
+            survey = await self._crosspoint.survey()
+            if survey.fingerprint != fingerprint:
+                fingerprint = survey.fingerprint
+                self._not_before = 0.0
+                await trouble_with(self._crosspoint.store.keep_survey(survey))
+            if asyncio.get_running_loop().time() >= self._not_before:
+                await self._learn_torch()
+                await self._calibrate_if_needed(survey)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _learn_torch(self) -> None:
+        """Ask a measuring process, once, what torch sees; it stays warm for the first trace."""
+        if self._torch_is_known:
+            return
+        try:
+            await self._crosspoint.surveyor.learn_torch(await self._crosspoint.lab.ready())
+            self._torch_is_known = True
+        except CrosspointError as error:
+            log.warning("What torch sees is not known: %s", error)
+            self._retry_later()
+
+    async def _calibrate_if_needed(self, survey: Survey) -> None:
+        if not self._crosspoint.settings.calibrate_on_start:
+            self.calibration = {"state": "off", "reason": "CROSSPOINT_CALIBRATE_ON_START is false."}
+            return
+        while await self._crosspoint.profile(survey) is None:
+            try:
+                await self._calibrate()
+            except CrosspointError as error:
+                log.warning("The calibration failed: %s", error)
+                self.calibration = {"state": "failed", "reason": str(error)}
+                self._retry_later()
+                return
+        self.calibration = {"state": "done", "reason": None}
+
+    async def _calibrate(self) -> None:
+        """Calibrate, or give way to somebody who waits for a measurement. Raises LabError."""
+        preempted = asyncio.Event()
+        seconds = CALIBRATION_SECONDS["quick"]
+        ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
+        ticket.on_start = self._say_running
+        self.calibration = {"state": "waiting", "reason": None}
+        work = asyncio.create_task(self._crosspoint.calibrate("quick", ticket=ticket))
+        waiter = asyncio.create_task(preempted.wait())
+        try:
+            await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait([work])
+        if not work.cancelled():
+            work.result()
+
+    def _say_running(self) -> None:
+        self.calibration = {"state": "running", "reason": None}
+
+    def _retry_later(self) -> None:
+        self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
