@@ -38,7 +38,7 @@ def _read_document(argument: str) -> Any | None:
     if argument == "-":
         return _parse_json(_read_bounded(sys.stdin.buffer, "standard input"), "standard input")
     path = Path(argument)
-    if not (path.suffix == ".json" or "/" in argument or path.is_file()):
+    if not (path.suffix == ".json" or "/" in argument or _is_file(path)):
         return None
     try:
         with path.open("rb") as file:
@@ -47,6 +47,13 @@ def _read_document(argument: str) -> Any | None:
         fail_usage(f"There is no file {argument}. MODEL is a catalogue name, a .json file, - or module:function.")
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         fail_usage(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than any file's name
+        return False
 
 
 def _read_bounded(stream: BinaryIO, name: str) -> bytes:

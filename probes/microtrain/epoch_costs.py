@@ -11,7 +11,9 @@ import torch
 
 from probes.measurement import Overheads, Timing
 from probes.microtrain.iris import Row
-from probes.microtrain.variants import Learner, synchronize, tensors_of
+from probes.microtrain.iris_network import make_learner, tensors_of
+from probes.microtrain.step import Step
+from probes.microtrain.variants import synchronize
 
 BLOCK_STEPS = 50  # steps a sample: some milliseconds, long enough for the clock
 WARM_UP_STEPS = 100
@@ -36,9 +38,9 @@ class CostMeter:
 
     def __init__(self, device: torch.device, rows: Sequence[Row]) -> None:
         self._device = device
-        self._rows = tensors_of(rows, torch.device("cpu"))
-        self._learner = Learner(device, rows)
-        self._one_row = Learner(device, rows[:1])
+        self._rows = tensors_of(rows)
+        self._learner = make_learner(device, rows)
+        self._one_row = make_learner(device, rows[:1])
         self._samples: dict[str, list[float]] = defaultdict(list)
         self.startup_seconds = _seconds(self._first_step)
         for _ in range(WARM_UP_STEPS):
@@ -79,7 +81,7 @@ class CostMeter:
             ready_reading=timings["ready"],
         )
 
-    def _sample(self, part: str, learner: Learner) -> None:
+    def _sample(self, part: str, learner: Step) -> None:
         begun = time.perf_counter()
         for _ in range(BLOCK_STEPS):
             learner()

@@ -31,8 +31,11 @@ import torch
 from probes.bounds import MAX_EXPERIMENT_EPOCHS, MAX_LOG_EVERY
 from probes.microtrain.epoch_costs import CostMeter, EpochCosts
 from probes.microtrain.iris import IrisSplit, read_iris, split_iris
+from probes.microtrain.iris_network import count_correct, make_learner
 from probes.microtrain.readings import divide_time, explain_readings, thin_curve
-from probes.microtrain.variants import Learner, Variant, extra_per_reading, take_turns
+from probes.microtrain.step import applied
+from probes.microtrain.variants import Variant, extra_per_reading, take_turns
+from probes.workload.description import Plan
 
 SCHEMA_VERSION = "1"
 EXPERIMENTS = ("iris",)
@@ -90,15 +93,14 @@ def _run_on_device(
     device: str, split: IrisSplit, epochs: int, log_every: Sequence[int | None], report: OnProgress
 ) -> dict[str, Any]:
     """One device's part of the result. A device that fails costs only its own part."""
-    threads = torch.get_num_threads()
+    # One thread on a CPU: 120 rows of 4 numbers leave nothing to share out.
+    plan = Plan(device, "fp32", 1 if device == "cpu" else None)
     try:
-        torch.set_num_threads(1)  # 120 rows of 4 numbers leave nothing to share out
-        return _train_variants(torch.device(device), split, epochs, log_every, report)
+        with applied(plan):
+            return _train_variants(torch.device(device), split, epochs, log_every, report)
     except RuntimeError as error:  # what torch raises when a driver fails or memory runs out
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         return {"device": device, "outcome": "failed", "reason": f"{device} failed in the experiment: {first_line}"}
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _train_variants(
@@ -106,7 +108,7 @@ def _train_variants(
 ) -> dict[str, Any]:
     report(0.0, f"{device}: first step")
     meter = CostMeter(device, split.training)
-    variants = [Variant(every, Learner(device, split.training)) for every in dict.fromkeys(log_every)]
+    variants = [Variant(every, make_learner(device, split.training, every)) for every in dict.fromkeys(log_every)]
 
     def on_turn(part: float) -> None:
         meter.take_samples()
@@ -126,7 +128,7 @@ def _train_variants(
         "reading_seconds": asdict(costs.reading),
         "ready_reading_seconds": asdict(costs.ready_reading),
         "variants": [_variant_result(variant, variants, split, costs) for variant in variants],
-        "loss_curve": thin_curve(max(variants, key=lambda variant: len(variant.losses)).losses),
+        "loss_curve": thin_curve(max((variant.loss_curve() for variant in variants), key=len)),
     }
 
 
@@ -135,7 +137,7 @@ def _variant_result(
 ) -> dict[str, Any]:
     extra = extra_per_reading(variant, min(variants, key=lambda other: other.readings))
     epoch = variant.epoch_timing()
-    correct = variant.learner.count_correct(split.held_out)
+    correct = count_correct(variant.learner, split.held_out)
     return {
         "log_every": variant.log_every,
         "readings": variant.readings,

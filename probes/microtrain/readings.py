@@ -30,7 +30,7 @@ def divide_time(
     }
 
 
-def thin_curve(losses: Sequence[tuple[int, float]], points: int = 200) -> list[list[float]]:
+def thin_curve(losses: Sequence[tuple[int, float | None]], points: int = 200) -> list[list[float | None]]:
     """At most `points` of the losses, evenly spread, the first and the last among them."""
     if len(losses) <= points:
         return [[epoch, loss] for epoch, loss in losses]

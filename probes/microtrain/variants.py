@@ -8,45 +8,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from probes.measurement import Timing
-from probes.microtrain.iris import Row
+from probes.microtrain.step import Step
 
-HIDDEN = 10
-LEARNING_RATE = 0.01
-MODEL_SEED = 0  # every variant begins with the same weights, so that their losses agree
 ROUNDS = 40  # turns each variant takes: 500 of 20,000 epochs, about a tenth of a second
-
-
-class Learner:
-    """The 4-10-3 network with its optimizer and its resident data; calling it is one epoch."""
-
-    def __init__(self, device: torch.device, rows: Sequence[Row]) -> None:
-        torch.manual_seed(MODEL_SEED)
-        self.module = nn.Sequential(nn.Linear(4, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 3)).to(device)
-        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=LEARNING_RATE)
-        self.features, self.labels = tensors_of(rows, device)
-
-    def __call__(self) -> torch.Tensor:
-        """One step on the full batch; the loss stays on the device."""
-        loss = nn.functional.cross_entropy(self.module(self.features), self.labels)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-        return loss
-
-    def count_correct(self, rows: Sequence[Row]) -> int:
-        """How many rows the network names rightly."""
-        features, labels = tensors_of(rows, self.features.device)
-        with torch.inference_mode():
-            return int((self.module(features).argmax(dim=1) == labels).sum().item())
-
-
-def tensors_of(rows: Sequence[Row], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features (rows, 4) in fp32 and labels (rows,) in int64."""
-    features = torch.tensor([row[0] for row in rows], dtype=torch.float32)
-    return features.to(device), torch.tensor([row[1] for row in rows]).to(device)
 
 
 class Slice(NamedTuple):
@@ -59,32 +25,39 @@ class Slice(NamedTuple):
 
 @dataclass
 class Variant:
-    """One way of reading the loss, with its own model and its own clock."""
+    """One way of reading the loss, with its own model and its own clock. learner: reads its loss every log_every."""
 
     log_every: int | None
-    learner: Learner
+    learner: Step
     epochs: int = 0
     slices: list[Slice] = field(default_factory=list)
-    losses: list[tuple[int, float]] = field(default_factory=list)
-    final_loss: float | None = None
+    losses_read: list[float | None] = field(default_factory=list)
+    slice_ends: list[tuple[int, float]] = field(default_factory=list)  # epoch and loss, read off the clock
 
     def run_slice(self, epochs: int, device: torch.device) -> None:
         """Train on, timed up to the moment when the device has done everything."""
-        every, learner, losses = self.log_every, self.learner, self.losses
+        every, learner, losses = self.log_every, self.learner, self.losses_read
         before = len(losses)
-        loss = torch.tensor(0.0)
         begun = time.perf_counter()
         for epoch in range(self.epochs + 1, self.epochs + epochs + 1):
             loss = learner()
             if every is not None and epoch % every == 0:
-                losses.append((epoch, loss.item()))
+                losses.append(learner.last_loss)
         synchronize(device)
         seconds = time.perf_counter() - begun
         self.epochs += epochs
         self.slices.append(Slice(epochs, len(losses) - before, seconds))
-        self.final_loss = loss.item()  # off the clock, as is the curve of a run that never reads
-        if every is None:
-            losses.append((self.epochs, self.final_loss))
+        self.slice_ends.append((self.epochs, loss.item()))
+
+    def loss_curve(self) -> list[tuple[int, float | None]]:
+        """Epoch and loss: as it was read; at the slices' ends where it was not."""
+        if self.log_every is None or not self.losses_read:
+            return list(self.slice_ends)
+        return [((index + 1) * self.log_every, loss) for index, loss in enumerate(self.losses_read)]
+
+    @property
+    def final_loss(self) -> float:
+        return self.slice_ends[-1][1]
 
     @property
     def readings(self) -> int:

@@ -1,0 +1,88 @@
+"""What MODEL may be on the command line."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.endings import CommandFailed, ExitCode
+from app.cli.model_argument import read_model
+from probes.workload.description import InvalidModel
+
+LAYERS = {"layers": [{"type": "linear", "in": 4, "out": 3}], "input_shape": [4]}
+CONFIG = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2}
+
+
+def write(folder: Path, content: object) -> str:
+    path = folder / "model.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return str(path)
+
+
+def test_a_name_is_looked_up_in_the_catalogue() -> None:
+    assert read_model("iris-mlp").name == "iris-mlp"
+
+
+def test_a_file_of_layers_is_read(tmp_path: Path) -> None:
+    assert read_model(write(tmp_path, LAYERS)).kind == "layers"
+
+
+def test_a_bare_config_json_is_a_hugging_face_model(tmp_path: Path) -> None:
+    model = read_model(write(tmp_path, CONFIG), task="text-classification", sequence_length=64)
+    assert model.kind == "huggingface"
+    assert model.content["task"] == "text-classification"
+    assert model.content["sequence_length"] == 64
+
+
+def test_options_go_before_what_the_file_says(tmp_path: Path) -> None:
+    document = {"huggingface": CONFIG, "task": "text-classification", "sequence_length": 128}
+    assert read_model(write(tmp_path, document), sequence_length=32).content["sequence_length"] == 32
+
+
+def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(LAYERS).encode())))
+    assert read_model("-").kind == "layers"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not json",
+        b'{"layers": NaN}',
+        b'{"layers": Infinity}',
+        b"\xff\xfe\x00",
+        b"null",
+        b"[" * 100_000 + b"]" * 100_000,
+        b"1" * 10_000,
+        b'{"model_type": "bert", "auto_map": {"AutoModel": "evil.Model"}}',
+        b'{"layers": [{"type": "linear", "in": 4, "out": 1000000000000000000}], "input_shape": [4]}',
+    ],
+)
+def test_rubbish_in_a_file_is_wrong_usage_in_a_sentence(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises((CommandFailed, InvalidModel)) as caught:
+        read_model(write(tmp_path, content))
+    assert getattr(caught.value, "code", ExitCode.USAGE) == ExitCode.USAGE
+    assert len(str(caught.value)) < 400
+
+
+def test_a_file_too_large_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(200_000_000)
+    with pytest.raises(CommandFailed, match="larger than"):
+        read_model(str(path))
+
+
+@pytest.mark.parametrize("argument", ["./nothing.json", "a/b", "\0.json", "/"])
+def test_a_file_that_cannot_be_read_is_named(argument: str) -> None:
+    with pytest.raises(CommandFailed):
+        read_model(argument)
+
+
+@pytest.mark.parametrize("argument", ["", " ", "a:b:c", "os.system('x'):y", "ünïcode", "x" * 100_000])
+def test_a_strange_name_is_an_unknown_model(argument: str) -> None:
+    with pytest.raises((InvalidModel, CommandFailed)):
+        read_model(argument)

@@ -1,0 +1,40 @@
+"""The page's own files."""
+
+import re
+
+from app.web.page import STATIC, read_page
+
+
+def test_the_page_loads_only_files_that_are_there() -> None:
+    page = read_page().decode()
+    loaded = re.findall(r'(?:src|href)="/static/([^"]+)"', page)
+    assert len(loaded) >= 5
+    assert all((STATIC / name).is_file() for name in loaded)
+
+
+def test_the_page_runs_under_a_policy_that_forbids_inline_code() -> None:
+    page = read_page().decode()
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page)
+    assert not re.search(r"<style|\sstyle=|\son\w+=", page)
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_every_field_has_a_label() -> None:
+    page = read_page().decode()
+    inside_labels = "".join(re.findall(r"<label.*?</label>", page, re.DOTALL))
+    fields = re.findall(r"<(?:input|select|textarea)\b", page)
+    assert len(re.findall(r"<(?:input|select|textarea)\b", inside_labels)) == len(fields) >= 8
+
+
+def test_scripts_never_write_html() -> None:
+    for name in ("page.js", "chart.js", "units.js", "report.js"):
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", (STATIC / name).read_text()
+        )
+
+
+def test_the_vendored_library_stands_with_its_licence_and_version() -> None:
+    vendored = STATIC / "vendor" / "uplot"
+    assert "(v1.6.32)" in (vendored / "uPlot.iife.min.js").read_text(encoding="utf-8")[:200]
+    assert "MIT License" in (vendored / "LICENSE").read_text(encoding="utf-8")
