@@ -1,0 +1,144 @@
+"""Where this process's cgroups lie: every level from its own up to the mount, for one controller.
+
+A limit anywhere above binds, so callers read each level. Version 1 keeps one tree a controller, version 2 one for
+all; both may be mounted at once (hybrid). See the kernel's Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from posixpath import normpath
+
+from probes.reading import Root
+
+MAX_LEVELS = 64  # deeper nesting than any container runtime makes
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    point: str
+    kind: str  # cgroup, cgroup2 or cpuset
+    options: tuple[str, ...]
+    root: str = "/"  # which cgroup the mount shows at its top
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Folders of one controller, from the process's own upwards."""
+
+    version: int
+    folders: tuple[str, ...]
+    prefix: bool = True  # False: the ancient cpuset filesystem, whose files lack the controller's name
+
+
+class Cgroups:
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def find(self, controller: str) -> Levels | None:
+        """Levels of a controller; None when it is not mounted (then it limits nothing)."""
+        return self._find_v1(controller) or self._find_v2(controller)
+
+    def _find_v1(self, controller: str) -> Levels | None:
+        for mount in self._mounts:
+            own_filesystem = mount.kind == controller == "cpuset"
+            if own_filesystem or (mount.kind == "cgroup" and controller in mount.options):
+                path = self._paths.get(controller)
+                if path is None and controller == "cpuset":
+                    path = (self._root.read("/proc/self/cpuset") or "/").strip()
+                prefix = not (own_filesystem or "noprefix" in mount.options)
+                return Levels(1, self._walk(mount, path or "/"), prefix)
+        return None
+
+    def _find_v2(self, controller: str) -> Levels | None:
+        for mount in self._mounts:
+            if mount.kind == "cgroup2":
+                folders = self._walk(mount, self._paths.get("", "/"))
+                if self._has_controller(mount, controller):
+                    return Levels(2, folders)
+        return None
+
+    def _has_controller(self, mount: Mount, controller: str) -> bool:
+        """A hybrid set-up mounts cgroup2 without controllers; a capture may lack the file that lists them."""
+        listed = self._root.read(f"{mount.point}/cgroup.controllers")
+        return listed is None or controller in listed.split()
+
+    def _walk(self, mount: Mount, path: str) -> tuple[str, ...]:
+        """The process's folder and all above, up to the mount. A container sees its own cgroup as the mount's top."""
+        inside = path.removeprefix(mount.root) if mount.root != "/" and _is_below(path, mount.root) else path
+        inside = normpath("/" + inside.lstrip("/"))
+        if ".." in path.split("/") or not self._root.exists(mount.point + inside):
+            inside = "/"
+        folders: list[str] = []
+        while len(folders) < MAX_LEVELS:
+            folders.append((mount.point + inside).rstrip("/"))
+            if inside == "/":
+                break
+            inside = inside.rsplit("/", 1)[0] or "/"
+        return tuple(folders)
+
+    @cached_property
+    def _mounts(self) -> tuple[Mount, ...]:
+        mountinfo = parse_mountinfo(self._root.read("/proc/self/mountinfo", 1 << 20) or "")
+        mounts = mountinfo or parse_mounts(
+            self._root.read("/proc/self/mounts", 1 << 20) or self._root.read("/proc/mounts", 1 << 20) or ""
+        )
+        return mounts or self._guess_mounts()
+
+    def _guess_mounts(self) -> tuple[Mount, ...]:
+        """Where systemd, and before it distributions, mount them; for captures without /proc/mounts."""
+        for place in ("/sys/fs/cgroup", "/cgroup"):
+            if self._root.exists(f"{place}/cgroup.controllers"):
+                return (Mount(place, "cgroup2", ()),)
+            names = self._root.list(place)
+            mounts = tuple(Mount(f"{place}/{name}", "cgroup", tuple(name.split(","))) for name in names)
+            if mounts:
+                return mounts
+        return ()
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        return parse_memberships(self._root.read("/proc/self/cgroup") or "")
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def parse_memberships(text: str) -> dict[str, str]:
+    """/proc/self/cgroup: `4:memory,cpu:/a/b` as controller -> path; version 2's under the empty name."""
+    paths: dict[str, str] = {}
+    for line in text.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == 3:
+            for controller in parts[1].split(","):
+                paths.setdefault(controller, parts[2])
+    return paths
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """The cgroup mounts of /proc/mounts: `cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0`."""
+    mounts = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 4 and words[2] in ("cgroup", "cgroup2", "cpuset"):
+            mounts.append(Mount(unescape(words[1]), words[2], tuple(words[3].split(","))))
+    return tuple(mounts)
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """The cgroup mounts of /proc/self/mountinfo (proc(5)), which also says what each mount's top is."""
+    mounts = []
+    for line in text.splitlines():
+        left, dash, right = line.partition(" - ")
+        before, after = left.split(), right.split()
+        if dash and len(before) >= 6 and len(after) >= 3 and after[0] in ("cgroup", "cgroup2", "cpuset"):
+            options = tuple(after[2].split(",")) + tuple(before[5].split(","))
+            mounts.append(Mount(unescape(before[4]), after[0], options, unescape(before[3])))
+    return tuple(mounts)
+
+
+def unescape(text: str) -> str:
+    """The kernel writes space, tab, newline and backslash in a mount point as \\040, \\011, \\012 and \\134."""
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, letter)
+    return text

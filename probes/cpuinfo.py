@@ -1,0 +1,78 @@
+"""/proc/cpuinfo as the kernel writes it on every architecture: pure text to fields.
+
+The keys that name the vendor and the model differ by architecture (util-linux's lscpu reads the same ones):
+x86 `vendor_id`, `model name`; ARM `CPU implementer`, `CPU part`; POWER and SPARC `cpu`; MIPS `cpu model`;
+RISC-V `mvendorid`, `uarch`; LoongArch `Model Name`; s390 `vendor_id`.
+"""
+
+from dataclasses import dataclass, field
+
+from probes.cpusets import MAX_CPUS
+
+VENDOR_KEYS = ("vendor_id", "vendor", "CPU implementer", "mvendorid")
+NAME_KEYS = ("model name", "Model Name", "cpu model", "cpu", "uarch")
+FLAG_KEYS = ("flags", "Features", "features", "ASEs implemented", "isa", "ISA")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuInfo:
+    """`processors`: each online CPU's own fields by its number; `common`: what is said once for all."""
+
+    processors: dict[int, dict[str, str]] = field(default_factory=dict)
+    common: dict[str, str] = field(default_factory=dict)
+
+    def first(self, *keys: str) -> str | None:
+        """The value of the first of these keys that any processor, or the common part, has."""
+        holders = [*self.processors.values(), self.common]
+        for key in keys:
+            for holder in holders:
+                if value := holder.get(key):
+                    return value
+        return None
+
+    def of(self, cpu: int, *keys: str) -> str | None:
+        """Like `first`, for one processor; the common part speaks where it is silent."""
+        own = self.processors.get(cpu, {})
+        return next((value for key in keys if (value := own.get(key) or self.common.get(key))), None)
+
+
+def parse_cpuinfo(text: str) -> CpuInfo:
+    """Any text gives a CpuInfo; one without processors when it is not a cpuinfo."""
+    processors: dict[int, dict[str, str]] = {}
+    common: dict[str, str] = {}
+    for block in _split_blocks(text):
+        number = block.get("processor", block.get("cpu number", ""))
+        if number.isascii() and number.isdigit() and len(number) < 8 and int(number) < MAX_CPUS:
+            processors.setdefault(int(number), {}).update(block)
+        else:
+            for key, value in block.items():
+                common.setdefault(key, value)
+    _add_s390(common, processors)
+    return CpuInfo(processors, common)
+
+
+def _split_blocks(text: str) -> list[dict[str, str]]:
+    """Blocks end at a blank line, or where a second `processor` begins without one."""
+    blocks: list[dict[str, str]] = []
+    block: dict[str, str] = {}
+    for line in text.split("\n"):
+        key, colon, value = line.partition(":")
+        key = key.strip()
+        if not colon:
+            if not line.strip() and block:
+                blocks.append(block)
+                block = {}
+            continue
+        if key == "processor" and "processor" in block:
+            blocks.append(block)
+            block = {}
+        block.setdefault(key, value.strip())
+    return [*blocks, block] if block else blocks
+
+
+def _add_s390(common: dict[str, str], processors: dict[int, dict[str, str]]) -> None:
+    """Older s390 kernels write `processor 3: version = FF, …` in one common block."""
+    for key in [key for key in common if key.startswith("processor ")]:
+        number = key.removeprefix("processor ").strip()
+        if number.isascii() and number.isdigit() and len(number) < 8 and int(number) < MAX_CPUS:
+            processors.setdefault(int(number), {})

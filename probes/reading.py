@@ -1,0 +1,170 @@
+"""Bounded reading below a root: the live machine's `/`, or a captured machine's folder.
+
+Nothing here blocks on a pipe or a device, reads more than it was told to, or leaves a captured machine through a
+symbolic link to mix this host's files in.
+"""
+
+import os
+import stat
+from errno import EACCES, EPERM
+from pathlib import Path
+
+from probes.hardware import Outcome
+
+SMALL_FILE_BYTES = 64 * 1024  # a sysfs attribute is one page; cpumaps of 8192 CPUs take 18 kB
+LARGE_FILE_BYTES = 16 * 1024 * 1024  # /proc/cpuinfo takes about 1.6 kB a CPU: 8192 CPUs are 13 MB
+MAX_ENTRIES = 65_536  # names looked at in one folder; more CPUs or devices than any Linux machine has
+
+
+class Unreadable(Exception):
+    """What a probe needs cannot be read; carries the probe's outcome and a sentence."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
+class Root:
+    """A folder that holds `proc`, `sys` and so on. Paths are given as on the machine itself: `/proc/cpuinfo`."""
+
+    def __init__(self, path: Path = Path("/")) -> None:
+        self.is_host = str(path) == "/"
+        self.path = "" if self.is_host else os.path.realpath(path)
+
+    def check(self) -> None:
+        """Raises Unreadable when the root itself is no folder that can be entered."""
+        place = self.path or "/"
+        if not os.path.exists(place):  # noqa: PTH110 - plain strings throughout: pathlib costs half of a survey
+            raise Unreadable(Outcome.FAILED, "the sysroot does not exist; give a folder that holds proc and sys")
+        if not os.path.isdir(place):  # noqa: PTH112
+            raise Unreadable(Outcome.FAILED, "the sysroot is not a folder; unpack the captured machine first")
+        if not os.access(place, os.X_OK):
+            raise Unreadable(Outcome.DENIED, "the sysroot may not be entered; check its permissions")
+
+    def resolve(self, path: str) -> str | None:
+        """Where `path` lies, or None when a link of a captured machine leads out of it or the name is no name."""
+        if "\0" in path:
+            return None
+        if self.is_host:
+            return path
+        try:
+            resolved = os.path.realpath(self.path + path)
+        except OSError:
+            return None
+        return resolved if resolved.startswith(self.path + os.sep) else None
+
+    def read(self, path: str, limit: int = SMALL_FILE_BYTES) -> str | None:
+        """The text of a regular file; None when there is none, it is refused, or it is longer than `limit` bytes."""
+        try:
+            return self.require(path, limit)
+        except Unreadable:
+            return None
+
+    def require(self, path: str, limit: int = LARGE_FILE_BYTES) -> str:
+        """Like `read`, for what a probe cannot do without. Raises Unreadable."""
+        place = self.resolve(path)
+        if place is None:
+            raise Unreadable(Outcome.FAILED, f"{path} leads out of the captured machine; it was not followed")
+        try:
+            content = _read_regular(place, limit)
+        except OSError as error:
+            raise _explain(path, error) from error
+        if content is None:
+            raise Unreadable(Outcome.FAILED, f"{path} is not a regular file; it was not read")
+        if len(content) > limit:
+            raise Unreadable(
+                Outcome.FAILED, f"{path} is longer than {limit} bytes; no machine's is, so it was not read"
+            )
+        return content.replace(b"\0", b"").decode("utf-8", "replace")
+
+    def read_words(self, path: str) -> list[str]:
+        return (self.read(path) or "").split()
+
+    def read_int(self, path: str, base: int = 10) -> int | None:
+        """The number that a sysfs attribute holds, or None."""
+        return parse_int(self.read(path), base)
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, at most MAX_ENTRIES, sorted; empty when it cannot be listed."""
+        place = self.resolve(path)
+        if place is None:
+            return []
+        names = []
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    names.append(entry.name)
+                    if len(names) >= MAX_ENTRIES:
+                        break
+        except OSError:
+            return sorted(names)
+        return sorted(names)
+
+    def exists(self, path: str) -> bool:
+        place = self.resolve(path)
+        return place is not None and os.path.exists(place)  # noqa: PTH110
+
+    def link_target(self, path: str) -> str | None:
+        """What a symbolic link says, or None; the link is not followed."""
+        if "\0" in path:
+            return None
+        try:
+            return os.readlink(self.path + path)  # noqa: PTH115
+        except (OSError, ValueError):
+            return None
+
+
+def _read_regular(place: str, limit: int) -> bytes | None:
+    """At most limit + 1 bytes; None for anything but a regular file. Raises OSError."""
+    descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        chunks: list[bytes] = []
+        left = limit + 1
+        while left > 0:
+            chunk = os.read(descriptor, min(left, 1 << 20))
+            if not chunk:
+                break
+            chunks.append(chunk)
+            left -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(descriptor)
+
+
+def _explain(path: str, error: OSError) -> Unreadable:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Unreadable(Outcome.ABSENT, f"{path} does not exist on this machine")
+    if error.errno in (EACCES, EPERM):
+        return Unreadable(Outcome.DENIED, f"{path} may not be read by this user")
+    return Unreadable(Outcome.FAILED, f"{path} could not be read: {error.strerror or type(error).__name__}")
+
+
+def parse_int(text: str | None, base: int = 10) -> int | None:
+    """A number of at most 64 bits or so, or None; never an exception, whatever the text."""
+    if text is None or len(text) > 64:
+        return None
+    try:
+        return int(text.strip(), base)
+    except ValueError:
+        return None
+
+
+def parse_fields(text: str, separator: str = ":") -> dict[str, str]:
+    """`key: value` lines; the first of several equal keys wins."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        key, found, value = line.partition(separator)
+        if found:
+            fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def clean(text: str | None, limit: int = 256) -> str | None:
+    """A name fit to show: printable, stripped, bounded; None when nothing is left."""
+    if text is None:
+        return None
+    kept = "".join(letter for letter in text[: 4 * limit] if letter.isprintable()).strip()[:limit]
+    return kept or None

@@ -1,0 +1,247 @@
+"""One reading of the whole machine: every probe with its outcome, what they found, and what that means."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from probes.cpu import CpuReading, read_cpu, with_limits
+from probes.cpuinfo import parse_cpuinfo
+from probes.diagnose import Facts, diagnose
+from probes.gpu.merge import merge_accelerators
+from probes.gpu.nvml_process import NvidiaReading, read_nvidia
+from probes.gpu.pci import read_pci_accelerators
+from probes.hardware import (
+    Accelerator,
+    Cpu,
+    Memory,
+    Outcome,
+    ProbeReport,
+    Software,
+    Survey,
+    System,
+)
+from probes.limits import UsableCores, read_usable_cores
+from probes.memory import read_memory
+from probes.reading import LARGE_FILE_BYTES, Root, Unreadable
+from probes.running import Answer, Told, run_probes
+from probes.software import explain_software, read_software
+from probes.software import with_torch_facts as add_torch_facts
+from probes.storage import read_storage
+from probes.system import read_system
+from probes.topology import read_listed, read_online
+
+_CHILD_SHARE = (
+    0.8  # of the deadline, for the NVML process: it must be ended and its words taken before the probe's is up
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a probe needs to know."""
+
+    root: Root
+    deadline_seconds: float
+    storage_paths: tuple[Path, ...] = ()
+
+
+def probe_cpu(request: Request) -> Told:
+    reading = read_cpu(request.root)
+    return Told(reading, reason=reading.reason)
+
+
+def probe_limits(request: Request) -> UsableCores:
+    cpuinfo = parse_cpuinfo(request.root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or "")
+    online = read_listed(request.root) or read_online(request.root, cpuinfo)
+    if not online:
+        raise Unreadable(Outcome.FAILED, "no CPU is known to be online, so there is nothing to limit")
+    return read_usable_cores(request.root, online)
+
+
+def probe_memory(request: Request) -> Memory:
+    return read_memory(request.root)
+
+
+def probe_storage(request: Request) -> Told:
+    storage = read_storage(request.root, request.storage_paths)
+    return Told(storage) if storage else Told((), Outcome.ABSENT, "/proc/mounts tells of no mount to look at")
+
+
+def probe_system(request: Request) -> System:
+    return read_system(request.root)
+
+
+def probe_software(request: Request) -> Told:
+    software = read_software(request.root)
+    return Told(software, reason=explain_software(software))
+
+
+def probe_pci(request: Request) -> Told:
+    if not request.root.exists("/sys/bus/pci/devices") and not request.root.exists("/sys/devices"):
+        return Told((), Outcome.ABSENT, "there is no PCI bus in /sys")
+    return Told(read_pci_accelerators(request.root))
+
+
+def probe_nvidia(request: Request) -> Told:
+    if not request.root.is_host:
+        return Told(None, Outcome.UNSUPPORTED, "a captured machine's driver cannot be asked")
+    reading = read_nvidia(request.deadline_seconds * _CHILD_SHARE)
+    return Told(reading, reading.outcome, reading.reason)
+
+
+PROBES: tuple[tuple[str, Callable[[Request], Any]], ...] = (
+    ("system", probe_system),
+    ("cpu", probe_cpu),
+    ("limits", probe_limits),
+    ("memory", probe_memory),
+    ("storage", probe_storage),
+    ("software", probe_software),
+    ("pci", probe_pci),
+    ("nvidia", probe_nvidia),
+)
+
+
+def take_survey(
+    sysroot: Path = Path("/"), *, deadline_seconds: float = 5.0, storage_paths: tuple[Path, ...] = ()
+) -> Survey:
+    """Reads the machine, or the captured one below `sysroot`; never raises, takes little more than the deadline.
+
+    storage_paths: folders whose mounts matter too, as the data folder's.
+    """
+    root = Root(Path(sysroot))
+    request = Request(root, deadline_seconds, storage_paths)
+    try:
+        root.check()
+    except Unreadable as unreadable:
+        reports = {name: ProbeReport(unreadable.outcome, 0.0, unreadable.reason) for name, _ in PROBES}
+        return assemble({name: Answer(None, report) for name, report in reports.items()}, {})
+    answers = run_probes({name: partial(probe, request) for name, probe in PROBES}, deadline_seconds, root.path)
+    return assemble(answers, dict(os.environ) if root.is_host else {})
+
+
+def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
+    """Answers to a survey; pure but for the clock."""
+    values = {name: answer.value for name, answer in answers.items()}
+    memory = values["memory"] or Memory()
+    nvidia = values["nvidia"] or NvidiaReading(Outcome.FAILED)
+    software = replace(values["software"] or Software(), cuda_driver_version=nvidia.cuda_driver_version)
+    if nvidia.driver_version:
+        software = replace(software, nvidia_driver=nvidia.driver_version)
+    nvidia_report = answers["nvidia"].report
+    accelerators = _judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory)
+    facts = Facts(
+        system=values["system"] or System(),
+        cpu=_limit_cpu(values["cpu"], values["limits"]),
+        memory=memory,
+        accelerators=accelerators,
+        software=software,
+        environment=environment,
+        accelerators_known=answers["pci"].report.outcome is Outcome.OK,
+    )
+    return _build(facts, values["storage"] or (), {name: answer.report for name, answer in answers.items()})
+
+
+def _build(facts: Facts, storage: tuple[Any, ...], reports: dict[str, ProbeReport]) -> Survey:
+    return Survey(
+        surveyed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        fingerprint=compute_fingerprint(facts),
+        system=facts.system,
+        cpu=facts.cpu,
+        memory=facts.memory,
+        accelerators=facts.accelerators,
+        storage=storage,
+        software=facts.software,
+        findings=diagnose(facts),
+        probes=reports,
+    )
+
+
+def _limit_cpu(reading: CpuReading | None, limits: UsableCores | None) -> Cpu:
+    cpu = reading.cpu if reading else Cpu()
+    return with_limits(cpu, limits.cores, limits.limit) if limits else cpu
+
+
+def _judge_accelerators(
+    on_bus: tuple[Accelerator, ...],
+    nvidia: NvidiaReading,
+    report: ProbeReport,
+    software: Software,
+    memory: Memory,
+) -> tuple[Accelerator, ...]:
+    cards = merge_accelerators(on_bus, nvidia.accelerators)
+    told = {card.id for card in nvidia.accelerators}
+    return tuple(_judge(_share_memory(card, memory), card.id in told, report, software) for card in cards)
+
+
+def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:
+    """Unified memory is the machine's: the shared pool is reported as such."""
+    if not card.unified_memory or card.memory_total_bytes is not None:
+        return card
+    return replace(card, memory_total_bytes=memory.total_bytes, memory_free_bytes=memory.available_bytes)
+
+
+def _judge(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> Accelerator:
+    """Whether torch could use a card, where that is certain without asking torch."""
+    if card.usable is not None:
+        return card
+    why = _why_unusable(card, is_told, report, software)
+    return replace(card, usable=False, why_not=why) if why else card
+
+
+def _why_unusable(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> str | None:
+    if card.vendor == "NVIDIA" and not is_told and report.outcome is not Outcome.UNSUPPORTED:
+        reason = report.reason or "it lists other cards only"
+        return f"it is on the PCI bus, but NVIDIA's driver does not tell of it: {reason}"
+    torch = software.torch
+    if software.python is None:
+        return None  # a captured machine: nothing is known of its software
+    if torch is None:
+        return "torch is not installed"
+    if card.vendor == "NVIDIA" and torch.cuda_available is False and torch.cuda_version is None:
+        return f"torch {torch.version} is built without CUDA"
+    if card.vendor == "AMD" and torch.cuda_available is False:
+        return f"torch {torch.version} is built without ROCm"
+    if card.segment == "integrated":
+        return "graphics built into the CPU; crosspoint does not train on it"
+    return None if card.vendor in ("NVIDIA", "AMD", "Intel") else "torch has no backend of its own for it"
+
+
+def compute_fingerprint(facts: Facts) -> str:
+    """16 hexadecimal digits that change when CPU, limits, GPUs, driver or torch change: never with load or time."""
+    cpu, torch = facts.cpu, facts.software.torch
+    identity = {
+        "cpu": [cpu.name, cpu.vendor_id, cpu.architecture, cpu.sockets, cpu.physical_cores, cpu.logical_cores],
+        "instruction_sets": cpu.instruction_sets,
+        "limits": [cpu.usable_cores, facts.memory.limit_bytes],
+        "accelerators": sorted([card.id, card.name or "", card.driver_version or ""] for card in facts.accelerators),
+        "torch": [torch.version, torch.cuda_version] if torch else None,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def with_torch_facts(survey: Survey, ready: dict[str, Any]) -> Survey:
+    """A survey enriched by the micro-training's `ready` event: which cards torch can use, and by which name.
+
+    Fingerprint and findings stay as they are. Never raises, whatever the event holds.
+    """
+    devices = [device for device in ready.get("devices") or () if isinstance(device, dict)]
+    cards = tuple(_add_torch_device(card, devices) for card in survey.accelerators)
+    return replace(survey, accelerators=cards, software=add_torch_facts(survey.software, ready))
+
+
+def _add_torch_device(card: Accelerator, devices: list[dict[str, Any]]) -> Accelerator:
+    """torch counts devices in another order than NVML: by UUID, else by PCI address."""
+    for device in devices:
+        uuid, name = str(device.get("uuid") or ""), device.get("device")
+        same_uuid = uuid != "" and uuid.removeprefix("GPU-") == card.id.removeprefix("GPU-")
+        same_place = device.get("pci_address") is not None and device["pci_address"] == card.pci_address
+        if isinstance(name, str) and (same_uuid or (same_place and not card.id.startswith("MIG-"))):
+            return replace(card, torch_device=name, usable=True, why_not=None)
+    if card.usable is None and card.vendor == "NVIDIA":
+        return replace(card, usable=False, why_not="torch does not list it (CUDA_VISIBLE_DEVICES may hide it)")
+    return card

@@ -1,0 +1,179 @@
+"""The operating system, and what it runs in: a virtual machine, a container, or neither."""
+
+import os
+import platform
+import socket
+
+from probes.cpuinfo import CpuInfo, parse_cpuinfo
+from probes.hardware import System
+from probes.reading import LARGE_FILE_BYTES, Root, clean, parse_fields
+
+# systemd's src/basic/virt.c, dmi_vendor_table: what a DMI string begins with -> its name for the hypervisor.
+_DMI_PREFIXES = (
+    ("KVM", "kvm"),
+    ("OpenStack", "kvm"),
+    ("KubeVirt", "kvm"),
+    ("Amazon EC2", "amazon"),
+    ("QEMU", "qemu"),
+    ("VMware", "vmware"),
+    ("VMW", "vmware"),
+    ("innotek GmbH", "oracle"),
+    ("VirtualBox", "oracle"),
+    ("Oracle Corporation", "oracle"),
+    ("Xen", "xen"),
+    ("Bochs", "bochs"),
+    ("Parallels", "parallels"),
+    ("BHYVE", "bhyve"),
+    ("Hyper-V", "microsoft"),
+    ("Apple Virtualization", "apple"),
+    ("Google Compute Engine", "google"),
+)
+_DMI_FILES = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
+# A paravirtual clock gives the hypervisor away without a CPUID instruction.
+_CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "microsoft"), ("xen", "xen"))
+_DEVICE_TREES = (("linux,kvm", "kvm"), ("xen,xen", "xen"), ("vmware", "vmware"), ("qemu,pseries", "kvm"))
+_CGROUP_MARKS = (
+    ("kubepods", "kubernetes"),
+    ("libpod", "podman"),
+    ("docker", "docker"),
+    ("containerd", "containerd"),
+    ("/lxc/", "lxc"),
+    ("lxc.payload", "lxc"),
+    ("machine.slice/machine-", "systemd-nspawn"),
+)
+
+
+def read_system(root: Root) -> System:
+    cpuinfo = parse_cpuinfo(root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or "")
+    return System(
+        hostname=_read_hostname(root),
+        os=_read_os(root),
+        kernel=_read_kernel(root),
+        architecture=_read_architecture(root, cpuinfo),
+        virtualization=read_virtualization(root, cpuinfo),
+        container=read_container(root),
+    )
+
+
+def _read_hostname(root: Root) -> str | None:
+    return clean(root.read("/proc/sys/kernel/hostname") or (socket.gethostname() if root.is_host else None))
+
+
+def _read_os(root: Root) -> str | None:
+    release = root.read("/etc/os-release") or root.read("/usr/lib/os-release") or ""
+    name = parse_fields(release, "=").get("PRETTY_NAME", "").strip("\"'")
+    if not name and root.is_host:
+        name = platform.system()
+    return clean(name)
+
+
+def _read_kernel(root: Root) -> str | None:
+    kernel = root.read("/proc/sys/kernel/osrelease")
+    if kernel is None:
+        words = (root.read("/proc/version") or "").split()
+        kernel = words[2] if words[:2] == ["Linux", "version"] and len(words) > 2 else None
+    return clean(kernel or (platform.release() if root.is_host else None))
+
+
+def _read_architecture(root: Root, cpuinfo: CpuInfo) -> str | None:
+    from probes.cpu import infer_architecture
+
+    return platform.machine() or None if root.is_host else infer_architecture(cpuinfo)
+
+
+def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:
+    """systemd-detect-virt's name for the hypervisor, `none` on bare metal, `vm-other` for an unknown hypervisor.
+
+    None where nothing settles it: without the CPU's `hypervisor` flag (x86 only) and without DMI a capture is silent.
+    """
+    named = (
+        parse_dmi([root.read(f"/sys/class/dmi/id/{name}") or "" for name in _DMI_FILES])
+        or _read_hypervisor_folder(root)
+        or _read_device_tree(root)
+        or _read_control_program(root)
+    )
+    flags = (cpuinfo.first("flags") or "").split()
+    clock = _read_clock(root) if "hypervisor" in flags or not flags else None
+    if named in (None, "qemu") and clock:
+        return clock
+    if named:
+        return named
+    if "UML" in (cpuinfo.first("model name") or "") and "User Mode Linux" in (cpuinfo.first("vendor_id") or ""):
+        return "uml"
+    if "hypervisor" in flags:
+        return "vm-other"
+    return "none" if flags or root.exists("/sys/class/dmi/id/sys_vendor") else None
+
+
+def parse_dmi(strings: list[str]) -> str | None:
+    """The hypervisor that the firmware's strings name. `strings` in the order product, system, board, BIOS, version."""
+    if strings and strings[0].strip() == "Virtual Machine" and any("Microsoft" in text for text in strings):
+        return "microsoft"
+    for text in strings:
+        for prefix, name in _DMI_PREFIXES:
+            if text.strip().startswith(prefix):
+                bare_metal = name == "amazon" and strings[0].strip().endswith(".metal")
+                return None if bare_metal else name
+    return None
+
+
+def _read_hypervisor_folder(root: Root) -> str | None:
+    """/sys/hypervisor/type. A Xen dom0 owns the hardware: bare metal for our purposes, as systemd has it."""
+    kind = clean(root.read("/sys/hypervisor/type"))
+    if kind is None and root.exists("/proc/xen"):
+        kind = "xen"
+    if kind == "xen" and "control_d" in (root.read("/proc/xen/capabilities") or ""):
+        return "none"
+    return kind
+
+
+def _read_device_tree(root: Root) -> str | None:
+    for path in ("/proc/device-tree/hypervisor/compatible", "/proc/device-tree/compatible"):
+        text = root.read(path) or ""
+        for mark, name in _DEVICE_TREES:
+            if mark in text:
+                return name
+    if root.exists("/proc/device-tree/ibm,partition-name") and root.exists("/proc/device-tree/hmc-managed?"):
+        return "powervm"
+    return None
+
+
+def _read_control_program(root: Root) -> str | None:
+    """s390: /proc/sysinfo names the control program that a guest runs under."""
+    text = root.read("/proc/sysinfo") or ""
+    program = next((line for line in text.splitlines() if "Control Program:" in line), "")
+    return ("kvm" if "KVM" in program else "zvm" if "z/VM" in program else "vm-other") if program else None
+
+
+def _read_clock(root: Root) -> str | None:
+    clocks = root.read_words("/sys/devices/system/clocksource/clocksource0/available_clocksource")
+    return next((name for mark, name in _CLOCKS if any(clock.startswith(mark) for clock in clocks)), None)
+
+
+def read_container(root: Root) -> str | None:
+    """The kind of container this process runs in, the more telling name first; None: none was seen."""
+    environment = dict(os.environ) if root.is_host else {}
+    if "KUBERNETES_SERVICE_HOST" in environment or root.exists("/var/run/secrets/kubernetes.io"):
+        return "kubernetes"
+    if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment:
+        return "apptainer"
+    cgroup = root.read("/proc/self/cgroup") or ""
+    if "kubepods" in cgroup:
+        return "kubernetes"
+    if root.exists("/run/.containerenv"):
+        return "podman"
+    if root.exists("/.dockerenv"):
+        return "docker"
+    return _read_container_marks(root, cgroup)
+
+
+def _read_container_marks(root: Root, cgroup: str) -> str | None:
+    if told := clean(root.read("/run/systemd/container")):
+        return told
+    if marked := next((name for mark, name in _CGROUP_MARKS if mark in cgroup), None):
+        return marked
+    if "microsoft" in (root.read("/proc/sys/kernel/osrelease") or "").lower():
+        return "wsl"
+    if root.exists("/proc/vz") and not root.exists("/proc/bc"):
+        return "openvz"
+    return None

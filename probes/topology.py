@@ -1,0 +1,147 @@
+"""Which CPUs are online, and how they form cores, sockets and kinds of core.
+
+Read from /sys/devices/system/cpu as described in the kernel's Documentation/admin-guide/cputopology.rst; where a
+kernel or a capture lacks a file, /proc/cpuinfo answers instead.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from probes.cpuinfo import CpuInfo
+from probes.cpusets import MAX_CPUS, iterate_cpus, parse_cpu_list, parse_cpu_mask
+from probes.reading import Root, parse_int
+
+CPU_FOLDER = "/sys/devices/system/cpu"
+# Capacities of one kind of core differ by a few percent with its clock; kinds differ by far more (cpu_capacity is
+# scaled to 1024 for the fastest core: little cores of shipping parts lie between 160 and 650).
+SAME_KIND_FRACTION = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """`online` and each value of `cores` are sets of CPUs (probes.cpusets); None where nothing tells."""
+
+    online: int
+    cores: tuple[int, ...] | None
+    sockets: int | None
+    performance: int | None
+    efficiency: int | None
+
+    def core_of(self, cpu: int) -> int:
+        """The CPUs that share a core with this one, itself included."""
+        return next((core for core in self.cores or () if core >> cpu & 1), 1 << cpu)
+
+    def count_cores(self, cpus: int | None) -> int | None:
+        """Physical cores with a CPU in the set."""
+        if cpus is None or self.cores is None:
+            return None
+        return sum(1 for core in self.cores if core & cpus)
+
+
+def read_topology(root: Root, cpuinfo: CpuInfo) -> Topology:
+    online = read_online(root, cpuinfo)
+    performance, efficiency = _read_kinds(root, online)
+    return Topology(
+        online, _read_cores(root, online, cpuinfo), _read_sockets(root, online, cpuinfo), performance, efficiency
+    )
+
+
+def read_online(root: Root, cpuinfo: CpuInfo) -> int:
+    """The set of CPUs that run.
+
+    The kernel's own list rules; without it each CPU's own switch (CPU 0 often has none: it cannot go offline); without
+    sysfs /proc/cpuinfo. One exception: the kernel removes a CPU's topology folder and its entry in /proc/cpuinfo when
+    it goes offline, so a CPU that still has both is counted, whatever list and switch say.
+    """
+    listed = read_listed(root)
+    return listed | _read_described(root, ~listed, cpuinfo) or sum(1 << cpu for cpu in cpuinfo.processors)
+
+
+def read_listed(root: Root) -> int:
+    """CPUs that the kernel lists or switches as online: the ones it may schedule on. 0 without sysfs."""
+    if listed := parse_cpu_list(root.read(f"{CPU_FOLDER}/online")):
+        return listed
+    present = iterate_cpus(_read_present(root))
+    return sum(1 << cpu for cpu in present if root.read_int(f"{CPU_FOLDER}/cpu{cpu}/online") != 0)
+
+
+def _read_described(root: Root, among: int, cpuinfo: CpuInfo) -> int:
+    """CPUs of a set that have both a topology folder and an entry in /proc/cpuinfo."""
+    present = iterate_cpus(_read_present(root) & among)
+    return sum(
+        1 << cpu for cpu in present if cpu in cpuinfo.processors and root.exists(f"{CPU_FOLDER}/cpu{cpu}/topology")
+    )
+
+
+def _read_present(root: Root) -> int:
+    names = (name.removeprefix("cpu") for name in root.list(CPU_FOLDER) if name.startswith("cpu"))
+    numbers = {int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8}
+    return sum(1 << number for number in numbers if number < MAX_CPUS)
+
+
+def _read_cores(root: Root, online: int, cpuinfo: CpuInfo) -> tuple[int, ...] | None:
+    """One set of CPUs a core: siblings that sysfs lists, else equal ids of sysfs or of /proc/cpuinfo."""
+    cores: dict[Hashable, int] = {}
+    for cpu in iterate_cpus(online):
+        siblings = _read_siblings(root, cpu, "core_cpus", "thread_siblings") & online
+        key = siblings or _core_id(root, cpu, cpuinfo)
+        if key is None:
+            continue
+        cores[key] = cores.get(key, 0) | siblings | 1 << cpu
+    return tuple(cores.values()) or None
+
+
+def _core_id(root: Root, cpu: int, cpuinfo: CpuInfo) -> Hashable:
+    core = root.read_int(f"{CPU_FOLDER}/cpu{cpu}/topology/core_id")
+    if core is not None and core >= 0:
+        return ("sysfs", root.read_int(f"{CPU_FOLDER}/cpu{cpu}/topology/physical_package_id"), core)
+    own = cpuinfo.processors.get(cpu, {})
+    return ("cpuinfo", own.get("physical id"), own["core id"]) if "core id" in own else None
+
+
+def _read_sockets(root: Root, online: int, cpuinfo: CpuInfo) -> int | None:
+    """Distinct packages: by id where the kernel knows it (-1: it does not), else by the siblings it lists."""
+    sockets = {key for cpu in iterate_cpus(online) if (key := _socket_key(root, cpu, online, cpuinfo)) is not None}
+    return len(sockets) or None
+
+
+def _socket_key(root: Root, cpu: int, online: int, cpuinfo: CpuInfo) -> Hashable:
+    folder = f"{CPU_FOLDER}/cpu{cpu}/topology"
+    package = root.read_int(f"{folder}/physical_package_id")
+    if package is not None and package >= 0:
+        # On s390 sockets are numbered within their book, and books within their drawer.
+        return (root.read_int(f"{folder}/drawer_id"), root.read_int(f"{folder}/book_id"), package)
+    if siblings := _read_siblings(root, cpu, "package_cpus", "core_siblings") & online:
+        return siblings
+    return parse_int(cpuinfo.processors.get(cpu, {}).get("physical id"))
+
+
+def _read_siblings(root: Root, cpu: int, *names: str) -> int:
+    """The first of these sets that the kernel gives (newer name first), as mask or as list; 0 without any."""
+    for name in names:
+        path = f"{CPU_FOLDER}/cpu{cpu}/topology/{name}"
+        if siblings := parse_cpu_mask(root.read(path)) or parse_cpu_list(root.read(f"{path}_list")):
+            return siblings
+    return 0
+
+
+def _read_kinds(root: Root, online: int) -> tuple[int | None, int | None]:
+    """Performance and efficiency CPUs of a hybrid part; None, None where all are of one kind or nothing tells.
+
+    Intel: the two PMUs cpu_core and cpu_atom (kernel 5.13 and newer). Others: cpu_capacity, the lowest kind being
+    the efficient one.
+    """
+    performance = parse_cpu_list(root.read("/sys/devices/cpu_core/cpus"))
+    efficiency = parse_cpu_list(root.read("/sys/devices/cpu_atom/cpus"))
+    if performance and efficiency:
+        return performance & online, efficiency & online
+    capacities = {cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in iterate_cpus(online)}
+    return _split_by_capacity({cpu: capacity for cpu, capacity in capacities.items() if capacity})
+
+
+def _split_by_capacity(capacities: dict[int, int]) -> tuple[int | None, int | None]:
+    if not capacities or min(capacities.values()) > SAME_KIND_FRACTION * max(capacities.values()):
+        return None, None
+    limit = min(capacities.values()) / SAME_KIND_FRACTION
+    efficiency = sum(1 << cpu for cpu, capacity in capacities.items() if capacity <= limit)
+    return sum(1 << cpu for cpu in capacities) & ~efficiency, efficiency
