@@ -45,6 +45,7 @@ def command(
     from app.cli.output import print_json
     from app.cli.recommend_view import show_recommendation
     from app.cli.session import run_with_service
+    from app.recommending import NOT_SAVED
 
     request = make_request(options, effort=effort, time_limit_seconds=time_limit_seconds, profile=profile)
 
@@ -53,7 +54,7 @@ def command(
 
     answer = run_with_service(work)
     if options["as_json"]:
-        print_json(answer.to_json())
+        print_json({**answer.to_json(), "saved": all(reason.code != NOT_SAVED for reason in answer.reasons)})
     else:
         show_recommendation(answer.to_json())
     if answer.nothing_fits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +20,8 @@ def run_with_service(work: Work[Answer], *, quiet: bool = False) -> Answer:
     """Run `work` with an open service. Ctrl-C cancels it, and the service ends its children before this returns."""
     from app.service import Crosspoint
     from app.settings import Settings
+
+    logging.basicConfig(format="Warning: %(message)s")  # as when something could not be saved
 
     async def session(report: Report) -> Answer:
         async with Crosspoint(Settings.from_environment()) as service:
