@@ -1,0 +1,176 @@
+"""The content of a Hugging Face config.json, checked: data, never code, and nothing that grows beyond its bounds."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any
+
+from probes.bounds import (
+    MAX_CONFIG_COUNT,
+    MAX_CONFIG_ENTRIES,
+    MAX_CONFIG_FREE_INTEGER,
+    MAX_CONFIG_INTEGER,
+    MAX_CONFIG_LABELS,
+    MAX_CONFIG_NUMBER,
+    MAX_CONFIG_STRING,
+    MAX_JSON_DEPTH,
+    MIN_CONFIG_INTEGER,
+)
+from probes.workload.description import InvalidModel
+from probes.workload.wording import clean, describe
+
+# Keys that make transformers load something else than this config, with what to do instead.
+REFUSED = {
+    "auto_map": "it names code to load from elsewhere",
+    "trust_remote_code": "remote code is never run",
+    "code": "code is never run",
+    "custom_pipelines": "they are code",
+    "custom_generate": "it is code",
+    "quantization_config": "weights are made anew and at random, so there is nothing to quantize",
+    "_name_or_path": "nothing is loaded by name; the config alone says what the model is",
+    "name_or_path": "nothing is loaded by name; the config alone says what the model is",
+    "pretrained_model_name_or_path": "nothing is loaded by name; the config alone says what the model is",
+    "gguf_file": "no file is read",
+    "backbone": "it is loaded by name; write its config as backbone_config",
+    "use_pretrained_backbone": "nothing is downloaded; write the backbone's config as backbone_config",
+    "backbone_kwargs": "they belong to a backbone that is loaded by name; write backbone_config",
+}
+# Keys that say nothing about what is trained: provenance, generation, and the weights' dtype (the plan's to choose).
+IGNORED = {
+    "transformers_version", "torch_dtype", "dtype", "id2label", "label2id", "task_specific_params", "finetuning_task",
+    "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
+}  # fmt: skip
+_COUNTED = {"layer", "layers", "depth", "depths", "block", "blocks", "stage", "stages", "repeat", "repeats", "experts"}
+_NOT_COUNTED = {"size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max"}
+_FREE = {"id", "ids", "seed", "length", "index"}
+_SIZES = {
+    "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "num_attention_heads", "n_head", "n_heads",
+    "num_labels", "num_channels", "image_size", "patch_size", "head_dim", "max_position_embeddings", "n_positions",
+    "num_key_value_heads", "encoder_attention_heads", "decoder_attention_heads", "ffn_dim", "d_ff", "num_mel_bins",
+}  # fmt: skip
+_PATH = re.compile(r"[/\\]|^[~.]|^[A-Za-z]:|\.(py|json|bin|pt|pth|ckpt|safetensors|gguf|h5|onnx)$")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,99}")
+
+
+def check_config(config: dict[str, Any]) -> dict[str, Any]:
+    """A copy with what matters for the architecture, `num_labels` in place of the labels' names.
+
+    Raises InvalidModel for code, paths, URLs, and for numbers or nesting beyond the bounds.
+    """
+    return _Reader().read_object("huggingface", config, 0)
+
+
+class _Reader:
+    """Counts entries over the whole config while it copies."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+
+    def read_object(self, where: str, written: dict[str, Any], depth: int) -> dict[str, Any]:
+        checked: dict[str, Any] = {}
+        labels = _count_labels(where, written)
+        for key, value in written.items():
+            if not _wanted(where, key, value):
+                continue
+            self.count(where)
+            checked[key] = self.read(f"{where}.{key}", key, value, depth + 1)
+        return checked if labels is None else checked | {"num_labels": labels}
+
+    def read(self, where: str, key: str, value: Any, depth: int) -> Any:
+        if depth > MAX_JSON_DEPTH:
+            raise InvalidModel(f"The huggingface config nests deeper than {MAX_JSON_DEPTH} levels; no model does.")
+        if isinstance(value, dict):
+            return self.read_object(where, value, depth)
+        if isinstance(value, list):
+            return [self.read_item(where, key, item, depth) for item in value]
+        return _read_scalar(where, key, value)
+
+    def read_item(self, where: str, key: str, item: Any, depth: int) -> Any:
+        self.count(where)
+        return self.read(where, key, item, depth + 1)
+
+    def count(self, where: str) -> None:
+        self.entries += 1
+        if self.entries > MAX_CONFIG_ENTRIES:
+            raise InvalidModel(
+                f"The huggingface config has more than {MAX_CONFIG_ENTRIES} entries; no model needs them."
+            )
+
+
+def _wanted(where: str, key: Any, value: Any) -> bool:
+    """Whether a key is to be kept. Raises InvalidModel for keys that would load something."""
+    if key in REFUSED and value not in (None, "", False) and value != {}:
+        raise InvalidModel(f'Remove "{key}" from {_short(where)}: {REFUSED[key]}. A config here is data, never code.')
+    if key in REFUSED or key in IGNORED:
+        return False
+    if isinstance(key, str) and key.startswith("_") and not key.startswith("__"):
+        return False  # transformers' own notes
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise InvalidModel(f'{_short(where)} has a key "{clean(key)}" that no config has. Remove it.')
+    return True
+
+
+def _count_labels(where: str, written: dict[str, Any]) -> int | None:
+    """How many labels id2label names; None: it is not there."""
+    names = written.get("id2label")
+    if names is None:
+        return None
+    if not isinstance(names, dict | list) or not 1 <= len(names) <= MAX_CONFIG_LABELS:
+        raise InvalidModel(
+            f'{_short(where)}: "id2label" must name 1 to {MAX_CONFIG_LABELS} labels; or write num_labels.'
+        )
+    return len(names)
+
+
+def _read_scalar(where: str, key: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return _read_string(where, value)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        if _is_count(key) or key in _SIZES:
+            raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+        return value
+    if isinstance(value, int):
+        return _read_integer(where, key, value)
+    if not isinstance(value, float) or not isfinite(value) or abs(value) > MAX_CONFIG_NUMBER:
+        raise InvalidModel(f"{_short(where)} is {describe(value)}; a finite number is expected.")
+    if (_is_count(key) or key in _SIZES) and not 0 <= value <= MAX_CONFIG_COUNT:
+        raise InvalidModel(
+            f"{_short(where)} is {describe(value)}; a whole number up to {MAX_CONFIG_COUNT} is expected."
+        )
+    return value
+
+
+def _read_integer(where: str, key: str, value: int) -> int:
+    words = set(key.split("_"))
+    high = MAX_CONFIG_COUNT if _is_count(key) else MAX_CONFIG_FREE_INTEGER if words & _FREE else MAX_CONFIG_INTEGER
+    low = 1 if key in _SIZES else 0 if _is_count(key) and words & {"num", "n", "layers"} else MIN_CONFIG_INTEGER
+    if low <= value <= high:
+        return value
+    raise InvalidModel(f"{_short(where)} is {describe(value)}; it must lie between {low} and {high}.")
+
+
+def _read_string(where: str, value: str) -> str:
+    if len(value) > MAX_CONFIG_STRING or clean(value[:30]) != value[:30].strip():
+        raise InvalidModel(f"{_short(where)} is not a name: it is too long or not printable. Remove it.")
+    if _PATH.search(value):
+        raise InvalidModel(f"{_short(where)} looks like a path or a URL. Nothing is read or downloaded. Remove it.")
+    key = where.rsplit(".", 1)[-1]
+    if _is_count(key) or key in _SIZES:
+        if value.isdigit():
+            raise InvalidModel(f"{_short(where)} is a string; write the number without quotes.")
+        if key in _SIZES:
+            raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+    return value
+
+
+def _is_count(key: str) -> bool:
+    """Whether a key says how often something is built."""
+    words = set(key.lower().split("_"))
+    return bool(words & _COUNTED) and not words & _NOT_COUNTED
+
+
+def _short(where: str) -> str:
+    return clean(where) if len(where) <= 40 else f"{where[:12]}…{clean(where[-27:])}"

@@ -1,0 +1,151 @@
+"""A model written as a Hugging Face config: its model type and task checked against the installed transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probes.bounds import MAX_AUDIO_SAMPLES, MAX_IMAGE_SIDE, MAX_SEQUENCE_LENGTH
+from probes.workload.architectures import TASKS, TASKS_BY_NAME, Architectures, read_architectures
+from probes.workload.config import check_config
+from probes.workload.description import InvalidModel
+from probes.workload.options import whole
+from probes.workload.wording import clean, describe, join, near_names, unknown
+
+DEFAULT_SEQUENCE_LENGTH = 128  # tokens; what fine-tuning scripts pad short texts to
+DEFAULT_IMAGE_SIDE = 224  # pixels; ImageNet's usual crop, where the config states no image_size
+DEFAULT_AUDIO_SAMPLES = 16_000  # one second at 16 kHz
+
+IMAGE_TASKS = ("image-classification", "semantic-segmentation")
+AUDIO_TASKS = ("audio-classification", "speech-recognition")
+# Without a task and without `architectures`: what the model type was made for.
+_SPECIALISED = ("image-classification", "speech-recognition", "audio-classification", "seq2seq-lm")
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "max_seq_len")
+_OPTIONS = ("huggingface", "task", "sequence_length", "image_size", "audio_samples")
+
+
+def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
+    """Canonical content of a `huggingface` model. Raises InvalidModel.
+
+    Content: `config`, `task`, and what the task takes of `sequence_length` (tokens), `image_size` (height, width)
+    and `audio_samples`; null: what the config's class says, else the defaults above.
+    """
+    for key in document:
+        if key not in _OPTIONS:
+            raise unknown("The option", key, _OPTIONS, f"Beside huggingface a model takes {join(_OPTIONS[1:])}.")
+    written = document["huggingface"]
+    if not isinstance(written, dict):
+        raise InvalidModel(
+            f'"huggingface" is {describe(written)}; the content of a config.json is expected: {{"model_type": …}}.'
+        )
+    known = read_architectures()
+    model_type = _model_type(written.get("model_type"), known)
+    config = check_config(written)
+    task = _task(document.get("task"), model_type, config.pop("architectures", None), known)
+    return {"config": config, "task": task} | _sizes(document, config, task)
+
+
+def _model_type(written: Any, known: Architectures) -> str:
+    if written is None:
+        raise InvalidModel('The huggingface config has no "model_type". Copy the whole config.json of the model.')
+    if not isinstance(written, str) or written not in known.model_types:
+        hint = 'The installed transformers does not have it; "crosspoint models" lists models to start from.'
+        raise unknown("The model_type", written, known.trainable_types(), hint)
+    return written
+
+
+def _task(written: Any, model_type: str, architectures: Any, known: Architectures) -> str:
+    supported = known.tasks(model_type)
+    if not supported:
+        raise InvalidModel(
+            f'Models of type "{model_type}" have no task that is trained here ({join(task.name for task in TASKS)}). '
+            "Describe the part to be trained as layers, or as the config of that part."
+        )
+    if written is None:
+        return _task_of_architecture(architectures, model_type, known) or default_task(supported)
+    name = written.lower().replace("_", "-") if isinstance(written, str) and len(written) < 100 else None
+    if name not in TASKS_BY_NAME:
+        hint = f"{model_type} supports {join(supported)}."
+        raise unknown("The task", written, TASKS_BY_NAME, hint)
+    task = TASKS_BY_NAME[name].name
+    if task not in supported:
+        raise InvalidModel(f"{model_type} has no {task} in transformers; it supports {join(supported)}.", supported)
+    return task
+
+
+def _task_of_architecture(architectures: Any, model_type: str, known: Architectures) -> str | None:
+    """The task of the class that a config.json names, as in ["BertForMaskedLM"]."""
+    names = set(filter(lambda name: isinstance(name, str), architectures if isinstance(architectures, list) else ()))
+    for task in TASKS:
+        if any(names & set(known.classes.get(table, {}).get(model_type, ())) for table in task.tables):
+            return task.name
+    return None
+
+
+def default_task(supported: tuple[str, ...]) -> str:
+    """Decoders predict the next token; encoders, known by their masked-lm, classify; the rest is what it is."""
+    for task in _SPECIALISED:
+        if task in supported:
+            return task
+    if "masked-lm" in supported and "text-classification" in supported:
+        return "text-classification"
+    return next((task for task in ("causal-lm", "text-classification") if task in supported), supported[0])
+
+
+def _sizes(document: dict[str, Any], config: dict[str, Any], task: str) -> dict[str, Any]:
+    takes = sizes_of(task)
+    for name in ("sequence_length", "image_size", "audio_samples"):
+        if document.get(name) is not None and name not in takes:
+            raise InvalidModel(f'"{name}" makes no sense for {task}, which takes {join(takes)}. Leave it out.')
+    read = {"sequence_length": _sequence_length, "image_size": _image_size, "audio_samples": _audio_samples}
+    return {name: read[name](document.get(name), config) for name in takes}
+
+
+def sizes_of(task: str) -> tuple[str, ...]:
+    """What says how large one sample of a task is."""
+    if task in IMAGE_TASKS:
+        return ("image_size",)
+    if task == "speech-recognition":
+        return ("audio_samples", "sequence_length")
+    return ("audio_samples",) if task in AUDIO_TASKS else ("sequence_length",)
+
+
+def _sequence_length(written: Any, config: dict[str, Any]) -> int | None:
+    if written is None:
+        return None
+    length = whole('"sequence_length"', written, 1, MAX_SEQUENCE_LENGTH)
+    limit = max_positions(config)
+    if limit is not None and length > limit:
+        raise InvalidModel(
+            f'"sequence_length" is {length}, but the config has {limit} positions. Take at most {limit}.'
+        )
+    return length
+
+
+def max_positions(config: dict[str, Any]) -> int | None:
+    """Tokens that a config has positions for; None: it does not say."""
+    nested = [part for part in (config.get("text_config"), config.get("decoder")) if isinstance(part, dict)]
+    found = [part[name] for part in (config, *nested) for name in _POSITIONS if isinstance(part.get(name), int)]
+    return min((limit for limit in found if limit > 0), default=None)
+
+
+def _image_size(written: Any, config: dict[str, Any]) -> list[int] | None:
+    if written is None:
+        return None
+    sides = written if isinstance(written, list) else [written, written]
+    if len(sides) != 2:
+        raise InvalidModel(f'"image_size" has {len(sides)} numbers; one, or height and width, are expected.')
+    return [whole('"image_size"', side, 1, MAX_IMAGE_SIDE) for side in sides]
+
+
+def _audio_samples(written: Any, config: dict[str, Any]) -> int | None:
+    return None if written is None else whole('"audio_samples"', written, 1, MAX_AUDIO_SAMPLES)
+
+
+def name_of(content: dict[str, Any]) -> str:
+    """What to call it: `bert, text-classification`."""
+    return f"{clean(content['config']['model_type'])}, {content['task']}"
+
+
+def near_model_types(name: str) -> tuple[str, ...]:
+    """Model types that resemble a name."""
+    return near_names(name, read_architectures().trainable_types())
