@@ -1,0 +1,35 @@
+"""The program `python -m probes.microtrain`: JSON jobs in, JSON events out (docs/protocol.md).
+
+From a file it runs the jobs and ends: `python -m probes.microtrain < job.json`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from probes.microtrain.channel import EventWriter, JobReader
+
+
+def main() -> None:
+    """Never returns before standard input ends."""
+    # The kernel's own way of ending a process is prompt even in the middle of a kernel in C.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    writer = EventWriter()
+    reader = JobReader(0, on_gone=end_now)  # before torch, whose import takes seconds: the end is seen there, too
+
+    from probes.microtrain.jobs import KINDS, describe_self
+    from probes.microtrain.protocol import serve_jobs
+
+    writer.write(describe_self())
+    serve_jobs(reader, KINDS, writer.write)
+
+
+def end_now() -> None:
+    """End this process from any thread, whatever it is doing. It starts no processes of its own that could remain."""
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

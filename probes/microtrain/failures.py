@@ -1,0 +1,71 @@
+"""What went wrong in a job, as a code of docs/protocol.md and a sentence for people."""
+
+from __future__ import annotations
+
+import torch
+
+from probes.microtrain.step import UnsupportedWorkload
+from probes.workload.description import InvalidModel
+
+MAX_CAUSE_CHARACTERS = 200
+
+# torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; oneDNN through ideep; cuBLAS; cuDNN.
+_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "alloc_failed", "bad_alloc")
+_UNSUPPORTED_WORDS = (
+    "not implemented for",
+    "not supported",
+    "unsupported",
+    "no kernel image is available",
+    "could not run",
+    "not_supported",
+)
+
+
+class Failure(Exception):
+    """A job ended without a result. The message is a sentence; code is one of docs/protocol.md."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def explain_failure(error: BaseException) -> Failure:
+    """The same failure in words. A Failure is returned as it is."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, InvalidModel):
+        return Failure("invalid-model", str(error))
+    if isinstance(error, UnsupportedWorkload):
+        return Failure("unsupported", str(error))
+    if is_out_of_memory(error):
+        return Failure(
+            "out-of-memory", "Memory ran out. A smaller batch or a smaller model would fit; so would a larger device."
+        )
+    if is_unsupported(error):
+        return Failure("unsupported", f"torch cannot do this here: {first_line(error)}")
+    return Failure("failed", f"The job failed unexpectedly ({type(error).__name__}): {first_line(error)}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on the host or on a device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and _holds(error, _MEMORY_WORDS)
+
+
+def is_unsupported(error: BaseException) -> bool:
+    """Whether torch has no kernel for this operation, data type or device."""
+    return isinstance(error, NotImplementedError) or (
+        isinstance(error, RuntimeError) and _holds(error, _UNSUPPORTED_WORDS)
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The cause in one line of bounded length."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:MAX_CAUSE_CHARACTERS] if lines else type(error).__name__
+
+
+def _holds(error: BaseException, words: tuple[str, ...]) -> bool:
+    text = str(error).lower()
+    return any(word in text for word in words)

@@ -1,0 +1,88 @@
+"""The kinds of jobs, and what runs each. Modules are imported with the first job that needs them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from probes.microtrain.devices import read_devices
+from probes.microtrain.failures import Failure
+from probes.microtrain.protocol import Document, OnProgress, RunJob
+from probes.workload.description import Workload
+
+
+def describe_self() -> Document:
+    """The `ready` event."""
+    return {
+        "event": "ready",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "devices": read_devices(),
+    }
+
+
+def run_trace(job: Document, _report: OnProgress) -> Document:
+    from probes.microtrain.tracing import trace_workload
+
+    return trace_workload(workload_of(job)).to_json()
+
+
+def run_measure(job: Document, report: OnProgress) -> Document:
+    from probes.microtrain.measure import measure_workload, parse_measure_job
+
+    return measure_workload(parse_measure_job(job, workload_of(job)), report)
+
+
+def run_calibrate(job: Document, report: OnProgress) -> Document:
+    from probes.microtrain.calibrate import calibrate, parse_calibrate_job
+
+    return calibrate(parse_calibrate_job(job), report).to_json()
+
+
+def run_experiment(job: Document, report: OnProgress) -> Document:
+    from probes.microtrain import experiment
+
+    name, epochs, log_every = job.get("name"), job.get("epochs"), job.get("log_every")
+    devices = job.get("devices") or []
+    if not isinstance(name, str) or not _is_whole(epochs) or not _all_of(log_every, _is_whole_or_none):
+        raise Failure("invalid-job", "An experiment has a name, a number of epochs and a list log_every.")
+    if not _all_of(devices, lambda device: isinstance(device, str)):
+        raise Failure("invalid-job", "devices is a list of names such as cpu and cuda:0.")
+    try:
+        return experiment.run_experiment(name, epochs, log_every, devices, report)
+    except ValueError as error:
+        raise Failure("invalid-job", str(error)) from error
+
+
+def workload_of(job: Document) -> Workload:
+    """Raises Failure `invalid-job` when it is not a workload."""
+    try:
+        workload = Workload.from_json(job["workload"])
+        if not _is_whole(workload.batch_size) or workload.batch_size < 1:
+            raise ValueError("batch_size")
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Failure("invalid-job", "The job's workload is not a document of probes.workload.description.") from None
+    return workload
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_whole_or_none(value: Any) -> bool:
+    return value is None or _is_whole(value)
+
+
+def _all_of(values: Any, is_good: Any) -> bool:
+    return isinstance(values, list) and all(is_good(value) for value in values)
+
+
+KINDS: Mapping[str, RunJob] = {
+    "trace": run_trace,
+    "measure": run_measure,
+    "calibrate": run_calibrate,
+    "experiment": run_experiment,
+}

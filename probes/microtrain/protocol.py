@@ -1,0 +1,72 @@
+"""Turns lines into jobs, runs them one after another, and turns every ending into one event (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from probes.microtrain.failures import Failure, explain_failure
+
+Document = dict[str, Any]
+Emit = Callable[[Document], object]
+# Takes the job and a function (fraction, message) for progress; returns the result.
+OnProgress = Callable[[float, str], None]
+RunJob = Callable[[Document, OnProgress], Document]
+
+
+def serve_jobs(lines: Iterable[bytes], kinds: Mapping[str, RunJob], emit: Emit) -> None:
+    """Run every job to its `result` or `failed`. No job's end is the end of this loop."""
+    for line in lines:
+        try:
+            job = parse_job(line)
+        except Failure as failure:
+            emit({"event": "failed", "job": None, "code": failure.code, "reason": str(failure)})
+            continue
+        emit(_run_job(job, kinds, emit))
+
+
+def parse_job(line: bytes) -> Document:
+    """Raises Failure `invalid-job`; the message never repeats the input."""
+    try:
+        job = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise Failure("invalid-job", "The line is not a JSON document. A job is one JSON object a line.") from None
+    if not isinstance(job, dict) or not isinstance(job.get("kind"), str):
+        raise Failure("invalid-job", 'A job is a JSON object with a "job" and a "kind" (docs/protocol.md).')
+    return job
+
+
+def _refuse_constant(_name: str) -> NoReturn:
+    raise ValueError("NaN and infinities are no JSON")
+
+
+def _run_job(job: Document, kinds: Mapping[str, RunJob], emit: Emit) -> Document:
+    name = job.get("job")
+
+    def report(fraction: float, message: str) -> None:
+        emit({"event": "progress", "job": name, "fraction": min(1.0, max(0.0, fraction)), "message": message})
+
+    try:
+        run = kinds.get(job["kind"])
+        if run is None:
+            raise Failure("invalid-job", f"There is no such kind of job. There are: {', '.join(kinds)}.")
+        result = run(job, report)
+        json.dumps(result, allow_nan=False)  # a result that is no JSON is a failure of this job, not of the process
+        return {"event": "result", "job": name, "result": result}
+    except Exception as error:  # noqa: BLE001 - whatever happened in a job is that job's answer
+        failure = explain_failure(error)
+        if failure is not error:
+            traceback.print_exception(error)
+        return {"event": "failed", "job": name, "code": failure.code, "reason": str(failure)}
+    finally:
+        _clean_up()
+
+
+def _clean_up() -> None:
+    """Leave nothing of a job behind for the next: device memory, and the rest of a failed CUDA call."""
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
