@@ -9,6 +9,8 @@ from app.cli.units import UNKNOWN, format_bytes, format_share
 
 Document = dict[str, Any]
 
+# Instruction sets that torch's kernels are chosen by; a CPU names dozens of others, which --json lists.
+SPEED_PREFIXES = ("avx", "amx", "fma", "f16c", "neon", "asimd", "sve", "sme_", "bf16", "i8mm", "vsx", "altivec", "rvv")
 CACHE_LEVELS = ("l1d", "l1i", "l2", "l3")
 
 
@@ -21,19 +23,20 @@ def show_survey(survey: Document) -> None:
             ("cpu", _cpu(survey["cpu"])),
             ("cores", _cores(survey["cpu"])),
             ("caches", _caches(survey["cpu"]["cache_bytes"])),
-            ("instructions", ", ".join(survey["cpu"]["instruction_sets"]) or UNKNOWN),
+            ("instructions", _instructions(survey["cpu"]["instruction_sets"])),
             ("memory", _memory(survey["memory"])),
             *[("storage", _storage(storage)) for storage in survey["storage"]],
             ("software", _software(survey["software"])),
         ]
     )
-    _show_accelerators(survey["accelerators"])
+    if survey["accelerators"]:
+        _show_accelerators(survey["accelerators"])
     _show_findings(survey["findings"])
     _show_failures(survey["probes"])
 
 
 def _words(*parts: Any) -> str:
-    return ", ".join(str(part) for part in parts if part not in (None, "")) or UNKNOWN
+    return ", ".join(str(part) for part in parts if part not in (None, "", False)) or UNKNOWN
 
 
 def _system(system: Document) -> str:
@@ -79,11 +82,15 @@ def _binary(size: int) -> str:
     return f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size / 2**10:g} KiB"
 
 
+def _instructions(names: list[str]) -> str:
+    return _words(*(name for name in names if name.startswith(SPEED_PREFIXES)))
+
+
 def _memory(memory: Document) -> str:
-    limit = memory["limit_bytes"]
+    total, usable, limit = memory["total_bytes"], memory["usable_bytes"], memory["limit_bytes"]
     return _words(
-        f"{format_bytes(memory['total_bytes'])} in all",
-        f"{format_bytes(memory['usable_bytes'])} usable now",
+        total is not None and f"{format_bytes(total)} in all",
+        usable is not None and f"{format_bytes(usable)} usable now",
         limit is not None and f"limited to {format_bytes(limit)} by cgroup",
     )
 
@@ -96,19 +103,16 @@ def _storage(storage: Document) -> str:
 
 
 def _software(software: Document) -> str:
-    torch = software["torch"] or {}
+    torch = software["torch"]
     return _words(
-        f"Python {software['python'] or UNKNOWN}",
-        f"torch {torch.get('version') or 'not installed'}",
-        torch.get("cuda_version") and f"CUDA {torch['cuda_version']}",
+        software["python"] and f"Python {software['python']}",
+        torch is not None and f"torch {torch['version'] or 'not installed'}",
+        torch is not None and torch["cuda_version"] and f"CUDA {torch['cuda_version']}",
         software["nvidia_driver"] and f"NVIDIA driver {software['nvidia_driver']}",
     )
 
 
 def _show_accelerators(accelerators: list[Document]) -> None:
-    if not accelerators:
-        print_text("No accelerator was found: this machine trains on its CPU.")
-        return
     columns = (
         Column("device"),
         Column("accelerator"),

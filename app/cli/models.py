@@ -29,11 +29,11 @@ def command(name: str | None, as_json: bool) -> None:
 
 
 def _find(rows: tuple[CatalogueRow, ...], name: str) -> CatalogueRow:
-    """Raises InvalidModel, with near names, for a name that the catalogue does not have."""
+    """The row of a name or alias. Raises InvalidModel, with near names, for one that the catalogue does not have."""
     from probes.workload.models import parse_model
 
-    parse_model(name)
-    return next(row for row in rows if row.name == name)
+    found = parse_model(name).name
+    return next(row for row in rows if row.name == found)
 
 
 def _document(row: CatalogueRow, whole: bool = False) -> dict[str, Any]:
