@@ -1,0 +1,105 @@
+"""A Hugging Face config as Python that builds it, with random inputs for its task."""
+
+from __future__ import annotations
+
+from app.advisor.source import Source
+from probes.workload.description import Workload
+from probes.workload.huggingface import DEFAULT_IMAGE_SIDE, DEFAULT_SEQUENCE_LENGTH, max_positions
+
+# Tasks whose inputs and labels a few lines can make for any architecture -> transformers' class.
+TASKS = {
+    "text-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "image-classification": "AutoModelForImageClassification",
+}
+# Their inputs need more than a few lines (an end token in each row, a start token for the decoder): the model types
+# that transformers 5 has in its table of sequence-to-sequence models and in one of those above.
+ENCODER_DECODERS = frozenset(
+    [
+        "bart",
+        "bigbird_pegasus",
+        "blenderbot",
+        "blenderbot-small",
+        "marian",
+        "mbart",
+        "mt5",
+        "mvp",
+        "pegasus",
+        "plbart",
+        "prophetnet",
+        "t5",
+        "t5gemma",
+        "t5gemma2",
+        "umt5",
+    ]
+)
+_FEED = "batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}"
+
+
+def can_write(workload: Workload) -> bool:
+    """Whether a few lines are enough for this config and task."""
+    content = workload.model.content
+    return content["task"] in TASKS and content["config"]["model_type"] not in ENCODER_DECODERS
+
+
+def source_of_config(workload: Workload) -> Source:
+    """Random weights, eager, the model's own loss: as crosspoint measures it. Only where `can_write`."""
+    content = workload.model.content
+    config, task = content["config"], content["task"]
+    rest = {name: value for name, value in config.items() if name != "model_type"}
+    options = f", **{rest!r}" if rest else ""
+    model = [
+        f'config = AutoConfig.for_model("{config["model_type"]}"{options})',
+        *_preparation(task),
+        f"model = {TASKS[task]}.from_config(config)",
+    ]
+    inputs = _image(workload) if task == "image-classification" else _text(workload)
+    return Source(
+        imports=[f"from transformers import AutoConfig, {TASKS[task]}"],
+        model="\n".join(model),
+        batch=inputs,
+        feed=[_FEED],
+        forward="output = model(**batch)",
+        loss=["loss = model(**batch).loss"],
+    )
+
+
+def _preparation(task: str) -> list[str]:
+    """Decoders that classify look for the last token that is no padding, and refuse without a padding token. Where
+    transformers has several classes for a model type it asks the config, which must not say None."""
+    return {
+        "text-classification": ["if config.pad_token_id is None:", "    config.pad_token_id = 0"],
+        "image-classification": ["config.architectures = []"],
+    }.get(task, [])
+
+
+def _text(workload: Workload) -> str:
+    content, batch = workload.model.content, workload.batch_size
+    limit = max_positions(content["config"]) or DEFAULT_SEQUENCE_LENGTH
+    length = content.get("sequence_length") or min(DEFAULT_SEQUENCE_LENGTH, limit)
+    labels = {
+        "text-classification": f"torch.randint(config.num_labels, ({batch},))",
+        "token-classification": f"torch.randint(config.num_labels, ({batch}, {length}))",
+    }.get(content["task"], "tokens")
+    return (
+        f"tokens = torch.randint(1, config.get_text_config().vocab_size, ({batch}, {length}))\n"
+        f'batch = {{"input_ids": tokens, "labels": {labels}}}'
+    )
+
+
+def _image(workload: Workload) -> str:
+    content, batch = workload.model.content, workload.batch_size
+    size = content.get("image_size")
+    if size:
+        sides = f"({size[0]}, {size[1]})"
+        lines = [f'pixels = torch.randn({batch}, getattr(config, "num_channels", 3), *{sides})']
+    else:
+        lines = [
+            f'side = getattr(config, "image_size", None) or {DEFAULT_IMAGE_SIDE}',
+            "sides = side if isinstance(side, (list, tuple)) else (side, side)",
+            f'pixels = torch.randn({batch}, getattr(config, "num_channels", 3), *sides)',
+        ]
+    labels = f"torch.randint(config.num_labels, ({batch},))"
+    return "\n".join([*lines, f'batch = {{"pixel_values": pixels, "labels": {labels}}}'])

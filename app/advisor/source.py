@@ -1,0 +1,19 @@
+"""What a snippet needs of a model: Python source for each part of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """imports: beyond torch and nn. model: ends with a `model`. batch: makes a batch on the CPU. feed: puts it on
+    `device`. loss: lines that end with a `loss`; forward: one line that runs the model."""
+
+    model: str
+    batch: str
+    feed: list[str]
+    forward: str
+    loss: list[str]
+    classes: str = ""
+    imports: list[str] = field(default_factory=list)
