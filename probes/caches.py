@@ -20,7 +20,8 @@ class Cache:
     cpus: int  # the set that shares it
 
 
-def read_caches(root: Root, topology: Topology) -> CacheSizes:
+def read_caches(root: Root, topology: Topology) -> list[Cache]:
+    """Every cache of the online CPUs, once each."""
     caches: dict[tuple[str, int], Cache] = {}
     seen: dict[str, int] = {}  # index name -> CPUs whose cache of that index is known: spares most of the reads
     for cpu in iterate_cpus(topology.online):
@@ -31,7 +32,7 @@ def read_caches(root: Root, topology: Topology) -> CacheSizes:
             if cache := _read_cache(root, f"{folder}/{index}", cpu, topology):
                 seen[index] = seen.get(index, 0) | cache.cpus
                 caches.setdefault((cache.kind, cache.cpus), cache)
-    return sum_caches(list(caches.values()) or _read_sparc(root, topology))
+    return list(caches.values()) or _read_sparc(root, topology)
 
 
 def sum_caches(caches: list[Cache]) -> CacheSizes:

@@ -42,20 +42,21 @@ class Cgroups:
         for mount in self._mounts:
             own_filesystem = mount.kind == controller == "cpuset"
             if own_filesystem or (mount.kind == "cgroup" and controller in mount.options):
-                path = self._paths.get(controller)
-                if path is None and controller == "cpuset":
-                    path = (self._root.read("/proc/self/cpuset") or "/").strip()
+                path = self._paths.get(controller) or self._read_cpuset_path(controller)
                 prefix = not (own_filesystem or "noprefix" in mount.options)
-                return Levels(1, self._walk(mount, path or "/"), prefix)
+                return Levels(1, self._walk(mount, path), prefix)
         return None
 
     def _find_v2(self, controller: str) -> Levels | None:
         for mount in self._mounts:
-            if mount.kind == "cgroup2":
-                folders = self._walk(mount, self._paths.get("", "/"))
-                if self._has_controller(mount, controller):
-                    return Levels(2, folders)
+            if mount.kind == "cgroup2" and self._has_controller(mount, controller):
+                return Levels(2, self._walk(mount, self._paths.get("") or self._read_cpuset_path(controller)))
         return None
+
+    def _read_cpuset_path(self, controller: str) -> str:
+        """For cpusets a second file tells; for others the top is all that is known."""
+        told = self._root.read("/proc/self/cpuset") if controller == "cpuset" else None
+        return (told or "").strip() or "/"
 
     def _has_controller(self, mount: Mount, controller: str) -> bool:
         """A hybrid set-up mounts cgroup2 without controllers; a capture may lack the file that lists them."""
@@ -87,7 +88,8 @@ class Cgroups:
     def _guess_mounts(self) -> tuple[Mount, ...]:
         """Where systemd, and before it distributions, mount them; for captures without /proc/mounts."""
         for place in ("/sys/fs/cgroup", "/cgroup"):
-            if self._root.exists(f"{place}/cgroup.controllers"):
+            only_v2 = set(self._paths) == {""} and self._root.exists(place)
+            if only_v2 or self._root.exists(f"{place}/cgroup.controllers"):
                 return (Mount(place, "cgroup2", ()),)
             names = self._root.list(place)
             mounts = tuple(Mount(f"{place}/{name}", "cgroup", tuple(name.split(","))) for name in names)

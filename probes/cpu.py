@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from probes.caches import read_caches
-from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, parse_cpuinfo
+from probes.caches import Cache, read_caches, sum_caches
+from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo
 from probes.cpusets import iterate_cpus
 from probes.hardware import Cpu, Outcome
 from probes.microarchitecture import identify
@@ -22,8 +22,8 @@ _FRIENDLY_VENDORS = {  # what /proc/cpuinfo says -> what people say
     "AuthenticAMD": "AMD",
     "HygonGenuine": "Hygon",
     "CentaurHauls": "VIA",
-    "  Shanghai  ": "Zhaoxin",
     "Shanghai": "Zhaoxin",
+    "generic-loongson-machine": "Loongson",
     "IBM/S390": "IBM",
     "FUJITSU": "Fujitsu",
     "0x489": "SiFive",
@@ -47,8 +47,7 @@ def read_cpu(root: Root) -> CpuReading:
     """Raises Unreadable when neither /proc nor /sys tells anything about CPUs."""
     if root.is_host and not sys.platform.startswith("linux"):
         return read_portable()
-    text = root.read("/proc/cpuinfo", limit=16 * 1024 * 1024)
-    cpuinfo = parse_cpuinfo(text or "")
+    cpuinfo = read_cpuinfo(root)
     topology = read_topology(root, cpuinfo)
     if not topology.online:
         root.require("/proc/cpuinfo")
@@ -56,11 +55,24 @@ def read_cpu(root: Root) -> CpuReading:
     return _assemble(root, cpuinfo, topology)
 
 
+def _explain_cpuinfo(root: Root, cpuinfo: CpuInfo) -> str | None:
+    """Why the name is missing when sysfs alone told of the CPUs."""
+    if cpuinfo.processors or cpuinfo.common:
+        return None
+    try:
+        root.require("/proc/cpuinfo")
+    except Unreadable as unreadable:
+        return unreadable.reason
+    return "/proc/cpuinfo names no processor"
+
+
 def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     architecture = platform.machine() if root.is_host else infer_architecture(cpuinfo)
     leader = _leading_cpu(topology)
     vendor_id, name = decode_identity(cpuinfo, leader)
     microarchitecture, reason = identify(cpuinfo, architecture)
+    caches = read_caches(root, topology)
+    performance, efficiency = choose_kinds(topology, caches, vendor_id)
     cpu = Cpu(
         name=name,
         vendor=clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
@@ -70,19 +82,33 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
         sockets=topology.sockets,
         physical_cores=len(topology.cores) if topology.cores is not None else None,
         logical_cores=topology.online.bit_count(),
-        performance_cores=topology.count_cores(topology.performance),
-        efficiency_cores=topology.count_cores(topology.efficiency),
+        performance_cores=topology.count_cores(performance),
+        efficiency_cores=topology.count_cores(efficiency),
         numa_nodes=len(read_nodes(root)) or None,
-        cache_bytes=read_caches(root, topology),
+        cache_bytes=sum_caches(caches),
         instruction_sets=parse_instruction_sets(cpuinfo),
         max_frequency_hz=_read_max_frequency(root, topology),
     )
-    return CpuReading(cpu, topology.online, reason)
+    return CpuReading(cpu, topology.online, reason or _explain_cpuinfo(root, cpuinfo))
 
 
 def _leading_cpu(topology: Topology) -> int:
     """A CPU to take the name from: of a hybrid part, one of the fast cores."""
     return next(iterate_cpus(topology.performance or topology.online))
+
+
+def choose_kinds(topology: Topology, caches: list[Cache], vendor_id: str | None) -> tuple[int | None, int | None]:
+    """Performance and efficiency CPUs, as sets; None, None unless there are both.
+
+    Where the kernel names no kinds, Intel's betray themselves: efficiency cores come in clusters that share an L2,
+    performance cores have one each.
+    """
+    if topology.performance or topology.efficiency or vendor_id != "GenuineIntel":
+        return topology.performance, topology.efficiency
+    second_level = [cache for cache in caches if cache.kind == "l2"]
+    shared = sum(cache.cpus for cache in second_level if (topology.count_cores(cache.cpus) or 0) > 1)
+    own = sum(cache.cpus for cache in second_level) & ~shared
+    return (own, shared) if own and shared else (None, None)
 
 
 def decode_identity(cpuinfo: CpuInfo, cpu: int) -> tuple[str | None, str | None]:
@@ -135,6 +161,8 @@ def infer_architecture(cpuinfo: CpuInfo) -> str | None:
         return "ppc64" if (cpuinfo.first("cpu") or "")[5:6] in ("5", "6", "7") else "ppc64le"
     if "sun4" in (cpuinfo.first("type") or ""):
         return "sparc64"
+    if cpuinfo.first("arch") == "IA-64":
+        return "ia64"
     return "loongarch64" if (cpuinfo.first("ISA") or "").startswith("loongarch64") else None
 
 
@@ -147,14 +175,9 @@ def parse_instruction_sets(cpuinfo: CpuInfo) -> tuple[str, ...]:
 
 def _read_max_frequency(root: Root, topology: Topology) -> int | None:
     """The fastest core's rated maximum (cpufreq counts in kHz); None in most virtual machines."""
-    names = ("cpufreq/cpuinfo_max_freq",)
-    found = [
-        frequency
-        for cpu in iterate_cpus(topology.online)
-        for name in names
-        if (frequency := root.read_int(f"{CPU_FOLDER}/cpu{cpu}/{name}")) and frequency > 0
-    ]
-    return max(found) * 1000 if found else None
+    paths = (f"{CPU_FOLDER}/cpu{cpu}/cpufreq/cpuinfo_max_freq" for cpu in iterate_cpus(topology.online))
+    found = max((root.read_int(path) or 0 for path in paths), default=0)
+    return found * 1000 if found > 0 else None
 
 
 def read_portable() -> CpuReading:

@@ -1,15 +1,16 @@
 """/proc/cpuinfo as the kernel writes it on every architecture: pure text to fields.
 
 The keys that name the vendor and the model differ by architecture (util-linux's lscpu reads the same ones):
-x86 `vendor_id`, `model name`; ARM `CPU implementer`, `CPU part`; POWER and SPARC `cpu`; MIPS `cpu model`;
-RISC-V `mvendorid`, `uarch`; LoongArch `Model Name`; s390 `vendor_id`.
+x86 `vendor_id`, `model name`; ARM `CPU implementer`, `CPU part`; POWER and SPARC `cpu`; MIPS `system type`, `cpu
+model`; RISC-V `mvendorid`, `uarch`; LoongArch `Model Name`; s390 `vendor_id`.
 """
 
 from dataclasses import dataclass, field
 
 from probes.cpusets import MAX_CPUS
+from probes.reading import LARGE_FILE_BYTES, Root
 
-VENDOR_KEYS = ("vendor_id", "vendor", "CPU implementer", "mvendorid")
+VENDOR_KEYS = ("vendor_id", "vendor", "CPU implementer", "mvendorid", "system type")
 NAME_KEYS = ("model name", "Model Name", "cpu model", "cpu", "uarch")
 FLAG_KEYS = ("flags", "Features", "features", "ASEs implemented", "isa", "ISA")
 
@@ -34,6 +35,11 @@ class CpuInfo:
         """Like `first`, for one processor; the common part speaks where it is silent."""
         own = self.processors.get(cpu, {})
         return next((value for key in keys if (value := own.get(key) or self.common.get(key))), None)
+
+
+def read_cpuinfo(root: Root) -> CpuInfo:
+    """/proc/cpuinfo, read once for a root; without processors where it cannot be read."""
+    return root.remember("cpuinfo", lambda: parse_cpuinfo(root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or ""))
 
 
 def parse_cpuinfo(text: str) -> CpuInfo:

@@ -129,6 +129,11 @@ class Accelerator:
     temperature_celsius: float | None = None
     power_watts: float | None = None
     throttle_reasons: tuple[str, ...] | None = None
+    # An idle link runs slower than it can: generation 1 now and 4 at most is healthy.
+    pcie_generation: int | None = None
+    pcie_generation_maximum: int | None = None
+    pcie_lanes: int | None = None
+    pcie_lanes_maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,15 @@ symbolic link to mix this host's files in.
 
 import os
 import stat
+import threading
+from collections.abc import Callable
 from errno import EACCES, EPERM
 from pathlib import Path
+from typing import Any, TypeVar
 
 from probes.hardware import Outcome
+
+_T = TypeVar("_T")
 
 SMALL_FILE_BYTES = 64 * 1024  # a sysfs attribute is one page; cpumaps of 8192 CPUs take 18 kB
 LARGE_FILE_BYTES = 16 * 1024 * 1024  # /proc/cpuinfo takes about 1.6 kB a CPU: 8192 CPUs are 13 MB
@@ -31,6 +36,8 @@ class Root:
     def __init__(self, path: Path = Path("/")) -> None:
         self.is_host = str(path) == "/"
         self.path = "" if self.is_host else os.path.realpath(path)
+        self._memo: dict[str, Any] = {}
+        self._lock = threading.Lock()
 
     def check(self) -> None:
         """Raises Unreadable when the root itself is no folder that can be entered."""
@@ -84,6 +91,14 @@ class Root:
     def read_int(self, path: str, base: int = 10) -> int | None:
         """The number that a sysfs attribute holds, or None."""
         return parse_int(self.read(path), base)
+
+    def remember(self, key: str, make: Callable[[], _T]) -> _T:
+        """What `make` gives, made once for this root: several probes need /proc/cpuinfo, which is slow to write out."""
+        with self._lock:
+            if key not in self._memo:
+                self._memo[key] = make()
+            found: _T = self._memo[key]
+            return found
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, at most MAX_ENTRIES, sorted; empty when it cannot be listed."""

@@ -2,16 +2,14 @@
 
 torch writes its versions into torch/version.py; that text is read, never run. Whether a device works can only be
 learnt by importing torch, which the micro-training does in a process of its own: its `ready` event is merged in by
-`with_torch_facts`. Until then `cuda_available` is None, except for a build without CUDA, where it is False.
+probes.torch_facts. Until then `cuda_available` is None, except for a build without CUDA, where it is False.
 """
 
 import platform
 import re
-from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from probes.hardware import Outcome, Software, Torch
 from probes.reading import Root, Unreadable, clean
@@ -50,12 +48,14 @@ def read_torch() -> Torch | None:
             text = file.read(_MAX_VERSION_FILE_BYTES)
     except OSError:
         text = ""
-    return parse_torch_version(text, _read_package("torch"), _read_cudnn)
+    return parse_torch_version(text, _read_package, _read_cudnn)
 
 
-def parse_torch_version(text: str, package_version: str | None, read_cudnn: Any = lambda: None) -> Torch:
+def parse_torch_version(
+    text: str, read_package: Callable[[str], str | None], read_cudnn: Callable[[], str | None]
+) -> Torch:
     """torch/version.py's assignments: `__version__ = '2.13.0+cpu'`, `cuda: Optional[str] = None`."""
-    found = clean(_find_assignment(text, "__version__")) or package_version
+    found = clean(_find_assignment(text, "__version__")) or read_package("torch")
     cuda, hip = _find_assignment(text, "cuda"), _find_assignment(text, "hip")
     known_without = "cuda" in text and cuda is None and hip is None
     return Torch(
@@ -78,6 +78,8 @@ def _read_cudnn() -> str | None:
 
 
 def _read_package(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # takes 15 ms, and is seldom needed
+
     try:
         return version(name)
     except (PackageNotFoundError, OSError, ValueError):
@@ -91,35 +93,3 @@ def read_nvidia_driver(root: Root) -> str | None:
     text = root.read("/proc/driver/nvidia/version") or ""
     found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", text)
     return found.group(1) if found else None
-
-
-def with_torch_facts(software: Software, ready: dict[str, Any]) -> Software:
-    """What the micro-training's `ready` event (docs/protocol.md) tells about torch and its devices, merged in.
-
-    Unknown or ill-typed fields change nothing. Never raises.
-    """
-    devices = [device for device in ready.get("devices") or () if isinstance(device, dict)]
-    cuda = [device for device in devices if str(device.get("device", "")).startswith("cuda")]
-    told = ready.get("torch")
-    torch = software.torch or Torch()
-    merged = replace(
-        torch,
-        version=told if isinstance(told, str) else torch.version,
-        cuda_version=_text(ready.get("cuda_version")) or torch.cuda_version,
-        cudnn_version=_text(ready.get("cudnn_version")) or torch.cudnn_version,
-        cuda_available=bool(cuda),
-        device_count=len(cuda),
-        current_device=0 if cuda else None,
-        architectures=_architectures(cuda) or torch.architectures,
-    )
-    return replace(software, torch=merged)
-
-
-def _architectures(devices: list[dict[str, Any]]) -> tuple[str, ...]:
-    lists = [device.get("architectures") for device in devices]
-    names = {str(name) for row in lists if isinstance(row, list | tuple) for name in row}
-    return tuple(sorted(names))
-
-
-def _text(value: Any) -> str | None:
-    return clean(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.cpu import CpuReading, read_cpu, with_limits
-from probes.cpuinfo import parse_cpuinfo
+from probes.cpuinfo import read_cpuinfo
 from probes.diagnose import Facts, diagnose
 from probes.gpu.merge import merge_accelerators
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
@@ -28,13 +28,15 @@ from probes.hardware import (
 )
 from probes.limits import UsableCores, read_usable_cores
 from probes.memory import read_memory
-from probes.reading import LARGE_FILE_BYTES, Root, Unreadable
+from probes.reading import Root, Unreadable
 from probes.running import Answer, Told, run_probes
 from probes.software import explain_software, read_software
-from probes.software import with_torch_facts as add_torch_facts
 from probes.storage import read_storage
 from probes.system import read_system
 from probes.topology import read_listed, read_online
+from probes.torch_facts import with_torch_facts
+
+__all__ = ["PROBES", "compute_fingerprint", "take_survey", "with_torch_facts"]
 
 _CHILD_SHARE = (
     0.8  # of the deadline, for the NVML process: it must be ended and its words taken before the probe's is up
@@ -56,8 +58,7 @@ def probe_cpu(request: Request) -> Told:
 
 
 def probe_limits(request: Request) -> UsableCores:
-    cpuinfo = parse_cpuinfo(request.root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or "")
-    online = read_listed(request.root) or read_online(request.root, cpuinfo)
+    online = read_listed(request.root) or read_online(request.root, read_cpuinfo(request.root))
     if not online:
         raise Unreadable(Outcome.FAILED, "no CPU is known to be online, so there is nothing to limit")
     return read_usable_cores(request.root, online)
@@ -222,26 +223,3 @@ def compute_fingerprint(facts: Facts) -> str:
         "torch": [torch.version, torch.cuda_version] if torch else None,
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def with_torch_facts(survey: Survey, ready: dict[str, Any]) -> Survey:
-    """A survey enriched by the micro-training's `ready` event: which cards torch can use, and by which name.
-
-    Fingerprint and findings stay as they are. Never raises, whatever the event holds.
-    """
-    devices = [device for device in ready.get("devices") or () if isinstance(device, dict)]
-    cards = tuple(_add_torch_device(card, devices) for card in survey.accelerators)
-    return replace(survey, accelerators=cards, software=add_torch_facts(survey.software, ready))
-
-
-def _add_torch_device(card: Accelerator, devices: list[dict[str, Any]]) -> Accelerator:
-    """torch counts devices in another order than NVML: by UUID, else by PCI address."""
-    for device in devices:
-        uuid, name = str(device.get("uuid") or ""), device.get("device")
-        same_uuid = uuid != "" and uuid.removeprefix("GPU-") == card.id.removeprefix("GPU-")
-        same_place = device.get("pci_address") is not None and device["pci_address"] == card.pci_address
-        if isinstance(name, str) and (same_uuid or (same_place and not card.id.startswith("MIG-"))):
-            return replace(card, torch_device=name, usable=True, why_not=None)
-    if card.usable is None and card.vendor == "NVIDIA":
-        return replace(card, usable=False, why_not="torch does not list it (CUDA_VISIBLE_DEVICES may hide it)")
-    return card

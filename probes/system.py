@@ -4,9 +4,9 @@ import os
 import platform
 import socket
 
-from probes.cpuinfo import CpuInfo, parse_cpuinfo
+from probes.cpuinfo import CpuInfo, read_cpuinfo
 from probes.hardware import System
-from probes.reading import LARGE_FILE_BYTES, Root, clean, parse_fields
+from probes.reading import Root, clean, parse_fields
 
 # systemd's src/basic/virt.c, dmi_vendor_table: what a DMI string begins with -> its name for the hypervisor.
 _DMI_PREFIXES = (
@@ -32,6 +32,7 @@ _DMI_FILES = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "prod
 # A paravirtual clock gives the hypervisor away without a CPUID instruction.
 _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "microsoft"), ("xen", "xen"))
 _DEVICE_TREES = (("linux,kvm", "kvm"), ("xen,xen", "xen"), ("vmware", "vmware"), ("qemu,pseries", "kvm"))
+_PCI_IDS = (("58530001", "xen"), ("15ad0710", "vmware"), ("80eebeef", "oracle"), ("14145353", "microsoft"))
 _CGROUP_MARKS = (
     ("kubepods", "kubernetes"),
     ("libpod", "podman"),
@@ -44,7 +45,7 @@ _CGROUP_MARKS = (
 
 
 def read_system(root: Root) -> System:
-    cpuinfo = parse_cpuinfo(root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or "")
+    cpuinfo = read_cpuinfo(root)
     return System(
         hostname=_read_hostname(root),
         os=_read_os(root),
@@ -91,6 +92,7 @@ def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:
         or _read_hypervisor_folder(root)
         or _read_device_tree(root)
         or _read_control_program(root)
+        or parse_pci_ids(root.read("/proc/bus/pci/devices", 1 << 20) or "")
     )
     flags = (cpuinfo.first("flags") or "").split()
     clock = _read_clock(root) if "hypervisor" in flags or not flags else None
@@ -143,6 +145,12 @@ def _read_control_program(root: Root) -> str | None:
     text = root.read("/proc/sysinfo") or ""
     program = next((line for line in text.splitlines() if "Control Program:" in line), "")
     return ("kvm" if "KVM" in program else "zvm" if "z/VM" in program else "vm-other") if program else None
+
+
+def parse_pci_ids(text: str) -> str | None:
+    """/proc/bus/pci/devices: hypervisors put a display or platform device of their own on the bus (as lscpu looks)."""
+    ids = {words[1].lower() for line in text.splitlines() if len(words := line.split()[:2]) == 2}
+    return next((name for mark, name in _PCI_IDS if mark in ids), None)
 
 
 def _read_clock(root: Root) -> str | None:

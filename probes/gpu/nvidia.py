@@ -122,6 +122,10 @@ def _describe(nvml: Any, handle: Any, index: int, driver: str | None) -> Acceler
         temperature_celsius=_number(_ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
         power_watts=_scaled(_ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle)), 1e-3),
         throttle_reasons=_throttle_reasons(nvml, handle),
+        pcie_generation=_ask(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle))),
+        pcie_generation_maximum=_ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))),
+        pcie_lanes=_ask(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle))),
+        pcie_lanes_maximum=_ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle))),
     )
 
 

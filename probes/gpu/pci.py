@@ -4,7 +4,7 @@ A server's management chip and an emulated VGA are display controllers too; they
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probes.hardware import Accelerator
 from probes.reading import Root, parse_fields, parse_int
@@ -41,6 +41,7 @@ _INTEL_QUICKASSIST = {
 }  # fmt: skip
 _DISPLAY, _ACCELERATOR, _COPROCESSOR = 0x03, 0x12, 0x0B40
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_LINK_GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}  # GT/s a lane, PCI Express base specification
 _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
 
@@ -56,7 +57,25 @@ class PciFunction:
 def read_pci_accelerators(root: Root) -> tuple[Accelerator, ...]:
     functions = [_read_function(root, folder) for folder in _list_functions(root)]
     found = [function for function in functions if function is not None and is_accelerator(function)]
-    return tuple(describe(function) for function in found)
+    return tuple(_add_link(root, describe(function)) for function in found)
+
+
+def _add_link(root: Root, card: Accelerator) -> Accelerator:
+    """The link as it runs now, and at most; an idle one runs slower than it can."""
+    folder = f"/sys/bus/pci/devices/{card.pci_address}"
+    return replace(
+        card,
+        pcie_generation=parse_link_generation(root.read(f"{folder}/current_link_speed")),
+        pcie_generation_maximum=parse_link_generation(root.read(f"{folder}/max_link_speed")),
+        pcie_lanes=root.read_int(f"{folder}/current_link_width") or None,
+        pcie_lanes_maximum=root.read_int(f"{folder}/max_link_width") or None,
+    )
+
+
+def parse_link_generation(text: str | None) -> int | None:
+    """`16.0 GT/s PCIe` is generation 4."""
+    words = (text or "").split()
+    return _LINK_GENERATIONS.get(words[0].removesuffix(".0")) if words else None
 
 
 def is_accelerator(function: PciFunction) -> bool:
