@@ -17,23 +17,10 @@ TASKS = {
 # Their inputs need more than a few lines (an end token in each row, a start token for the decoder): the model types
 # that transformers 5 has in its table of sequence-to-sequence models and in one of those above.
 ENCODER_DECODERS = frozenset(
-    [
-        "bart",
-        "bigbird_pegasus",
-        "blenderbot",
-        "blenderbot-small",
-        "marian",
-        "mbart",
-        "mt5",
-        "mvp",
-        "pegasus",
-        "plbart",
-        "prophetnet",
-        "t5",
-        "t5gemma",
-        "t5gemma2",
-        "umt5",
-    ]
+    (
+        *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mt5", "mvp", "pegasus"),
+        *("plbart", "prophetnet", "t5", "t5gemma", "t5gemma2", "umt5"),
+    )
 )
 _FEED = "batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}"
 
