@@ -12,7 +12,8 @@ import torch
 from probes.measurement import Timing
 from probes.microtrain.step import Step
 
-ROUNDS = 40  # turns each variant takes: 500 of 20,000 epochs, about a tenth of a second
+ROUNDS = 40  # turns that each variant takes at least, so that there are samples for a spread
+SLICE_EPOCHS = 500  # epochs in a turn at most, about a tenth of a second: drift is slower
 
 
 class Slice(NamedTuple):
@@ -92,7 +93,7 @@ def take_turns(
 
     on_turn is told the fraction done.
     """
-    rounds = min(ROUNDS, epochs)
+    rounds = max(min(ROUNDS, epochs), -(-epochs // SLICE_EPOCHS))
     for turn in range(rounds):
         length = epochs * (turn + 1) // rounds - epochs * turn // rounds
         first = turn % len(variants)
