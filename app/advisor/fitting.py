@@ -36,14 +36,14 @@ def fit_factors(rows: Sequence[tuple[str, Sequence[float]]], priors: Sequence[fl
     rows: (network, seconds of each class divided by the step's measured seconds), so that a perfect row sums to 1
     when multiplied with the factors. Networks of one name are left out together.
     """
-    factors = _solve([row for _, row in rows], priors)
+    factors = solve([row for _, row in rows], priors)
     names = dict.fromkeys(name for name, _ in rows)
     if len(names) < 3:
         return Fit(factors, UNFITTED_SPREAD, {})
     left_out: dict[str, float] = {}
     squares: list[float] = []
     for name in names:
-        others = _solve([row for other, row in rows if other != name], priors)
+        others = solve([row for other, row in rows if other != name], priors)
         errors = [_log_error(others, row) for other, row in rows if other == name]
         left_out[name] = sum(errors) / len(errors)
         squares += [error * error for error in errors]
@@ -79,8 +79,9 @@ def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:
     return math.log(max(total, 1e-3))
 
 
-def _solve(rows: Sequence[Sequence[float]], priors: Sequence[float]) -> tuple[float, ...]:
-    """Coordinate descent on the normal equations; every factor stays at or above 0."""
+def solve(rows: Sequence[Sequence[float]], priors: Sequence[float]) -> tuple[float, ...]:
+    """Factors with which each row adds up to 1 as nearly as can be: coordinate descent on the normal equations, every
+    factor at or above 0, held to its prior. Without rows: the priors."""
     size = len(priors)
     gram = [[sum(row[i] * row[j] for row in rows) for j in range(size)] for i in range(size)]
     right = [sum(row[i] for row in rows) for i in range(size)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
+from app.advisor.device_fit import NetworkRow, fit_device, host_and_device, weighted
 from app.advisor.features import PRIORS, FeatureCurve, Features, features_at
 from app.advisor.fitting import UNFITTED_SPREAD, Fit, fit_factors
 from app.advisor.intervals import interval_around
@@ -41,51 +40,14 @@ def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanM
 
 def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
     rows = [
-        (point.name, point.seconds.median, features_at(point.trace, prices, point.batch_size)) for point in networks
+        NetworkRow(point.name, point.seconds.median, features_at(point.trace, prices, point.batch_size))
+        for point in networks
     ]
     if not rows:
         return Fit(PRIORS, UNFITTED_SPREAD, {})
-    if prices.plan.is_cpu:
-        return fit_factors([(name, [part / seconds for part in parts]) for name, seconds, parts in rows], PRIORS)
-    return _fit_device(rows)
-
-
-def _fit_device(rows: Sequence[tuple[str, float, Features]]) -> Fit:
-    """On a device a step is the longer of what the host issues and what the device computes: one factor each.
-
-    A network teaches the side that limits it. Its own residual, with the factors of all others, is its error.
-    """
-
-    def factors(chosen: Sequence[tuple[str, float, Features]]) -> tuple[float, float]:
-        sides: dict[bool, list[float]] = {True: [], False: []}
-        for _, seconds, parts in chosen:
-            host, device = host_and_device(parts)
-            sides[host > device].append(math.log(seconds / max(host, device)) if max(host, device) > 0 else 0.0)
-        return tuple(math.exp(median(side)) if (side := sides[key]) else 1.0 for key in (True, False))  # type: ignore[return-value]
-
-    def spread_out(pair: tuple[float, float]) -> tuple[float, ...]:
-        return (pair[1], pair[1], pair[0], 1.0)
-
-    left_out: dict[str, float] = {}
-    for name in dict.fromkeys(row[0] for row in rows):
-        chosen = spread_out(factors([row for row in rows if row[0] != name]))
-        errors = [math.log(max(device_step(parts, chosen), 1e-12) / seconds) for n, seconds, parts in rows if n == name]
-        left_out[name] = sum(errors) / len(errors)
-    known = len(left_out) >= 3
-    squares = [error * error for error in left_out.values()]
-    spread = max(0.15, 2.0 * math.sqrt(sum(squares) / len(squares))) if known else UNFITTED_SPREAD
-    return Fit(spread_out(factors(rows)), min(spread, 1.5), left_out)
-
-
-def host_and_device(parts: Features) -> tuple[float, float]:
-    """Seconds that the host issues for, and that the device computes for; the optimizer's are nearly all issuing."""
-    heavy, light, dispatch, optimizer = parts
-    return dispatch + optimizer, heavy + light
-
-
-def device_step(parts: Features, factors: Sequence[float]) -> float:
-    host, device = host_and_device(tuple(part * factor for part, factor in zip(parts, factors, strict=True)))
-    return max(host, device)
+    if not prices.plan.is_cpu:
+        return fit_device(rows)
+    return fit_factors([(row.name, [part / row.seconds for part in row.parts]) for row in rows], PRIORS)
 
 
 @dataclass
@@ -103,9 +65,7 @@ class PredictedTime:
 
     def breakdown(self, batch_size: int, data: str) -> Breakdown:
         """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing."""
-        parts = tuple(
-            part * factor for part, factor in zip(self.curve.at(batch_size), self.model.fit.factors, strict=True)
-        )
+        parts = weighted(self.curve.at(batch_size), self.model.fit.factors)
         if self.model.plan.is_cpu:
             heavy, light, dispatch, optimizer = parts
             return Breakdown(transfer=0.0, launch=dispatch, compute=heavy + light + optimizer, synchronize=0.0)
@@ -126,10 +86,7 @@ class PredictedTime:
         """The smallest batch looked at from which the device, no longer the host, is the limit; None if never."""
         answer = None
         for batch in sorted(batch_sizes, reverse=True):
-            parts = self.curve.at(batch)
-            host, device = host_and_device(
-                tuple(part * factor for part, factor in zip(parts, self.model.fit.factors, strict=True))
-            )
+            host, device = host_and_device(weighted(self.curve.at(batch), self.model.fit.factors))
             if device < host:
                 break
             answer = batch

@@ -1,0 +1,68 @@
+"""Context factors of a device: a step is the longer of what the host issues and what the device computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from app.advisor.features import PRIORS, Features
+from app.advisor.fitting import UNFITTED_SPREAD, Fit, solve
+from app.advisor.intervals import Z_90
+
+# Networks on a device were not fitted in numbers yet; kernels' efficiency in context is known no better than this.
+LEAST_DEVICE_SPREAD = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRow:
+    """A whole network: its measured step, and its classes of work in seconds."""
+
+    name: str
+    seconds: float
+    parts: Features
+
+
+def host_and_device(parts: Features) -> tuple[float, float]:
+    """Seconds that the host issues for, and that the device computes for; the optimizer's are nearly all issuing."""
+    heavy, light, dispatch, optimizer = parts
+    return dispatch + optimizer, heavy + light
+
+
+def weighted(parts: Features, factors: Sequence[float]) -> Features:
+    return tuple(part * factor for part, factor in zip(parts, factors, strict=True))
+
+
+def fit_device(rows: Sequence[NetworkRow]) -> Fit:
+    """Factors of each side from the networks that it limits; errors from networks left out."""
+    names = dict.fromkeys(row.name for row in rows)
+    factors = _factors(rows)
+    if len(names) < 3:
+        return Fit(factors, UNFITTED_SPREAD, {})
+    left_out = {}
+    for name in names:
+        others = _factors([row for row in rows if row.name != name])
+        errors = [math.log(_step(row, others) / row.seconds) for row in rows if row.name == name]
+        left_out[name] = sum(errors) / len(errors)
+    mean_square = sum(error * error for error in left_out.values()) / len(left_out)
+    return Fit(factors, min(max(Z_90 * math.sqrt(mean_square), LEAST_DEVICE_SPREAD), 1.5), left_out)
+
+
+def _step(row: NetworkRow, factors: Sequence[float]) -> float:
+    return max(*host_and_device(weighted(row.parts, factors)), 1e-12)
+
+
+def _factors(rows: Sequence[NetworkRow]) -> tuple[float, ...]:
+    """Factors in the order of features.CLASSES. Which side limits a network is judged twice: with the priors, then
+    with the factors that this gave."""
+    factors: tuple[float, ...] = PRIORS
+    for _ in range(2):
+        limits = [(row, *host_and_device(weighted(row.parts, factors))) for row in rows]
+        host_rows = [row for row, host, device in limits if host > device]
+        device_rows = [row for row, host, device in limits if host <= device]
+        heavy, light = solve([[part / row.seconds for part in row.parts[:2]] for row in device_rows], PRIORS[:2])
+        issued = [row.seconds / host_and_device(row.parts)[0] for row in host_rows]
+        host_factor = median(issued) if issued else 1.0
+        factors = (heavy, light, host_factor, host_factor)
+    return factors
