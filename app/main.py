@@ -104,6 +104,7 @@ def serve(settings: Settings) -> None:
         lifespan="on",
         access_log=settings.access_log,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
     )
     # uvicorn raises the signal that ended it once more. TERM is how a service is meant to end: exit code 0.

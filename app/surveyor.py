@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from app.settings import Settings
-from app.torchfacts import merge_torch
 from probes.hardware import Cpu, Finding, Memory, Outcome, ProbeReport, Severity, Software, Survey, System
 
 T = TypeVar("T")
@@ -96,11 +95,14 @@ class Surveyor:
         return self._reading
 
     def _take_now(self) -> tuple[Survey, bytes]:
-        from probes.survey import take_survey  # late: the service answers before this is imported
+        from probes.survey import take_survey, with_torch_facts  # late: the service answers before this is imported
 
-        survey = take_survey(self._settings.sysroot, deadline_seconds=self._settings.survey_seconds)
+        settings = self._settings
+        survey = take_survey(
+            settings.sysroot, deadline_seconds=settings.survey_seconds, storage_paths=(settings.data_dir,)
+        )
         if self._torch is not None:
-            survey = merge_torch(survey, self._torch)
+            survey = with_torch_facts(survey, self._torch)
         return survey, encode_survey(survey)
 
 

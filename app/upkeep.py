@@ -33,7 +33,14 @@ class Upkeep:
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
 
     async def run(self) -> None:
-        """For ever."""
+        """For ever; a fault of ours ends it, and nothing else."""
+        try:
+            await self._run()
+        except Exception:
+            log.exception("The upkeep failed; nothing is calibrated any more.")
+            self.calibration = {"state": "failed", "reason": "crosspoint itself failed; its log says where."}
+
+    async def _run(self) -> None:
         await self._crosspoint.survey()
         await trouble_with(self._crosspoint.store.open())
         self.store_opened = True
