@@ -12,6 +12,7 @@ from app.advisor.intervals import apart, interval_around, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
+from app.advisor.transfer import hidden_transfer
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
 from probes.trace import Trace
@@ -186,12 +187,11 @@ def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
 
 def _measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every: int | None, data: str) -> Breakdown:
     """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step."""
-    reading = overheads.synchronize_seconds
+    reading, launch, compute = overheads.synchronize_seconds, overheads.launch_seconds, overheads.compute_seconds
     synchronize = 0.0 if log_every is None else None if reading is None else reading / log_every
-    nothing_to_copy = plan.is_cpu or data == "resident"
-    transfer = 0.0 if nothing_to_copy else overheads.transfer_seconds
-    launch = overheads.launch_seconds
-    compute = overheads.compute_seconds
+    transfer = 0.0 if plan.is_cpu or data == "resident" else overheads.transfer_seconds
+    if transfer and data == "pinned":
+        transfer = hidden_transfer(transfer, (launch or 0.0) + (compute or 0.0), data)
     if compute is None and launch is not None:
         compute = max(step - launch - (transfer or 0.0) - (synchronize or 0.0), 0.0)
     return Breakdown(transfer, launch, compute, synchronize)
