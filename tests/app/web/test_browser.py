@@ -1,0 +1,69 @@
+"""The page and the report in a real browser, the page over a real service."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.web.report import render_report
+from tests.app.web.browser import needs_chromium, render
+from tests.app.web.test_report import make_result
+
+pytestmark = needs_chromium
+
+SERVE = "import sys; from app.cli.main import main; sys.exit(main(['serve', '--port', '0', '--no-calibrate-on-start']))"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service of our own."""
+    environment = {**os.environ, "CROSSPOINT_DATA_DIR": str(tmp_path_factory.mktemp("data"))}
+    server = subprocess.Popen((sys.executable, "-c", SERVE), stderr=subprocess.PIPE, text=True, env=environment)
+    assert server.stderr is not None
+    found = re.search(r"http://\S+", server.stderr.readline())
+    assert found
+    yield found[0]
+    server.send_signal(signal.SIGTERM)
+    server.communicate(timeout=30)
+
+
+def text_of(document: str, place: str) -> str:
+    """The text inside the element with this id, tags left out."""
+    found = re.search(rf'id="{place}"[^>]*>(.*?)</(?:p|div|table|section)>', document, re.DOTALL)
+    assert found, place
+    return re.sub(r"<[^>]+>", " ", found[1]).strip()
+
+
+def test_a_question_in_the_address_is_answered_on_the_page(service: str, tmp_path: Path) -> None:
+    document, console = render(f"{service}/?model=iris-mlp&batch_size=120&effort=instant", tmp_path)
+    assert console == []
+    assert text_of(document, "verdict")
+    assert "cpu fp32" in text_of(document, "options")
+    assert "usable" in text_of(document, "machine")
+    assert re.search(r'<section id="answer"(?![^>]*hidden)', document)
+
+
+def test_an_unknown_model_is_a_sentence_with_near_names(service: str, tmp_path: Path) -> None:
+    document, _ = render(f"{service}/?model=iris-mlq&effort=instant", tmp_path)
+    assert "iris-mlp" in text_of(document, "problem")
+    assert re.search(r'<section id="answer"[^>]*hidden', document)
+
+
+def test_a_link_starts_no_measurement(service: str, tmp_path: Path) -> None:
+    document, _ = render(f"{service}/?model=iris-mlp&effort=thorough", tmp_path)
+    assert re.search(r'<section id="answer"[^>]*hidden', document)
+    assert text_of(document, "problem") == ""
+
+
+def test_the_report_draws_its_charts_without_any_network(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    report.write_text(render_report(make_result("</script><b>x")), encoding="utf-8")
+    document, console = render(report.as_uri(), tmp_path / "profile")
+    assert console == []
+    assert document.count("<canvas") == 2
+    assert "in line with the readings" in document
