@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.app.advisor.build import (
     a_survey,
     a_workload,
 )
+from tests.app.advisor.machine import GPU, a_profile, true_seconds
 
 BASE = MemoryPeak(process_bytes=2 * GB, process_base_bytes=300 * 10**6)
 
@@ -297,6 +299,8 @@ def test_a_device_that_is_not_here_is_an_invalid_request() -> None:
     mode=st.sampled_from(["training", "inference"]),
     data=st.sampled_from(["resident", "pageable", "pinned"]),
     gpu=st.booleans(),
+    calibrated=st.booleans(),
+    log_every=st.sampled_from([None, 1, 100]),
 )
 def test_whatever_was_measured_the_answer_is_whole(
     seconds: list[float | None],
@@ -307,16 +311,19 @@ def test_whatever_was_measured_the_answer_is_whole(
     mode: str,
     data: str,
     gpu: bool,
+    calibrated: bool,
+    log_every: int | None,
 ) -> None:
     survey = a_survey(usable_cores=cores, usable_bytes=usable, gpus=[a_gpu()] if gpu else [])
-    request = Request(a_workload(batch_size=batch, mode=mode, data=data))
+    request = Request(a_workload(batch_size=batch, mode=mode, data=data, log_every=log_every))
+    profile = a_profile((ONE, TWO, GPU)) if calibrated else None
     plans = candidate_plans(survey, request)
     rows = [
         a_measurement(plan, size, middle, spread)
         for plan, size, middle in zip(plans * 3, [batch, 2 * batch, 5] * 4, seconds, strict=False)
         if middle is not None
     ]
-    found = recommend(survey, None, None, rows, request)
+    found = recommend(survey, profile, None, rows, request)
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert found.verdict.endswith(".")
     assert {option.plan.key for option in found.options} == {plan.key for plan in plans}
@@ -331,6 +338,9 @@ def test_whatever_was_measured_the_answer_is_whole(
         if option.fits is False:
             assert option.step_seconds is None
             assert option.why_not
+    for text in (found.verdict, *(reason.text for reason in found.reasons)):
+        assert text.endswith(".")
+        assert not {"None", "nan", "inf"} & set(re.findall(r"\w+", text))
     for crossover in found.crossovers:
         assert (crossover.batch_size is not None) == (crossover.kind == "at")
         if crossover.low is not None and crossover.high is not None and crossover.batch_size is not None:
@@ -343,3 +353,55 @@ def test_a_summary_answers_for_its_totals() -> None:
     assert found.flops_per_step == pytest.approx(3 * 16 * 4.1e9)
     small = replace(a_workload(), model=a_summary(operations=1, flops_per_sample=0))
     assert recommend(a_survey(), None, None, [], Request(small)).flops_per_step == 0
+
+
+def test_instant_answers_from_profile_and_trace_without_measuring() -> None:
+    found = recommend(a_survey(), a_profile(), None, [], Request(a_workload()))
+    assert found.recommended == TWO
+    assert {option.basis for option in found.options} == {"predicted"}
+    head = found.options[0].step_seconds
+    assert head is not None
+    assert head.low <= true_seconds(TWO, a_workload(), 16) <= head.high
+    assert "about" in found.verdict
+    assert {"predicted", "compute-bound", "threads-help"} <= {reason.code for reason in found.reasons}
+    assert len(found.curve_batch_sizes) >= 8
+    assert all(len(curve.step_seconds) == len(found.curve_batch_sizes) for curve in found.curves)
+
+
+def test_a_network_too_small_for_threads_is_bound_by_dispatch() -> None:
+    model = a_summary(parameters=1000, flops_per_sample=1e3, activation_bytes_per_sample=1e3, operations=20)
+    found = recommend(a_survey(), a_profile(), None, [], Request(replace(a_workload(), model=model)))
+    assert found.recommended == ONE
+    assert "dispatch-bound" in {reason.code for reason in found.reasons}
+
+
+def test_the_crossover_that_is_predicted_is_where_the_truth_crosses() -> None:
+    model = a_summary(parameters=1000, flops_per_sample=1e7, activation_bytes_per_sample=1e5, operations=40)
+    workload = replace(a_workload(), model=model)
+    found = recommend(a_survey(gpus=[a_gpu()]), a_profile((ONE, TWO, GPU)), None, [], Request(workload, "fp32"))
+    truth = next(b for b in range(1, 5000) if true_seconds(TWO, workload, b) < true_seconds(ONE, workload, b))
+    (threads,) = [c for c in found.crossovers if (c.start, c.to) == (ONE, TWO)]
+    assert threads.kind == "at"
+    assert threads.low is not None
+    assert threads.high is not None
+    assert threads.low / 1.5 <= truth <= threads.high
+    device = [c for c in found.crossovers if c.to == GPU]
+    assert {c.data for c in device} == {"resident", "pageable", "pinned"}
+    assert all(c.launch_bound_until is not None for c in device)
+    assert all(c.break_even_steps is None for c in device)
+
+
+def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory() -> None:
+    request = Request(a_workload(), profile="made-up")
+    found = recommend(a_survey(usable_bytes=1), a_profile((ONE, GPU), fingerprint="elsewhere"), None, [], request)
+    assert [option.plan for option in found.options] == [GPU, ONE]
+    assert all(option.fits is None for option in found.options)
+    assert found.recommended == GPU
+    with pytest.raises(InvalidRequest, match="calibrated for: cpu"):
+        recommend(
+            a_survey(),
+            a_profile((ONE,), fingerprint="elsewhere"),
+            None,
+            [],
+            Request(a_workload(), devices=("cuda:0",), profile="made-up"),
+        )

@@ -1,0 +1,45 @@
+import pytest
+
+from benchmarks.decisions import MODELS, Decision, default_plan, describe, describe_summary, summarise
+from probes.workload.description import Plan
+from probes.workload.models import parse_model
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_survey
+
+REFERENCE = {"cpu fp32, 1 thread": 0.010, "cpu fp32, 2 threads": 0.012}
+
+
+def a_decision(**chosen: str | None) -> Decision:
+    return Decision("iris", 120, REFERENCE, dict(chosen), {})
+
+
+def test_the_slowdown_is_against_the_best_plan_of_the_reference() -> None:
+    decision = a_decision(quick="cpu fp32, 1 thread", instant="cpu fp32, 2 threads")
+    assert decision.best == "cpu fp32, 1 thread"
+    assert decision.slowdown("quick") == 0
+    assert decision.slowdown("instant") == pytest.approx(0.2)
+
+
+def test_a_plan_that_did_not_run_is_not_counted_as_fast() -> None:
+    assert a_decision(quick="cuda:0 fp16").slowdown("quick") is None
+    assert a_decision(quick=None).slowdown("quick") is None
+    assert "did not run" in describe(a_decision(quick="cuda:0 fp16"))
+
+
+def test_the_summary_averages_over_the_models() -> None:
+    rows = [a_decision(quick="cpu fp32, 1 thread"), a_decision(quick="cpu fp32, 2 threads"), a_decision(quick=None)]
+    summary = summarise(rows, "quick")
+    assert summary["mean_slowdown"] == pytest.approx(0.1)
+    assert summary["worst_slowdown"] == pytest.approx(0.2)
+    assert (summary["best_named"], summary["named"], summary["models"]) == (1, 2, 3)
+    assert describe_summary({"summary": {"quick": summary}}).startswith("quick: 10.0% slower than the best on average")
+
+
+def test_the_default_is_the_first_gpu_or_else_every_thread_in_fp32() -> None:
+    assert default_plan(a_survey(), [ONE, ONE_BF16, TWO]) == TWO
+    assert default_plan(a_survey(gpus=[a_gpu()]), [ONE, TWO]) == Plan("cuda:0", "fp32")
+
+
+def test_the_ten_models_are_ten_and_all_are_accepted() -> None:
+    assert len(MODELS) == len({name for name, _, _ in MODELS}) == 10
+    for _, document, _ in MODELS:
+        assert parse_model(document).content
