@@ -115,11 +115,11 @@ def _software(software: Document) -> str:
 def _show_accelerators(accelerators: list[Document]) -> None:
     columns = (
         Column("device"),
-        Column("accelerator"),
+        Column("accelerator", prose=True),
         Column("architecture", needed=False),
         Column("memory", "right"),
         Column("busy", "right", needed=False),
-        Column("usable"),
+        Column("usable", prose=True),
     )
     print_table(columns, [_accelerator_row(accelerator) for accelerator in accelerators])
 

@@ -51,7 +51,12 @@ def _show_models(rows: tuple[CatalogueRow, ...]) -> None:
     from app.cli.output import Column, print_table
     from app.cli.units import format_count
 
-    columns = (Column("name"), Column("family"), Column("parameters", "right"), Column("what it is", needed=False))
+    columns = (
+        Column("name"),
+        Column("family"),
+        Column("parameters", "right"),
+        Column("what it is", needed=False, prose=True),
+    )
     print_table(columns, [[row.name, row.family, format_count(row.parameters), row.summary] for row in rows])
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPED_WIDTH = 120  # columns where standard output is no terminal and COLUMNS does not say
-NARROW_WIDTH = 90  # below it, columns that are not needed to decide are left out
+WRAPPED_WIDTH = 24  # characters that a column of prose needs at least
+GAP = 3  # characters between columns: rich pads each by one and divides them by one
 
 
 def print_json(document: Any) -> None:
@@ -24,11 +25,12 @@ def print_json(document: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """needed: kept on narrow terminals too."""
+    """needed: kept where not every column has room. prose: sentences, which may well wrap."""
 
     title: str
     align: Literal["left", "right"] = "left"
     needed: bool = True
+    prose: bool = False
 
 
 def print_text(text: str = "") -> None:
@@ -41,19 +43,38 @@ def print_heading(text: str) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """A table without frame; cells wrap, nothing is cut off."""
+    """A table without frame. Where not all has room, columns that are not needed go, the last one first; nothing is
+    cut off."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     console = _console()
-    shown = [index for index, column in enumerate(columns) if column.needed or console.width >= NARROW_WIDTH]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    shown = columns_with_room(columns, rows, console.width)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for index in shown:
         table.add_column(columns[index].title, justify=columns[index].align, overflow="fold")
     for row in rows:
         table.add_row(*(Text(row[index]) for index in shown))
     console.print(table)
+    console.print()
+
+
+def columns_with_room(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Indices of the columns to show in `width` characters."""
+    shown = list(range(len(columns)))
+    widths = [_natural_width(column, [row[index] for row in rows]) for index, column in enumerate(columns)]
+    for index in reversed(range(len(columns))):
+        if sum(widths[kept] + GAP for kept in shown) - GAP <= width:
+            break
+        if not columns[index].needed:
+            shown.remove(index)
+    return shown
+
+
+def _natural_width(column: Column, cells: Sequence[str]) -> int:
+    longest = max(map(len, (column.title, *cells)))
+    return min(longest, WRAPPED_WIDTH) if column.prose else longest
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:

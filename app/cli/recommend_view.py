@@ -13,9 +13,9 @@ OPTION_COLUMNS = (
     Column("plan"),
     Column("one step", "right"),
     Column("samples/s", "right"),
+    Column("basis"),
     Column("memory at peak", "right", needed=False),
     Column("largest batch", "right", needed=False),
-    Column("basis"),
 )
 
 
@@ -83,9 +83,9 @@ def _option_row(option: Document) -> list[str]:
         plan_label(option),
         format_timing(option["step_seconds"]),
         format_count(round(rate) if rate is not None and rate >= 10 else rate),
+        "does not fit" if option["fits"] is False else option["basis"] or "unknown",
         _memory_cell(option),
         format_count(option["max_batch_size"]),
-        "does not fit" if option["fits"] is False else option["basis"] or "unknown",
     ]
 
 

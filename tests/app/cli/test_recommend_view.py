@@ -1,0 +1,123 @@
+"""A recommendation as text."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor.recommendation import (
+    Breakdown,
+    Crossover,
+    Interval,
+    MemoryParts,
+    Option,
+    Reason,
+    Recommendation,
+)
+from app.cli.recommend_view import describe_crossover, show_recommendation
+from probes.workload.description import ModelDescription, Plan, Workload
+
+ONE = Plan("cpu", "fp32", 1)
+TWO = Plan("cpu", "fp32", 2)
+GPU = Plan("cuda:0", "bf16")
+CROSSOVER = Crossover(TWO, GPU, "pinned", "at", 3, 2, 4, 12, 90, "probed")
+
+
+def option(plan: Plan, seconds: float | None, fits: bool | None = True, note: str | None = None) -> Option:
+    return Option(
+        plan=plan,
+        fits=fits,
+        why_not=None if fits is not False else "It needs 3 GB more memory than there is; batch 8 would fit.",
+        basis="measured" if seconds else None,
+        step_seconds=Interval(seconds, seconds * 0.9, seconds * 1.1) if seconds else None,
+        samples_per_second=64 / seconds if seconds else None,
+        breakdown_seconds=Breakdown(),
+        memory=MemoryParts(peak_bytes=4_000_000_000, available_bytes=13_000_000_000),
+        max_batch_size=410,
+        note=note,
+    )
+
+
+def recommendation(*options: Option) -> Recommendation:
+    return Recommendation(
+        workload=Workload(ModelDescription("summary", "resnet-50", {}), batch_size=64),
+        parameters=25_557_032,
+        flops_per_step=1_570_000_000_000,
+        recommended=options[0].plan,
+        verdict="Train on cuda:0 in bf16: 31 ms a step.",
+        confidence=0.99,
+        options=options,
+        crossovers=(CROSSOVER,),
+        curve_batch_sizes=(),
+        curves=(),
+        settings={"num_workers": 4, "environment": {"OMP_NUM_THREADS": "2"}},
+        reasons=(Reason("compute-bound", "The device is the limit."),),
+        snippet="import torch\ndevice = torch.device('cuda:0')\n",
+    )
+
+
+def show(answer: Recommendation, capsys: pytest.CaptureFixture[str]) -> str:
+    show_recommendation(answer.to_json())
+    return capsys.readouterr().out
+
+
+def test_the_verdict_comes_first_and_the_snippet_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    out = show(recommendation(option(GPU, 0.031), option(TWO, 0.43)), capsys)
+    assert out.startswith("Train on cuda:0 in bf16: 31 ms a step.\n")
+    assert "import torch\ndevice = torch.device('cuda:0')\n" in out
+
+
+def test_options_keep_their_order_and_show_time_rate_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    out = show(recommendation(option(GPU, 0.031), option(TWO, 0.43)), capsys)
+    assert out.index("cuda:0 bf16 ") < out.index("cpu fp32, 2 threads ")
+    assert "31 ms (27.9 to 34.1)" in out
+    assert "2065" in out
+    assert "4 GB of 13 GB" in out
+
+
+def test_what_does_not_fit_says_so_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    out = show(recommendation(option(TWO, 0.43), option(GPU, None, fits=False)), capsys)
+    assert "does not fit" in out
+    assert "cuda:0 bf16: It needs 3 GB more memory" in out
+
+
+def test_an_unknown_time_is_a_question_mark_and_its_reason_stands_once(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "No profile of this machine is stored: run crosspoint calibrate."
+    out = show(recommendation(option(ONE, None, note=note), option(TWO, None, note=note)), capsys)
+    assert out.count("No profile of this machine") == 1
+    assert "?" in out
+
+
+def test_settings_with_parts_are_shown_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    out = show(recommendation(option(GPU, 0.031)), capsys)
+    assert "OMP_NUM_THREADS 2" in out
+
+
+def test_a_narrow_terminal_shows_every_plan_and_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = show(recommendation(option(GPU, 0.031), option(TWO, 0.43)), capsys)
+    table = out[: out.index("Crossovers")]
+    assert max(map(len, table.splitlines())) <= 40
+    assert "cuda:0" in table
+    assert "430" in table
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("at", "cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (2 to 4)"),
+        ("always", "cuda:0 bf16 is faster than cpu fp32, 2 threads at every batch looked at"),
+        ("never", "cuda:0 bf16 does not overtake cpu fp32, 2 threads"),
+        ("undecided", "cannot be told"),
+    ],
+)
+def test_a_crossover_is_a_sentence_that_says_no_more_than_its_kind(kind: str, words: str) -> None:
+    crossover = replace(CROSSOVER, kind=kind)  # type: ignore[arg-type]
+    if kind != "at":
+        crossover = replace(crossover, batch_size=None, low=None, high=None)
+    sentence = describe_crossover(crossover.to_json())
+    assert words in sentence
+    assert sentence.endswith(
+        "(data pinned, probed, limited by launching until batch 12, start-up repaid after 90 steps)."
+    )
