@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
 
 import torch
 
 from probes.microtrain.devices import read_devices
 from probes.microtrain.failures import Failure
-from probes.microtrain.protocol import Document, OnProgress, RunJob
+from probes.microtrain.protocol import Desk, Document, RunJob
 from probes.workload.description import Workload
 
 
@@ -20,39 +20,46 @@ def describe_self() -> Document:
         "event": "ready",
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "cuda_version": torch.version.cuda,
+        "cudnn_version": _cudnn_version(),
         "devices": read_devices(),
     }
 
 
-def run_trace(job: Document, _report: OnProgress) -> Document:
+def _cudnn_version() -> str | None:
+    version = torch.backends.cudnn.version()
+    return None if version is None else str(version)
+
+
+def run_trace(job: Document, _desk: Desk) -> Document:
     from probes.microtrain.tracing import trace_workload
 
     return trace_workload(workload_of(job)).to_json()
 
 
-def run_measure(job: Document, report: OnProgress) -> Document:
+def run_measure(job: Document, desk: Desk) -> Document:
     from probes.microtrain.measure import measure_workload, parse_measure_job
 
-    return measure_workload(parse_measure_job(job, workload_of(job)), report)
+    return measure_workload(parse_measure_job(job, workload_of(job)), desk.report, desk.finish)
 
 
-def run_calibrate(job: Document, report: OnProgress) -> Document:
+def run_calibrate(job: Document, desk: Desk) -> Document:
     from probes.microtrain.calibrate import calibrate, parse_calibrate_job
 
-    return calibrate(parse_calibrate_job(job), report).to_json()
+    return calibrate(parse_calibrate_job(job), desk.report).to_json()
 
 
-def run_experiment(job: Document, report: OnProgress) -> Document:
+def run_experiment(job: Document, desk: Desk) -> Document:
     from probes.microtrain import experiment
 
     name, epochs, log_every = job.get("name"), job.get("epochs"), job.get("log_every")
     devices = job.get("devices") or []
-    if not isinstance(name, str) or not _is_whole(epochs) or not _all_of(log_every, _is_whole_or_none):
+    if not (isinstance(name, str) and isinstance(epochs, int) and _all_of(log_every, _is_whole_or_none)):
         raise Failure("invalid-job", "An experiment has a name, a number of epochs and a list log_every.")
     if not _all_of(devices, lambda device: isinstance(device, str)):
         raise Failure("invalid-job", "devices is a list of names such as cpu and cuda:0.")
     try:
-        return experiment.run_experiment(name, epochs, log_every, devices, report)
+        return experiment.run_experiment(name, epochs, log_every, devices, desk.report)
     except ValueError as error:
         raise Failure("invalid-job", str(error)) from error
 
@@ -76,7 +83,7 @@ def _is_whole_or_none(value: Any) -> bool:
     return value is None or _is_whole(value)
 
 
-def _all_of(values: Any, is_good: Any) -> bool:
+def _all_of(values: Any, is_good: Callable[[Any], bool]) -> TypeGuard[list[Any]]:
     return isinstance(values, list) and all(is_good(value) for value in values)
 
 

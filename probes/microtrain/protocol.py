@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -13,9 +15,22 @@ from probes.microtrain.failures import Failure, explain_failure
 
 Document = dict[str, Any]
 Emit = Callable[[Document], object]
-# Takes the job and a function (fraction, message) for progress; returns the result.
 OnProgress = Callable[[float, str], None]
-RunJob = Callable[[Document, OnProgress], Document]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a job may say while it runs.
+
+    report: progress (fraction, message). finish: sends this result at once and ends the process; for a job that
+    cannot be stopped.
+    """
+
+    report: OnProgress
+    finish: Callable[[Document], object]
+
+
+RunJob = Callable[[Document, Desk], Document]  # takes the job, returns the result
 
 
 def serve_jobs(lines: Iterable[bytes], kinds: Mapping[str, RunJob], emit: Emit) -> None:
@@ -50,11 +65,15 @@ def _run_job(job: Document, kinds: Mapping[str, RunJob], emit: Emit) -> Document
     def report(fraction: float, message: str) -> None:
         emit({"event": "progress", "job": name, "fraction": min(1.0, max(0.0, fraction)), "message": message})
 
+    def finish(result: Document) -> None:
+        emit({"event": "result", "job": name, "result": result})
+        os._exit(0)
+
     try:
         run = kinds.get(job["kind"])
         if run is None:
             raise Failure("invalid-job", f"There is no such kind of job. There are: {', '.join(kinds)}.")
-        result = run(job, report)
+        result = run(job, Desk(report, finish))
         json.dumps(result, allow_nan=False)  # a result that is no JSON is a failure of this job, not of the process
         return {"event": "result", "job": name, "result": result}
     except Exception as error:  # noqa: BLE001 - whatever happened in a job is that job's answer

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any, Protocol
 
 import torch
@@ -84,6 +85,12 @@ class Step:
     def compute(self, batch: Batch) -> Any:
         """The step on a batch that is on the device already; nothing is read back."""
         return self._infer(batch) if self.optimizer is None else self._train(batch, self.optimizer)
+
+    def without_scaler(self) -> Step:
+        """The same step, but for the gradient scaler's own operations: it reads a result back in every step."""
+        bare = copy(self)
+        bare._scaler = None
+        return bare
 
     def _train(self, batch: Batch, optimizer: torch.optim.Optimizer) -> torch.Tensor:
         with self._autocast():

@@ -1,0 +1,203 @@
+"""Times several things against each other: in turns, in shuffled order, so that a drifting machine favours none.
+
+Knows nothing of torch; the clock is a parameter, so that its decisions can be tested without waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from probes.microtrain.timing import MIN_SAMPLES, relative_error, steady_tail
+
+Clock = Callable[[], float]
+Setting = Callable[[], contextlib.AbstractContextManager[object]]
+
+TARGET_ROUNDS = 15  # samples an entry should get in the time there is
+MIN_BLOCK_SECONDS = 0.002  # ten thousand ticks of the clock; a scheduler's turn is of this order
+MAX_BLOCK_SECONDS = 0.2  # longer blocks average nothing more away, and turns would come too seldom
+# Longer than the best by this much in its luckiest block: more precision would change no decision.
+HOPELESS = 1.3
+PRECISE_SAMPLES = 12
+PRECISE_ERROR = 0.005
+WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of a short execution
+RETIRING_SAMPLES = 4
+LEAD_IN_SHARE = 0.1  # of a block, run untimed before it: caches and threads belong to whoever ran last
+
+
+class OutOfTime(Exception):
+    """Nothing of this entry could be timed; the message says why."""
+
+
+@dataclass
+class Entry:
+    """One thing to be timed.
+
+    run: executes it that often and returns when all is done (devices synchronised). group: entries of one group
+    answer the same question and are compared; None: this one is compared with nothing. setting: entered around
+    every run. watch: entered around each of the two first executions, off the clock of any sample.
+    """
+
+    name: Hashable
+    run: Callable[[int], object]
+    group: Hashable = None
+    setting: Setting = contextlib.nullcontext
+    watch: Setting = contextlib.nullcontext
+    first_seconds: float | None = None  # the very first execution
+    warm_seconds: float | None = None  # the second
+    samples: list[float] = field(default_factory=list)  # seconds an execution, one a block, in time order
+    executions: int = 0  # in samples
+    used_seconds: float = 0.0
+    error: Exception | None = None
+    retired: bool = False
+
+    @property
+    def live(self) -> bool:
+        return self.error is None and not self.retired
+
+    @property
+    def estimate(self) -> float | None:
+        """Seconds of one execution, as far as is known by now."""
+        if self.samples:
+            return median(self.samples[-5:])
+        return self.warm_seconds if self.warm_seconds is not None else self.first_seconds
+
+    def settled_samples(self) -> tuple[list[float], bool]:
+        """What to report, and whether it had settled; the two first executions where there was no time for more."""
+        if self.samples:
+            return steady_tail(self.samples)
+        seconds = self.estimate
+        return ([] if seconds is None else [seconds]), False
+
+
+@dataclass
+class Contest:
+    """Runs entries until `deadline` (on `clock`), or until all are as precise as any decision needs.
+
+    expect: seconds that an entry's first execution should take, judged by the others; None: no idea.
+    on_turn is told after every block; on_error when an entry fails, to free what it held.
+    """
+
+    entries: Sequence[Entry]
+    deadline: float
+    clock: Clock = time.perf_counter
+    shuffle: random.Random = field(default_factory=lambda: random.Random(0))
+    expect: Callable[[Entry], float | None] = lambda entry: None
+    on_turn: Callable[[], object] = lambda: None
+    on_error: Callable[[Entry], object] = lambda entry: None
+    current: Entry | None = None  # what runs at this moment
+    rounds: int = 0
+
+    def run(self) -> None:
+        self.warm_up()
+        block_seconds = self.choose_block_seconds()
+        while self._play_round(block_seconds):
+            self.rounds += 1
+            self._retire_hopeless()
+
+    def warm_up(self) -> None:
+        """Two executions of every entry, and of short ones as many as settle, in their order. What cannot be done in time fails with OutOfTime."""
+        for entry in self.entries:
+            expected = self.expect(entry) or 0.0
+            left = self.deadline - self.clock()
+            if expected >= left:
+                entry.error = OutOfTime(_why_not_begun(expected, left))
+                continue
+            self._attempt(entry, self._warm_up_entry)
+
+    def _warm_up_entry(self, entry: Entry) -> None:
+        with entry.watch():
+            entry.first_seconds = self._time(entry, 1)
+        if entry.first_seconds < self.deadline - self.clock():
+            with entry.watch():
+                entry.warm_seconds = self._time(entry, 1)
+            more = int(min(WARM_UP_SECONDS, self.deadline - self.clock()) / max(entry.warm_seconds, 1e-9))
+            if more > 0:
+                entry.warm_seconds = self._time(entry, more) / more
+
+    def choose_block_seconds(self) -> float:
+        """So that every entry can have its rounds; a long execution is a block of its own."""
+        live = sum(entry.live for entry in self.entries)
+        share = (self.deadline - self.clock()) / (max(1, live) * TARGET_ROUNDS)
+        return min(MAX_BLOCK_SECONDS, max(MIN_BLOCK_SECONDS, share))
+
+    def _play_round(self, block_seconds: float) -> bool:
+        """One block of every entry whose turn it is. False when there is nothing left to do."""
+        if all(is_precise(entry) for entry in self.entries if entry.live):
+            return False
+        playing = self._who_plays()
+        self.shuffle.shuffle(playing)
+        played = [self._attempt(entry, lambda entry: self._play_block(entry, block_seconds)) for entry in playing]
+        return any(played)
+
+    def _who_plays(self) -> list[Entry]:
+        """Every live entry, but for those that have had twice their share of time and samples enough."""
+        live = [entry for entry in self.entries if entry.live and entry.estimate is not None]
+        fair = sum(entry.used_seconds for entry in live) / max(1, len(live))
+        return [entry for entry in live if len(entry.samples) < MIN_SAMPLES or entry.used_seconds <= 2 * fair]
+
+    def _play_block(self, entry: Entry, block_seconds: float) -> bool:
+        """One sample, if it can be had before the deadline."""
+        one = max(entry.estimate or 0.0, 1e-9)
+        wanted = max(1, int(block_seconds / one))
+        lead_in = int(wanted * LEAD_IN_SHARE) + 1 if wanted > 2 else 0
+        affordable = int((self.deadline - self.clock()) / one) - lead_in
+        if affordable < 1 or (affordable < wanted // 4 and entry.samples):
+            return False  # a stub of a block would be noisier than the others
+        steps = min(wanted, affordable)
+        if lead_in:
+            self._time(entry, lead_in)
+        entry.samples.append(self._time(entry, steps) / steps)
+        entry.executions += steps
+        return True
+
+    def _time(self, entry: Entry, executions: int) -> float:
+        """Seconds of that many executions."""
+        self.current = entry
+        with entry.setting():
+            begun = self.clock()
+            entry.run(executions)
+            seconds = self.clock() - begun
+        entry.used_seconds += seconds
+        self.current = None
+        return seconds
+
+    def _attempt(self, entry: Entry, action: Callable[[Entry], object]) -> bool:
+        """Whether the action did something. An entry that fails costs only itself."""
+        try:
+            done = action(entry) is not False
+        except Exception as error:  # noqa: BLE001 - whatever an entry dies of is its own answer
+            entry.error = error.with_traceback(None)  # its frames hold on to tensors
+            done = True
+        self.current = None
+        if entry.error is not None:
+            self.on_error(entry)
+        self.on_turn()
+        return done
+
+    def _retire_hopeless(self) -> None:
+        """Give no more time to what cannot be its group's best."""
+        for group in {entry.group for entry in self.entries if entry.group is not None}:
+            rivals = [e for e in self.entries if e.group == group and e.live and len(e.samples) >= RETIRING_SAMPLES]
+            best = min((median(entry.samples) for entry in rivals), default=0.0)
+            for entry in rivals:
+                entry.retired = min(entry.samples) > HOPELESS * best
+
+
+def is_precise(entry: Entry) -> bool:
+    """More samples would change no decision."""
+    tail, steady = entry.settled_samples()
+    return steady and len(tail) >= PRECISE_SAMPLES and relative_error(tail) < PRECISE_ERROR
+
+
+def _why_not_begun(expected: float, left: float) -> str:
+    if left <= 0 or expected <= 0:
+        return "The time was over before its first step. More time, fewer plans or fewer batch sizes would do."
+    return (
+        f"One step was expected to take {expected:.2g} s, with {left:.2g} s left. "
+        "More time, fewer plans or a smaller batch would do."
+    )

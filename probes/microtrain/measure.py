@@ -1,0 +1,256 @@
+"""Measures real steps of one workload under several plans and batch sizes: the job of kind `measure`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS
+from probes.measurement import Measurement, Overheads, Timing
+from probes.microtrain.contest import Contest, Entry, OutOfTime
+from probes.microtrain.failures import Failure, explain_failure, first_line
+from probes.microtrain.footprint import limited_to
+from probes.microtrain.least_memory import estimate_least_memory, why_too_large
+from probes.microtrain.noise import Moment, noise_between, read_moment
+from probes.microtrain.overdue import OverdueGuard
+from probes.microtrain.overhead_meter import OverheadMeter
+from probes.microtrain.plans import Cores, read_cores, sensible_plans, why_impossible
+from probes.microtrain.timing import relative_spread, significant
+from probes.microtrain.workbench import StepRun, Workbench
+from probes.workload.description import Plan, Workload
+
+Document = dict[str, Any]
+OnProgress = Callable[[float, str], None]
+
+OVERHEADS_SHARE = 0.12  # of the time, kept for measuring a step's parts after the contest
+REPORT_SECONDS = 0.25
+# A step that has begun cannot be stopped. Where something has been measured the answer goes out soon after the time
+# is up, without the step that is still running; where nothing has, the first step is worth waiting for.
+OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 1.5
+FIRST_STEP_SECONDS = 30.0
+MAX_PLANS = 256
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    workload: Workload
+    plans: tuple[Plan, ...]
+    batch_sizes: tuple[int, ...]
+    seconds: float
+    memory_limit_bytes: int | None
+    cores: Cores = field(default_factory=read_cores)
+
+
+def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
+    """Raises Failure `invalid-job`. No plans: every sensible one here; no batch sizes: the workload's own."""
+    cores = read_cores()
+    try:
+        plans = tuple(Plan.from_json(row) for row in job.get("plans") or ()) or sensible_plans(cores)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Failure("invalid-job", "plans is a list of documents with a device, a precision and threads.") from None
+    sizes = tuple(dict.fromkeys(job.get("batch_sizes") or (workload.batch_size,)))
+    if not all(_is_whole(size) and 1 <= size <= MAX_BATCH_SIZE for size in sizes):
+        raise Failure("invalid-job", f"batch_sizes is a list of whole numbers from 1 to {MAX_BATCH_SIZE}.")
+    seconds, limit = job.get("seconds"), job.get("memory_limit_bytes")
+    if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_TIME_LIMIT_SECONDS:
+        raise Failure("invalid-job", f"seconds is the time to spend, up to {MAX_TIME_LIMIT_SECONDS:.0f}.")
+    if limit is not None and not (_is_whole(limit) and limit >= 0):
+        raise Failure("invalid-job", "memory_limit_bytes is a whole number of bytes, or null.")
+    distinct = tuple({plan.key: plan for plan in plans}.values())
+    if len(distinct) > MAX_PLANS:
+        raise Failure("invalid-job", f"A measurement compares at most {MAX_PLANS} plans.")
+    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def measure_workload(job: MeasureJob, report: OnProgress, finish: Callable[[Document], object]) -> Document:
+    """`{"measurements": […], "noise": {…}}`, within the job's seconds.
+
+    finish: sends a result and ends the process; called from another thread when one step outlasts all the time.
+    Raises InvalidModel; what only one plan dies of is in its measurement.
+    """
+    session = MeasureSession(job, report)
+    with OverdueGuard(session.is_overdue, lambda: finish(session.result())):
+        session.run()
+    return session.result()
+
+
+class MeasureSession:
+    """One measurement from its first moment to its result; the result can be had at any time."""
+
+    def __init__(self, job: MeasureJob, report: OnProgress) -> None:
+        self._job = job
+        self._report = report
+        self._begun = time.perf_counter()
+        self._before: Moment = read_moment()
+        self._bench = Workbench(job.workload, frozenset(plan.device for plan in job.plans))
+        self._refused: list[Measurement] = []
+        self._runs: dict[int, StepRun] = {}
+        self._overheads: dict[int, Overheads] = {}
+        self._contest = Contest([], self._begun)
+        self._reported = 0.0
+
+    def run(self) -> None:
+        self._say("building the model", force=True)
+        self._contest.entries = self._make_entries()
+        self._contest.deadline = self._begun + self._job.seconds * (1 - OVERHEADS_SHARE)
+        self._contest.expect = self._expect
+        self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
+        self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
+        if not self._contest.entries:
+            return
+        with self._memory_limit():
+            self._bench.build()
+            self._contest.run()
+            self._measure_overheads()
+
+    def is_overdue(self, now: float) -> bool:
+        """A step runs that has outlasted the time and what may come on top."""
+        late = now - self._begun - self._job.seconds
+        if any(entry.first_seconds is not None for entry in self._contest.entries):
+            return late > OVERDUE_SECONDS + OVERDUE_SHARE * self._job.seconds
+        return late > FIRST_STEP_SECONDS
+
+    def result(self) -> Document:
+        rows = [*(self._describe(entry) for entry in self._contest.entries), *self._refused]
+        order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
+        rows.sort(key=lambda row: order[(row.plan.key, row.batch_size)])
+        spreads = [relative_spread(row.step) for row in rows if row.step is not None and row.steps > 1]
+        threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
+        spread = significant(sorted(spreads)[len(spreads) // 2]) if spreads else None
+        noise = noise_between(self._before, read_moment(), threads, spread)
+        return {"measurements": [row.to_json() for row in rows], "noise": noise.to_json()}
+
+    def _pairs(self) -> list[tuple[int, Plan]]:
+        return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
+
+    def _make_entries(self) -> list[Entry]:
+        """The batch asked for first, and what is likely to be fast first: the time may not do for all."""
+        entries = []
+        for size in self._job.batch_sizes:
+            too_large = self._why_too_large(size)
+            for plan in sorted(self._job.plans, key=lambda plan: (plan.is_cpu, -(plan.threads or 0))):
+                impossible = why_impossible(plan, self._job.cores)
+                if impossible is not None:
+                    self._refuse(plan, size, "unsupported", impossible)
+                elif too_large is not None and plan.is_cpu:
+                    self._refuse(plan, size, "out-of-memory", too_large)
+                else:
+                    entries.append(self._make_entry(plan, size))
+        return entries
+
+    def _make_entry(self, plan: Plan, size: int) -> Entry:
+        run = StepRun(self._bench, plan, size)
+        entry = Entry((plan.key, size), run, size, run.setting, run.watched)
+        self._runs[id(entry)] = run
+        return entry
+
+    def _refuse(self, plan: Plan, size: int, outcome: Any, reason: str) -> None:
+        self._refused.append(Measurement(plan, size, self._job.workload.data, outcome, reason))
+
+    def _why_too_large(self, size: int) -> str | None:
+        """Said before anything is allocated."""
+        limit = self._job.memory_limit_bytes
+        if limit is None:
+            return None
+        try:
+            least = estimate_least_memory(self._job.workload, size)
+        except RuntimeError:  # a model that cannot be built without data: it will fail, or fit, for real
+            return None
+        return why_too_large(least, limit) if least.total_bytes > limit else None
+
+    def _memory_limit(self) -> Any:
+        """Not with CUDA, whose driver maps far more than it uses."""
+        on_cpu = all(plan.is_cpu for plan in self._job.plans)
+        return limited_to(self._job.memory_limit_bytes) if on_cpu else nullcontext()
+
+    def _expect(self, entry: Entry) -> float | None:
+        """Judged by the plan of this device that ran at the nearest batch, slower by as many threads as are missing."""
+        mine = self._runs[id(entry)]
+        guesses = []
+        for other in self._contest.entries:
+            theirs = self._runs[id(other)]
+            if other.estimate is None or theirs.plan.device != mine.plan.device:
+                continue
+            threads = max(1.0, (theirs.plan.threads or 1) / (mine.plan.threads or 1))
+            ratio = mine.batch_size / theirs.batch_size
+            guesses.append((abs(math.log(ratio)), other.estimate * threads * max(ratio, 0.1)))
+        return min(guesses)[1] if guesses else None
+
+    def _measure_overheads(self) -> None:
+        meter = OverheadMeter(self._bench, self._begun + self._job.seconds)
+        for entry in self._contest.entries:
+            samples, _ = entry.settled_samples()
+            if entry.error is None and samples:
+                self._say("measuring overheads")
+                overheads = meter.measure(self._runs[id(entry)], Timing.from_samples(samples).median)
+                if overheads is not None:
+                    self._overheads[id(entry)] = overheads
+
+    def _describe(self, entry: Entry) -> Measurement:
+        run = self._runs[id(entry)]
+        samples, steady = entry.settled_samples()
+        data = self._job.workload.data
+        if entry.error is not None or not samples:
+            outcome, reason = explain_outcome(entry, time.perf_counter() - self._begun)
+            return Measurement(run.plan, run.batch_size, data, outcome, reason)
+        timing = Timing.from_samples([significant(sample) for sample in samples])
+        return Measurement(
+            run.plan,
+            run.batch_size,
+            data,
+            "ok",
+            step=timing,
+            steps=entry.executions or sum(s is not None for s in (entry.first_seconds, entry.warm_seconds)),
+            steady=steady,
+            startup_seconds=self._startup_seconds(entry),
+            overheads=self._overheads.get(id(entry)),
+            memory=run.memory(),
+        )
+
+    def _startup_seconds(self, entry: Entry) -> float | None:
+        """First step beyond a steady one, and the way of the weights to the device.
+
+        Whoever runs first on a device pays for its libraries: that price stands in every plan's figure there.
+        """
+        device = self._runs[id(entry)].plan.device
+        excesses = [
+            other.first_seconds - other.estimate
+            for other in self._contest.entries
+            if self._runs[id(other)].plan.device == device
+            and other.first_seconds is not None
+            and other.estimate is not None
+            and (other is entry or other is self._first_on(device))
+        ]
+        if entry.warm_seconds is None:
+            return None  # one step tells nothing apart
+        return significant(self._bench.replica(device).startup_seconds + max(0.0, *excesses))
+
+    def _first_on(self, device: str) -> Entry | None:
+        ran = (entry for entry in self._contest.entries if entry.first_seconds is not None)
+        return next((entry for entry in ran if self._runs[id(entry)].plan.device == device), None)
+
+    def _say(self, message: str, *, force: bool = False) -> None:
+        now = time.perf_counter()
+        if force or now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            self._report((now - self._begun) / self._job.seconds, message)
+
+
+def explain_outcome(entry: Entry, seconds: float) -> tuple[Any, str]:
+    """Outcome and reason of an entry that has no figure."""
+    if entry.error is None:
+        return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
+    if isinstance(entry.error, OutOfTime):
+        return "failed", str(entry.error)
+    failure = explain_failure(entry.error)
+    if failure.code in ("out-of-memory", "unsupported"):
+        return failure.code, str(failure)
+    return "failed", f"The step failed ({type(entry.error).__name__}): {first_line(entry.error)}"

@@ -1,0 +1,131 @@
+"""How quiet the machine was while something was measured."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Others take so much of the cores we use that a barrier regularly waits for a thread without a core.
+BUSY_CONTENTION = 0.15
+# A hypervisor keeps so much of our time that medians are the neighbours' as much as ours.
+BUSY_STEAL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTicks:
+    """Seconds since boot, summed over all CPUs. None: the kernel does not say."""
+
+    busy: float | None  # user, nice, system, irq, softirq; guests are inside user
+    stolen: float | None
+    total: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is compared between a measurement's beginning and end."""
+
+    clock: float
+    ticks: CpuTicks
+    own_cpu_seconds: float
+    involuntary_switches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """steal_fraction: of all CPU time. others_cores: cores that other processes kept busy, on average. contention:
+    share of the cores we use that others want too. spread: of the measured points, when it is known."""
+
+    load_average: float | None
+    steal_fraction: float | None
+    others_cores: float | None
+    contention: float | None
+    involuntary_switches_per_second: float
+    spread: float | None = None
+
+    @property
+    def why_busy(self) -> str | None:
+        """A sentence when the measurement should not be trusted to a few percent."""
+        if self.contention is not None and self.contention > BUSY_CONTENTION:
+            return f"Other processes wanted {self.contention:.0%} of the cores that were measured on."
+        if self.steal_fraction is not None and self.steal_fraction > BUSY_STEAL:
+            return f"The hypervisor kept {self.steal_fraction:.0%} of the CPU time for other machines."
+        return None
+
+    def figures(self) -> dict[str, float | None]:
+        """Numbers only, as a profile keeps them; busy is 0 or 1."""
+        return {
+            "load_average": self.load_average,
+            "steal_fraction": self.steal_fraction,
+            "spread": self.spread,
+            "contention": self.contention,
+            "busy": float(self.why_busy is not None),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.figures(),
+            "others_cores": self.others_cores,
+            "involuntary_switches_per_second": self.involuntary_switches_per_second,
+            "busy": self.why_busy is not None,
+            "reason": self.why_busy,
+        }
+
+
+def read_moment(proc: Path = Path("/proc")) -> Moment:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return Moment(time.monotonic(), read_ticks(proc), usage.ru_utime + usage.ru_stime, usage.ru_nivcsw)
+
+
+def read_ticks(proc: Path = Path("/proc")) -> CpuTicks:
+    try:
+        text = (proc / "stat").read_text()
+    except OSError:
+        return CpuTicks(None, None, None)
+    return parse_ticks(text, os.sysconf("SC_CLK_TCK"))
+
+
+def parse_ticks(text: str, ticks_per_second: int) -> CpuTicks:
+    """The `cpu` line of /proc/stat: user nice system idle iowait irq softirq steal … (proc_stat(5))."""
+    fields = text.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu" or not all(field.isdigit() for field in fields[1:9]):
+        return CpuTicks(None, None, None)
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(field) / ticks_per_second for field in fields[1:9])
+    busy = user + nice + system + irq + softirq
+    return CpuTicks(busy, steal, busy + idle + iowait + steal)
+
+
+def noise_between(before: Moment, after: Moment, threads: int, spread: float | None = None) -> Noise:
+    """threads: the most CPU threads that the measurement used."""
+    seconds = max(after.clock - before.clock, 1e-9)
+    total = _difference(before.ticks.total, after.ticks.total)
+    busy = _difference(before.ticks.busy, after.ticks.busy)
+    stolen = _difference(before.ticks.stolen, after.ticks.stolen)
+    others = contention = None
+    if total and busy is not None:
+        online = total / seconds
+        others = max(0.0, busy - (after.own_cpu_seconds - before.own_cpu_seconds)) / seconds
+        contention = min(1.0, max(0.0, others + threads - online) / threads)
+    return Noise(
+        load_average=read_load_average(),
+        steal_fraction=stolen / total if total and stolen is not None else None,
+        others_cores=others,
+        contention=contention,
+        involuntary_switches_per_second=(after.involuntary_switches - before.involuntary_switches) / seconds,
+        spread=spread,
+    )
+
+
+def read_load_average() -> float | None:
+    """Processes running or waiting for a core, over the last minute; our own threads are among them."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before

@@ -1,0 +1,150 @@
+"""A workload laid out for measuring: weights once a device, batches once a batch size, shared by all plans."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from probes.measurement import MemoryPeak
+from probes.microtrain.feeding import Batch, batch_bytes, make_feed
+from probes.microtrain.footprint import PeakWatch, read_resident_bytes
+from probes.microtrain.models import BuiltModel, build_model
+from probes.microtrain.step import Step, applied, make_optimizer
+from probes.workload.description import Plan, Workload
+
+SEED = 0
+RING_BYTES = 64 * 1024 * 1024  # of different batches, for one batch size
+MIN_RING, MAX_RING = 2, 8  # repeating one batch trains into denormals, which are slow
+
+
+@dataclass
+class Replica:
+    """The model on one device, and the optimizer that all plans on it share: weights and state are fp32 in all."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer | None
+    startup_seconds: float  # until the weights were there: a device's context, and their copy
+
+
+@dataclass
+class Workbench:
+    """Everything is built when it is first needed, so that what fails is the plan that needed it."""
+
+    workload: Workload
+    devices: frozenset[str]
+    base_bytes: int | None = field(default_factory=read_resident_bytes)
+    _built: BuiltModel | None = None
+    _replicas: dict[str, Replica] = field(default_factory=dict)
+    _rings: dict[int, list[Batch]] = field(default_factory=dict)
+
+    def build(self) -> BuiltModel:
+        """The model on the CPU, with the same weights every time. Raises InvalidModel."""
+        if self._built is None:
+            torch.manual_seed(SEED)
+            self._built = build_model(self.workload.model)
+            self._built.module.train(self.workload.mode == "training")
+        return self._built
+
+    def replica(self, device: str) -> Replica:
+        """Raises UnsupportedWorkload when there is nothing to train."""
+        if device not in self._replicas:
+            built = self.build()
+            alone = self.devices == {device}
+            begun = time.perf_counter()
+            module = built.module if device == "cpu" or alone else copy.deepcopy(built.module)
+            module = module.to(torch.device(device))
+            synchronize(torch.device(device))
+            seconds = 0.0 if device == "cpu" else time.perf_counter() - begun
+            training = self.workload.mode == "training"
+            optimizer = make_optimizer(self.workload.optimizer, module) if training else None
+            self._replicas[device] = Replica(module, optimizer, seconds)
+        return self._replicas[device]
+
+    def ring(self, batch_size: int) -> list[Batch]:
+        """Different batches of one size, on the CPU."""
+        if batch_size not in self._rings:
+            generator = torch.Generator().manual_seed(SEED)
+            make = self.build().make_batch
+            first = make(batch_size, generator)
+            count = min(MAX_RING, max(MIN_RING, RING_BYTES // max(1, batch_bytes(first))))
+            self._rings[batch_size] = [first, *(make(batch_size, generator) for _ in range(count - 1))]
+        return self._rings[batch_size]
+
+    def make_step(self, plan: Plan, batch_size: int) -> Step:
+        """A step that shares weights, optimizer and batches with the others."""
+        device = torch.device(plan.device)
+        replica = self.replica(plan.device)
+        feed = make_feed(self.ring(batch_size), device, self.workload.data)
+        return Step(
+            self.build(), replica.module, replica.optimizer, feed, device, plan.precision, self.workload.log_every
+        )
+
+    def spare_bytes(self, batch_size: int) -> int:
+        """Bytes of batches on the CPU that a training loop would not hold: all but the one in use."""
+        held = sum(batch_bytes(batch) for ring in self._rings.values() for batch in ring)
+        ring = self._rings.get(batch_size)
+        return held - batch_bytes(ring[0]) if ring else held
+
+    def spare_device_bytes(self, batch_size: int) -> int:
+        """The same on a device, where resident data lies in as many batches."""
+        if self.workload.data != "resident":
+            return 0
+        ring = self._rings.get(batch_size, [])
+        return sum(batch_bytes(batch) for batch in ring[1:])
+
+
+class StepRun:
+    """One plan at one batch size, as a contest wants it."""
+
+    def __init__(self, bench: Workbench, plan: Plan, batch_size: int) -> None:
+        self.plan = plan
+        self.batch_size = batch_size
+        self.step: Step | None = None
+        self._bench = bench
+        self._watch = PeakWatch(torch.device(plan.device), bench.base_bytes)
+
+    def __call__(self, executions: int) -> None:
+        step = self._prepared()
+        for _ in range(executions):
+            step()
+        synchronize(step.device)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Peaks of memory are taken; preparing is not part of what runs inside."""
+        with applied(self.plan):
+            self._prepared()
+        bench, size = self._bench, self.batch_size
+        with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(size)):
+            yield
+
+    def setting(self) -> contextlib.AbstractContextManager[None]:
+        return applied(self.plan)
+
+    def memory(self) -> MemoryPeak:
+        return self._watch.peak()
+
+    def drop(self) -> None:
+        """Let go of everything that only this plan needed."""
+        self.step = None
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def _prepared(self) -> Step:
+        if self.step is None:
+            self.step = self._bench.make_step(self.plan, self.batch_size)
+        return self.step
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was given; a CPU has always done so."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
