@@ -18,6 +18,7 @@ from fastapi_offline import FastAPIOffline
 from app.api import calibrations, hardware, health, measurements, metrics, models, page, recommend
 from app.api.context import Context
 from app.api.guard import Guard
+from app.api.hot import HotPaths
 from app.api.openapi import install_openapi
 from app.api.problems import install_problems
 from app.api.protocol import DeadlineProtocol
@@ -32,6 +33,9 @@ ROUTERS = (hardware, recommend, measurements, calibrations, models, health, metr
 # Ending: answers that are being written, then processes (3 s at most); whatever still hangs after that is left behind.
 GRACEFUL_SECONDS = 1
 LAST_RESORT_SECONDS = 4.7
+# How long a thread (a survey, the advisor) may keep the interpreter from the event loop; Python's own is 5 ms.
+SWITCH_SECONDS = 0.0005
+BACKLOG = 512  # connections that may wait to be accepted
 
 
 class AddressTaken(CrosspointError):
@@ -63,6 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     page.mount_static(app)
     install_problems(app)
     install_openapi(app)
+    app.add_middleware(HotPaths, answers={"/livez": health.live_body, "/hardware": hardware.encoded_survey})
     app.add_middleware(Counting, tally=tally)
     app.add_middleware(Guard, settings=settings)
     return app
@@ -107,6 +112,7 @@ def serve(settings: Settings) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
     )
+    sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn raises the signal that ended it once more. TERM is how a service is meant to end: exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
     Server(config, app).run(sockets=[listener])
@@ -118,10 +124,13 @@ def listen(settings: Settings) -> socket.socket:
     Raises AddressTaken.
     """
     try:
-        family, *_, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.create_server(address[:2], family=family, backlog=512)
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        # With the protocol named, asyncio turns Nagle's algorithm off; else every answer waits 40 ms for an ACK.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError as error:
         raise AddressTaken(
             "address-taken",

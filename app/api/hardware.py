@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from app.api.context import ContextDep
+from app.api.context import Context, ContextDep
 from app.api.openapi import describe_answer
 
 router = APIRouter(tags=["hardware"])
@@ -13,5 +13,9 @@ router = APIRouter(tags=["hardware"])
 @router.get("/hardware", responses=describe_answer("Survey", "The machine; its changing facts a second old at most."))
 async def read_hardware(context: ContextDep) -> Response:
     """One survey: CPU, usable cores and memory, accelerators, storage, software, and what is wrong with them."""
-    reading = await context.crosspoint.surveyor.read()
-    return Response(reading.body, media_type="application/json")
+    return Response(await encoded_survey(context), media_type="application/json")
+
+
+async def encoded_survey(context: Context) -> bytes:
+    """The body: bytes that were made when the survey was taken."""
+    return (await context.crosspoint.surveyor.read()).body

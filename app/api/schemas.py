@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
-from typing_extensions import NotRequired, TypedDict  # pydantic reads the standard one from Python 3.12 on only
+from typing_extensions import NotRequired, TypedDict  # noqa: UP035 - pydantic reads the standard ones from 3.12 on only
 
 from app.advisor.recommendation import Basis, Breakdown, CrossoverKind, Interval, MemoryParts, Reason
 from app.api.bodies import CalibrationBody, MeasurementBody, RecommendBody
