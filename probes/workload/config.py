@@ -36,10 +36,12 @@ REFUSED = {
     "use_pretrained_backbone": "nothing is downloaded; write the backbone's config as backbone_config",
     "backbone_kwargs": "they belong to a backbone that is loaded by name; write backbone_config",
 }
-# Keys that say nothing about what is trained: provenance, generation, and the weights' dtype (the plan's to choose).
+# Keys that say nothing about what is trained: provenance, generation, the form of outputs, and the weights' dtype
+# (the plan's to choose).
 IGNORED = {
     "transformers_version", "torch_dtype", "dtype", "id2label", "label2id", "task_specific_params", "finetuning_task",
     "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
+    "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
 }  # fmt: skip
 _COUNTED = {"layer", "layers", "depth", "depths", "block", "blocks", "stage", "stages", "repeat", "repeats", "experts"}
 _NOT_COUNTED = {"size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max"}

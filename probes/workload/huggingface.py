@@ -149,3 +149,8 @@ def name_of(content: dict[str, Any]) -> str:
 def near_model_types(name: str) -> tuple[str, ...]:
     """Model types that resemble a name."""
     return near_names(name, read_architectures().trainable_types())
+
+
+def default_sequence_length(limit: int | None) -> int:
+    """Tokens in a sample when nobody says. limit: positions that the model has; None: no limit."""
+    return min(DEFAULT_SEQUENCE_LENGTH, limit or DEFAULT_SEQUENCE_LENGTH)

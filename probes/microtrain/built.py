@@ -1,0 +1,63 @@
+"""What a built model is: a module, and how to feed it, call it and judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from torch.nn.parameter import is_lazy
+
+from probes.bounds import MAX_MODULES, MAX_PARAMETERS
+from probes.workload.description import InvalidModel
+
+Batch = Any  # a tensor, or tuples and dicts of them
+MakeBatch = Callable[[int, torch.Generator | None], Batch]
+
+
+@dataclass
+class BuiltModel:
+    """module: on the CPU, or fake where it was built under fake tensors.
+
+    make_batch(batch_size, generator): CPU tensors, random and different each call. forward(module, batch): the
+    module's call; takes the module apart from this object, so that a wrapped one can be given. loss(output, batch):
+    a scalar to call backward on.
+    """
+
+    module: nn.Module
+    make_batch: MakeBatch
+    forward: Callable[[nn.Module, Batch], Any]
+    loss: Callable[[Any, Batch], torch.Tensor]
+
+
+@contextmanager
+def bounded_building() -> Iterator[None]:
+    """While a model is built here: raises InvalidModel at MAX_MODULES modules or MAX_PARAMETERS parameters."""
+    counts = {"modules": 0, "parameters": 0}
+
+    def on_module(_module: nn.Module, _name: str, _child: nn.Module) -> None:
+        counts["modules"] += 1
+        if counts["modules"] > MAX_MODULES:
+            raise InvalidModel(f"The model has more than {MAX_MODULES} modules, which is the most that is built.")
+
+    def on_parameter(_module: nn.Module, _name: str, parameter: nn.Parameter | None) -> None:
+        counts["parameters"] += 0 if parameter is None or is_lazy(parameter) else parameter.numel()
+        if counts["parameters"] > MAX_PARAMETERS:
+            raise InvalidModel(f"The model has more than {MAX_PARAMETERS:.0e} parameters. Make it smaller.")
+
+    handles = [
+        register_module_module_registration_hook(on_module),
+        register_module_parameter_registration_hook(on_parameter),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

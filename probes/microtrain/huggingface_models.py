@@ -1,0 +1,114 @@
+"""A checked Hugging Face config -> the model that transformers makes of it, with random weights. No network."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+from probes.microtrain.built import BuiltModel
+from probes.microtrain.random_samples import LABELS, make_sampler
+from probes.microtrain.sample_sizes import token_limit
+from probes.workload.architectures import read_architectures
+from probes.workload.description import InvalidModel
+from probes.workload.wording import clean
+
+# Table of transformers' source (probes.workload.architectures) -> the class that reads it.
+AUTO_CLASSES = {
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "AutoModelForImageClassification",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES": "AutoModelForSemanticSegmentation",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES": "AutoModelForSpeechSeq2Seq",
+    "MODEL_FOR_CTC_MAPPING_NAMES": "AutoModelForCTC",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES": "AutoModelForAudioClassification",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "AutoModelForSeq2SeqLM",
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES": "AutoModelForSequenceClassification",
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "AutoModelForCausalLM",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "AutoModelForMaskedLM",
+    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES": "AutoModelForTokenClassification",
+    "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES": "AutoModelForQuestionAnswering",
+}
+_LONGEST_REASON = 200  # characters of transformers' own explanation that are passed on
+
+
+def build_huggingface(content: dict[str, Any]) -> BuiltModel:
+    """content: as probes.workload.huggingface makes it. Raises InvalidModel when transformers refuses the config."""
+    module, config = _build(content)
+    _check_sequence_length(content, module, config)
+    return BuiltModel(module, make_sampler(content, module, config), forward, loss)
+
+
+def forward(module: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
+    """With labels while training, so that the model computes its own loss; without them in inference, where a
+    decoder is fed them as what was said so far."""
+    if module.training:
+        return module(**batch)
+    inputs = {name: tensor for name, tensor in batch.items() if name not in LABELS}
+    labels = batch.get("labels")
+    if labels is not None and labels.dim() == 2 and getattr(module.config, "is_encoder_decoder", False):
+        inputs["decoder_input_ids"] = labels
+    return module(**inputs)
+
+
+def loss(output: Any, _batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The model's own."""
+    value = getattr(output, "loss", None)
+    if isinstance(value, torch.Tensor):
+        return value
+    raise InvalidModel("This model computes no loss from labels, so it cannot be trained here. Take another task.")
+
+
+def _build(content: dict[str, Any]) -> tuple[Any, Any]:
+    """Module and config object."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported, which reads it once
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    options = dict(content["config"])
+    model_type = options.pop("model_type")
+    table = read_architectures().table(model_type, content["task"])
+    automatic = getattr(transformers, AUTO_CLASSES[table or ""])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice for those who load weights
+            config = transformers.AutoConfig.for_model(model_type, **options)
+            config.dtype = torch.float32  # the weights'; a plan's precision is autocast
+            prepare(config, content["task"])
+            return automatic.from_config(config), config
+    except (InvalidModel, MemoryError):
+        raise
+    except Exception as error:  # a config that transformers chokes on can raise anything
+        raise InvalidModel(_explain(model_type, error)) from error
+
+
+def prepare(config: Any, task: str) -> None:
+    """What a training script sets beside the config: dictionary outputs, a padding token for classifying text, and
+    the token that a decoder starts with (in a config.json; not in every config class)."""
+    config.return_dict = True
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    for part in {id(config): config, id(text): text}.values():
+        if task == "text-classification" and getattr(part, "pad_token_id", None) is None:
+            part.pad_token_id = 0
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
+
+
+def _explain(model_type: str, error: Exception) -> str:
+    """What transformers said, where that is fit to be passed on."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[:2]) if lines else ""
+    fit = said and len(said) <= _LONGEST_REASON and not re.search(r"[/\\<>]|0x", said) and said.isprintable()
+    reason = f"transformers says: {said.rstrip('.')}." if fit else f"It fails with {type(error).__name__}."
+    return f"No {clean(model_type)} model can be built from this config. {reason} Check its sizes against each other."
+
+
+def _check_sequence_length(content: dict[str, Any], module: nn.Module, config: Any) -> None:
+    """Raises InvalidModel when more tokens are asked for than the model has positions for."""
+    length, limit = content.get("sequence_length"), token_limit(module, config)
+    if length is not None and limit is not None and length > limit:
+        raise InvalidModel(
+            f'"sequence_length" is {length}, but this model has {limit} positions. Take at most {limit}.'
+        )

@@ -1,0 +1,66 @@
+"""Two recordings of one step, at two batch sizes -> its operations as functions of the batch."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from probes.microtrain.recording import Record
+from probes.trace import Affine, Operation
+
+
+def affine(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
+    """The line through two points."""
+    slope = (values[1] - values[0]) / (batch_sizes[1] - batch_sizes[0])
+    return Affine(values[0] - slope * batch_sizes[0], slope)
+
+
+def same_operations(one: Sequence[Record], other: Sequence[Record]) -> bool:
+    """Whether both steps ran the same operations in the same order."""
+    return len(one) == len(other) and all(a[:4] == b[:4] for a, b in zip(one, other, strict=True))
+
+
+def merge(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]) -> tuple[Operation, ...]:
+    """Equal operations counted, in order of their first run."""
+    if not same_operations(one, other):
+        return _merge_by_name(batch_sizes, one, other)
+    counts: Counter[Operation] = Counter()
+    for a, b in zip(one, other, strict=True):
+        counts[_operation(batch_sizes, a, _sizes(a), _sizes(b), 1)] += 1
+    return tuple(_counted(operation, count) for operation, count in counts.items())
+
+
+def _sizes(record: Record) -> tuple[float, float, float]:
+    return record.flops, record.read_bytes, record.written_bytes
+
+
+def _operation(
+    batch_sizes: tuple[int, int], like: Record, one: Sequence[float], other: Sequence[float], count: int
+) -> Operation:
+    flops, read, written = (affine(batch_sizes, pair) for pair in zip(one, other, strict=True))
+    return Operation(like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes)
+
+
+def _counted(operation: Operation, count: int) -> Operation:
+    o = operation
+    return Operation(o.kind, o.name, o.phase, o.dtype, count, o.flops, o.read_bytes, o.written_bytes, o.shapes)
+
+
+def _merge_by_name(
+    batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]
+) -> tuple[Operation, ...]:
+    """For steps whose operations depend on the batch (experts that some batch does not reach): totals by phase and
+    name, as often as the larger batch ran them; one execution is their mean."""
+    groups: dict[tuple[str, ...], tuple[list[Record], list[Record]]] = defaultdict(lambda: ([], []))
+    for index, records in enumerate((one, other)):
+        for record in records:
+            groups[record[:4]][index].append(record)
+    return tuple(_mean_operation(batch_sizes, small, large) for small, large in groups.values())
+
+
+def _mean_operation(batch_sizes: tuple[int, int], small: list[Record], large: list[Record]) -> Operation:
+    count = len(large) or len(small)
+    one, other = (
+        [sum(_sizes(record)[column] for record in records) / count for column in range(3)] for records in (small, large)
+    )
+    return _operation(batch_sizes, (small or large)[0], one, other, count)

@@ -1,0 +1,112 @@
+"""What one operation computes and moves: FLOPs, bytes read, bytes written, from its arguments' shapes.
+
+FLOPs follow torch.utils.flop_counter, which counts products (a multiply-add is two) and nothing else; what it counts
+as 0 on a CPU — attention, LSTMs — has formulas here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils.flop_counter import flop_registry
+
+from probes.microtrain.operation_kinds import kind_of
+
+aten = torch.ops.aten
+
+
+def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
+    packet = operation._overloadpacket
+    own = OWN_FORMULAS.get(str(packet))
+    if own is not None:
+        return own(args)
+    formula = flop_registry.get(packet)
+    return int(formula(*args, **kwargs, out_val=result)) if formula is not None else 0
+
+
+def _attention(args: tuple[Any, ...]) -> int:
+    """query: batch, heads, queries, width; key and value alike: two products over every pair."""
+    query, key, value = args[0].shape, args[1].shape, args[2].shape
+    pairs = query[0] * query[1] * query[2] * key[2]
+    return int(2 * pairs * (query[3] + value[3]))
+
+
+def _attention_backward(args: tuple[Any, ...]) -> int:
+    """args begin with the output's gradient. Five products: the scores anew and two for each of the forward's
+    (torch.utils.flop_counter.sdpa_backward_flop_count)."""
+    query, key, value = args[1].shape, args[2].shape, args[3].shape
+    pairs = query[0] * query[1] * query[2] * key[2]
+    return int(2 * pairs * (3 * query[3] + 2 * value[3]))
+
+
+def _recurrent(args: tuple[Any, ...]) -> int:
+    """input: steps, batch, inputs; weights: gates * hidden by inputs, gates * hidden by hidden."""
+    steps, batch = args[0].shape[0], args[0].shape[1]
+    return int(2 * steps * batch * (args[1].numel() + args[2].numel()))
+
+
+def _recurrent_backward(args: tuple[Any, ...]) -> int:
+    """Twice the forward: with respect to the inputs and to the weights."""
+    return 2 * _recurrent(args)
+
+
+def _native_attention(args: tuple[Any, ...]) -> int:
+    """_native_multi_head_attention(query, key, value, embed_dim, …): four projections, two products over pairs."""
+    batch, steps, width = args[0].shape
+    return int(2 * batch * steps * 4 * width * width + 4 * batch * steps * steps * width)
+
+
+def _native_encoder(args: tuple[Any, ...]) -> int:
+    """_transformer_encoder_layer_fwd(src, embed_dim, …): attention, then two linear layers between which the features
+    are as many as the second-last matrix has rows."""
+    matrices = [a for a in args if isinstance(a, torch.Tensor) and a.dim() == 2]
+    batch, steps, width = args[0].shape
+    return _native_attention(args) + int(2 * batch * steps * 2 * width * matrices[-2].shape[0])
+
+
+OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "aten.mkldnn_rnn_layer": _recurrent,
+    "aten.mkldnn_rnn_layer_backward": _recurrent_backward,
+    "aten._native_multi_head_attention": _native_attention,
+    "aten._transformer_encoder_layer_fwd": _native_encoder,
+}
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """Tensors in arguments or results: bare, or in lists and tuples."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from tensors_in(value)
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
+    """Distinct bytes: what `expand` repeats is read once."""
+    distinct = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        distinct *= size if stride else 1
+    return distinct * tensor.element_size()
+
+
+# Only rows that are looked up are read, not the table.
+_LOOKUPS = {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take"}
+# The destination is overwritten unread.
+_OVERWRITES = {"aten.copy_", "aten.fill_", "aten.zero_", "aten.bernoulli_", "aten.normal_", "aten.uniform_"}
+
+
+def traffic_of(operation: OpOverload, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> tuple[int, int]:
+    """Bytes read, bytes written. A view moves nothing; an operation in place reads and writes its first argument."""
+    if kind_of(operation) == "view":
+        return 0, 0
+    written = sum(bytes_of(tensor) for tensor in outputs)
+    name = str(operation._overloadpacket)
+    if name in _LOOKUPS:
+        return sum(bytes_of(tensor) for tensor in inputs[1:]) + written, written
+    sources = inputs[1:] if name in _OVERWRITES else inputs
+    return sum(bytes_of(tensor) for tensor in sources), written

@@ -1,0 +1,131 @@
+"""Steps a model, watched, as if it had been trained for a while: gradients and the optimizer's state are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from probes.microtrain.built import Batch, BuiltModel
+from probes.microtrain.feeding import make_feed
+from probes.microtrain.feeding import tensors_in as tensors_in_batch
+from probes.microtrain.recording import Recorder
+from probes.microtrain.step import Step, make_optimizer
+from probes.trace import Phase
+from probes.workload.description import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One watched step. activation_bytes: at the peak, beyond what lives from step to step."""
+
+    recorder: Recorder
+    activation_bytes: int
+    input_bytes: int
+
+
+class Resident(NamedTuple):
+    """A trace's figures of what lives from step to step."""
+
+    parameters: int
+    parameter_tensors: int
+    parameter_bytes: int
+    buffer_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+
+
+class PrimedStepper:
+    """Satisfies probes.microtrain.step.Built, so that it learns when the forward ends and the backward begins."""
+
+    def __init__(self, workload: Workload, built: BuiltModel) -> None:
+        self.workload = workload
+        self.built = built
+        self.module = built.module
+        self._phase: Phase = "forward"
+        self._recorder = Recorder()
+        self._step: Step | None = None
+
+    def forward(self, module: nn.Module, batch: Batch) -> Any:
+        return self.built.forward(module, batch)
+
+    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+        loss = self.built.loss(output, batch)
+        self._recorder.phase = "backward"
+        return loss
+
+    def record(self, batch_size: int) -> Recording:
+        """One step at this batch size."""
+        batch = self.built.make_batch(batch_size, None)
+        step = self._step or self._make_step(batch)
+        self._step, self._recorder = step, Recorder()
+        inputs = _distinct(tensors_in_batch(batch))
+        live = self._recorder.live
+        live.add(self._resident_tensors())
+        resident = live.now
+        live.add(inputs.values())
+        with self._recorder:
+            step.compute(batch)
+        return Recording(self._recorder, live.peak - resident, _total(inputs.values()))
+
+    def _make_step(self, batch: Batch) -> Step:
+        """As make_step does, but the module stays where it is: fake tensors cannot be moved."""
+        training, device = self.workload.mode == "training", torch.device("cpu")
+        self.module.train(training)
+        optimizer = make_optimizer(self.workload.optimizer, self.module) if training else None
+        if optimizer is not None:
+            optimizer.register_step_pre_hook(self._on_optimizer)
+            self._prime(optimizer)
+        return Step(self, self.module, optimizer, make_feed([batch], device, "resident"), device)
+
+    def _on_optimizer(self, *_arguments: Any) -> None:
+        self._recorder.phase = "optimizer"
+
+    def _prime(self, optimizer: torch.optim.Optimizer) -> None:
+        """A gradient for every parameter, and one step of the optimizer, so that its state exists. Parameters that
+        get no gradient in a real step lose theirs there."""
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        with Recorder():  # it answers the optimizer's questions for its step count
+            optimizer.step()
+
+    def _resident_tensors(self) -> Iterator[torch.Tensor]:
+        """Everything that lives from step to step."""
+        for parameter in self.module.parameters():
+            yield parameter
+            if parameter.grad is not None:
+                yield parameter.grad
+        yield from self.module.buffers()
+        yield from self._state_tensors(with_gradient=False)
+
+    def _state_tensors(self, *, with_gradient: bool) -> Iterator[torch.Tensor]:
+        """The optimizer's. with_gradient: only of parameters that a step trains."""
+        optimizer = self._step.optimizer if self._step is not None else None
+        for parameter, state in optimizer.state.items() if optimizer is not None else ():
+            if not with_gradient or parameter.grad is not None:
+                yield from (value for value in state.values() if isinstance(value, torch.Tensor))
+
+    def resident_bytes(self) -> Resident:
+        """What lives from step to step, after a step was recorded."""
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        return Resident(
+            parameters=sum(p.numel() for p in parameters),
+            parameter_tensors=len(parameters),
+            parameter_bytes=_total(self.module.parameters()),
+            buffer_bytes=_total(self.module.buffers()),
+            gradient_bytes=_total(p.grad for p in parameters if p.grad is not None),
+            optimizer_bytes=_total(self._state_tensors(with_gradient=True)),
+        )
+
+
+def _distinct(tensors: Iterator[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Labels may be the inputs themselves."""
+    return {id(tensor): tensor for tensor in tensors}
+
+
+def _total(tensors: Any) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

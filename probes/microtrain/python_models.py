@@ -1,0 +1,120 @@
+"""The user's own Python: `module:function`, called without arguments, returns one of
+
+- `(module, make_batch)`: a torch.nn.Module, and a function of the batch size that returns a random batch;
+- `(module, example_batch)`: rows of the example are drawn at random to make batches of any size;
+- `(module, make_batch or example_batch, loss)`: with `loss(output, batch)` returning a scalar;
+- a torch.nn.Module alone, when it begins with nn.Linear: its inputs are then random.
+
+A batch is `(inputs, targets)` — the module is called with the inputs; targets of whole numbers mean cross-entropy,
+others mean squared error — or a dict, and then the module is called with its entries and returns the loss as
+`output.loss`, `output["loss"]` or a scalar. The Python module is found from the current folder first. The code is the
+user's, run with the user's rights; this door is open on the command line only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from probes.microtrain.built import Batch, BuiltModel, MakeBatch
+from probes.workload.description import InvalidModel
+
+_EXPECTED = "It must return (module, make_batch) or (module, example_batch); see probes/microtrain/python_models.py."
+
+
+def build_python(target: str) -> BuiltModel:
+    """Import and call. Raises InvalidModel when that does not give a module and batches."""
+    module, batches, loss = _parts(target, _call(target))
+    return BuiltModel(module, _make_batch(target, batches), call_module, loss)
+
+
+def call_module(module: nn.Module, batch: Batch) -> Any:
+    if isinstance(batch, dict):
+        return module(**batch)
+    inputs = batch[0] if isinstance(batch, tuple | list) else batch
+    return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
+
+
+def default_loss(output: Any, batch: Batch) -> torch.Tensor:
+    """Raises InvalidModel where neither the batch's targets nor the output say what the loss is."""
+    if isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(output, torch.Tensor):
+        targets = batch[1]
+        if targets.dtype.is_floating_point:
+            return functional.mse_loss(output, targets)
+        return functional.cross_entropy(output, targets)
+    found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
+    if isinstance(found, torch.Tensor) and found.dim() == 0:
+        return found
+    raise InvalidModel("The model's output has no loss. Return (module, make_batch, loss) from the function.")
+
+
+def _call(target: str) -> Any:
+    module_name, _, path = target.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found() if callable(found) and not isinstance(found, nn.Module) else found
+    except Exception as error:
+        said = str(error).splitlines()[0][:200] if str(error) else "no message"
+        raise InvalidModel(f"{target} could not be called: {type(error).__name__}: {said}.") from error
+
+
+def _parts(target: str, returned: Any) -> tuple[nn.Module, Any, Callable[[Any, Batch], torch.Tensor]]:
+    """Module, batches (None: none were given), loss."""
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    if not 1 <= len(parts) <= 3 or not isinstance(parts[0], nn.Module):
+        raise InvalidModel(f"{target} returned no torch.nn.Module. {_EXPECTED}")
+    batches = parts[1] if len(parts) > 1 else _inputs_of(target, parts[0])
+    return parts[0], batches, parts[2] if len(parts) == 3 else default_loss
+
+
+def _inputs_of(target: str, module: nn.Module) -> MakeBatch:
+    """Random inputs for a module that begins with a linear layer, targets for one that ends with one."""
+    leaves = [child for child in module.modules() if next(child.children(), None) is None]
+    linear = [child for child in leaves if isinstance(child, nn.Linear)]
+    if not linear or leaves[0] is not linear[0]:
+        raise InvalidModel(f"{target} does not say what its inputs are. {_EXPECTED}")
+    inputs, outputs = linear[0].in_features, linear[-1].out_features
+
+    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        x = torch.randn(batch_size, inputs, generator=generator)
+        return x, torch.randint(outputs, (batch_size,), generator=generator)
+
+    return make_batch
+
+
+def _make_batch(target: str, batches: Any) -> MakeBatch:
+    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        return batches(batch_size) if callable(batches) else _draw(batches, batch_size, generator)
+
+    if callable(batches) or isinstance(batches, torch.Tensor | tuple | list | dict):
+        return make_batch
+    raise InvalidModel(f"{target} returned no batches beside its module. {_EXPECTED}")
+
+
+def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> Any:
+    """The same random rows of every tensor of an example batch."""
+    rows: dict[int, torch.Tensor] = {}
+
+    def draw(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dim():
+            count = value.shape[0]
+            if count not in rows:
+                rows[count] = torch.randint(count, (batch_size,), generator=generator)
+            return value[rows[count]]
+        if isinstance(value, dict):
+            return {key: draw(item) for key, item in value.items()}
+        return type(value)(draw(item) for item in value) if isinstance(value, tuple | list) else value
+
+    return draw(example)

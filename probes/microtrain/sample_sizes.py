@@ -1,0 +1,88 @@
+"""How large one sample of a Hugging Face model is: as asked for, else as the config says, else the usual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from probes.workload.huggingface import (
+    DEFAULT_AUDIO_SAMPLES,
+    DEFAULT_IMAGE_SIDE,
+    default_sequence_length,
+    max_positions,
+)
+
+HOP_SAMPLES = 160  # between two frames of a spectrogram: 10 ms at 16 kHz, in every feature extractor of transformers
+
+
+def config_parts(config: Any) -> Iterator[Any]:
+    """The config and those nested in it for text, vision, audio and decoder."""
+    yield config
+    for name in ("text_config", "vision_config", "audio_config", "encoder", "decoder"):
+        part = getattr(config, name, None)
+        if hasattr(part, "to_dict"):
+            yield part
+
+
+def first_of(config: Any, *names: str) -> Any:
+    """The first value that any part of the config has under one of the names; None: none has."""
+    found = (getattr(part, name, None) for name in names for part in config_parts(config))
+    return next((value for value in found if value is not None), None)
+
+
+def token_limit(module: nn.Module, config: Any) -> int | None:
+    """The config's positions; fewer where some of a table of positions are set aside for padding (RoBERTa's two)."""
+    limits = [max_positions(config.to_dict())]
+    for name, child in module.named_modules():
+        if isinstance(child, nn.Embedding) and name.endswith("position_embeddings") and child.padding_idx is not None:
+            limits.append(child.num_embeddings - child.padding_idx - 1)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def tokens_of(content: dict[str, Any], module: nn.Module, config: Any) -> int:
+    """Tokens in a sample."""
+    length: int | None = content.get("sequence_length")
+    return length if length is not None else default_sequence_length(token_limit(module, config))
+
+
+def vocabulary_of(module: nn.Module, config: Any) -> int:
+    """Token ids lie below this: the config's vocabulary, and no more than the table of embeddings has rows."""
+    sizes = [first_of(config, "vocab_size") or 256]  # without a vocabulary a model reads bytes
+    embeddings = getattr(module, "get_input_embeddings", lambda: None)
+    try:
+        table = embeddings()
+    except (NotImplementedError, AttributeError):  # some models have none, and say so like this
+        table = None
+    if isinstance(table, nn.Embedding):
+        sizes.append(table.num_embeddings)
+    return int(min(sizes))
+
+
+def image_shape(content: dict[str, Any], config: Any) -> tuple[int, int, int]:
+    """Channels, height, width."""
+    size = content.get("image_size") or first_of(config, "image_size") or DEFAULT_IMAGE_SIDE
+    if isinstance(size, dict):
+        size = [size.get("height", DEFAULT_IMAGE_SIDE), size.get("width", DEFAULT_IMAGE_SIDE)]
+    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    channels = first_of(config, "num_channels")
+    return (channels if isinstance(channels, int) else 3, height, width)
+
+
+def audio_shapes(content: dict[str, Any], config: Any, name: str) -> list[tuple[int, ...]]:
+    """Shapes that a model's audio input may have, most likely first: raw samples, or a spectrogram either way round.
+
+    Configs do not say which; the first that the model takes is right. name: the model's main input.
+    """
+    samples = content.get("audio_samples") or DEFAULT_AUDIO_SAMPLES
+    bands = (
+        first_of(config, "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim") or 80
+    )
+    frames = max(samples // HOP_SAMPLES, 1)
+    window = first_of(config, "max_source_positions") or 0
+    fixed = first_of(config, "max_length") if name == "input_values" else None
+    shapes: list[tuple[int, ...]] = [(samples,)] if name != "input_features" else [(bands, 2 * window)]
+    shapes += [(fixed, bands)] if isinstance(fixed, int) and fixed > bands else []
+    shapes += [(frames, bands), (bands, frames), (1, frames, bands), (samples,)]
+    return [shape for shape in shapes if all(shape)]

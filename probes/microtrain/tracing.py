@@ -1,0 +1,101 @@
+"""One step of a workload -> its trace: run at two batch sizes under fake tensors, which take no memory and no time.
+
+A model that looks at its numbers while it runs (how many experts were hit?) has no answer under fake tensors; if it
+is small it is stepped for real instead.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
+
+from probes.microtrain.built import BuiltModel
+from probes.microtrain.fake_models import build_fake
+from probes.microtrain.merging import affine, merge, same_operations
+from probes.microtrain.models import build_model
+from probes.microtrain.primed_stepper import PrimedStepper
+from probes.trace import Trace
+from probes.workload.description import InvalidModel, Workload
+
+# 1 is no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair run
+# the same operations.
+BATCH_PAIRS = ((2, 4), (3, 6), (8, 16))
+# A model that needs real numbers is stepped for real below this; weights, gradients, optimizer: four times as much.
+MAX_REAL_PARAMETER_BYTES = 1 << 30
+
+
+class Untraceable(RuntimeError):
+    """This model's step cannot be traced; the message says why and what to do."""
+
+
+def trace_workload(workload: Workload) -> Trace:
+    """The trace of one step on the CPU in fp32. The batch size, the data's way and readings of the loss play no part.
+
+    Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed.
+    """
+    try:
+        return _trace_fake(workload)
+    except InvalidModel:
+        raise
+    except MemoryError as error:
+        raise Untraceable("Memory ran out while this model was traced. Describe a smaller one.") from error
+    except Exception as error:
+        if not _needs_numbers(error):
+            raise Untraceable(_explain(error)) from error
+    return _trace_real(workload)
+
+
+def _trace_fake(workload: Workload) -> Trace:
+    mode = FakeTensorMode()
+    built = build_fake(workload.model, mode)
+    with mode:
+        return _trace(workload, built)
+
+
+def _trace_real(workload: Workload) -> Trace:
+    """For models that look at their numbers. Raises Untraceable when the model is too large to be tried."""
+    with torch.device("meta"):
+        size = sum(p.numel() * p.element_size() for p in build_model(workload.model).module.parameters())
+    if size > MAX_REAL_PARAMETER_BYTES:
+        raise Untraceable(
+            "What this model does depends on the numbers that flow through it, so it cannot be followed without "
+            "running it, and it is too large to be run for that. Trace a smaller one of its kind."
+        )
+    try:
+        return _trace(workload, build_model(workload.model))
+    except InvalidModel:
+        raise
+    except Exception as error:
+        raise Untraceable(_explain(error)) from error
+
+
+def _needs_numbers(error: BaseException) -> bool:
+    """Whether fake tensors failed for having no values."""
+    names = {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}
+    causes = (error, error.__cause__, error.__context__)
+    return any(isinstance(e, UnsupportedFakeTensorException) or type(e).__name__ in names for e in causes)
+
+
+def _explain(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0][:200] if lines and not any(mark in lines[0] for mark in "/\\") else "no reason was given"
+    return f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}. Check its sizes and inputs."
+
+
+def _trace(workload: Workload, built: BuiltModel) -> Trace:
+    stepper = PrimedStepper(workload, built)
+    for pair in BATCH_PAIRS:
+        one, other = stepper.record(pair[0]), stepper.record(pair[1])
+        if same_operations(one.recorder.records, other.recorder.records):
+            break
+    return Trace(
+        model_key=workload.model.key,
+        mode=workload.mode,
+        optimizer=workload.optimizer,
+        batch_sizes=pair,
+        activation_bytes=affine(pair, (one.activation_bytes, other.activation_bytes)),
+        input_bytes=affine(pair, (one.input_bytes, other.input_bytes)),
+        operations=merge(pair, one.recorder.records, other.recorder.records),
+        torch_version=torch.__version__,
+        **stepper.resident_bytes()._asdict(),
+    )
