@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -56,8 +57,8 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
         table.add_column(columns[index].title, justify=columns[index].align, overflow="fold")
     for row in rows:
         table.add_row(*(Text(row[index]) for index in shown))
-    console.print(table)
-    console.print()
+    _print_without_trailing_blanks(console, table)
+    print_text()
 
 
 def columns_with_room(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -87,7 +88,21 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for name, value in pairs:
         table.add_row(Text(name, style="dim"), Text(value))
-    _console().print(table)
+    _print_without_trailing_blanks(_console(), table)
+
+
+def print_bullets(sentences: Sequence[str]) -> None:
+    """One paragraph a sentence, wrapped and indented."""
+    width = _console().width
+    for sentence in sentences:
+        click.echo(fill(sentence, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False))
+
+
+def _print_without_trailing_blanks(console: Console, renderable: Any) -> None:
+    """rich fills every line up to the table's width, which is in the way when a line is copied."""
+    with console.capture() as captured:
+        console.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), color=True)
 
 
 def _console() -> Console:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.cli.output import Column, print_heading, print_pairs, print_table, print_text, print_verbatim
+from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text, print_verbatim
 from app.cli.units import format_bytes, format_count, format_share, format_timing
 
 Document = dict[str, Any]
@@ -49,7 +49,7 @@ def describe_crossover(crossover: Document) -> str:
         "at": f"{to} overtakes {start} at batch {_around(crossover)}",
         "always": f"{to} is faster than {start} at every batch looked at",
         "never": f"{to} does not overtake {start} at any batch looked at",
-        "undecided": f"whether {to} overtakes {start} cannot be told: their times overlap",
+        "undecided": f"Whether {to} overtakes {start} cannot be told: their times overlap",
     }[crossover["kind"]]
     extras = []
     if crossover.get("launch_bound_until") is not None:
@@ -111,7 +111,7 @@ def _show_notes(options: list[Document]) -> None:
 def _show_list(title: str, sentences: list[str]) -> None:
     if sentences:
         print_heading(title)
-        print_pairs([("-", sentence) for sentence in sentences])
+        print_bullets(sentences)
         print_text()
 
 

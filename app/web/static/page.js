@@ -239,7 +239,7 @@ function describeCrossover(crossover) {
     at: `${to} overtakes ${from} at batch ${crossover.batch_size}${around}`,
     always: `${to} is faster than ${from} at every batch looked at`,
     never: `${to} does not overtake ${from} at any batch looked at`,
-    undecided: `whether ${to} overtakes ${from} cannot be told: their times overlap`,
+    undecided: `Whether ${to} overtakes ${from} cannot be told: their times overlap`,
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];
   if (crossover.launch_bound_until !== null) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
