@@ -26,6 +26,7 @@ PRECISE_SAMPLES = 12
 PRECISE_ERROR = 0.005
 WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of a short execution
 RETIRING_SAMPLES = 4
+PIECES = 4  # of a block; between them the clock is looked at
 LEAD_IN_SHARE = 0.1  # of a block, run untimed before it: caches and threads belong to whoever ran last
 
 
@@ -66,6 +67,11 @@ class Entry:
             return median(self.samples[-5:])
         return self.warm_seconds if self.warm_seconds is not None else self.first_seconds
 
+    @property
+    def best(self) -> float | None:
+        """Seconds of one execution when the machine let it be: how many make a block must not follow the noise."""
+        return min(self.samples) if self.samples else self.estimate
+
     def settled_samples(self) -> tuple[list[float], bool]:
         """What to report, and whether it had settled; the two first executions where there was no time for more."""
         if self.samples:
@@ -100,11 +106,14 @@ class Contest:
             self._retire_hopeless()
 
     def warm_up(self) -> None:
-        """Two executions of every entry, and of short ones as many as settle, in their order. What cannot be done in time fails with OutOfTime."""
+        """Two executions of every entry, of short ones some more, in their order.
+
+        What cannot be done in time fails with OutOfTime; but if there is time for nothing, one execution of the first.
+        """
         for entry in self.entries:
             expected = self.expect(entry) or 0.0
             left = self.deadline - self.clock()
-            if expected >= left:
+            if expected >= left and any(other.first_seconds is not None for other in self.entries):
                 entry.error = OutOfTime(_why_not_begun(expected, left))
                 continue
             self._attempt(entry, self._warm_up_entry)
@@ -142,18 +151,27 @@ class Contest:
 
     def _play_block(self, entry: Entry, block_seconds: float) -> bool:
         """One sample, if it can be had before the deadline."""
-        one = max(entry.estimate or 0.0, 1e-9)
-        wanted = max(1, int(block_seconds / one))
+        wanted = max(1, int(block_seconds / max(entry.best or 0.0, 1e-9)))
         lead_in = int(wanted * LEAD_IN_SHARE) + 1 if wanted > 2 else 0
-        affordable = int((self.deadline - self.clock()) / one) - lead_in
-        if affordable < 1 or (affordable < wanted // 4 and entry.samples):
+        left = self.deadline - self.clock()
+        needed = min(wanted + lead_in, 2) * (entry.estimate or 0.0)
+        if left <= needed or (left < block_seconds / 2 and entry.samples):
             return False  # a stub of a block would be noisier than the others
-        steps = min(wanted, affordable)
         if lead_in:
             self._time(entry, lead_in)
-        entry.samples.append(self._time(entry, steps) / steps)
-        entry.executions += steps
+        seconds, done = self._time_pieces(entry, wanted, min(2 * block_seconds, self.deadline - self.clock()))
+        entry.samples.append(seconds / done)
+        entry.executions += done
         return True
+
+    def _time_pieces(self, entry: Entry, wanted: int, most_seconds: float) -> tuple[float, int]:
+        """Seconds and executions of a block; it ends early where the machine has grown slow meanwhile."""
+        seconds, done = 0.0, 0
+        while done < wanted and (done == 0 or seconds < most_seconds):
+            piece = min(wanted - done, -(-wanted // PIECES))
+            seconds += self._time(entry, piece)
+            done += piece
+        return seconds, done
 
     def _time(self, entry: Entry, executions: int) -> float:
         """Seconds of that many executions."""

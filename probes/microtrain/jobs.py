@@ -32,9 +32,12 @@ def _cudnn_version() -> str | None:
 
 
 def run_trace(job: Document, _desk: Desk) -> Document:
-    from probes.microtrain.tracing import trace_workload
+    from probes.microtrain.tracing import Untraceable, trace_workload
 
-    return trace_workload(workload_of(job)).to_json()
+    try:
+        return trace_workload(workload_of(job)).to_json()
+    except Untraceable as error:
+        raise Failure("unsupported", str(error)) from error
 
 
 def run_measure(job: Document, desk: Desk) -> Document:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from probes.microtrain.fake_models import build_fake
 from probes.microtrain.feeding import batch_bytes
-from probes.microtrain.models import build_model
 from probes.workload.description import OptimizerName, Workload
 
 # fp32 values that an optimizer keeps for each parameter (torch.optim's defaults; checked against steps in the tests).
@@ -37,8 +37,9 @@ class LeastMemory:
 
 def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
     """Raises InvalidModel. Takes as long as building, and no memory for tensors."""
-    with FakeTensorMode():
-        built = build_model(workload.model)
+    mode = FakeTensorMode()
+    built = build_fake(workload.model, mode)
+    with mode:
         batch = batch_bytes(built.make_batch(batch_size, None))
         parameters = list(built.module.parameters())
         weights = sum(tensor.numel() * tensor.element_size() for tensor in [*parameters, *built.module.buffers()])

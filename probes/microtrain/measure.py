@@ -26,6 +26,7 @@ from probes.workload.description import Plan, Workload
 Document = dict[str, Any]
 OnProgress = Callable[[float, str], None]
 
+LEAST_SHARE = 1 / 3  # of the time is for steps, also where building the model took nearly all of it
 OVERHEADS_SHARE = 0.12  # of the time, kept for measuring a step's parts after the contest
 REPORT_SECONDS = 0.25
 # A step that has begun cannot be stopped. Where something has been measured the answer goes out soon after the time
@@ -95,12 +96,12 @@ class MeasureSession:
         self._runs: dict[int, StepRun] = {}
         self._overheads: dict[int, Overheads] = {}
         self._contest = Contest([], self._begun)
+        self._end = self._begun + job.seconds
         self._reported = 0.0
 
     def run(self) -> None:
         self._say("building the model", force=True)
         self._contest.entries = self._make_entries()
-        self._contest.deadline = self._begun + self._job.seconds * (1 - OVERHEADS_SHARE)
         self._contest.expect = self._expect
         self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
         self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
@@ -108,12 +109,14 @@ class MeasureSession:
             return
         with self._memory_limit():
             self._bench.build()
+            self._end = max(self._end, time.perf_counter() + LEAST_SHARE * self._job.seconds)
+            self._contest.deadline = self._end - self._job.seconds * OVERHEADS_SHARE
             self._contest.run()
             self._measure_overheads()
 
     def is_overdue(self, now: float) -> bool:
         """A step runs that has outlasted the time and what may come on top."""
-        late = now - self._begun - self._job.seconds
+        late = now - self._end
         if any(entry.first_seconds is not None for entry in self._contest.entries):
             return late > OVERDUE_SECONDS + OVERDUE_SHARE * self._job.seconds
         return late > FIRST_STEP_SECONDS
@@ -185,7 +188,7 @@ class MeasureSession:
         return min(guesses)[1] if guesses else None
 
     def _measure_overheads(self) -> None:
-        meter = OverheadMeter(self._bench, self._begun + self._job.seconds)
+        meter = OverheadMeter(self._bench, self._end)
         for entry in self._contest.entries:
             samples, _ = entry.settled_samples()
             if entry.error is None and samples:
