@@ -163,7 +163,7 @@ def infer_architecture(cpuinfo: CpuInfo) -> str | None:
         return "sparc64"
     if cpuinfo.first("arch") == "IA-64":
         return "ia64"
-    return "loongarch64" if (cpuinfo.first("ISA") or "").startswith("loongarch64") else None
+    return "loongarch64" if "loongarch64" in (cpuinfo.first("ISA") or "").split() else None
 
 
 def parse_instruction_sets(cpuinfo: CpuInfo) -> tuple[str, ...]:

@@ -6,7 +6,10 @@ question has a null there and keeps the rest. The only module that imports pynvm
 """
 
 import json
+import math
 import os
+import signal
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -25,7 +28,7 @@ _CORES_PER_MULTIPROCESSOR = {
     "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.7": 128, "8.9": 128, "9.0": 128, "10.0": 128,
     "10.3": 128, "11.0": 128, "12.0": 128, "12.1": 128,
 }  # fmt: skip
-# nvml.h, nvmlClocksEventReason*: bit -> name
+# nvml.h, clocks event reasons: bit -> name
 _THROTTLE_REASONS = {
     0x1: "gpu_idle",
     0x2: "applications_clocks_setting",
@@ -39,8 +42,13 @@ _THROTTLE_REASONS = {
 }
 
 
-def main() -> None:
-    """Prints JSON lines. What libraries print goes to standard error."""
+def main(life_seconds: float) -> None:
+    """Prints JSON lines. What libraries print goes to standard error.
+
+    The process ends itself after `life_seconds`: whoever started it may be gone before a hang ends.
+    """
+    if life_seconds > 0 and hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, life_seconds)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -227,7 +235,9 @@ def _text(value: Any) -> str | None:
 def _number(value: Any) -> float | None:
     if isinstance(value, str):
         return parse_int(value)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value
 
 
 def _scaled(value: Any, factor: float) -> float | None:
@@ -240,4 +250,4 @@ def _sentence(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)

@@ -71,7 +71,7 @@ def run_child(deadline_seconds: float, environment: dict[str, str]) -> tuple[str
     """The child's output, and why it ended early: None, `timeout`, or a sentence."""
     package_parent = str(Path(__file__).resolve().parents[2])
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    command = [sys.executable, "-m", "probes.gpu.nvidia"]
+    command = [sys.executable, "-m", "probes.gpu.nvidia", str(deadline_seconds + 2 * _TERM_SECONDS)]
     try:
         child = subprocess.Popen(
             command,

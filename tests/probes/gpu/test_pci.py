@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+
+from probes.gpu.pci import normalize_address, parse_link_generation, read_pci_accelerators
+from probes.hardware import Accelerator
+from probes.reading import Root
+from tests.probes.machines import Files, write_machine
+
+BUS = "sys/bus/pci/devices"
+
+
+def function(address: str, class_code: str, vendor: str, device: str, folder: str = BUS) -> Files:
+    names = {"class": class_code, "vendor": vendor, "device": device}
+    return {f"{folder}/{address}/{name}": f"{value}\n" for name, value in names.items()}
+
+
+def read(folder: Path, files: Files) -> list[Accelerator]:
+    return list(read_pci_accelerators(Root(write_machine(folder, files))))
+
+
+@pytest.mark.parametrize(
+    ("class_code", "vendor", "device", "name"),
+    [
+        ("0x030000", "0x10de", "0x2204", "NVIDIA"),
+        ("0x030200", "0x10de", "0x2330", "NVIDIA"),
+        ("0x038000", "0x1002", "0x740f", "AMD"),
+        ("0x120000", "0x1da3", "0x1020", "Habana"),
+        ("0x0b4000", "0x1bcf", "0x001c", "NEC"),
+        ("0x120000", "0xffff", "0x0001", None),
+    ],
+)
+def test_what_can_compute_is_an_accelerator(
+    tmp_path: Path, class_code: str, vendor: str, device: str, name: str | None
+) -> None:
+    [card] = read(tmp_path, function("0000:01:00.0", class_code, vendor, device))
+    assert (card.vendor, card.pci_address, card.segment) == (name, "0000:01:00.0", None)
+
+
+@pytest.mark.parametrize(
+    ("class_code", "vendor", "device"),
+    [
+        ("0x030000", "0x1a03", "0x2000"),  # ASPEED, a server's management chip
+        ("0x030000", "0x102b", "0x0534"),  # Matrox G200, another
+        ("0x030000", "0x1234", "0x1111"),  # QEMU's VGA
+        ("0x030000", "0x15ad", "0x0405"),  # VMware SVGA
+        ("0x030000", "0x1013", "0x00b8"),  # Cirrus, as QEMU emulates it
+        ("0x038000", "0x1af4", "0x1050"),  # virtio-gpu
+        ("0x030000", "0x1414", "0x5353"),  # Hyper-V video
+        ("0x030000", "0x1002", "0x515e"),  # ATI ES1000, a server's console
+        ("0x030000", "0x18ca", "0x0020"),  # XGI Z7
+        ("0x040300", "0x10de", "0x228e"),  # a GeForce's sound
+        ("0x0b4000", "0x8086", "0x37c8"),  # QuickAssist encrypts
+        ("0x020000", "0x8086", "0x1521"),
+    ],
+)
+def test_what_cannot_compute_is_none(tmp_path: Path, class_code: str, vendor: str, device: str) -> None:
+    assert read(tmp_path, function("0000:03:00.0", class_code, vendor, device)) == []
+
+
+def test_intels_own_graphics_are_integrated(tmp_path: Path) -> None:
+    files = function("0000:00:02.0", "0x030000", "0x8086", "0x4680") | function(
+        "0000:03:00.0", "0x030000", "0x8086", "0x56a0"
+    )
+    assert [card.segment for card in read(tmp_path, files)] == ["integrated", None]
+
+
+def test_devices_are_found_behind_bridges_where_the_bus_has_no_links(tmp_path: Path) -> None:
+    bridge = "sys/devices/pci0000:00/0000:00:01.0"
+    files = function("0000:00:01.0", "0x060400", "0x8086", "0x1901", "sys/devices/pci0000:00")
+    files |= function("0000:01:00.0", "0x030000", "0x10de", "0x2204", bridge)
+    assert [card.pci_address for card in read(tmp_path, files)] == ["0000:01:00.0"]
+
+
+def test_uevent_serves_where_attributes_are_missing(tmp_path: Path) -> None:
+    files = {f"{BUS}/0000:01:00.0/uevent": "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:20B0\n"}
+    assert [card.vendor for card in read(tmp_path, files)] == ["NVIDIA"]
+
+
+def test_the_link_is_told_as_it_is_and_as_it_could_be(tmp_path: Path) -> None:
+    files = function("0000:01:00.0", "0x030000", "0x10de", "0x2204")
+    files |= {
+        f"{BUS}/0000:01:00.0/current_link_speed": "2.5 GT/s PCIe\n",
+        f"{BUS}/0000:01:00.0/max_link_speed": "16.0 GT/s PCIe\n",
+    }
+    [card] = read(tmp_path, files)
+    assert (card.pcie_generation, card.pcie_generation_maximum, card.pcie_lanes) == (1, 4, None)
+    assert parse_link_generation("Unknown") is None
+
+
+def test_garbled_attributes_are_no_device(tmp_path: Path) -> None:
+    assert read(tmp_path, function("0000:01:00.0", "0x0300zz", "10de", "")) == []
+    assert read(tmp_path, {f"{BUS}/not-an-address/class": "0x030000"}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("00000000:01:00.0", "0000:01:00.0"),
+        ("0000:C1:00.0", "0000:c1:00.0"),
+        ("00010000:01:00.0", "10000:01:00.0"),
+        ("x", None),
+    ],
+)
+def test_addresses_are_written_as_sysfs_writes_them(text: str, address: str | None) -> None:
+    assert normalize_address(text) == address

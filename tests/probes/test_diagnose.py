@@ -1,0 +1,52 @@
+from probes.diagnose import Facts, diagnose
+from probes.hardware import Accelerator, Cpu, Software, Torch
+
+CARD = Accelerator("GPU-1", vendor="NVIDIA", name="A card", pci_address="0000:01:00.0", driver_version="580.1")
+CPU_BUILD = Software("3.12", Torch("2.13.0+cpu", cuda_available=False, device_count=0))
+CUDA_BUILD = Software("3.12", Torch("2.13.0+cu130", cuda_version="13.0"))
+
+
+def codes(facts: Facts) -> list[str]:
+    return [finding.code for finding in diagnose(facts)]
+
+
+def test_a_machine_without_a_gpu_is_told_so() -> None:
+    assert codes(Facts()) == ["no-gpu"]
+    assert codes(Facts(accelerators=(Accelerator("pci", segment="integrated"),))) == ["no-gpu"]
+
+
+def test_nothing_is_said_of_gpus_when_nobody_could_look() -> None:
+    assert codes(Facts(accelerators_known=False)) == []
+
+
+def test_a_card_beside_a_torch_without_cuda_is_wasted() -> None:
+    [finding] = diagnose(Facts(accelerators=(CARD,), software=CPU_BUILD))
+    assert (finding.code, finding.subject) == ("torch-without-cuda", "A card")
+    assert finding.fix
+    assert codes(Facts(accelerators=(CARD,), software=CUDA_BUILD)) == []
+
+
+def test_a_card_without_a_driver_needs_one() -> None:
+    bare = Accelerator("pci-0000:01:00.0", vendor="NVIDIA", pci_address="0000:01:00.0")
+    assert codes(Facts(accelerators=(bare,), software=CUDA_BUILD)) == ["gpu-without-driver"]
+    assert codes(Facts(accelerators=(bare,), software=Software("3.12", CUDA_BUILD.torch, "580.1"))) == []
+
+
+def test_a_quota_below_the_cores_is_pointed_out_with_the_number_to_set() -> None:
+    cpu = Cpu(physical_cores=8, usable_cores=2.5, usable_cores_limit="cgroup")
+    [finding] = diagnose(Facts(accelerators=(CARD,), cpu=cpu))
+    assert finding.code == "quota-below-cores"
+    assert finding.fix == "export OMP_NUM_THREADS=2"
+    assert codes(Facts(accelerators=(CARD,), cpu=Cpu(physical_cores=8, usable_cores=16.0))) == []
+
+
+def test_more_threads_than_usable_cores_is_pointed_out() -> None:
+    cpu = Cpu(physical_cores=4, usable_cores=4.0)
+    for setting, expected in (
+        ("8", ["omp-num-threads-above-usable"]),
+        ("4", []),
+        ("8,2", ["omp-num-threads-above-usable"]),
+    ):
+        assert codes(Facts(accelerators=(CARD,), cpu=cpu, environment={"OMP_NUM_THREADS": setting})) == expected
+    for rubbish in ("", "many", "-1", "9" * 99):
+        assert codes(Facts(accelerators=(CARD,), cpu=cpu, environment={"OMP_NUM_THREADS": rubbish})) == []

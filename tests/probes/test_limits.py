@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from probes.limits import UsableCores, combine_limits, parse_cpu_max, read_usable_cores
+from probes.reading import Root
+from tests.probes.machines import Files, with_cgroup_v1, with_cgroup_v2, write_machine
+
+
+def read(folder: Path, files: Files, online: int = 0xFF) -> UsableCores:
+    return read_usable_cores(Root(write_machine(folder, files)), online)
+
+
+def test_without_limits_all_online_cpus_are_usable(tmp_path: Path) -> None:
+    assert read(tmp_path, {}) == UsableCores(8.0, None)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_quota_limits_below_the_cores(tmp_path: Path, version: int) -> None:
+    if version == 2:
+        files = with_cgroup_v2({}, "/job", {"job": {"cpu.max": "150000 100000\n"}})
+    else:
+        quota = {"cpu.cfs_quota_us": "150000\n", "cpu.cfs_period_us": "100000\n"}
+        files = with_cgroup_v1({}, "/job", {"cpu/job": quota})
+    assert read(tmp_path, files) == UsableCores(1.5, "cgroup")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_tighter_quota_further_up_rules(tmp_path: Path, version: int) -> None:
+    if version == 2:
+        files = with_cgroup_v2({}, "/a/b", {"a/b": {"cpu.max": "400000 100000"}, "a": {"cpu.max": "200000 100000"}})
+    else:
+        period = {"cpu.cfs_period_us": "100000"}
+        own, above = {"cpu.cfs_quota_us": "400000"} | period, {"cpu.cfs_quota_us": "200000"} | period
+        files = with_cgroup_v1({}, "/a/b", {"cpu/a/b": own, "cpu/a": above})
+    assert read(tmp_path, files) == UsableCores(2.0, "cgroup")
+
+
+def test_a_quota_above_the_cores_limits_nothing(tmp_path: Path) -> None:
+    files = with_cgroup_v2({}, "/job", {"job": {"cpu.max": "6400000 100000"}})
+    assert read(tmp_path, files) == UsableCores(8.0, None)
+
+
+def test_a_cpuset_limits_and_is_a_cgroups_doing(tmp_path: Path) -> None:
+    files = with_cgroup_v2({}, "/job", {"job": {"cpuset.cpus.effective": "0-2\n"}})
+    assert read(tmp_path, files) == UsableCores(3.0, "cgroup")
+
+
+def test_an_unset_cpuset_is_the_one_above(tmp_path: Path) -> None:
+    files = with_cgroup_v1({}, "/a/b", {"cpuset/a/b": {"cpuset.cpus": "\n"}, "cpuset/a": {"cpuset.cpus": "0-3\n"}})
+    assert read(tmp_path, files) == UsableCores(4.0, "cgroup")
+
+
+def test_affinity_below_the_cpuset_is_named_as_the_limit(tmp_path: Path) -> None:
+    files = with_cgroup_v2({}, "/job", {"job": {"cpuset.cpus.effective": "0-3\n"}})
+    assert read(tmp_path, files | {"proc/self/status": "Cpus_allowed_list:\t0-1\n"}) == UsableCores(2.0, "affinity")
+
+
+def test_offline_cpus_in_a_cpuset_do_not_count(tmp_path: Path) -> None:
+    files = with_cgroup_v2({}, "/job", {"job": {"cpuset.cpus.effective": "6-9\n"}})
+    assert read(tmp_path, files) == UsableCores(2.0, "cgroup")
+
+
+def test_a_set_that_leaves_nothing_is_not_believed() -> None:
+    assert combine_limits(0b11, 0b100, None, None) == UsableCores(2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [("max 100000", None), ("50000 100000", 0.5), ("200000", 2.0), ("", None), ("-1 100000", None), ("1 0", None)],
+)
+def test_cpu_max_is_quota_over_period(text: str, quota: float | None) -> None:
+    assert parse_cpu_max(text) == quota
+
+
+def test_this_process_may_use_something() -> None:
+    assert read_usable_cores(Root(), (1 << 512) - 1).cores > 0

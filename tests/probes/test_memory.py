@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import pytest
+
+from probes.hardware import Memory, Outcome
+from probes.memory import MemoryCgroup, compute_usable, parse_meminfo, read_memory
+from probes.reading import Root, Unreadable
+from tests.probes.machines import GIB, NODE, Files, with_cgroup_v1, with_cgroup_v2, write_machine, x86_machine
+
+
+def read(folder: Path, files: Files) -> Memory:
+    return read_memory(Root(write_machine(folder, files)))
+
+
+def test_a_machine_without_limits_has_what_meminfo_says(tmp_path: Path) -> None:
+    assert read(tmp_path, x86_machine()) == Memory(16 * GIB, 12 * GIB, None, 12 * GIB, 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_reclaimable_cache_is_not_counted_as_used(tmp_path: Path, version: int) -> None:
+    """Limit 4 GiB, 3 in use, of which 2 are files the kernel would drop: 3 GiB are left, not 1."""
+    if version == 2:
+        contents = {
+            "memory.max": f"{4 * GIB}",
+            "memory.current": f"{3 * GIB}",
+            "memory.stat": f"inactive_file {2 * GIB}\n",
+        }
+        files = with_cgroup_v2(x86_machine(), "/job", {"job": contents})
+    else:
+        contents = {"memory.limit_in_bytes": f"{4 * GIB}", "memory.usage_in_bytes": f"{3 * GIB}"}
+        contents["memory.stat"] = f"inactive_file 0\ntotal_inactive_file {2 * GIB}\n"
+        files = with_cgroup_v1(x86_machine(), "/job", {"memory/job": contents})
+    memory = read(tmp_path, files)
+    assert (memory.limit_bytes, memory.usable_bytes) == (4 * GIB, 3 * GIB)
+    assert memory.total_bytes == 16 * GIB
+
+
+def test_a_limit_further_up_binds(tmp_path: Path) -> None:
+    levels = {"a/b": {"memory.max": f"{8 * GIB}", "memory.current": "0"}, "a": {"memory.max": f"{2 * GIB}"}}
+    memory = read(tmp_path, with_cgroup_v2(x86_machine(), "/a/b", levels))
+    assert (memory.limit_bytes, memory.usable_bytes) == (2 * GIB, 2 * GIB)
+
+
+def test_version_1s_largest_number_is_no_limit(tmp_path: Path) -> None:
+    contents = {"memory.limit_in_bytes": "9223372036854771712\n"}
+    assert read(tmp_path, with_cgroup_v1(x86_machine(), "/job", {"memory/job": contents})).limit_bytes is None
+
+
+def test_a_full_cgroup_leaves_nothing_and_never_less() -> None:
+    assert compute_usable(8 * GIB, [MemoryCgroup(GIB, 2 * GIB)]) == 0
+    assert compute_usable(None, []) is None
+
+
+def test_only_the_memory_of_allowed_nodes_counts(tmp_path: Path) -> None:
+    files = x86_machine() | {"proc/self/status": "Mems_allowed_list:\t1\n"}
+    assert read(tmp_path, files).total_bytes == 8 * GIB
+
+
+def test_nodes_that_do_not_tell_of_all_memory_are_not_believed(tmp_path: Path) -> None:
+    """Memory that was added while the machine ran: the one node says 6 GiB, the kernel 16."""
+    files = {"proc/meminfo": "MemTotal: 16777216 kB\n", f"{NODE}/node0/meminfo": "Node 0 MemTotal: 6291456 kB\n"}
+    assert read(tmp_path, files).total_bytes == 16 * GIB
+
+
+def test_nodes_tell_where_meminfo_is_missing(tmp_path: Path) -> None:
+    files = {name: text for name, text in x86_machine().items() if name != "proc/meminfo"}
+    assert read(tmp_path, files) == Memory(total_bytes=16 * GIB)
+
+
+def test_before_mem_available_free_memory_and_page_cache_stand_for_it(tmp_path: Path) -> None:
+    memory = read(tmp_path, {"proc/meminfo": "MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 20 kB\n"})
+    assert memory.available_bytes == 35 * 1024
+
+
+def test_no_memory_at_all_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable) as absent:
+        read_memory(Root(tmp_path))
+    assert absent.value.outcome is Outcome.ABSENT
+    with pytest.raises(Unreadable, match="no MemTotal"):
+        read(tmp_path, {"proc/meminfo": "garbage"})
+
+
+def test_lines_that_are_no_sizes_are_passed_over() -> None:
+    assert parse_meminfo("A: 1 kB\nB:\nC: x kB\nD: -1 kB\nE: 7\n") == {"A": 1024, "E": 7}

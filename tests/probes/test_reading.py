@@ -1,0 +1,105 @@
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from probes.hardware import Outcome
+from probes.reading import Root, Unreadable, clean, parse_int
+
+
+def test_a_file_below_the_root_is_read_by_its_path_on_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("hello\n")
+    assert Root(tmp_path).read("/proc/cpuinfo") == "hello\n"
+    assert Root(tmp_path).list("/proc") == ["cpuinfo"]
+
+
+def test_what_is_missing_is_none_and_an_absence_when_required(tmp_path: Path) -> None:
+    assert Root(tmp_path).read("/proc/cpuinfo") is None
+    with pytest.raises(Unreadable) as caught:
+        Root(tmp_path).require("/proc/cpuinfo")
+    assert caught.value.outcome is Outcome.ABSENT
+
+
+def test_a_link_out_of_a_captured_machine_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("this host's")
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine/absolute").symlink_to(tmp_path / "outside")
+    (tmp_path / "machine/relative").symlink_to("../outside")
+    root = Root(tmp_path / "machine")
+    assert root.read("/absolute") is None
+    assert root.read("/relative") is None
+    assert root.read("/../outside") is None
+
+
+def test_a_link_within_a_captured_machine_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices/class").write_text("0x030000")
+    (tmp_path / "bus").symlink_to("devices")
+    assert Root(tmp_path).read("/bus/class") == "0x030000"
+
+
+def test_a_loop_of_links_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert Root(tmp_path).read("/a") is None
+    assert Root(tmp_path).list("/a") == []
+
+
+def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 1001)
+    root = Root(tmp_path)
+    assert root.read("/large", 1001) is not None
+    assert root.read("/large", 1000) is None
+    with pytest.raises(Unreadable, match="longer than 1000 bytes"):
+        root.require("/large", 1000)
+
+
+def test_pipes_devices_and_folders_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert Root(tmp_path).read("/pipe") is None
+    assert Root(tmp_path).read("/") is None
+    assert Root().read("/dev/zero") is None
+
+
+def test_bytes_that_are_no_text_and_nulls_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "garbled").write_bytes(b"a\x00\xff\xfeb")
+    assert Root(tmp_path).read("/garbled") == "a\ufffd\ufffdb"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_refused_file_is_denied(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0)
+    with pytest.raises(Unreadable) as caught:
+        Root(tmp_path).require("/secret")
+    assert caught.value.outcome is Outcome.DENIED
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_a_root_that_is_no_folder_is_said_to_be_none(tmp_path: Path, kind: str) -> None:
+    if kind == "file":
+        (tmp_path / kind).touch()
+    with pytest.raises(Unreadable, match="the sysroot"):
+        Root(tmp_path / kind).check()
+
+
+def test_what_several_probes_need_is_made_once(tmp_path: Path) -> None:
+    root, made = Root(tmp_path), []
+    threads = [threading.Thread(target=root.remember, args=("key", lambda: made.append(1))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [1]
+
+
+@pytest.mark.parametrize(("text", "number"), [("12\n", 12), ("-1", -1), ("", None), ("x", None), ("9" * 100, None)])
+def test_a_number_or_none(text: str, number: int | None) -> None:
+    assert parse_int(text) == number
+
+
+def test_names_are_printable_and_bounded() -> None:
+    assert clean(" a\x1b[31m\n") == "a[31m"
+    assert clean("\n\t") is None
+    assert len(clean("x" * 10_000) or "") == 256

@@ -1,0 +1,86 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from probes.hardware import Storage
+from probes.reading import Root
+from probes.storage import Mount, classify_block, find_mount, parse_mountinfo, read_kind, read_storage
+from tests.probes.machines import write_machine
+
+BLOCK = "sys/class/block"
+
+
+def test_a_captured_machines_mounts_have_a_kind_and_no_size(tmp_path: Path) -> None:
+    files = {
+        "proc/mounts": "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n",
+        f"{BLOCK}/sda1/queue/rotational": "1\n",
+    }
+    found = read_storage(Root(write_machine(tmp_path, files)))
+    assert found == (Storage("/", "hdd"), Storage("/home", "network"), Storage("/dev/shm", "memory"))
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "kind"),
+    [
+        ({}, "nvme0n1p2", "nvme"),
+        ({}, "vda1", "virtual"),
+        ({}, "zram0", "memory"),
+        ({}, "nbd0", "network"),
+        ({f"{BLOCK}/sdb/queue/rotational": "0\n"}, "sdb", "ssd"),
+        ({f"{BLOCK}/sdb/queue/rotational": "0\n", f"{BLOCK}/sdb/device/vendor": "QEMU \n"}, "sdb", "virtual"),
+        ({f"{BLOCK}/dm-0/slaves/nvme0n1p3/x": ""}, "dm-0", "nvme"),
+        ({f"{BLOCK}/md0/slaves/{disk}/x": "" for disk in ("sda", "nvme0n1")} | {f"{BLOCK}/sda/queue/rotational": "1"},
+         "md0", "hdd"),
+        ({f"{BLOCK}/loop0/slaves/loop0/x": ""}, "loop0", None),
+        ({}, "sdz", None),
+    ],
+)  # fmt: skip
+def test_a_block_device_is_as_slow_as_what_it_lies_on(
+    tmp_path: Path, files: dict[str, str], name: str, kind: str | None
+) -> None:
+    assert classify_block(Root(write_machine(tmp_path, files)), name) == kind
+
+
+def test_a_partition_is_of_its_disks_kind(tmp_path: Path) -> None:
+    disk = write_machine(
+        tmp_path, {"sys/devices/block/sda/queue/rotational": "1", "sys/devices/block/sda/sda1/partition": "1"}
+    )
+    (disk / BLOCK).mkdir(parents=True)
+    (disk / BLOCK / "sda").symlink_to("../../devices/block/sda")
+    (disk / BLOCK / "sda1").symlink_to("../../devices/block/sda/sda1")
+    assert classify_block(Root(disk), "sda1") == "hdd"
+
+
+def test_an_overlay_hides_what_it_lies_on(tmp_path: Path) -> None:
+    assert read_kind(Root(tmp_path), Mount("/", "overlay", "overlay")) is None
+
+
+def test_a_mapped_name_leads_to_its_device(tmp_path: Path) -> None:
+    files = {f"{BLOCK}/dm-3/dm/name": "vg-root\n", f"{BLOCK}/dm-3/slaves/nvme0n1/x": ""}
+    root = Root(write_machine(tmp_path, files))
+    assert read_kind(root, Mount("/", "xfs", "/dev/mapper/vg-root")) == "nvme"
+
+
+def test_the_longest_and_latest_mount_holds_a_path() -> None:
+    mounts = [
+        Mount("/", "ext4", "a"),
+        Mount("/home", "ext4", "b"),
+        Mount("/home", "nfs", "c"),
+        Mount("/ho", "xfs", "d"),
+    ]
+    assert find_mount(mounts, "/home/me") == mounts[2]
+    assert find_mount(mounts, "/homes") == mounts[0]
+
+
+def test_mountinfo_tells_the_device_number() -> None:
+    assert parse_mountinfo("36 35 98:0 /r /m\\040t rw - ext4 /dev/root rw\n") == [
+        Mount("/m t", "ext4", "/dev/root", "98:0")
+    ]
+
+
+def test_this_hosts_root_has_a_size(tmp_path: Path) -> None:
+    found = read_storage(Root(), (tmp_path,))
+    assert any(storage.total_bytes for storage in found)
+    assert len({storage.mount for storage in found}) == len(found)
+    assert all(os.path.ismount(storage.mount) for storage in found)

@@ -1,0 +1,219 @@
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from probes.gpu.nvml_process import NvidiaReading
+from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software, Survey, Torch
+from probes.running import Answer
+from probes.survey import PROBES, assemble, compute_fingerprint, take_survey
+from tests.probes.machines import CPU, Files, with_cgroup_v2, write_machine, x86_machine
+
+MACHINE = with_cgroup_v2(x86_machine(), "/job", {"job": {"cpu.max": "200000 100000", "memory.max": "1073741824"}}) | {
+    "sys/bus/pci/devices/0000:01:00.0/class": "0x030000",
+    "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de",
+    "sys/bus/pci/devices/0000:01:00.0/device": "0x2204",
+    "proc/self/status": "Cpus_allowed_list: 0-7\nMems_allowed_list: 0-1\n",
+}
+
+
+def survey_of(files: Files) -> Survey:
+    with tempfile.TemporaryDirectory() as folder:
+        return take_survey(write_machine(Path(folder), files), deadline_seconds=60)
+
+
+def check(survey: Survey) -> dict[str, object]:
+    """The document is JSON, and every probe has an outcome with a reason unless it is fine."""
+    document = survey.to_json()
+    json.dumps(document, allow_nan=False).encode()
+    assert list(document["probes"]) == [name for name, _ in PROBES]
+    for report in document["probes"].values():
+        assert report["outcome"] == "ok" or report["reason"]
+    return document
+
+
+def test_this_machine_is_surveyed_without_torch() -> None:
+    survey = take_survey(deadline_seconds=60)
+    check(survey)
+    assert survey.probes["cpu"].outcome is Outcome.OK
+    assert survey.cpu.usable_cores is not None
+    assert survey.memory.usable_bytes is not None
+    assert survey.surveyed_at.endswith("Z")
+
+
+def test_a_captured_machine_is_read_and_nothing_of_this_host_mixed_in() -> None:
+    survey = survey_of(MACHINE)
+    check(survey)
+    assert (survey.cpu.usable_cores, survey.cpu.usable_cores_limit) == (2.0, "cgroup")
+    assert survey.memory.limit_bytes == 1 << 30
+    assert [card.vendor for card in survey.accelerators] == ["NVIDIA"]
+    assert survey.software == Software()
+    assert survey.system.hostname == "somewhere"
+    assert "quota-below-cores" in [finding.code for finding in survey.findings]
+
+
+def test_the_fingerprint_changes_with_the_machine_and_not_with_the_moment() -> None:
+    first = survey_of(MACHINE).fingerprint
+    busy = MACHINE | {"proc/meminfo": MACHINE["proc/meminfo"].replace("12582912", "1048576")}
+    assert survey_of(busy).fingerprint == first
+    assert survey_of(MACHINE | {"sys/fs/cgroup/job/cpu.max": "100000 100000"}).fingerprint != first
+    assert survey_of(MACHINE | {f"{CPU}/online": "0-3\n", "proc/cpuinfo": ""}).fingerprint != first
+
+
+@pytest.mark.parametrize("change", [{"driver_version": "581"}, {"id": "GPU-2"}, {"name": "another"}])
+def test_the_fingerprint_changes_with_the_card(change: dict[str, str]) -> None:
+    card = Accelerator("GPU-1", name="a card", driver_version="580", temperature_celsius=40)
+    assert _fingerprint(card) != _fingerprint(replace(card, **change))
+    assert _fingerprint(card) == _fingerprint(replace(card, temperature_celsius=80, memory_free_bytes=1))
+
+
+def _fingerprint(card: Accelerator) -> str:
+    from probes.diagnose import Facts
+
+    return compute_fingerprint(Facts(accelerators=(card,)))
+
+
+def test_a_root_that_is_no_folder_fails_every_probe_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for root in (tmp_path / "file", tmp_path / "missing"):
+        survey = take_survey(root)
+        check(survey)
+        assert {report.outcome for report in survey.probes.values()} == {Outcome.FAILED}
+
+
+def test_an_empty_folder_is_a_machine_of_which_nothing_is_known(tmp_path: Path) -> None:
+    survey = take_survey(tmp_path)
+    check(survey)
+    assert survey.cpu.logical_cores is None
+    assert survey.probes["cpu"].outcome is Outcome.ABSENT
+
+
+def test_an_enormous_file_is_not_read_and_said_so(tmp_path: Path) -> None:
+    root = write_machine(tmp_path, {"proc/meminfo": "", "sys/devices/x": ""})
+    with (root / "proc/cpuinfo").open("wb") as file:
+        file.truncate(1 << 34)  # sparse: takes no space
+    survey = take_survey(root)
+    assert survey.probes["cpu"].outcome is Outcome.FAILED
+    assert "longer than" in (survey.probes["cpu"].reason or "")
+
+
+def test_folders_in_a_ring_are_left(tmp_path: Path) -> None:
+    root = write_machine(tmp_path, MACHINE)
+    (root / "sys/devices/pci0000:00").symlink_to(".")
+    (root / "sys/class").mkdir()
+    (root / "sys/class/block").symlink_to("block")
+    (root / f"{CPU}/cpu0/cache/index9").symlink_to("index9")
+    check(take_survey(root))
+
+
+def answers(**values: object) -> dict[str, Answer]:
+    known = {name: Answer(None, ProbeReport(Outcome.FAILED, 0.0, "not run")) for name, _ in PROBES}
+    return known | {name: Answer(value, ProbeReport(Outcome.OK, 0.0)) for name, value in values.items()}
+
+
+ON_BUS = (Accelerator("pci-0000:01:00.0", vendor="NVIDIA", pci_address="0000:01:00.0"),)
+TOLD = NvidiaReading(
+    Outcome.OK,
+    None,
+    "580",
+    "13.0",
+    (Accelerator("GPU-1", vendor="NVIDIA", pci_address="0000:01:00.0", driver_version="580"),),
+)
+CPU_BUILD = Software("3.12", Torch("2.13.0+cpu", cuda_available=False))
+CUDA_BUILD = Software("3.12", Torch("2.13.0+cu130", cuda_version="13.0"))
+
+
+def test_a_card_without_its_driver_is_not_usable_and_why() -> None:
+    [card] = assemble(answers(pci=ON_BUS, software=CUDA_BUILD), {}).accelerators
+    assert card.usable is False
+    assert "driver" in (card.why_not or "")
+
+
+def test_a_card_beside_a_torch_without_cuda_is_not_usable_and_why() -> None:
+    [card] = assemble(answers(pci=ON_BUS, nvidia=TOLD, software=CPU_BUILD), {}).accelerators
+    assert (card.id, card.usable) == ("GPU-1", False)
+    assert "without CUDA" in (card.why_not or "")
+
+
+def test_whether_torch_can_use_a_card_is_open_until_it_is_asked() -> None:
+    survey = assemble(answers(pci=ON_BUS, nvidia=TOLD, software=CUDA_BUILD), {})
+    assert survey.accelerators[0].usable is None
+    assert (survey.software.nvidia_driver, survey.software.cuda_driver_version) == ("580", "13.0")
+
+
+def test_unified_memory_is_the_machines() -> None:
+    card = Accelerator("GPU-1", vendor="NVIDIA", pci_address="0000:01:00.0", unified_memory=True)
+    told = NvidiaReading(Outcome.OK, accelerators=(card,))
+    survey = assemble(answers(nvidia=told, memory=Memory(total_bytes=128, available_bytes=100)), {})
+    assert (survey.accelerators[0].memory_total_bytes, survey.accelerators[0].memory_free_bytes) == (128, 100)
+
+
+def test_graphics_built_into_the_cpu_are_not_trained_on() -> None:
+    built_in = Accelerator("pci-0000:00:02.0", vendor="Intel", segment="integrated", pci_address="0000:00:02.0")
+    [card] = assemble(answers(pci=(built_in,), software=CUDA_BUILD), {}).accelerators
+    assert card.usable is False
+
+
+def test_every_probe_may_fail_at_once() -> None:
+    check(assemble(answers(), {}))
+
+
+def test_the_probes_run_alone_and_leave_heavy_packages_out() -> None:
+    script = (
+        "import sys; from probes.survey import take_survey; take_survey();"
+        "heavy = {'torch', 'transformers', 'numpy', 'fastapi', 'pydantic', 'pynvml', 'cpuinfo', 'psutil', 'archspec'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_python_m_probes_prints_the_survey(tmp_path: Path) -> None:
+    root = write_machine(tmp_path, MACHINE)
+    command = [sys.executable, "-m", "probes", "--sysroot", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["cpu"]["logical_cores"] == 8
+
+
+# ---- any machine, bent in any way, is a survey
+
+BENDS: dict[str, Callable[[Path, bytes], None]] = {
+    "missing": lambda path, _: path.unlink(),
+    "empty": lambda path, _: path.write_bytes(b""),
+    "garbled": lambda path, rubbish: path.write_bytes(rubbish),
+    "appended": lambda path, rubbish: path.write_bytes(path.read_bytes() + rubbish),
+    "truncated": lambda path, rubbish: path.write_bytes(path.read_bytes()[: len(rubbish)]),
+    "enormous": lambda path, _: path.write_bytes(b"9" * 300_000),
+    "folder": lambda path, _: (path.unlink(), path.mkdir()),  # type: ignore[func-returns-value]
+    "loop": lambda path, _: (path.unlink(), path.symlink_to(path.name)),  # type: ignore[func-returns-value]
+    "elsewhere": lambda path, _: (path.unlink(), path.symlink_to("/etc/passwd")),  # type: ignore[func-returns-value]
+}
+NUMBERS = st.sampled_from(
+    [b"-1", b"0", b"99999999999999999999", b"0-999999999", b"ffffffff,", b"1e999", b"NaN", b"max"]
+)
+RUBBISH = st.binary(max_size=60) | NUMBERS
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(sorted(MACHINE)), st.sampled_from(sorted(BENDS)), RUBBISH),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda change: change[0],
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CHANGES)
+def test_a_bent_machine_never_breaks_the_survey(changes: list[tuple[str, str, bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_machine(Path(folder), MACHINE)
+        for name, bend, rubbish in changes:
+            BENDS[bend](root / name, rubbish)
+        survey = take_survey(root, deadline_seconds=60)
+    check(survey)
+    assert not [report for report in survey.probes.values() if "the probe failed" in (report.reason or "")]
