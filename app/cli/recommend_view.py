@@ -54,7 +54,7 @@ def describe_crossover(crossover: Document) -> str:
     extras = []
     if crossover.get("launch_bound_until") is not None:
         extras.append(f"limited by launching until batch {crossover['launch_bound_until']}")
-    if crossover.get("break_even_steps") is not None:
+    if crossover.get("break_even_steps"):  # 0: there is nothing to repay
         extras.append(f"start-up repaid after {format_count(crossover['break_even_steps'])} steps")
     inside = ", ".join([f"data {crossover['data']}", str(crossover["basis"]), *extras])
     return f"{sentence} ({inside})."

@@ -243,7 +243,7 @@ function describeCrossover(crossover) {
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];
   if (crossover.launch_bound_until !== null) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
-  if (crossover.break_even_steps !== null) inside.push(`start-up repaid after ${units.count(crossover.break_even_steps)} steps`);
+  if (crossover.break_even_steps) inside.push(`start-up repaid after ${units.count(crossover.break_even_steps)} steps`);
   return `${sentence} (${inside.join(", ")}).`;
 }
 
