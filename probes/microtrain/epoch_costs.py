@@ -12,6 +12,7 @@ import torch
 from probes.measurement import Overheads, Timing
 from probes.microtrain.iris import Row
 from probes.microtrain.iris_network import make_learner, tensors_of
+from probes.microtrain.overheads import measure_busy_seconds
 from probes.microtrain.step import Step
 from probes.microtrain.variants import synchronize
 
@@ -66,7 +67,7 @@ class CostMeter:
         self._samples["ready"].append(_mean(_seconds(loss.item) for _ in range(READINGS)))
 
     def costs(self) -> EpochCosts:
-        """Raises ValueError before the first sample."""
+        """What the samples say; call it when the last was taken. Raises ValueError before the first."""
         timings = {name: Timing.from_samples(samples) for name, samples in self._samples.items()}
         step, launch = timings["step"].median, timings["launch"].median
         return EpochCosts(
@@ -75,11 +76,19 @@ class CostMeter:
                 launch_seconds=min(launch, step),
                 synchronize_seconds=timings["reading"].median,
                 compute_seconds=max(0.0, step - launch),
+                device_busy=self._busy_share(step, launch),
             ),
             step=timings["step"],
             reading=timings["reading"],
             ready_reading=timings["ready"],
         )
+
+    def _busy_share(self, step: float, launch: float) -> float | None:
+        """On a GPU from its kernels' times; a profiler slows steps so small, so it comes last and once."""
+        if self._device.type != "cuda":
+            return max(0.0, 1.0 - launch / step)
+        busy = measure_busy_seconds(self._learner, self._learner.feed.next())
+        return None if busy is None else min(1.0, busy / step)
 
     def _sample(self, part: str, learner: Step) -> None:
         begun = time.perf_counter()

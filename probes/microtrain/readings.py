@@ -120,10 +120,15 @@ def _say_what_a_reading_is(device: Document) -> str:
 def _say_where_time_goes(device: Document, fewest: Document) -> str:
     shares = fewest["shares"]
     small = shares["launch"] > shares["compute"]
+    busy = device["overheads"].get("device_busy")
+    alone = (
+        "" if busy is None or device["device"] == "cpu" else f" The device itself is busy for {_percent(busy)} of it."
+    )
     return (
         f"Of such an epoch on {device['device']}, issuing the operations takes {_percent(shares['launch'])}, computing "
         f"{_percent(shares['compute'])}: "
         + ("the network is so small that the time is in issuing work." if small else "the time is in the arithmetic.")
+        + alone
     )
 
 
