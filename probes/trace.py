@@ -62,7 +62,9 @@ class Trace:
     """One step.
 
     parameters: trainable scalars; parameter_tensors: how many tensors hold them. activation_bytes: alive at the
-    step's peak beyond weights, gradients and optimizer state (inputs and temporaries included). input_bytes:
+    step's peak beyond weights, gradients and optimizer state (inputs and temporaries included), as one line that is
+    right for large batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
+    layer's gradient at small batches, the end of the forward at large ones), see activation_bytes_at. input_bytes:
     one batch as it is put on the device. All at fp32 unless the model says otherwise.
     """
 
@@ -80,7 +82,12 @@ class Trace:
     input_bytes: Affine
     operations: tuple[Operation, ...]
     torch_version: str
+    activation_peaks: tuple[Affine, ...] = ()
     schema_version: str = SCHEMA_VERSION
+
+    def activation_bytes_at(self, batch_size: float) -> float:
+        """Bytes alive at the peak of a step at this batch size, beyond what lives from step to step."""
+        return max(line.at(batch_size) for line in self.activation_peaks or (self.activation_bytes,))
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""
@@ -102,6 +109,7 @@ class Trace:
         values["batch_sizes"] = tuple(values["batch_sizes"])
         for name in ("activation_bytes", "input_bytes"):
             values[name] = Affine(*values[name])
+        values["activation_peaks"] = tuple(Affine(*line) for line in values.get("activation_peaks", ()))
         values["operations"] = tuple(_operation_from_json(row) for row in values["operations"])
         return cls(**values)
 

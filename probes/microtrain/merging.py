@@ -20,6 +20,24 @@ def same_operations(one: Sequence[Record], other: Sequence[Record]) -> bool:
     return len(one) == len(other) and all(a[:4] == b[:4] for a, b in zip(one, other, strict=True))
 
 
+def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence[int]) -> tuple[Affine, ...]:
+    """Bytes alive over a step at two batch sizes -> the lines that are highest at some batch size from 1 on, the one
+    of the largest batches last. Moments correspond where both steps ran the same operations; else only peaks do."""
+    if len(one) != len(other):
+        one, other = [max(one)], [max(other)]
+    lines = {affine(batch_sizes, pair) for pair in zip(one, other, strict=True)}
+    found = [max(lines, key=lambda line: (line.at(1), line.per_sample))]
+    while steeper := [line for line in lines if line.per_sample > found[-1].per_sample]:
+        top = found[-1]
+        found.append(min(steeper, key=lambda line: (_crossing(top, line), -line.per_sample)))
+    return tuple(found)
+
+
+def _crossing(low: Affine, steep: Affine) -> float:
+    """The batch size from which the steeper line is the higher one."""
+    return (low.constant - steep.constant) / (steep.per_sample - low.per_sample)
+
+
 def merge(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]) -> tuple[Operation, ...]:
     """Equal operations counted, in order of their first run."""
     if not same_operations(one, other):

@@ -12,7 +12,7 @@ from torch import nn
 from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
-from probes.microtrain.recording import Recorder
+from probes.microtrain.recording import Record, Recorder
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import Phase
 from probes.workload.description import Workload
@@ -20,10 +20,10 @@ from probes.workload.description import Workload
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One watched step. activation_bytes: at the peak, beyond what lives from step to step."""
+    """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step."""
 
-    recorder: Recorder
-    activation_bytes: int
+    records: list[Record]
+    activation_bytes: list[int]
     input_bytes: int
 
 
@@ -69,7 +69,8 @@ class PrimedStepper:
         live.add(inputs.values())
         with self._recorder:
             step.compute(batch)
-        return Recording(self._recorder, live.peak - resident, _total(inputs.values()))
+        activations = [alive - resident for alive in self._recorder.live_bytes]
+        return Recording(self._recorder.records, activations, _total(inputs.values()))
 
     def _make_step(self, batch: Batch) -> Step:
         """As make_step does, but the module stays where it is: fake tensors cannot be moved."""

@@ -31,11 +31,10 @@ class Record(NamedTuple):
 
 
 class LiveBytes:
-    """Bytes of storages alive now, and the most at any time."""
+    """Bytes of storages alive now."""
 
     def __init__(self) -> None:
         self.now = 0
-        self.peak = 0
         self._known: set[int] = set()
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -47,7 +46,6 @@ class LiveBytes:
                 self._known.add(storage._cdata)
                 self.now += size
                 weakref.finalize(storage, self._drop, storage._cdata, size)
-        self.peak = max(self.peak, self.now)
 
     def _drop(self, identity: int, size: int) -> None:
         self._known.discard(identity)
@@ -65,6 +63,7 @@ class Recorder(TorchDispatchMode):
         self.phase: Phase = "forward"
         self.records: list[Record] = []
         self.live = LiveBytes()
+        self.live_bytes: list[int] = []  # with each record: alive as it ended
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -77,8 +76,7 @@ class Recorder(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        result = _scalar(args[0]) if func is torch.ops.aten._local_scalar_dense.default else None
-        result = func(*args, **kwargs) if result is None else result
+        result = _run(func, args, kwargs)
         self._record(func, args, kwargs, result)
         return result
 
@@ -86,6 +84,7 @@ class Recorder(TorchDispatchMode):
         inputs = [*tensors_in(args), *(t for value in kwargs.values() for t in tensors_in(value))]
         outputs = list(tensors_in(result))
         self.live.add(outputs)
+        self.live_bytes.append(self.live.now)
         typed = next((t for t in (*outputs, *inputs) if t.dtype.is_floating_point), None)
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         self.records.append(
@@ -104,11 +103,28 @@ class Recorder(TorchDispatchMode):
 _NOTHING = torch.empty(0)
 
 
+def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operation itself. A fake tensor has no values; where a model asks for one, the likely answer stands in."""
+    if func is torch.ops.aten._local_scalar_dense.default:
+        value = _scalar(args[0])
+        return func(*args, **kwargs) if value is None else value
+    if func is torch.ops.aten.index.Tensor:
+        return func(args[0], [part for index in args[1] for part in _whole_mask(index)])
+    return func(*args, **kwargs)
+
+
 def _scalar(tensor: torch.Tensor) -> bool | float | None:
-    """What `.item()` says of a fake tensor, which has no value: a step count of 1 for an optimizer, "no" for a
-    question (is a layer dropped? is a label out of range?). None: a real tensor, or a size that cannot be guessed."""
+    """A step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?). None: a
+    real tensor, or a whole number, which could be a size and cannot be guessed."""
     if not hasattr(tensor, "fake_mode"):
         return None
     if tensor.dtype is torch.bool:
         return False
     return 1.0 if tensor.dtype.is_floating_point else None
+
+
+def _whole_mask(index: torch.Tensor | None) -> list[torch.Tensor | None]:
+    """A fake mask as the numbers of all its rows, one tensor an axis: an upper bound of what a real one selects."""
+    if index is None or index.dtype is not torch.bool or not hasattr(index, "fake_mode"):
+        return [index]
+    return [index.new_zeros(index.numel(), dtype=torch.long)] * index.dim()

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake
-from probes.microtrain.merging import affine, merge, same_operations
+from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
 from probes.trace import Trace
@@ -20,8 +20,9 @@ from probes.workload.description import InvalidModel, Workload
 # 1 is no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair run
 # the same operations.
 BATCH_PAIRS = ((2, 4), (3, 6), (8, 16))
-# A model that needs real numbers is stepped for real below this; weights, gradients, optimizer: four times as much.
-MAX_REAL_PARAMETER_BYTES = 1 << 30
+# A model that needs real numbers is stepped for real below this: two steps take seconds, and gradients and optimizer
+# state make it four times as much.
+MAX_REAL_PARAMETER_BYTES = 200_000_000
 
 
 class Untraceable(RuntimeError):
@@ -49,7 +50,7 @@ def _trace_fake(workload: Workload) -> Trace:
     mode = FakeTensorMode()
     built = build_fake(workload.model, mode)
     with mode:
-        return _trace(workload, built)
+        return _trace(workload, built, built_fake=True)
 
 
 def _trace_real(workload: Workload) -> Trace:
@@ -62,7 +63,7 @@ def _trace_real(workload: Workload) -> Trace:
             "running it, and it is too large to be run for that. Trace a smaller one of its kind."
         )
     try:
-        return _trace(workload, build_model(workload.model))
+        return _trace(workload, build_model(workload.model), built_fake=False)
     except InvalidModel:
         raise
     except Exception as error:
@@ -82,20 +83,22 @@ def _explain(error: BaseException) -> str:
     return f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}. Check its sizes and inputs."
 
 
-def _trace(workload: Workload, built: BuiltModel) -> Trace:
+def _trace(workload: Workload, built: BuiltModel, *, built_fake: bool) -> Trace:
     stepper = PrimedStepper(workload, built)
     for pair in BATCH_PAIRS:
         one, other = stepper.record(pair[0]), stepper.record(pair[1])
-        if same_operations(one.recorder.records, other.recorder.records):
+        if same_operations(one.records, other.records) or not built_fake:
             break
+    peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
         optimizer=workload.optimizer,
         batch_sizes=pair,
-        activation_bytes=affine(pair, (one.activation_bytes, other.activation_bytes)),
+        activation_bytes=next((line for line in reversed(peaks) if line.constant >= 0), peaks[0]),
+        activation_peaks=peaks,
         input_bytes=affine(pair, (one.input_bytes, other.input_bytes)),
-        operations=merge(pair, one.recorder.records, other.recorder.records),
+        operations=merge(pair, one.records, other.records),
         torch_version=torch.__version__,
         **stepper.resident_bytes()._asdict(),
     )
