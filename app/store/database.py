@@ -113,6 +113,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Raises sqlite3.DatabaseError; its subclass OperationalError when the file is sound but cannot be used."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
     try:
+        _refuse_newer(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         _migrate(connection)
@@ -129,10 +130,13 @@ def _version(connection: sqlite3.Connection) -> int:
         return int(rows.fetchone()[0])
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date, one version a transaction; two processes may try at once."""
+def _refuse_newer(connection: sqlite3.Connection) -> None:
     if _version(connection) > len(MIGRATIONS):
         raise sqlite3.OperationalError("a newer crosspoint made it")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date, one version a transaction; two processes may try at once."""
     while (version := _version(connection)) < len(MIGRATIONS):
         connection.execute("BEGIN IMMEDIATE")
         try:

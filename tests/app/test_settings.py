@@ -1,0 +1,49 @@
+"""Settings come from one table."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from app.settings import InvalidSetting, Settings, variable_name
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert all(item.metadata["help"].endswith(".") for item in fields(Settings))
+
+
+def test_the_service_listens_on_loopback_unless_told_otherwise() -> None:
+    assert Settings.from_environment({}).host == "127.0.0.1"
+
+
+def test_a_variable_sets_every_kind_of_setting() -> None:
+    settings = Settings.from_environment(
+        {
+            "CROSSPOINT_PORT": "0",
+            "CROSSPOINT_DATA_DIR": "/somewhere",
+            "CROSSPOINT_ALLOWED_HOSTS": "one.example, two.example",
+            "CROSSPOINT_CALIBRATE_ON_START": "no",
+            "CROSSPOINT_GRACE_SECONDS": "2.5",
+        }
+    )
+    assert settings.port == 0
+    assert settings.data_dir == Path("/somewhere")
+    assert settings.allowed_hosts == ("one.example", "two.example")
+    assert settings.calibrate_on_start is False
+    assert settings.grace_seconds == 2.5
+
+
+def test_a_flag_goes_before_its_variable() -> None:
+    assert Settings.from_environment({"CROSSPOINT_PORT": "1"}, port=2, host=None).port == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("port", "many"), ("port", "70000"), ("grace_seconds", "nan"), ("calibrate_on_start", "perhaps"), ("port", "1e3")],
+)
+def test_a_setting_that_cannot_be_used_is_named(name: str, text: str) -> None:
+    item = next(item for item in fields(Settings) if item.name == name)
+    with pytest.raises(InvalidSetting, match=variable_name(item)):
+        Settings.from_environment({variable_name(item): text})

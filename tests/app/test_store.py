@@ -1,0 +1,223 @@
+"""The store keeps what is worth keeping, and never stands in the way of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from app.errors import StoreError
+from app.store import Store
+from app.store.database import MIGRATIONS
+from app.store.store import FILE_NAME, KEPT_PROFILES_EACH
+from probes.measurement import Measurement, Timing
+from probes.profile import Profile
+from probes.trace import Affine, Operation, Trace
+from probes.workload.description import ModelDescription, Plan, Workload
+
+T = TypeVar("T")
+
+WORKLOAD = Workload(ModelDescription("layers", "tiny", {"layers": [], "input_shape": [4]}), 8)
+PLAN = Plan("cpu", "fp32", 1)
+MEASUREMENT = Measurement(PLAN, 8, "pageable", "ok", step=Timing.from_samples([0.001, 0.002]), steps=20, steady=True)
+OPERATION = Operation("matmul", "aten.mm", "forward", "float32", 1, Affine(0, 8), Affine(4, 4), Affine(0, 4), ((8, 4),))
+TRACE = Trace(
+    WORKLOAD.model.key,
+    "training",
+    "adamw",
+    (2, 4),
+    10,
+    2,
+    40,
+    0,
+    40,
+    80,
+    Affine(1, 2),
+    Affine(0, 16),
+    (OPERATION,),
+    "2.13.0",
+)
+PROFILE = Profile("here", "2026-01-01T00:00:00Z", "f1", "a machine", {"torch": "2.13.0"}, "quick", 1.0, {}, (), ())
+
+
+def in_store(folder: Path, use: Callable[[Store], Awaitable[T]]) -> T:
+    """Open a store, use it, close it."""
+
+    async def session() -> T:
+        store = Store(folder)
+        try:
+            return await use(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(session())
+
+
+def test_what_one_process_keeps_the_next_one_reads(tmp_path: Path) -> None:
+    async def keep(store: Store) -> None:
+        await store.keep_trace(WORKLOAD, "2.13.0", TRACE)
+        await store.keep_profile(PROFILE)
+        await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
+        await store.keep_job({"id": "1", "kind": "measurement", "state": "succeeded"})
+
+    async def read(store: Store) -> None:
+        assert await store.trace(WORKLOAD, "2.13.0") == TRACE
+        assert await store.profile("f1") == await store.named_profile("here") == PROFILE
+        assert await store.measurements("f1", WORKLOAD) == [MEASUREMENT]
+        assert await store.job("measurement", "1") == {"id": "1", "kind": "measurement", "state": "succeeded"}
+
+    in_store(tmp_path, keep)
+    in_store(tmp_path, read)
+
+
+def test_what_was_made_elsewhere_is_not_taken_for_ours(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        await store.keep_trace(WORKLOAD, "2.13.0", TRACE)
+        await store.keep_profile(PROFILE)
+        await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
+        assert await store.trace(WORKLOAD, "2.9.0") is None
+        assert await store.trace(replace(WORKLOAD, optimizer="sgd"), "2.13.0") is None
+        assert await store.profile("f2") is None
+        assert await store.measurements("f2", WORKLOAD) == []
+        assert await store.measurements("f1", replace(WORKLOAD, log_every=1)) == []
+
+    in_store(tmp_path, use)
+
+
+def test_a_trace_and_a_measurement_serve_every_batch_size_of_their_model(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        await store.keep_trace(WORKLOAD, "2.13.0", TRACE)
+        await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
+        assert await store.trace(replace(WORKLOAD, batch_size=64), "2.13.0") == TRACE
+        assert await store.measurements("f1", replace(WORKLOAD, batch_size=64)) == [MEASUREMENT]
+
+    in_store(tmp_path, use)
+
+
+def test_the_latest_measurement_of_a_plan_counts(tmp_path: Path) -> None:
+    later = replace(MEASUREMENT, steps=99)
+
+    async def use(store: Store) -> None:
+        await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
+        await store.keep_measurements("f1", WORKLOAD, [later])
+        assert await store.measurements("f1", WORKLOAD) == [later]
+
+    in_store(tmp_path, use)
+
+
+def test_a_profile_that_cannot_be_read_leaves_the_good_one_before_it(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        await store.keep_profile(replace(PROFILE, schema_version="from the future"))
+        assert await store.profile("f1") == PROFILE
+
+    in_store(tmp_path, use)
+
+
+def test_history_is_kept_within_bounds(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        for number in range(KEPT_PROFILES_EACH + 3):
+            await store.keep_profile(replace(PROFILE, duration_seconds=float(number)))
+        latest = await store.profile("f1")
+        assert latest is not None
+        assert latest.duration_seconds == KEPT_PROFILES_EACH + 2
+
+    in_store(tmp_path, use)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        assert connection.execute("SELECT count(*) FROM profiles").fetchone() == (KEPT_PROFILES_EACH,)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "rubbish", [b"this is no database" * 100, b"SQLite format 3\x00" + b"\xff" * 4096, b"\x00" * 8192]
+)
+def test_a_damaged_file_is_moved_aside_and_a_new_one_made(tmp_path: Path, rubbish: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(rubbish)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        assert await store.profile("f1") == PROFILE
+        assert store.trouble is None
+
+    in_store(tmp_path, use)
+    assert [path.read_bytes() for path in tmp_path.glob("*.damaged-*")] == [rubbish]
+
+
+def test_damage_that_shows_while_running_costs_what_was_stored_and_nothing_else(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        for number in range(50):
+            await store.keep_job({"id": str(number), "kind": "measurement", "text": "x" * 4000})
+        await store.close()
+        path = tmp_path / FILE_NAME
+        path.write_bytes(path.read_bytes()[:4096] + os.urandom(path.stat().st_size - 4096))
+
+    async def use_again(store: Store) -> None:
+        await store.jobs("measurement")
+        await store.keep_profile(PROFILE)
+        assert await store.profile("f1") == PROFILE
+
+    asyncio.run(use(Store(tmp_path)))
+    in_store(tmp_path, use_again)
+    assert list(tmp_path.glob("*.damaged-*"))
+
+
+def test_a_full_disk_is_an_error_that_says_so_and_reading_goes_on(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        database = store._database
+        assert database is not None
+        await store._run(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
+        with pytest.raises(StoreError, match=r"not saved: .*full"):
+            await store.keep_job({"id": "1", "kind": "measurement", "text": "x" * 1_000_000})
+        assert await store.profile("f1") == PROFILE
+
+    in_store(tmp_path, use)
+
+
+def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_saved(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file where the folder should be")
+
+    async def use(store: Store) -> None:
+        with pytest.raises(StoreError, match="not saved"):
+            await store.keep_profile(PROFILE)
+        assert await store.profile("f1") == PROFILE
+        assert store.trouble is not None
+
+    in_store(tmp_path / "file" / "below", use)
+
+
+def test_a_store_of_a_newer_crosspoint_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+    before = (tmp_path / FILE_NAME).read_bytes()
+
+    async def use(store: Store) -> None:
+        with pytest.raises(StoreError, match="newer crosspoint"):
+            await store.keep_profile(PROFILE)
+
+    in_store(tmp_path, use)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+def test_two_processes_may_write_at_once(tmp_path: Path) -> None:
+    async def use() -> None:
+        stores = [Store(tmp_path), Store(tmp_path)]
+        await asyncio.gather(
+            *(
+                store.keep_job({"id": f"{place}-{number}", "kind": "measurement"})
+                for number in range(20)
+                for place, store in enumerate(stores)
+            )
+        )
+        assert len(await stores[0].jobs("measurement", limit=100)) == 40
+        for store in stores:
+            await store.close()
+
+    asyncio.run(use())
