@@ -64,14 +64,14 @@ def find_gpu_without_driver(facts: Facts) -> Iterator[Finding]:
 
 def find_quota_below_cores(facts: Facts) -> Iterator[Finding]:
     usable, cores = facts.cpu.usable_cores, facts.cpu.physical_cores
-    if usable is None or cores is None or facts.cpu.usable_cores_limit is None or usable >= cores:
-        return
+    if usable is None or cores is None or facts.cpu.usable_cores_limit != "cgroup" or usable >= cores:
+        return  # affinity is seen by every library that counts; a quota by hardly any
     yield Finding(
         "quota-below-cores",
         Severity.WARNING,
         "cpu",
-        f"This process may use {usable:g} of {cores} cores ({facts.cpu.usable_cores_limit}); libraries that count "
-        "cores start too many threads.",
+        f"This process may use {usable:g} of {cores} cores (its cgroup's limit); libraries that "
+        "count cores start too many threads.",
         f"export OMP_NUM_THREADS={max(1, int(usable))}",
     )
 

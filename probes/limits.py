@@ -5,6 +5,7 @@ cgroup may be tighter than one's own (lxc/lxcfs#688): every level is read, and t
 """
 
 import os
+import sys
 from dataclasses import dataclass
 
 from probes.cgroups import Cgroups
@@ -22,9 +23,20 @@ class UsableCores:
 
 def read_usable_cores(root: Root, online: int) -> UsableCores:
     """online: the set of CPUs that run (probes.topology.read_online)."""
+    if root.is_host and not sys.platform.startswith("linux"):
+        return read_portable(online)
     cgroups = Cgroups(root)
     affinity = read_affinity(root)
     return combine_limits(online, affinity, read_cpuset(root, cgroups), read_quota(root, cgroups))
+
+
+def read_portable(online: int) -> UsableCores:
+    """macOS and Windows: psutil tells the affinity where the system has one; there are no cgroups."""
+    import psutil
+
+    process = psutil.Process()
+    affinity = sum(1 << cpu for cpu in process.cpu_affinity()) if hasattr(process, "cpu_affinity") else None
+    return combine_limits(online or (1 << (psutil.cpu_count() or 1)) - 1, affinity, None, None)
 
 
 def combine_limits(online: int, affinity: int | None, cpuset: int | None, quota: float | None) -> UsableCores:

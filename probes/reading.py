@@ -34,8 +34,12 @@ class Root:
     """A folder that holds `proc`, `sys` and so on. Paths are given as on the machine itself: `/proc/cpuinfo`."""
 
     def __init__(self, path: Path = Path("/")) -> None:
-        self.is_host = str(path) == "/"
-        self.path = "" if self.is_host else os.path.realpath(path)
+        try:
+            resolved = os.path.realpath(path)
+        except (OSError, ValueError):
+            resolved = str(path)  # no name of a folder: `check` says so
+        self.is_host = resolved == os.path.realpath("/")
+        self.path = "" if self.is_host else resolved
         self._memo: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -57,7 +61,7 @@ class Root:
             return path
         try:
             resolved = os.path.realpath(self.path + path)
-        except OSError:
+        except (OSError, ValueError):
             return None
         return resolved if resolved.startswith(self.path + os.sep) else None
 

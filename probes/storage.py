@@ -1,6 +1,7 @@
 """The mounts that training reads from and writes to, and what kind of storage each one is."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,8 @@ class Mount:
 
 def read_storage(root: Root, paths: tuple[Path, ...] = ()) -> tuple[Storage, ...]:
     """The mounts that hold /, the home folder, the working folder, /dev/shm and `paths`, each once."""
+    if root.is_host and not sys.platform.startswith("linux"):
+        return read_portable(paths)
     mounts = read_mounts(root)
     places = [*_CAPTURED_MOUNTS] if not root.is_host else _interesting_places(paths)
     held = [find_mount(mounts, place) for place in places]
@@ -36,6 +39,16 @@ def read_storage(root: Root, paths: tuple[Path, ...] = ()) -> tuple[Storage, ...
         held = [mount if mount and mount.point == place else None for mount, place in zip(held, places, strict=True)]
     unique = {mount.point: mount for mount in held if mount is not None}
     return tuple(_describe(root, mount) for mount in unique.values())
+
+
+def read_portable(paths: tuple[Path, ...]) -> tuple[Storage, ...]:
+    """macOS and Windows: the partition that holds each place, with its sizes; the kind is not told."""
+    import psutil
+
+    partitions = [Mount(row.mountpoint, row.fstype, row.device) for row in psutil.disk_partitions()]
+    held = [find_mount(partitions, place) for place in _interesting_places(paths)]
+    usage = {mount.point: psutil.disk_usage(mount.point) for mount in held if mount is not None}
+    return tuple(Storage(point, None, sizes.total, sizes.free) for point, sizes in usage.items())
 
 
 def _interesting_places(paths: tuple[Path, ...]) -> list[str]:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.cpu import CpuReading, infer_architecture, read_cpu
+from probes.cpu import CpuReading, infer_architecture, read_cpu, read_portable
 from probes.cpuinfo import parse_cpuinfo
 from probes.hardware import Outcome
 from probes.reading import Root, Unreadable
@@ -109,4 +109,10 @@ def test_this_host_is_read_from_its_files() -> None:
     cpu = read_cpu(Root()).cpu
     assert cpu.logical_cores is not None
     assert cpu.logical_cores >= 1
+    assert cpu.architecture
+
+
+def test_other_systems_are_read_by_portable_packages() -> None:
+    cpu = read_portable().cpu
+    assert cpu.logical_cores
     assert cpu.architecture

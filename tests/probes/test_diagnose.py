@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from probes.diagnose import Facts, diagnose
 from probes.hardware import Accelerator, Cpu, Software, Torch
 
@@ -38,6 +40,7 @@ def test_a_quota_below_the_cores_is_pointed_out_with_the_number_to_set() -> None
     assert finding.code == "quota-below-cores"
     assert finding.fix == "export OMP_NUM_THREADS=2"
     assert codes(Facts(accelerators=(CARD,), cpu=Cpu(physical_cores=8, usable_cores=16.0))) == []
+    assert codes(Facts(accelerators=(CARD,), cpu=replace(cpu, usable_cores_limit="affinity"))) == []
 
 
 def test_more_threads_than_usable_cores_is_pointed_out() -> None:

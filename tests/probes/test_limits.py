@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.limits import UsableCores, combine_limits, parse_cpu_max, read_usable_cores
+from probes.limits import UsableCores, combine_limits, parse_cpu_max, read_portable, read_usable_cores
 from probes.reading import Root
 from tests.probes.machines import Files, with_cgroup_v1, with_cgroup_v2, write_machine
 
@@ -71,6 +71,10 @@ def test_a_set_that_leaves_nothing_is_not_believed() -> None:
 )
 def test_cpu_max_is_quota_over_period(text: str, quota: float | None) -> None:
     assert parse_cpu_max(text) == quota
+
+
+def test_other_systems_ask_psutil() -> None:
+    assert read_portable(0).cores >= 1
 
 
 def test_this_process_may_use_something() -> None:

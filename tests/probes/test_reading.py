@@ -84,6 +84,17 @@ def test_a_root_that_is_no_folder_is_said_to_be_none(tmp_path: Path, kind: str) 
         Root(tmp_path / kind).check()
 
 
+def test_a_root_that_leads_back_to_this_host_is_this_host(tmp_path: Path) -> None:
+    (tmp_path / "root").symlink_to("/")
+    assert Root(tmp_path / "root").is_host
+    assert not Root(tmp_path).is_host
+
+
+def test_a_root_that_is_no_name_is_said_to_be_none() -> None:
+    with pytest.raises(Unreadable, match="does not exist"):
+        Root(Path("a\0b")).check()
+
+
 def test_what_several_probes_need_is_made_once(tmp_path: Path) -> None:
     root, made = Root(tmp_path), []
     threads = [threading.Thread(target=root.remember, args=("key", lambda: made.append(1))) for _ in range(8)]

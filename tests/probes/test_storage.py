@@ -5,7 +5,7 @@ import pytest
 
 from probes.hardware import Storage
 from probes.reading import Root
-from probes.storage import Mount, classify_block, find_mount, parse_mountinfo, read_kind, read_storage
+from probes.storage import Mount, classify_block, find_mount, parse_mountinfo, read_kind, read_portable, read_storage
 from tests.probes.machines import write_machine
 
 BLOCK = "sys/class/block"
@@ -77,6 +77,11 @@ def test_mountinfo_tells_the_device_number() -> None:
     assert parse_mountinfo("36 35 98:0 /r /m\\040t rw - ext4 /dev/root rw\n") == [
         Mount("/m t", "ext4", "/dev/root", "98:0")
     ]
+
+
+def test_other_systems_tell_sizes_without_a_kind(tmp_path: Path) -> None:
+    found = read_portable((tmp_path,))
+    assert all(storage.kind is None and storage.total_bytes for storage in found)
 
 
 def test_this_hosts_root_has_a_size(tmp_path: Path) -> None:
