@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from app.errors import LabError
-from app.lab.child import Child, OnEvent
+from app.lab.child import PROGRAM, Child, OnEvent
 from app.lab.slot import Slot, Ticket
 from app.lab.tracer import Tracer
 from app.settings import Settings
 
 
 class Lab:
-    """Every process it starts is ended by `close`, which takes no longer than 3 seconds."""
+    """Every process it starts is ended by `close`, which takes no longer than 3 seconds.
 
-    def __init__(self, settings: Settings) -> None:
+    program: what is started; it speaks docs/protocol.md.
+    """
+
+    def __init__(self, settings: Settings, program: Sequence[str] = PROGRAM) -> None:
+        self._program = program
         self._grace_seconds = settings.grace_seconds
         self._slot = Slot(settings.queue_length)
         self._living: set[Child] = set()
-        self._tracer = Tracer(settings.trace_idle_seconds, self._living)
+        self._tracer = Tracer(settings.trace_idle_seconds, self._living, program)
         self._closed = False
 
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
@@ -76,7 +80,7 @@ class Lab:
         """A fresh process with the machine's slot held, for several jobs in a row. Raises LabError."""
         async with self._slot.hold(ticket):
             self._check_open()
-            child = await Child.start(self._living)
+            child = await Child.start(self._living, self._program)
             try:
                 yield child
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from app.errors import LabBusy, LabError
@@ -19,7 +20,8 @@ _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 class Tracer:
     """One job at a time; the process ends after `idle_seconds` without work."""
 
-    def __init__(self, idle_seconds: float, living: set[Child]) -> None:
+    def __init__(self, idle_seconds: float, living: set[Child], program: Sequence[str]) -> None:
+        self._program = program
         self._idle_seconds = idle_seconds
         self._living = living
         self._turn = asyncio.Lock()
@@ -77,7 +79,7 @@ class Tracer:
         self._cancel_idle()
         if self._child is None or not self._child.alive:
             await self.close()
-            self._child = await Child.start(self._living)
+            self._child = await Child.start(self._living, self._program)
         return self._child
 
     def _rest(self) -> None:

@@ -1,0 +1,200 @@
+"""A measuring process that misbehaves costs its own job, never the service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from app.errors import LabError
+from app.lab.child import Child
+from tests.app.lab.programs import ECHO, HANGING, READY, STUBBORN, program, serving
+from tests.app.serving import wait_until
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 60.0
+
+
+def is_gone(pid: int) -> bool:
+    """No such process, or one that only waits for its parent to notice."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def read_oom_score(process: str) -> int:
+    return int(Path(f"/proc/{process}/oom_score_adj").read_text())
+
+
+def with_child(words: tuple[str, ...], use: Callable[[Child], Awaitable[T]], ready_seconds: float = 60.0) -> T:
+    """Start a child, use it, end it; nothing of it is left."""
+
+    async def session() -> T:
+        living: set[Child] = set()
+        child = await Child.start(living, words, ready_seconds=ready_seconds)
+        try:
+            return await use(child)
+        finally:
+            await child.end()
+            assert not living
+            assert not psutil.pid_exists(child.pid)
+
+    return asyncio.run(session())
+
+
+async def run(child: Child, **job: Any) -> dict[str, Any]:
+    return await child.run({"kind": "measure", **job}, PATIENCE_SECONDS)
+
+
+def fail_to(use: Callable[[Child], Awaitable[Any]], words: tuple[str, ...]) -> LabError:
+    with pytest.raises(LabError) as caught:
+        with_child(words, use)
+    return caught.value
+
+
+def test_jobs_run_one_after_another_in_one_process() -> None:
+    async def use(child: Child) -> list[dict[str, Any]]:
+        return [await run(child), await run(child)]
+
+    first, second = with_child(ECHO, use)
+    assert first == second
+    assert first["kind"] == "measure"
+
+
+def test_what_a_library_prints_is_passed_over() -> None:
+    chatty = serving(
+        'print("Downloading … 3 %")',
+        'print("[1, 2]", "null", "{", sep=chr(10))',
+        'say(event="progress", job="another", fraction=1)',
+        'say(event="result", job=job["job"], result={})',
+    )
+    assert with_child(chatty, run) == {}
+
+
+def test_progress_is_passed_on() -> None:
+    words = serving(
+        'say(event="progress", job=job["job"], fraction=0.5, message="half")',
+        'say(event="result", job=job["job"], result={})',
+    )
+    seen: list[dict[str, Any]] = []
+    with_child(words, lambda child: child.run({"kind": "measure"}, PATIENCE_SECONDS, seen.append))
+    assert [(event["fraction"], event["message"]) for event in seen] == [(0.5, "half")]
+
+
+def test_a_job_that_says_why_it_failed_is_quoted() -> None:
+    words = serving('say(event="failed", job=job["job"], code="out-of-memory", reason="It needs 9 GB.")')
+    error = fail_to(run, words)
+    assert (error.code, str(error)) == ("out-of-memory", "It needs 9 GB.")
+
+
+def test_a_process_that_the_kernel_kills_says_so() -> None:
+    error = fail_to(run, serving("os.kill(os.getpid(), signal.SIGKILL)"))
+    assert error.code == "killed"
+    assert "memory" in str(error)
+
+
+def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> None:
+    error = fail_to(run, serving("os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert "SIGSEGV" in str(error)
+    error = fail_to(run, serving('raise RuntimeError("in /some/folder")'))
+    assert "exit code 1" in str(error)
+    assert "/some/folder" not in str(error)
+
+
+def test_a_job_beyond_its_deadline_is_ended() -> None:
+    error = fail_to(lambda child: child.run({"kind": "measure"}, 0.2), HANGING)
+    assert error.code == "too-slow"
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.lab.child.MAX_LINE_BYTES", 1024 * 1024)
+    error = fail_to(run, serving('sys.stdout.write("x" * 9_000_000)', "sys.stdout.flush()"))
+    assert "without end" in str(error)
+
+
+def test_a_flood_of_errors_neither_blocks_nor_grows() -> None:
+    words = serving(
+        'sys.stderr.write("x" * 5_000_000)', 'say(event="result", job=job["job"], result={})', "sys.stdout.flush()"
+    )
+
+    async def use(child: Child) -> int:
+        await run(child)
+        return len(child._stderr_tail)
+
+    assert with_child(words, use) <= 8 * 1024
+
+
+def test_a_process_that_is_never_ready_is_ended() -> None:
+    with pytest.raises(LabError, match="not ready"):
+        with_child(program("time.sleep(600)"), run, ready_seconds=0.2)
+
+
+def test_a_process_that_cannot_start_is_a_sentence() -> None:
+    with pytest.raises(LabError, match="could not be started"):
+        with_child(("/there/is/no/such/program",), run)
+    with pytest.raises(LabError, match="exit code 3"):
+        with_child(program("sys.exit(3)"), run)
+
+
+def test_ending_takes_a_process_along_that_ignores_term() -> None:
+    async def use(child: Child) -> None:
+        started = asyncio.Event()
+        job = asyncio.create_task(child.run({"kind": "measure"}, PATIENCE_SECONDS, lambda _: started.set()))
+        await started.wait()
+        await child.end()
+        with pytest.raises(LabError):
+            await job
+
+    with_child(STUBBORN, use)
+
+
+def test_ending_takes_grandchildren_along() -> None:
+    words = serving(
+        'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
+        'say(event="result", job=job["job"], result={"inner": inner.pid})',
+    )
+    inner = with_child(words, run)["inner"]
+    wait_until(lambda: is_gone(inner), "the grandchild's end")
+
+
+def test_a_cancelled_start_leaves_nothing_behind() -> None:
+    async def session() -> None:
+        living: set[Child] = set()
+        start = asyncio.create_task(Child.start(living, program("time.sleep(600)")))
+        while not living:  # noqa: ASYNC110 - a set has no event
+            await asyncio.sleep(0)
+        (child,) = living
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        assert not psutil.pid_exists(child.pid)
+
+    asyncio.run(session())
+
+
+def test_a_child_does_not_import_from_the_folder_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('this is not the real json')")
+    (tmp_path / "probes").mkdir()
+    (tmp_path / "probes" / "__init__.py").write_text("raise SystemExit('these are not the real probes')")
+    monkeypatch.chdir(tmp_path)
+
+    async def session() -> dict[str, Any]:
+        child = await Child.start(set())
+        await child.end()
+        return child.ready
+
+    assert asyncio.run(session())["event"] == "ready"
+
+
+def test_the_kernel_takes_a_child_before_the_service() -> None:
+    async def use(child: Child) -> int:
+        return await asyncio.to_thread(read_oom_score, str(child.pid))
+
+    assert with_child(program(READY, "sys.stdin.read()"), use) > read_oom_score("self")
