@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
 from app.advisor.over_batches import Batches, crossovers_of, curves_over
 from app.advisor.pairs import pairs_worth_telling, plans_of
 from app.advisor.plans import candidate_plans, profiled_plans
-from app.advisor.ranking import rank_options
+from app.advisor.ranking import RatioSpread, rank_options
 from app.advisor.reasons import Evidence, explain
-from app.advisor.recommendation import Recommendation
+from app.advisor.recommendation import Option, Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
 from app.advisor.snippet import write_snippet
-from app.advisor.step_time import times_of_plans
+from app.advisor.step_time import PlanTime, shared_spread, times_of_plans
 from app.advisor.summary import trace_of_summary
 from app.advisor.verdict import say_verdict
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
-from probes.workload.description import Plan
+from probes.workload.description import Plan, Workload
 
 
 def recommend(
@@ -48,7 +48,7 @@ def recommend(
     memory = {plan.key: _memory(machine, profile, trace, measurements, plan) for plan in plans}
     outcomes = {plan.key: tried(measurements, plan, workload.batch_size) for plan in plans}
     options = [option_for(times[plan.key], memory[plan.key], outcomes[plan.key], workload) for plan in plans]
-    ranking = rank_options(options)
+    ranking = rank_options(options, _ratio_spread(times, workload))
     best = ranking.best.plan if ranking.best is not None else None
     pairs = pairs_worth_telling(plans, best)
     batches = Batches(workload, times, {option.plan.key: option.max_batch_size for option in options})
@@ -68,6 +68,14 @@ def recommend(
         reasons=explain(Evidence(workload, ranking, profile, trace, measurements)),
         snippet=write_snippet(workload, best) if best is not None else None,
     )
+
+
+def _ratio_spread(times: Mapping[tuple[object, ...], PlanTime], workload: Workload) -> RatioSpread:
+    def spread(one: Option, other: Option) -> float | None:
+        known = [times[option.plan.key].at(workload.batch_size, workload.data) for option in (one, other)]
+        return None if known[0] is None or known[1] is None else shared_spread(known[0], known[1])
+
+    return spread
 
 
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:

@@ -19,18 +19,31 @@ Features = tuple[float, ...]  # seconds, one a class
 def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
     """Seconds of each class at this batch, from every operation's price alone."""
     heavy = light = dispatch = optimizer = 0.0
+    updates = 0
     for operation in trace.operations:
         alone = prices.seconds(operation, batch_size) * operation.count
-        issue = prices.dispatch * operation.count
         if operation.phase == "optimizer":
-            optimizer += alone + issue
+            optimizer += alone
+            updates += operation.count
             continue
-        dispatch += issue
+        dispatch += prices.dispatch * operation.count
         if operation.kind in HEAVY:
             heavy += alone
         else:
             light += alone
-    return (heavy, light, dispatch, optimizer)
+    casts, cast_bytes = _casts(trace, prices)
+    tensor = prices.tensor_seconds(trace.optimizer)
+    optimizer += trace.parameter_tensors * tensor if tensor is not None and updates else updates * prices.dispatch
+    return (heavy, light + cast_bytes, dispatch + casts, optimizer)
+
+
+def _casts(trace: Trace, prices: Prices) -> tuple[float, float]:
+    """(dispatch, light) seconds of what autocast adds: each weight cast once a step, its gradient cast back."""
+    if not prices.casts:
+        return 0.0, 0.0
+    times = 2 if trace.mode == "training" else 1
+    moved = 1.5 * trace.parameter_bytes  # four bytes read and two written, or the other way about
+    return times * trace.parameter_tensors * prices.dispatch, times * prices.light_seconds("copy", moved)
 
 
 @dataclass

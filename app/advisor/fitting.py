@@ -16,8 +16,8 @@ SWEEPS, SETTLED = 60, 1e-4
 # What a first fit on 38 networks missed by at the 90th percentile, left out (docs/decisions/estimate.md): fewer
 # networks cannot show that they do better.
 LEAST_SPREAD = 0.12
-# Two plans of one machine are told apart by no less than this; measured runs of one plan differ by a third of it.
-LEAST_OWN_SPREAD = 0.04
+# The ratio of two predictions is known no better than this, however well few networks agree.
+LEAST_RATIO_SPREAD = 0.06
 # Without networks to fit to, the sum of operations alone is 0.34 to 0.80 of a step: a factor of two either way.
 UNFITTED_SPREAD = 0.7
 
@@ -55,25 +55,18 @@ def fit_factors(rows: Sequence[tuple[str, Sequence[float]]], priors: Sequence[fl
     return Fit(factors, min(max(spread, LEAST_SPREAD), 1.5), left_out)
 
 
-def own_spreads(fits: Mapping[tuple[object, ...], Fit]) -> dict[tuple[object, ...], float]:
-    """What each plan's estimates err on their own, beyond what all plans miss alike on a network.
+def ratio_spread(one: Mapping[str, float], other: Mapping[str, float]) -> float | None:
+    """How far the ratio of two plans' estimates is off in nine of ten cases, from both plans' errors on networks left
+    out; None with fewer than three networks in common.
 
     A network whose operations are priced too low is too low under every plan; which plan is faster does not depend
-    on it. Empty unless two plans at least share three networks at least.
+    on it. So the ratio is known better than either time.
     """
-    shared = [set(fit.left_out) for fit in fits.values() if fit.left_out]
-    names = sorted(set.intersection(*shared)) if len(shared) == len(fits) > 1 else []
+    names = one.keys() & other.keys()
     if len(names) < 3:
-        return {}
-    means = {name: sum(fit.left_out[name] for fit in fits.values()) / len(fits) for name in names}
-    unbiased = len(fits) / (len(fits) - 1) / len(names)
-    return {
-        key: max(
-            Z_90 * math.sqrt(unbiased * sum((fit.left_out[name] - means[name]) ** 2 for name in names)),
-            LEAST_OWN_SPREAD,
-        )
-        for key, fit in fits.items()
-    }
+        return None
+    square = sum((one[name] - other[name]) ** 2 for name in names) / len(names)
+    return max(Z_90 * math.sqrt(square), LEAST_RATIO_SPREAD)
 
 
 def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:

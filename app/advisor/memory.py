@@ -19,15 +19,16 @@ KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes at the step's peak, each part apart; activations grow with the batch. None: not known.
+    """Bytes at the step's peak, each part apart. None: not known.
 
+    activations: lines over the batch, the highest of which counts: which moment is the peak depends on the batch.
     overhead: what a process takes before there is a model (interpreter, torch; on a GPU the context).
     """
 
     weights: int
     gradients: int
     optimizer: int
-    activations: Affine
+    activations: tuple[Affine, ...]
     overhead: int | None
     available: int | None
 
@@ -38,7 +39,10 @@ class MemoryEstimate:
 
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
-        return math.ceil(self.fixed + max(self.activations.at(batch_size), 0.0))
+        return math.ceil(self.fixed + self.activations_at(batch_size))
+
+    def activations_at(self, batch_size: int) -> float:
+        return max(0.0, *(line.at(batch_size) for line in self.activations))
 
     def fits(self, batch_size: int) -> bool | None:
         """None when the available memory is not known, or when the unknown overhead may decide it."""
@@ -50,11 +54,14 @@ class MemoryEstimate:
 
     def max_batch_size(self) -> int | None:
         """The largest batch that fits; 0 when not even one sample does; None when it is not known or has no end."""
-        if self.available is None or self.activations.per_sample <= 0:
+        growing = [line for line in self.activations if line.per_sample > 0]
+        if self.available is None or not growing:
             return None
-        room = self.available - self.fixed - self.activations.constant
-        largest = max(math.floor(room / self.activations.per_sample), 0)
-        while largest > 0 and self.peak(largest) > self.available:  # the sum above was rounded
+        if self.peak(1) > self.available:
+            return 0
+        room = self.available - self.fixed
+        largest = max(math.floor(min((room - line.constant) / line.per_sample for line in growing)), 1)
+        while largest > 1 and self.peak(largest) > self.available:  # the sums above were rounded
             largest -= 1
         return largest
 
@@ -64,7 +71,7 @@ class MemoryEstimate:
             weights_bytes=self.weights,
             gradients_bytes=self.gradients,
             optimizer_bytes=self.optimizer,
-            activations_bytes=math.ceil(max(self.activations.at(batch_size), 0.0)),
+            activations_bytes=math.ceil(self.activations_at(batch_size)),
             overhead_bytes=self.overhead,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
@@ -111,15 +118,18 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
     return trace.parameter_bytes // 2 if _halved(plan) else 0
 
 
-def _activations(trace: Trace, plan: Plan) -> Affine:
+def _activations(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
+    lines = trace.activation_peaks or (trace.activation_bytes,)
+    factor = _autocast_factor(trace) if _halved(plan) else 1.0
+    return tuple(Affine(line.constant * factor, line.per_sample * factor) for line in lines)
+
+
+def _autocast_factor(trace: Trace) -> float:
     """Under autocast the activations that need not stay in fp32 take half: by their share of the bytes written.
 
     Simple on purpose: it takes what the forward writes for what is kept. Normalizations, losses and the inputs
     count whole.
     """
-    activations = trace.activation_bytes
-    if not _halved(plan):
-        return activations
     batch = trace.batch_sizes[-1]
     written = {True: 0.0, False: 0.0}
     for operation in trace.operations:
@@ -127,8 +137,7 @@ def _activations(trace: Trace, plan: Plan) -> Affine:
             kept = operation.kind in KEPT_IN_FP32
             written[kept] += operation.count * max(operation.written_bytes.at(batch), 0.0)
     total = written[True] + written[False]
-    factor = 1.0 - 0.5 * written[False] / total if total > 0 else 1.0
-    return Affine(activations.constant * factor, activations.per_sample * factor)
+    return 1.0 - 0.5 * written[False] / total if total > 0 else 1.0
 
 
 def _overhead(profile: Profile | None, measurements: Sequence[Measurement], plan: Plan) -> int | None:

@@ -29,7 +29,9 @@ def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int) -> T
     rows = [row for row in measurements if row.plan.key == plan.key]
     ran = max((row.batch_size for row in rows if row.outcome == "ok"), default=None)
     too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
-    refusals = [row.reason for row in rows if row.outcome in ("unsupported", "failed")]
+    # Where nothing ran at all, a failure says more about the time there was than about the plan.
+    telling = ("unsupported", "failed") if any(row.outcome == "ok" for row in measurements) else ("unsupported",)
+    refusals = [row.reason for row in rows if row.outcome in telling]
     refused = (refusals[0] or "it failed without a reason") if refusals and ran is None else None
     here = [row for row in rows if row.outcome == "ok" and row.batch_size == batch_size]
     return Tried(ran, too_big, refused, _peak(here[-1]) if here else None)
@@ -61,7 +63,6 @@ def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, wo
         memory=_parts(memory, outcome, batch),
         max_batch_size=_max_batch(memory, outcome),
         note=None if estimate is not None else _why_unknown(time),
-        compared_seconds=estimate.compared if estimate is not None and estimate.own_spread is not None else None,
     )
 
 

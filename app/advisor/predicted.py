@@ -29,7 +29,7 @@ class PlanModel:
 
 def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanModel | None:
     """None when the profile was not calibrated for this plan."""
-    prices = prices_for(profile, plan)
+    prices = prices_for(profile, plan, mode)
     if prices is None:
         return None
     networks = [point for point in profile.networks if point.plan.key == plan.key and point.seconds.median > 0]

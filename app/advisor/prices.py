@@ -75,12 +75,17 @@ class BytesTable:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Everything measured under one plan that a step's time is made of. dispatch: seconds an operation."""
+    """Everything measured under one plan that a step's time is made of.
+
+    dispatch: seconds an operation, with its share of autograd when training. optimizer: seconds a parameter tensor
+    of a few numbers, by optimizer.
+    """
 
     plan: Plan
     dispatch: float
     arithmetic: dict[str, ArithmeticTable]
     moving: dict[str, BytesTable]
+    optimizer: dict[str, float]
 
     def heavy_seconds(self, kind: str, flops: float, moved_bytes: float) -> float:
         """An arithmetic operation without its dispatch."""
@@ -94,43 +99,62 @@ class Prices:
         return table.seconds(moved_bytes) if table is not None else 0.0
 
     def seconds(self, operation: Operation, batch_size: float) -> float:
-        """One execution alone, dispatch apart."""
-        moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
+        """One execution alone, dispatch apart. Traces are made in fp32; autocast moves half the bytes."""
         if operation.kind == "view":
             return 0.0
+        moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
+        if self.casts and operation.phase != "optimizer":
+            moved *= 0.5
         if operation.kind in HEAVY:
             return self.heavy_seconds(operation.kind, operation.flops.at(batch_size), moved)
         return self.light_seconds(operation.kind, moved)
 
+    def tensor_seconds(self, optimizer: str) -> float | None:
+        """Of one parameter tensor; None when no optimizer was measured. Those without state cost what SGD does."""
+        return self.optimizer.get("sgd" if optimizer == "sgd" else "adamw")
 
-def prices_for(profile: Profile, plan: Plan) -> Prices | None:
+    @property
+    def casts(self) -> bool:
+        """Whether the plan runs under autocast."""
+        return self.plan.precision in ("bf16", "fp16")
+
+
+def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices | None:
     """None when the profile holds nothing that prices arithmetic and bytes under this plan."""
     by_constant: dict[str, list[Point]] = {}
     for point in profile.points:
         if point.plan.key == plan.key and point.seconds.median > 0:
             by_constant.setdefault(point.constant, []).append(point)
-    dispatch = _smallest(by_constant.get("dispatch", ()))
+    dispatch = _dispatch(by_constant.get("dispatch", ()), mode)
+    alone = _dispatch(by_constant.get("dispatch", ()), "inference")  # points are measured without autograd
     arithmetic = {
         kind: table
         for kind, constants in HEAVY.items()
-        if (table := _arithmetic_table(_first(by_constant, constants), dispatch)) is not None
+        if (table := _arithmetic_table(_first(by_constant, constants), alone)) is not None
     }
     moving = {
         kind: bytes_table
         for kind, constants in LIGHT.items()
-        if (bytes_table := _bytes_table(_first(by_constant, constants), dispatch)) is not None
+        if (bytes_table := _bytes_table(_first(by_constant, constants), alone)) is not None
     }
     if "matmul" not in arithmetic or not moving:
         return None
-    return Prices(plan, dispatch, arithmetic, moving)
+    return Prices(plan, dispatch, arithmetic, moving, _optimizers(by_constant.get("optimizer", ())))
+
+
+def _optimizers(points: Sequence[Point]) -> dict[str, float]:
+    return {name: point.seconds.median for point in points for name in ("adamw", "sgd") if point.parameters.get(name)}
+
+
+def _dispatch(points: Sequence[Point], mode: str) -> float:
+    """The mode's own figure, or the smallest there is."""
+    autograd = 1.0 if mode == "training" else 0.0
+    chosen = [point for point in points if point.parameters.get("autograd") == autograd] or points
+    return min((point.seconds.median for point in chosen), default=0.0)
 
 
 def _first(by_constant: dict[str, list[Point]], names: Sequence[str]) -> list[Point]:
     return next((by_constant[name] for name in names if by_constant.get(name)), [])
-
-
-def _smallest(points: Sequence[Point]) -> float:
-    return min((point.seconds.median for point in points), default=0.0)
 
 
 def _arithmetic_table(points: Sequence[Point], dispatch: float) -> ArithmeticTable | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.advisor.intervals import deviation
+from app.advisor.intervals import Z_90, deviation
 from app.advisor.recommendation import Interval, Option
 from probes.workload.description import PRECISIONS, Plan
 
@@ -32,7 +32,11 @@ class Ranking:
         return head if head is not None and head.step_seconds is not None and head.fits is not False else None
 
 
-def rank_options(options: Sequence[Option]) -> Ranking:
+# The spread of the ratio of two options' times where it is known better than either; None where it is not.
+RatioSpread = Callable[[Option, Option], float | None]
+
+
+def rank_options(options: Sequence[Option], ratio_spread: RatioSpread = lambda one, other: None) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
     Where intervals overlap the fastest one's, the cheapest plan of these goes to the head: what cannot be told
@@ -40,12 +44,13 @@ def rank_options(options: Sequence[Option]) -> Ranking:
     """
     ordered = sorted(options, key=_order)
     timed = [option for option in ordered if _has_time(option)]
-    close = _close_to_fastest(timed)
+    close = [option for option in timed if _overlap(timed[0], option, ratio_spread)]
+    close = close if len(close) > 1 else []
     if close:
         head = min(close, key=lambda option: cost_order(option.plan))
         ordered.remove(head)
         ordered.insert(0, head)
-    return Ranking(tuple(ordered), tuple(close), _confidence(ordered))
+    return Ranking(tuple(ordered), tuple(close), _confidence(ordered, ratio_spread))
 
 
 def cost_order(plan: Plan) -> tuple[bool, int, int, str]:
@@ -65,33 +70,35 @@ def _has_time(option: Option) -> bool:
     return option.fits is not False and option.step_seconds is not None
 
 
-def _close_to_fastest(timed: Sequence[Option]) -> list[Option]:
-    """Options whose intervals overlap the fastest one's, itself included; empty when it stands alone."""
-    close = [option for option in timed if _overlap(timed[0], option)]
-    return close if len(close) > 1 else []
+def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
+    """Whether the two cannot be told apart: by the interval of their ratio where it is known, else by their own."""
+    ours, theirs = fastest.step_seconds, other.step_seconds
+    if ours is None or theirs is None:
+        return False
+    spread = ratio_spread(fastest, other)
+    return theirs.low <= ours.high if spread is None else math.log(theirs.median / ours.median) <= spread
 
 
-def _overlap(fastest: Option, other: Option) -> bool:
-    """Two predictions of one profile are held against each other without the error that they share."""
-    ours, theirs = _comparable((fastest, other))
-    return theirs.low <= ours.high
-
-
-def _comparable(options: Sequence[Option]) -> list[Interval]:
-    """The options' intervals, without shared errors if all of them are predictions; only of options with a time."""
-    compared = [option.compared_seconds for option in options if option.compared_seconds is not None]
-    if len(compared) == len(options):
-        return compared
-    return [option.step_seconds for option in options if option.step_seconds is not None]
-
-
-def _confidence(ordered: Sequence[Option]) -> float | None:
+def _confidence(ordered: Sequence[Option], ratio_spread: RatioSpread) -> float | None:
     """Probability that no other option is faster than the head by more than the tolerance."""
     possible = [option for option in ordered if option.fits is not False and not option.cannot_run]
-    if not possible or any(option.step_seconds is None for option in possible):
+    times = [option.step_seconds for option in possible]
+    if not times or times[0] is None:
         return None
-    head, *others = _comparable(possible)
-    return round(probability_of_best(head, others), 3)
+    known = [time for time in times[1:] if time is not None]
+    if len(known) < len(times) - 1:
+        return None
+    spreads = [spread for other in possible[1:] if (spread := ratio_spread(possible[0], other)) is not None]
+    if known and len(spreads) == len(known):
+        chances = (_not_faster(times[0], time, spread) for time, spread in zip(known, spreads, strict=True))
+        return round(math.prod(chances), 3)
+    return round(probability_of_best(times[0], known), 3)
+
+
+def _not_faster(head: Interval, other: Interval, spread: float, tolerance: float = TOLERANCE) -> float:
+    """P(other is not faster than (1 - tolerance) * head), from their ratio alone."""
+    distance = math.log(other.median / head.median) - math.log(1 - tolerance)
+    return 0.5 * math.erfc(-distance / (spread / Z_90 * math.sqrt(2)))
 
 
 def probability_of_best(head: Interval, others: Sequence[Interval], tolerance: float = TOLERANCE) -> float:

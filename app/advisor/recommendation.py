@@ -50,8 +50,6 @@ class Option:
     """One plan with what is known about it.
 
     fits: None when memory is not known. cannot_run: it was tried, and torch refused. note: why the time is unknown.
-    compared_seconds: of a prediction, the interval without the error that it shares with the profile's other
-    predictions; what two predictions are told apart by.
     """
 
     plan: Plan
@@ -65,7 +63,6 @@ class Option:
     max_batch_size: int | None
     note: str | None = None
     cannot_run: bool = False
-    compared_seconds: Interval | None = None
 
     def to_json(self) -> dict[str, Any]:
         document = asdict(self)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from app.advisor.fitting import own_spreads
-from app.advisor.intervals import apart, interval_around, scale, shift, widen
+from app.advisor.fitting import ratio_spread
+from app.advisor.intervals import apart, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
@@ -24,28 +24,32 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
-    """own_spread: of a prediction, without the error that it shares with the same profile's other plans."""
+    """left_out: of a plain prediction, the errors that its model made on networks left out (see ratio_spread)."""
 
     seconds: Interval
     basis: Basis
-    own_spread: float | None = None
+    left_out: Mapping[str, float] | None = None
 
-    @property
-    def compared(self) -> Interval:
-        """What to hold against another prediction of the same profile."""
-        return self.seconds if self.own_spread is None else interval_around(self.seconds.median, self.own_spread)
+
+def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
+    """The spread of two predictions' ratio, as they err together; None unless both are predictions of one profile."""
+    if first.left_out is None or second.left_out is None:
+        return None
+    return ratio_spread(first.left_out, second.left_out)
 
 
 def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
     """1 when the second is faster with intervals apart, -1 when the first is, 0 when they overlap, None: unknown.
 
-    Two predictions err together, as they price one trace from one profile: only what each errs on its own tells
-    them apart.
+    Two predictions are told apart by the interval of their ratio.
     """
     if first is None or second is None:
         return None
-    together = first.own_spread is not None and second.own_spread is not None
-    ours, theirs = (first.compared, second.compared) if together else (first.seconds, second.seconds)
+    spread = shared_spread(first, second)
+    if spread is not None:
+        gain = math.log(first.seconds.median / second.seconds.median)
+        return 0 if abs(gain) <= spread else 1 if gain > 0 else -1
+    ours, theirs = first.seconds, second.seconds
     return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
 
 
@@ -59,7 +63,6 @@ class PlanTime:
     predicted: PredictedTime | None
     log_every: int | None
     correction: float = 1.0
-    own_spread: float | None = None
     _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
 
     @property
@@ -126,7 +129,8 @@ class PlanTime:
         if self.predicted is None:
             return None
         seconds = scale(self.predicted.at(batch_size, data), self.correction)
-        return StepEstimate(seconds, "predicted", self.own_spread)
+        left_out = self.predicted.model.fit.left_out
+        return StepEstimate(seconds, "predicted", left_out if self.plan.is_cpu else None)
 
     def _feeding_difference(self, batch_size: int, data: str) -> float | None:
         """Seconds to add to a measured step for another way of feeding the device; None when it is not known."""
@@ -162,12 +166,8 @@ def times_of_plans(
         for plan in plans
     ]
     corrections = _corrections(times)
-    spreads = own_spreads(
-        {time.plan.key: time.predicted.model.fit for time in times if time.plan.is_cpu and time.predicted is not None}
-    )
     for time in times:
         time.correction = corrections.get(time.plan.device, 1.0)
-        time.own_spread = spreads.get(time.plan.key)
     return {time.plan.key: time for time in times}
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.fitting import LEAST_SPREAD, UNFITTED_SPREAD, Fit, fit_factors, own_spreads
+from app.advisor.fitting import LEAST_RATIO_SPREAD, LEAST_SPREAD, UNFITTED_SPREAD, fit_factors, ratio_spread
 
 shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3)
 
@@ -40,20 +40,13 @@ def test_networks_that_disagree_widen_the_spread() -> None:
     assert disagreeing.spread > 2 * LEAST_SPREAD
 
 
-def test_an_error_that_all_plans_share_does_not_blur_which_is_faster() -> None:
+def test_an_error_that_two_plans_share_does_not_blur_which_is_faster() -> None:
     errors = {"a": 0.4, "b": -0.3, "c": 0.2, "d": -0.4}
-    fits: dict[tuple[object, ...], Fit] = {
-        ("one",): Fit((1.0,), 0.6, errors),
-        ("two",): Fit((1.0,), 0.6, {name: error + 0.01 for name, error in errors.items()}),
-    }
-    assert all(spread < 0.1 for spread in own_spreads(fits).values())
-    apart = {**fits, ("two",): Fit((1.0,), 0.6, {name: -error for name, error in errors.items()})}
-    assert all(spread > 0.4 for spread in own_spreads(apart).values())
+    alike = {name: error + 0.01 for name, error in errors.items()}
+    opposite = {name: -error for name, error in errors.items()}
+    assert ratio_spread(errors, alike) == LEAST_RATIO_SPREAD
+    assert (ratio_spread(errors, opposite) or 0) > 0.8
 
 
 def test_plans_that_share_no_networks_are_not_compared_closely() -> None:
-    fits: dict[tuple[object, ...], Fit] = {
-        ("one",): Fit((1.0,), 0.3, {"a": 0.1, "b": 0.1, "c": 0.1}),
-        ("two",): Fit((1.0,), 0.3, {}),
-    }
-    assert own_spreads(fits) == {}
+    assert ratio_spread({"a": 0.1, "b": 0.1, "c": 0.1}, {}) is None

@@ -91,3 +91,13 @@ def test_a_rival_ten_times_slower_is_no_rival_and_one_ten_times_faster_is_certai
 
 def test_the_cheaper_plan_has_fewer_threads_then_no_gpu_then_fp32() -> None:
     assert sorted([GPU, TWO_BF16, TWO, ONE_BF16, ONE], key=cost_order) == [ONE, ONE_BF16, TWO, TWO_BF16, GPU]
+
+
+def test_a_ratio_that_is_known_better_than_the_times_decides() -> None:
+    one, two = an_option(ONE, interval_around(1.0, 0.5)), an_option(TWO, interval_around(0.8, 0.5))
+    assert rank_options([one, two]).best == one
+    ranking = rank_options([one, two], lambda *_: 0.1)
+    assert ranking.best == two
+    assert not ranking.close
+    assert ranking.confidence is not None
+    assert ranking.confidence > 0.99
