@@ -97,12 +97,17 @@ def _chain(where: str, layers: Any, flow: Flow, depth: int) -> Layer:
     contents: list[dict[str, Any]] = []
     parameters, count = 0, 0
     for index, written in enumerate(layers):
-        if count + len(layers) - index > MAX_LAYERS:
-            raise InvalidModel(f"{where} holds more than {MAX_LAYERS} layers, which is the most that is taken.")
+        _check_count(where, count + len(layers) - index)
         layer = _layer(f"{where}[{index}]", written, flow, depth)
         contents.append(layer.content)
         flow, parameters, count = layer.flow, parameters + layer.parameters, count + layer.count
+    _check_count(where, count)
     return Layer({"layers": contents}, flow, parameters, count)
+
+
+def _check_count(where: str, count: int) -> None:
+    if count > MAX_LAYERS:
+        raise InvalidModel(f"{where} holds more than {MAX_LAYERS} layers, which is the most that is taken.")
 
 
 def _layer(place: str, written: Any, flow: Flow, depth: int) -> Layer:

@@ -1,0 +1,48 @@
+"""The catalogue's rows. That their parameters are right is checked in tests/probes/microtrain/test_models.py."""
+
+import pytest
+
+from probes.workload.catalogue import find_model, list_models
+from probes.workload.description import InvalidModel
+
+ROWS = list_models()
+
+
+def test_it_begins_with_the_network_everybody_has_trained() -> None:
+    assert ROWS[0].name == "iris-mlp"
+    assert ROWS[0].parameters == 83
+
+
+def test_it_covers_every_family_from_tens_of_parameters_to_billions() -> None:
+    assert {row.family for row in ROWS} == {"tabular", "vision", "text", "audio", "recurrent"}
+    assert len(ROWS) >= 20
+    assert max(row.parameters for row in ROWS) > 5_000_000_000
+
+
+def test_every_row_names_its_source_and_says_what_it_is() -> None:
+    for row in ROWS:
+        assert len(row.source) > 10
+        assert len(row.summary) > 10
+        assert row.description.name == row.name
+
+
+def test_names_and_aliases_are_all_different() -> None:
+    names = [name for row in ROWS for name in (row.name, *row.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("written", ["resnet-50", "ResNet_50", "RESNET 50", "resnet50", " resnet-50 "])
+def test_case_and_hyphens_do_not_matter(written: str) -> None:
+    assert find_model(written).name == "resnet-50"
+
+
+@pytest.mark.parametrize(("written", "near"), [("resnet-51", "resnet-50"), ("irismlp", "iris-mlp"), ("gpt-3", "gpt2")])
+def test_anything_else_is_unknown_and_brings_near_names(written: str, near: str) -> None:
+    with pytest.raises(InvalidModel) as caught:
+        find_model(written)
+    assert near in caught.value.suggestions
+
+
+def test_a_name_on_a_hub_is_told_how_to_be_written() -> None:
+    with pytest.raises(InvalidModel, match=r"config\.json"):
+        find_model("google-bert/bert-base-uncased")

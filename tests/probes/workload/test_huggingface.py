@@ -1,0 +1,158 @@
+"""Hugging Face configs: any architecture that transformers knows, as data, never as code."""
+
+from typing import Any
+
+import pytest
+
+from probes.workload.description import InvalidModel
+from probes.workload.models import parse_model
+
+
+def parse(config: dict[str, Any], **options: Any) -> dict[str, Any]:
+    return parse_model({"huggingface": config, **options}).content
+
+
+def refusal(config: dict[str, Any], **options: Any) -> InvalidModel:
+    with pytest.raises(InvalidModel) as caught:
+        parse(config, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"auto_map": {"AutoModel": "modeling.Evil"}},
+        {"trust_remote_code": True},
+        {"code": "import os"},
+        {"quantization_config": {"load_in_4bit": True}},
+        {"_name_or_path": "bert-base-uncased"},
+        {"backbone": "resnet50"},
+        {"use_pretrained_backbone": True},
+        {"hidden_act": "https://example.org/x"},
+        {"hidden_act": "/etc/passwd"},
+        {"hidden_act": "../x"},
+        {"hidden_act": "C:\\x"},
+        {"tokenizer": "weights.bin"},
+        {"text_config": {"auto_map": {"AutoModel": "x.Y"}}},
+        {"backbone_config": {"nested": [{"hidden_act": "file:///x"}]}},
+        {"__class__": "x"},
+    ],
+)
+def test_code_paths_and_urls_are_refused_at_any_depth(part: dict[str, Any]) -> None:
+    message = str(refusal({"model_type": "bert", **part}))
+    assert "Remove" in message
+    for secret in ("passwd", "example.org", "Evil", "import os"):
+        assert secret not in message
+
+
+def test_an_empty_name_and_transformers_own_notes_are_left_out() -> None:
+    noise = {"_name_or_path": "", "_commit_hash": "abc", "transformers_version": "5.0", "torch_dtype": "float16"}
+    assert parse({"model_type": "bert", **noise}) == parse({"model_type": "bert"})
+
+
+def test_labels_are_counted_and_their_names_forgotten() -> None:
+    labels = {str(i): f"and/or {i}" for i in range(21_843)}
+    content = parse({"model_type": "vit", "id2label": labels, "label2id": {v: k for k, v in labels.items()}})
+    assert content["config"] == {"model_type": "vit", "num_labels": 21_843}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "task"),
+    [
+        ("bert", "text-classification"),
+        ("llama", "causal-lm"),
+        ("gpt2", "causal-lm"),
+        ("t5", "seq2seq-lm"),
+        ("bart", "seq2seq-lm"),
+        ("vit", "image-classification"),
+        ("whisper", "speech-recognition"),
+    ],
+)
+def test_without_a_task_a_model_does_what_it_was_made_for(model_type: str, task: str) -> None:
+    assert parse({"model_type": model_type})["task"] == task
+
+
+def test_the_architecture_in_the_config_says_the_task() -> None:
+    assert parse({"model_type": "bert", "architectures": ["BertForMaskedLM"]})["task"] == "masked-lm"
+    assert parse({"model_type": "bert", "architectures": ["Nonsense", 3]})["task"] == "text-classification"
+
+
+@pytest.mark.parametrize(
+    ("alias", "task"),
+    [
+        ("text-generation", "causal-lm"),
+        ("fill-mask", "masked-lm"),
+        ("Fill_Mask", "masked-lm"),
+        ("ner", "token-classification"),
+    ],
+)
+def test_pipeline_names_of_tasks_are_understood(alias: str, task: str) -> None:
+    assert parse({"model_type": "bert"}, task=alias)["task"] == task
+
+
+def test_a_task_that_a_model_does_not_have_names_those_it_has() -> None:
+    error = refusal({"model_type": "bert"}, task="image-classification")
+    assert "text-classification" in str(error)
+    assert "masked-lm" in error.suggestions
+
+
+def test_unknown_names_bring_near_ones() -> None:
+    assert "bert" in refusal({"model_type": "brt"}).suggestions
+    assert "masked-lm" in refusal({"model_type": "bert"}, task="maskd-lm").suggestions
+    assert refusal({"model_type": "bert"}, sequence_lenght=5).suggestions == ("sequence_length",)
+
+
+def test_a_model_without_a_task_that_is_trained_here_says_so() -> None:
+    assert "no task" in str(refusal({"model_type": "clip_text_model"}))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"num_hidden_layers": 10**9},
+        {"num_hidden_layers": -1},
+        {"num_hidden_layers": True},
+        {"num_hidden_layers": 1e9},
+        {"num_hidden_layers": "12"},
+        {"hidden_size": 0},
+        {"hidden_size": 10**18},
+        {"hidden_size": 768.5e9},
+        {"vocab_size": -5},
+        {"depths": [2, 10**7]},
+        {"depth_coefficient": 1e6},
+        {"rope_theta": float("inf")},
+        {"rope_theta": float("nan")},
+        {"anything": 10**30},
+    ],
+)
+def test_sizes_beyond_their_bounds_are_refused_before_anything_is_built(part: dict[str, Any]) -> None:
+    assert next(iter(part)) in str(refusal({"model_type": "bert", **part}))
+
+
+def test_real_configs_numbers_pass() -> None:
+    parse(
+        {
+            "model_type": "llama",
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 500000.0,
+            "max_position_embeddings": 10_485_760,
+            "eos_token_id": [128001, 128008],
+            "mask_value": -3.4028234663852886e38,
+            "pad_token_id": -1,
+            "layer_types": ["full_attention"] * 4,
+            "rope_scaling": {"factor": 32.0, "rope_type": "llama3"},
+            "shared_expert_intermediate_size": 5632,
+            "use_cache": True,
+        }
+    )
+
+
+def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
+    config = {"model_type": "bert", "max_position_embeddings": 64}
+    assert parse(config, sequence_length=64)["sequence_length"] == 64
+    assert "64" in str(refusal(config, sequence_length=65))
+
+
+def test_a_size_that_makes_no_sense_for_the_task_is_refused() -> None:
+    assert "makes no sense" in str(refusal({"model_type": "vit"}, sequence_length=5))
+    assert parse({"model_type": "resnet"}, image_size=64)["image_size"] == [64, 64]
