@@ -11,6 +11,7 @@ from typing import TextIO
 Report = Callable[[float, str], None]  # fraction from 0 to 1, what is being done
 
 LINE_SECONDS = 10.0  # a log gets a line this often at most
+REFRESHES = 4  # of the bar, a second: it is drawn on the machine that is being measured
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def _bar() -> Iterator[Report]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=REFRESHES) as progress:
         task = progress.add_task("starting", total=1.0)
         yield lambda fraction, message: progress.update(task, completed=fraction, description=message)
 

@@ -8,7 +8,7 @@ UNKNOWN = "?"
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
-_COUNT_UNITS = ("", " thousand", " million", " billion", " trillion")
+_COUNT_UNITS = ("", " thousand", " million", " billion", " trillion", " quadrillion")
 
 
 def format_seconds(seconds: float | None) -> str:

@@ -26,7 +26,7 @@ const units = (() => {
 
   const bytes = (value) => scaled(value, [" B", " KB", " MB", " GB", " TB", " PB"]);
   const count = (value) => (typeof value === "number" && Math.abs(value) < 10000
-    ? digits(value) : scaled(value, ["", " thousand", " million", " billion", " trillion"]));
+    ? digits(value) : scaled(value, ["", " thousand", " million", " billion", " trillion", " quadrillion"]));
   const share = (value) => (value === null || value === undefined ? UNKNOWN : `${(value * 100).toFixed(value < 0.0995 ? 1 : 0)} %`);
 
   function plan(document) {
