@@ -6,7 +6,7 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from probes.measurement import Timing
@@ -65,7 +65,13 @@ class Profile:
     schema_version: str = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """A trace stands once, in `traces`, though many plans ran its network: `trace` of a network is its place."""
+        traces = list({id(point.trace): point.trace for point in self.networks}.values())
+        places = {id(trace): place for place, trace in enumerate(traces)}
+        document = asdict(replace(self, networks=()))
+        document["traces"] = [trace.to_json() for trace in traces]
+        document["networks"] = [_network_to_json(point, places[id(point.trace)]) for point in self.networks]
+        return document
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Profile:
@@ -75,9 +81,10 @@ class Profile:
         try:
             values = dict(document)
             values["points"] = tuple(_point_from_json(row) for row in values["points"])
-            values["networks"] = tuple(_network_from_json(row) for row in values["networks"])
+            traces = [Trace.from_json(row) for row in values.pop("traces", ())]
+            values["networks"] = tuple(_network_from_json(row, traces) for row in values["networks"])
             return cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise InvalidProfile(f"the profile is damaged ({type(error).__name__})") from error
 
 
@@ -92,11 +99,23 @@ def _point_from_json(row: dict[str, Any]) -> Point:
     )
 
 
-def _network_from_json(row: dict[str, Any]) -> NetworkPoint:
+def _network_to_json(point: NetworkPoint, place: int) -> dict[str, Any]:
+    return {
+        "name": point.name,
+        "batch_size": point.batch_size,
+        "plan": point.plan.to_json(),
+        "seconds": asdict(point.seconds),
+        "trace": place,
+    }
+
+
+def _network_from_json(row: dict[str, Any], traces: list[Trace]) -> NetworkPoint:
+    """A trace may also stand in the row itself."""
+    trace = row["trace"]
     return NetworkPoint(
         row["name"],
         row["batch_size"],
         Plan.from_json(row["plan"]),
         Timing.from_json(row["seconds"]),
-        Trace.from_json(row["trace"]),
+        traces[trace] if isinstance(trace, int) else Trace.from_json(trace),
     )

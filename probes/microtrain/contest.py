@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 from probes.microtrain.timing import MIN_SAMPLES, relative_error, steady_tail
@@ -24,6 +25,7 @@ MAX_BLOCK_SECONDS = 0.2  # longer blocks average nothing more away, and turns wo
 HOPELESS = 1.3
 PRECISE_SAMPLES = 12
 PRECISE_ERROR = 0.005
+WARM_UP_SHARE = 0.2  # of the time there is, at most
 WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of a short execution
 RETIRING_SAMPLES = 4
 PIECES = 4  # of a block; between them the clock is looked at
@@ -110,21 +112,22 @@ class Contest:
 
         What cannot be done in time fails with OutOfTime; but if there is time for nothing, one execution of the first.
         """
-        for entry in self.entries:
+        for waiting, entry in zip(range(len(self.entries), 0, -1), self.entries, strict=True):
             expected = self.expect(entry) or 0.0
             left = self.deadline - self.clock()
             if expected >= left and any(other.first_seconds is not None for other in self.entries):
                 entry.error = OutOfTime(_why_not_begun(expected, left))
                 continue
-            self._attempt(entry, self._warm_up_entry)
+            share = min(WARM_UP_SECONDS, WARM_UP_SHARE * left / waiting)
+            self._attempt(entry, partial(self._warm_up_entry, entry, share))
 
-    def _warm_up_entry(self, entry: Entry) -> None:
+    def _warm_up_entry(self, entry: Entry, seconds: float) -> None:
         with entry.watch():
             entry.first_seconds = self._time(entry, 1)
         if entry.first_seconds < self.deadline - self.clock():
             with entry.watch():
                 entry.warm_seconds = self._time(entry, 1)
-            more = int(min(WARM_UP_SECONDS, self.deadline - self.clock()) / max(entry.warm_seconds, 1e-9))
+            more = int(seconds / max(entry.warm_seconds, 1e-9))
             if more > 0:
                 entry.warm_seconds = self._time(entry, more) / more
 
@@ -140,7 +143,7 @@ class Contest:
             return False
         playing = self._who_plays()
         self.shuffle.shuffle(playing)
-        played = [self._attempt(entry, lambda entry: self._play_block(entry, block_seconds)) for entry in playing]
+        played = [self._attempt(entry, partial(self._play_block, entry, block_seconds)) for entry in playing]
         return any(played)
 
     def _who_plays(self) -> list[Entry]:
@@ -184,10 +187,10 @@ class Contest:
         self.current = None
         return seconds
 
-    def _attempt(self, entry: Entry, action: Callable[[Entry], object]) -> bool:
+    def _attempt(self, entry: Entry, action: Callable[[], object]) -> bool:
         """Whether the action did something. An entry that fails costs only itself."""
         try:
-            done = action(entry) is not False
+            done = action() is not False
         except Exception as error:  # noqa: BLE001 - whatever an entry dies of is its own answer
             entry.error = error.with_traceback(None)  # its frames hold on to tensors
             done = True

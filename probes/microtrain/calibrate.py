@@ -1,0 +1,217 @@
+"""Measures a machine's constants once, for the profile that step times are predicted from: the job `calibrate`."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+import torch
+
+from probes.bounds import MAX_NAME_CHARACTERS
+from probes.measurement import Timing
+from probes.microtrain.calibration_networks import NetworkContest
+from probes.microtrain.constants import dispatch, kernels, traffic, transfer
+from probes.microtrain.constants.bench import Action, Bench, Effort
+from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.failures import Failure
+from probes.microtrain.footprint import read_resident_bytes
+from probes.microtrain.noise import Noise, noise_between, read_moment
+from probes.microtrain.plans import (
+    CPU_PRECISIONS,
+    Cores,
+    cuda_plans,
+    fewer_thread_counts,
+    read_cores,
+    thread_counts,
+)
+from probes.microtrain.step import applied
+from probes.microtrain.timing import MIN_SAMPLES, relative_spread, significant
+from probes.microtrain.workbench import synchronize
+from probes.profile import NetworkPoint, Point, Profile
+from probes.workload.description import Plan
+
+Document = dict[str, Any]
+OnProgress = Callable[[float, str], None]
+MakeBenches = Callable[[Plan, Effort], list[Bench]]
+
+# Seconds of measuring; starting the process and tracing the networks come on top (about 5 s on two cores).
+SECONDS: dict[Effort, float] = {"quick": 20.0, "full": 60.0}
+QUICK_THREAD_COUNTS = 4  # on machines with many cores
+NETWORK_WEIGHT = 3.0  # time for one network's point, against one of a constant's
+
+REPORT_SECONDS = 0.5
+
+# Every constant, with the time that one of its points needs against the others'.
+CONSTANTS: tuple[tuple[str, MakeBenches, float], ...] = (
+    ("dispatch", dispatch.dispatch, 1.0),
+    ("optimizer", dispatch.optimizer, 1.0),
+    ("launch", transfer.launch, 0.5),
+    ("synchronize", transfer.synchronize, 0.25),
+    ("transfer", transfer.transfer, 0.5),
+    ("matmul", kernels.matmul, 1.0),
+    ("convolution", kernels.convolution, 1.0),
+    ("attention", kernels.attention, 1.0),
+    ("recurrent", kernels.recurrent, 1.0),
+    ("elementwise", traffic.elementwise, 1.0),
+    ("bandwidth", traffic.bandwidth, 0.5),
+    ("copy", traffic.copy, 0.5),
+    ("normalization", traffic.normalization, 1.0),
+    ("reduction", traffic.reduction, 0.5),
+    ("gather", traffic.gather, 0.5),
+)
+
+# Beyond both nothing is left to believe: others hold nearly every core, and the points vary by more than themselves.
+HOPELESS_CONTENTION = 0.9
+HOPELESS_SPREAD = 1.0
+
+
+@dataclass(frozen=True)
+class CalibrateJob:
+    effort: Effort
+    plans: tuple[Plan, ...]
+    name: str = "this-machine"
+    machine: str = ""
+    fingerprint: str = ""
+    seconds: float = field(default=SECONDS["quick"])
+
+
+def parse_calibrate_job(job: Document) -> CalibrateJob:
+    """Raises Failure `invalid-job`. No devices: all that are here."""
+    effort, devices, usable = job.get("effort"), job.get("devices") or [], job.get("usable_cores")
+    if effort not in ("quick", "full"):
+        raise Failure("invalid-job", "effort is quick or full.")
+    if usable is not None and not (isinstance(usable, int | float) and usable > 0):
+        raise Failure("invalid-job", "usable_cores is a number above 0, or null.")
+    if not isinstance(devices, list) or not all(isinstance(device, str) for device in devices):
+        raise Failure("invalid-job", "devices is a list of names such as cpu and cuda:0.")
+    plans = choose_plans(effort, devices, _limit_cores(read_cores(), usable))
+    if not plans:
+        raise Failure("invalid-job", "None of the devices asked for is here.")
+    texts = {name: str(job.get(name) or "")[:MAX_NAME_CHARACTERS] for name in ("name", "machine", "fingerprint")}
+    return CalibrateJob(effort, plans, **texts, seconds=SECONDS[effort])
+
+
+def _limit_cores(cores: Cores, usable: float | None) -> Cores:
+    return cores if usable is None else Cores(max(1, min(cores.usable, int(usable))), cores.physical)
+
+
+def choose_plans(effort: Effort, devices: Sequence[str], cores: Cores) -> tuple[Plan, ...]:
+    """Every plan that constants are measured for, on the devices asked for (none: all)."""
+    counts = thread_counts(cores)
+    if effort == "quick":
+        counts = fewer_thread_counts(counts, QUICK_THREAD_COUNTS)
+    plans = (*(Plan("cpu", precision, count) for count in counts for precision in CPU_PRECISIONS), *cuda_plans())
+    return tuple(plan for plan in plans if not devices or plan.device in devices)
+
+
+def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
+    """Raises Failure `too-busy` when others leave so little of the machine that no figure means anything."""
+    base_bytes = read_resident_bytes()
+    begun, before = time.perf_counter(), read_moment()
+    run = CalibrationRun(job, report)
+    points, networks = run.measure()
+    spread = _median_spread([*(point.seconds for point in points), *(point.seconds for point in networks)])
+    noise = noise_between(before, read_moment(), max(plan.threads or 1 for plan in job.plans), spread)
+    refuse_hopeless(noise)
+    return Profile(
+        name=job.name,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        fingerprint=job.fingerprint,
+        machine=job.machine,
+        software={"torch": torch.__version__, "python": platform.python_version()},
+        effort=job.effort,
+        duration_seconds=significant(time.perf_counter() - begun),
+        noise=noise.figures(),
+        points=tuple(points),
+        networks=tuple(networks),
+        process_base_bytes=base_bytes,
+    )
+
+
+def refuse_hopeless(noise: Noise) -> None:
+    contention = noise.contention or 0.0
+    if contention > HOPELESS_CONTENTION and (noise.spread is None or noise.spread > HOPELESS_SPREAD):
+        raise Failure(
+            "too-busy",
+            f"Other processes hold nearly every core ({contention:.0%} of those that were measured on), and times "
+            "varied by more than themselves. Calibrate again when the machine is quieter.",
+        )
+
+
+def _median_spread(timings: Sequence[Timing]) -> float | None:
+    """Of those with samples enough to have one; None where the machine was too slow for any."""
+    spreads = [relative_spread(timing) for timing in timings if len(timing.samples) >= MIN_SAMPLES]
+    return significant(median(spreads)) if spreads else None
+
+
+class CalibrationRun:
+    """Constant after constant, all plans of one in turns; every one ends when its share of the time is over."""
+
+    def __init__(self, job: CalibrateJob, report: OnProgress) -> None:
+        self._job = job
+        self._report = report
+        self._begun = self._reported = time.perf_counter()
+        self._networks = NetworkContest(job.plans, job.effort)
+        self._groups = [
+            (name, weight, [bench for plan in job.plans for bench in make(plan, job.effort)])
+            for name, make, weight in CONSTANTS
+        ]
+
+    def _say(self, message: str, *, force: bool = True) -> None:
+        now = time.perf_counter()
+        if force or now - self._reported > REPORT_SECONDS:
+            self._reported = now
+            self._report((now - self._begun) / self._job.seconds, message)
+
+    def measure(self) -> tuple[list[Point], list[NetworkPoint]]:
+        self._report(0.0, "tracing the micro-networks")
+        self._networks.trace()
+        self._begun = time.perf_counter()
+        end = self._begun + self._job.seconds
+        weights = [weight * len(benches) for _, weight, benches in self._groups]
+        left = sum(weights) + NETWORK_WEIGHT * self._networks.size
+        points: list[Point] = []
+        for (name, _, benches), weight in zip(self._groups, weights, strict=True):
+            now = time.perf_counter()
+            self._say(name)
+            points += measure_points(benches, now + (end - now) * weight / left)
+            left -= weight
+        return points, self._networks.measure(end, lambda: self._say("micro-networks", force=False))
+
+
+def measure_points(benches: Sequence[Bench], deadline: float) -> list[Point]:
+    """Points of all benches that ran; what fails or has no time left is no point."""
+    actions: dict[Any, Action] = {}
+    rows = [(bench, _make_entry(bench, actions)) for bench in benches]
+    contest = Contest([entry for _, entry in rows], deadline)
+    contest.run()
+    return [point for bench, entry in rows if (point := _point_of(bench, entry)) is not None]
+
+
+def _make_entry(bench: Bench, actions: dict[Any, Action]) -> Entry:
+    """Plans that differ in their threads alone share tensors."""
+    key = (bench.device, bench.dtype, tuple(bench.parameters.items()))
+
+    def run(executions: int) -> None:
+        if key not in actions:
+            actions[key] = bench.make()
+        action = actions[key]
+        with torch.no_grad() if bench.constant != "dispatch" else torch.enable_grad():
+            for _ in range(executions):
+                action()
+        synchronize(bench.device)
+
+    return Entry((bench.plan.key, key), run, setting=lambda: applied(bench.plan))
+
+
+def _point_of(bench: Bench, entry: Entry) -> Point | None:
+    samples, _ = entry.settled_samples()
+    if entry.error is not None or not samples:
+        return None
+    timing = Timing.from_samples([significant(sample / bench.executions, 4) for sample in samples])
+    return Point(bench.constant, bench.plan, bench.parameters, bench.flops, bench.bytes, timing)

@@ -1,0 +1,104 @@
+"""Light operations, whose cost follows the bytes they move, over sizes from a cache's to memory's.
+
+Each writes a fresh tensor, as in a network, so that the allocator's part is in it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from probes.microtrain.constants.bench import Action, Bench, Effort, element_bytes, random_tensor
+from probes.workload.description import Plan
+
+# Elements of one tensor: 64 KiB, 1 MiB and 16 MiB in fp32; with the full effort more between and one beyond any cache.
+SIZES_QUICK = (1 << 14, 1 << 18, 1 << 22)
+SIZES_FULL = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+WIDTH = 256  # of a row that is normalized, reduced or gathered
+
+
+def _sizes(effort: Effort) -> tuple[int, ...]:
+    return SIZES_QUICK if effort == "quick" else SIZES_FULL
+
+
+def elementwise(plan: Plan, effort: Effort) -> list[Bench]:
+    """The sum of two tensors: two read, one written."""
+
+    def bench(size: int) -> Bench:
+        def make() -> Action:
+            left, right = random_tensor(plan, size), random_tensor(plan, size)
+            return lambda: torch.add(left, right)
+
+        return Bench("elementwise", plan, {"elements": size}, make, float(size), 3.0 * size * element_bytes(plan))
+
+    return [bench(size) for size in _sizes(effort)]
+
+
+def bandwidth(plan: Plan, effort: Effort) -> list[Bench]:
+    """A copy into memory that is there already: one read, one written; nothing is allocated."""
+
+    def bench(size: int) -> Bench:
+        def make() -> Action:
+            source = random_tensor(plan, size)
+            target = torch.empty_like(source)
+            return lambda: target.copy_(source)
+
+        return Bench("bandwidth", plan, {"elements": size}, make, 0.0, 2.0 * size * element_bytes(plan))
+
+    return [bench(size) for size in _sizes(effort)]
+
+
+def copy(plan: Plan, effort: Effort) -> list[Bench]:
+    """A copy that changes the order of dimensions, as `.contiguous()` after a transpose does."""
+
+    def bench(size: int) -> Bench:
+        def make() -> Action:
+            source = random_tensor(plan, size // WIDTH, WIDTH)
+            return lambda: source.t().contiguous()
+
+        return Bench("copy", plan, {"elements": size}, make, 0.0, 2.0 * size * element_bytes(plan))
+
+    return [bench(size) for size in _sizes(effort)[:: 1 if effort == "full" else 2]]
+
+
+def normalization(plan: Plan, effort: Effort) -> list[Bench]:
+    """Layer norm over rows of 256."""
+
+    def bench(size: int) -> Bench:
+        def make() -> Action:
+            rows, weight = random_tensor(plan, size // WIDTH, WIDTH), random_tensor(plan, WIDTH)
+            return lambda: functional.layer_norm(rows, (WIDTH,), weight, weight)
+
+        return Bench("normalization", plan, {"elements": size}, make, 0.0, 2.0 * size * element_bytes(plan))
+
+    return [bench(size) for size in _sizes(effort)]
+
+
+def reduction(plan: Plan, effort: Effort) -> list[Bench]:
+    """The sum of each row of 256: all read, little written."""
+
+    def bench(size: int) -> Bench:
+        def make() -> Action:
+            rows = random_tensor(plan, size // WIDTH, WIDTH)
+            return lambda: rows.sum(dim=1)
+
+        moved = (size + size // WIDTH) * element_bytes(plan)
+        return Bench("reduction", plan, {"elements": size}, make, float(size), float(moved))
+
+    return [bench(size) for size in _sizes(effort)[:: 1 if effort == "full" else 2]]
+
+
+def gather(plan: Plan, effort: Effort) -> list[Bench]:
+    """Random rows of 256 out of a table of 10,000, as an embedding looks them up; indices are 8 bytes a row."""
+
+    def bench(size: int) -> Bench:
+        rows = size // WIDTH
+
+        def make() -> Action:
+            table = random_tensor(plan, 10_000, WIDTH)
+            places = torch.randint(10_000, (rows,), device=table.device)
+            return lambda: functional.embedding(places, table)
+
+        return Bench("gather", plan, {"rows": rows}, make, 0.0, 2.0 * size * element_bytes(plan) + 8.0 * rows)
+
+    return [bench(size) for size in _sizes(effort)[:: 1 if effort == "full" else 2]]
