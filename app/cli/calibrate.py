@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,19 +61,20 @@ def show_profile(profile: Profile) -> None:
 
 
 def _constants_table(profile: Profile) -> tuple[Any, Any]:
-    """How many points each constant has on each plan, with the spread among them."""
+    """How many points each constant has over all plans, and the middle of their spreads (10th to 90th percentile)."""
     from app.cli.output import Column
 
-    groups: dict[tuple[str, str], list[float]] = {}
+    counts = Counter(point.constant for point in profile.points)
+    spreads: dict[str, list[float]] = {}
     for point in profile.points:
-        seconds = point.seconds
-        spread = (seconds.high - seconds.low) / seconds.median if seconds.median else 0.0
-        groups.setdefault((point.constant, point.plan.label), []).append(spread)
+        if len(point.seconds.samples) > 1 and point.seconds.median > 0:
+            spread = (point.seconds.high - point.seconds.low) / point.seconds.median
+            spreads.setdefault(point.constant, []).append(spread)
     rows = [
-        [constant, plan, str(len(spreads)), format_share(sorted(spreads)[len(spreads) // 2])]
-        for (constant, plan), spreads in sorted(groups.items())
+        [constant, str(count), format_share(median(spreads[constant])) if constant in spreads else "one sample each"]
+        for constant, count in sorted(counts.items())
     ]
-    return (Column("constant"), Column("plan"), Column("points", "right"), Column("spread", "right")), rows
+    return (Column("constant"), Column("points", "right"), Column("spread", "right")), rows
 
 
 def _noise_text(name: str, value: float | None) -> str:

@@ -1,0 +1,33 @@
+"""A profile as text."""
+
+import pytest
+
+from app.cli.calibrate import show_profile
+from probes.measurement import Timing
+from probes.profile import Point, Profile
+from probes.workload.description import Plan
+
+
+def point(constant: str, *samples: float) -> Point:
+    return Point(constant, Plan("cpu", "fp32", 1), {}, 0, 0, Timing.from_samples(samples))
+
+
+def test_a_profile_shows_what_was_measured_and_how_far_it_spread(capsys: pytest.CaptureFixture[str]) -> None:
+    profile = Profile(
+        name="node-1",
+        created_at="2026-11-21T09:02:11Z",
+        fingerprint="0",
+        machine="AMD EPYC, 2 cores, 24 GiB",
+        software={"torch": "2.13.0"},
+        effort="quick",
+        duration_seconds=22.0,
+        noise={"load_average": 4.6, "steal_fraction": None},
+        points=(point("matmul", 1.0, 1.5), point("matmul", 2.0, 2.0), point("recurrent", 1.0)),
+        networks=(),
+    )
+    show_profile(profile)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Profile node-1: AMD EPYC, 2 cores, 24 GiB"
+    assert any(line.split() == ["matmul", "2", "16", "%"] for line in lines)
+    assert any(line.split() == ["recurrent", "1", "one", "sample", "each"] for line in lines)
+    assert any("load_average 4.60, steal_fraction ?" in line for line in lines)
