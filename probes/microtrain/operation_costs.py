@@ -53,6 +53,22 @@ def _recurrent_backward(args: tuple[Any, ...]) -> int:
     return 2 * _recurrent(args)
 
 
+def grouped_shape(
+    a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None = None, *_: Any, **__: Any
+) -> list[int]:
+    """What torch._grouped_mm returns: products of groups of rows (or columns, or of what is summed over) that end at
+    offsets (torch docs, nn.functional.grouped_mm)."""
+    if a.dim() == 2 and b.dim() == 2:
+        return [offsets.shape[0] if offsets is not None else 1, a.shape[0], b.shape[1]]
+    return [*a.shape[:-1], b.shape[-1]] if a.dim() == 2 or b.dim() == 3 else [a.shape[-2], b.shape[-1]]
+
+
+def _grouped(args: tuple[Any, ...]) -> int:
+    """Each row meets one group's matrix only, so no dimension counts twice."""
+    a, b = args[0].shape, args[1].shape
+    return int(2 * a.numel() * b[-1]) if len(a) == 2 or len(b) == 3 else int(2 * a[-2] * a[-1] * b[-1])
+
+
 def _native_attention(args: tuple[Any, ...]) -> int:
     """_native_multi_head_attention(query, key, value, embed_dim, …): four projections, two products over pairs."""
     batch, steps, width = args[0].shape
@@ -70,6 +86,7 @@ def _native_encoder(args: tuple[Any, ...]) -> int:
 OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "aten._grouped_mm": _grouped,
     "aten.mkldnn_rnn_layer": _recurrent,
     "aten.mkldnn_rnn_layer_backward": _recurrent_backward,
     "aten._native_multi_head_attention": _native_attention,

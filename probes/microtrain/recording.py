@@ -10,7 +10,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
+from probes.microtrain.operation_costs import flops_of, grouped_shape, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
 from probes.trace import Kind, Phase
 
@@ -110,6 +110,8 @@ def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return func(*args, **kwargs) if value is None else value
     if func is torch.ops.aten.index.Tensor:
         return func(args[0], [part for index in args[1] for part in _whole_mask(index)])
+    if func is torch.ops.aten._grouped_mm.default and hasattr(args[0], "fake_mode"):
+        return args[0].new_empty(grouped_shape(*args, **kwargs))  # torch's own stand-in takes bf16 only, CPUs more
     return func(*args, **kwargs)
 
 

@@ -17,11 +17,9 @@ JSON = st.recursive(
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=12), children, max_size=4),
     max_leaves=12,
 )
-WORDS = st.sampled_from(
-    ["type", "layers", "input_shape", "linear", "conv2d", "lstm", "out", "in", "kernel", "huggingface", "model_type"]
-    + ["bert", "task", "summary", "parameters", "num_hidden_layers", "relu", "residual", "embedding", "flatten", "loss"]
-    + ["id2label", "dims", "shape", "heads", "attention", "groups"]
-)
+KEYS = ["type", "layers", "input_shape", "out", "in", "kernel", "huggingface", "model_type", "task", "summary", "loss"]
+TYPES = ["linear", "conv2d", "lstm", "bert", "relu", "residual", "embedding", "flatten", "attention", "mean", "permute"]
+WORDS = st.sampled_from([*KEYS, *TYPES, "parameters", "num_hidden_layers", "id2label", "dims", "shape", "heads", "dim"])
 NEARLY = st.recursive(
     WORDS | st.integers(-3, 9) | st.just(10**18) | st.none() | st.booleans() | st.floats(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(WORDS, children, max_size=5),
@@ -38,18 +36,28 @@ def deep(levels: int) -> Any:
 
 LINEAR = {"type": "linear", "out": 3}
 SUMMARY = {"parameters": 10**30, "flops_per_sample": 0, "activation_bytes_per_sample": 0, "operations": 1}
+NO_LAYERS: list[Any] = [3, [], [None], [[]], [{"type": None}], [{"type": []}], ["linear"], ["\ud800"], deep(1000)]
+NO_SHAPES: list[Any] = [{}, "4", [], [[]], deep(1000)]
+NO_LOSSES: list[Any] = [{}, 3, "l1", "\ud800"]
+NO_SUMMARIES: list[Any] = [None, [], SUMMARY, {"parameters": "1"}, {"x" * 99_999: 1}]
+NO_CONFIGS: list[Any] = ["bert", {}, {"model_type": ["bert"]}, {"model_type": "\ud800"}]
+NO_VALUES: list[Any] = [deep(1000), [0] * 1_000_000, 10**5000, "\ud800"]
+SCALARS: list[Any] = [None, True, 0, 1e999, float("nan"), "", " ", "\ud800", "\x00\x1b[31m", "x" * 1_000_000]
 RUBBISH: list[Any] = [
-    *(None, True, 0, 1e999, float("nan"), "", " ", "\ud800", "\x00\x1b[31m", "x" * 1_000_000, [], {}, {"": 1}),
-    *({"layers": layers} for layers in (3, [], [None], [[]], [{"type": None}], [{"type": []}], ["linear"], ["\ud800"])),
+    *SCALARS,
+    [],
+    {},
+    {"": 1},
+    *({"layers": layers} for layers in NO_LAYERS),
     {"layers": [{"type": "x" * 100_000}]},
     {"layers": {}, "summary": {}},
-    *({"layers": ["relu"], "input_shape": shape} for shape in ({}, "4", [], [[]], deep(1000))),
-    *({"layers": [LINEAR], "input_shape": [4], "loss": loss} for loss in ({}, 3, "l1", "\ud800")),
+    *({"layers": ["relu"], "input_shape": shape} for shape in NO_SHAPES),
+    *({"layers": [LINEAR], "input_shape": [4], "loss": loss} for loss in NO_LOSSES),
     {"layers": deep(1000), "input_shape": [4]},
     {"layers": [{"type": "residual", "layers": deep(1000)}]},
-    *({"summary": summary} for summary in (None, [], SUMMARY, {"parameters": "1"}, {"x" * 99_999: 1})),
-    *({"huggingface": config} for config in ("bert", {}, {"model_type": ["bert"]}, {"model_type": "\ud800"})),
-    *({"huggingface": {"model_type": "bert", "x": x}} for x in (deep(1000), [0] * 1_000_000, 10**5000, "\ud800")),
+    *({"summary": summary} for summary in NO_SUMMARIES),
+    *({"huggingface": config} for config in NO_CONFIGS),
+    *({"huggingface": {"model_type": "bert", "x": x}} for x in NO_VALUES),
     *({"huggingface": {"model_type": "bert", key: 4}} for key in ("id2label", "\ud800", "__class__", "")),
     {"huggingface": {"model_type": "bert"}, "task": []},
     {"huggingface": {"model_type": "bert"}, "sequence_length": 1e30},
