@@ -123,7 +123,7 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
     """None when the profile holds nothing that prices arithmetic and bytes under this plan."""
     by_constant: dict[str, list[Point]] = {}
     for point in profile.points:
-        if point.plan.key == plan.key and point.seconds.median > 0:
+        if point.plan.key == plan.key and point.seconds.low > 0:
             by_constant.setdefault(point.constant, []).append(point)
     dispatch = _dispatch(by_constant.get("dispatch", ()), mode)
     alone = _dispatch(by_constant.get("dispatch", ()), "inference")  # points are measured without autograd
@@ -143,14 +143,14 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
 
 
 def _optimizers(points: Sequence[Point]) -> dict[str, float]:
-    return {name: point.seconds.median for point in points for name in ("adamw", "sgd") if point.parameters.get(name)}
+    return {name: point.seconds.low for point in points for name in ("adamw", "sgd") if point.parameters.get(name)}
 
 
 def _dispatch(points: Sequence[Point], mode: str) -> float:
     """The mode's own figure, or the smallest there is."""
     autograd = 1.0 if mode == "training" else 0.0
     chosen = [point for point in points if point.parameters.get("autograd") == autograd] or points
-    return min((point.seconds.median for point in chosen), default=0.0)
+    return min((point.seconds.low for point in chosen), default=0.0)
 
 
 def _first(by_constant: dict[str, list[Point]], names: Sequence[str]) -> list[Point]:
@@ -176,5 +176,8 @@ def _bytes_table(points: Sequence[Point], dispatch: float) -> BytesTable | None:
 
 
 def _net(point: Point, dispatch: float) -> float:
-    """Seconds without the dispatch that every operation pays; a tenth at least, as the clock is no better."""
-    return max(point.seconds.median - dispatch, 0.1 * point.seconds.median)
+    """Seconds without the dispatch that every operation pays; a tenth at least, as the clock is no better.
+
+    The 10th percentile: alone, an operation is disturbed only ever upwards.
+    """
+    return max(point.seconds.low - dispatch, 0.1 * point.seconds.low)
