@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.advisor.request import EFFORTS
 from app.cli.endings import ExitCode
-from app.cli.workload_options import make_request, with_workload_options
+from app.cli.workload_options import EFFORTS, make_request, with_workload_options
 from probes import bounds
 
 if TYPE_CHECKING:

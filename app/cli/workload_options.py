@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from app.advisor.request import PRECISION_CHOICES
 from app.cli.model_argument import read_model
 from probes import bounds
-from probes.workload.description import DATA, MODES, OPTIMIZERS, Workload
+from probes.workload.description import DATA, MODES, OPTIMIZERS, PRECISIONS, Workload
 
 if TYPE_CHECKING:
     from app.advisor.request import Request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+# As in app.advisor.request, which brings the whole advisor along: --help would wait for it. A test holds them equal.
+EFFORTS = ("instant", "quick", "thorough")
+PRECISION_CHOICES = ("auto", *PRECISIONS)
 
 DEFAULT_BATCH_SIZE = 32  # what torch and Hugging Face examples begin with; said in the help
 

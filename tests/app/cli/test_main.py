@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from app.advisor.request import EFFORTS, PRECISION_CHOICES
+from app.cli import workload_options
 from app.cli.endings import CommandFailed, ExitCode, report_ending
 from app.cli.main import COMMANDS, main
 from app.errors import CrosspointError, LabError
@@ -42,7 +44,7 @@ def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("words", [["--help"], ["recommend", "--help"], ["serve", "--help"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
-    heavy = "{'torch', 'rich', 'fastapi', 'asyncio', 'sqlite3', 'numpy', 'psutil', 'transformers'}"
+    heavy = {"torch", "transformers", "numpy", "rich", "fastapi", "asyncio", "sqlite3", "psutil", "app.advisor"}
     code = (
         f"import sys; from app.cli.main import main; main({words!r}); "
         f"print({heavy} & set(sys.modules), file=sys.stderr)"
@@ -77,6 +79,11 @@ def test_wrong_usage_is_code_2_with_a_sentence(words: list[str], capsys: pytest.
     assert captured.out == ""
     assert "Error: " in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_the_choices_offered_are_those_that_the_advisor_knows() -> None:
+    assert workload_options.EFFORTS == EFFORTS
+    assert workload_options.PRECISION_CHOICES == PRECISION_CHOICES
 
 
 def test_an_unknown_model_comes_with_near_names(capsys: pytest.CaptureFixture[str]) -> None:
