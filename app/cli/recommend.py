@@ -12,6 +12,7 @@ from probes import bounds
 
 if TYPE_CHECKING:
     from app.advisor.recommendation import Recommendation
+    from app.advisor.request import Request
     from app.cli.progress import Report
     from app.service import Crosspoint
 
@@ -58,3 +59,12 @@ def command(
         show_recommendation(answer.to_json())
     if answer.nothing_fits:
         ctx.exit(ExitCode.NOTHING_FITS)
+    if measurement_failed(answer, request):
+        ctx.exit(ExitCode.MEASUREMENT_FAILED)
+
+
+def measurement_failed(answer: Recommendation, request: Request) -> bool:
+    """Real steps were asked for and none came; the answer says why. A summary and another machine cannot be measured."""
+    if request.effort == "instant" or request.workload.model.kind == "summary" or request.profile is not None:
+        return False
+    return any(reason.code == "not-measured" for reason in answer.reasons)

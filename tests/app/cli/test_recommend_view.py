@@ -13,6 +13,8 @@ from app.advisor.recommendation import (
     Reason,
     Recommendation,
 )
+from app.advisor.request import Request
+from app.cli.recommend import measurement_failed
 from app.cli.recommend_view import describe_crossover, show_recommendation
 from probes.workload.description import ModelDescription, Plan, Workload
 
@@ -58,6 +60,23 @@ def recommendation(*options: Option) -> Recommendation:
 def show(answer: Recommendation, capsys: pytest.CaptureFixture[str]) -> str:
     show_recommendation(answer.to_json())
     return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("effort", "profile", "code", "failed"),
+    [
+        ("quick", None, "not-measured", True),
+        ("quick", None, "compute-bound", False),
+        ("quick", "node-1", "not-measured", False),
+        ("instant", None, "not-measured", False),
+    ],
+)
+def test_a_measurement_that_was_asked_for_and_failed_is_known_to_the_caller(
+    effort: str, profile: str | None, code: str, failed: bool
+) -> None:
+    workload = Workload(ModelDescription("layers", "own", {}), batch_size=64)
+    answer = replace(recommendation(option(GPU, 0.031)), reasons=(Reason(code, "…"),))
+    assert measurement_failed(answer, Request(workload, effort=effort, profile=profile)) is failed
 
 
 def test_the_verdict_comes_first_and_the_snippet_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
