@@ -64,7 +64,7 @@ def command(
 
 
 def measurement_failed(answer: Recommendation, request: Request) -> bool:
-    """Real steps were asked for and none came; the answer says why. A summary and another machine cannot be measured."""
+    """Real steps were asked for and none came. A summary, and another machine, cannot be measured at all."""
     if request.effort == "instant" or request.workload.model.kind == "summary" or request.profile is not None:
         return False
     return any(reason.code == "not-measured" for reason in answer.reasons)
