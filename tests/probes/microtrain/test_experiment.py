@@ -1,6 +1,7 @@
 """The experiment everybody has run, for real and short."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,10 +10,18 @@ import torch
 from probes.microtrain.experiment import run_experiment
 from probes.microtrain.iris import read_iris, split_iris
 from probes.microtrain.iris_network import count_correct, make_learner
-from probes.microtrain.variants import ROUNDS, Variant, extra_per_reading, take_turns
+from probes.microtrain.step import applied
+from probes.microtrain.variants import ROUNDS, Variant, extra_per_reading, take_turnsfrom probes.workload.description import Plan
 
 EPOCHS = 120
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """As the experiment itself runs: two threads on a crowded machine wait for each other."""
+    with applied(Plan("cpu", "fp32", 1)):
+        yield
 
 
 @pytest.fixture(scope="module")
