@@ -26,7 +26,7 @@ def divide_time(
         "launch": launch / whole,
         "transfer": 0.0,
         "synchronize": synchronize / whole,
-        "compute": (whole - launch - synchronize) / whole,
+        "compute": max(0.0, whole - launch - synchronize) / whole,  # rounding may leave a hair below 0
     }
 
 
