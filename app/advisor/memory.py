@@ -83,7 +83,7 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Memory of the traced workload under the plan, as a function of the batch. survey: None for another machine."""
     return MemoryEstimate(
-        weights=trace.parameter_bytes + trace.buffer_bytes + _copied_weights(trace, plan),
+        weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
         activations=_activations(trace, plan),
@@ -121,7 +121,8 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
 def _activations(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
     lines = trace.activation_peaks or (trace.activation_bytes,)
     factor = _autocast_factor(trace) if _halved(plan) else 1.0
-    return tuple(Affine(line.constant * factor, line.per_sample * factor) for line in lines)
+    copies = _copied_weights(trace, plan)
+    return tuple(Affine(line.constant * factor + copies, line.per_sample * factor) for line in lines)
 
 
 def _autocast_factor(trace: Trace) -> float:

@@ -8,20 +8,25 @@ from dataclasses import dataclass, replace
 
 from app.advisor.memory import MemoryEstimate
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
-from app.advisor.step_time import PlanTime
+from app.advisor.step_time import PlanTime, StepEstimate
 from app.advisor.words import say_bytes
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 
+# Every sentence about a step that was not reached in time advises more of it (probes.microtrain, contest and measure;
+# a test holds them to it).
+OUT_OF_TIME = "more time"
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of running this very plan: the largest batch that ran, the smallest that ran out of memory, and why
-    torch refused it, if it did."""
+    """What came of running this very plan: the largest batch that ran, the smallest that ran out of memory, why torch
+    refused it, if it did, and why it was not reached, if the time ran out before."""
 
     ran: int | None = None
     too_big: int | None = None
     refused: str | None = None
+    not_reached: str | None = None
     peak_bytes: int | None = None  # measured at the batch asked for
 
 
@@ -29,12 +34,15 @@ def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int) -> T
     rows = [row for row in measurements if row.plan.key == plan.key]
     ran = max((row.batch_size for row in rows if row.outcome == "ok"), default=None)
     too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
-    # Where nothing ran at all, a failure says more about the time there was than about the plan.
-    telling = ("unsupported", "failed") if any(row.outcome == "ok" for row in measurements) else ("unsupported",)
-    refusals = [row.reason for row in rows if row.outcome in telling]
-    refused = (refusals[0] or "it failed without a reason") if refusals and ran is None else None
+    failures = [row.reason or "it gave no reason" for row in rows if row.outcome in ("unsupported", "failed")]
+    late = [reason for reason in failures if OUT_OF_TIME in reason.lower()]
+    refused = [reason for reason in failures if reason not in late] if ran is None else []
     here = [row for row in rows if row.outcome == "ok" and row.batch_size == batch_size]
-    return Tried(ran, too_big, refused, _peak(here[-1]) if here else None)
+    return Tried(ran, too_big, _first(refused), _first(late), _peak(here[-1]) if here else None)
+
+
+def _first(reasons: Sequence[str]) -> str | None:
+    return reasons[0] if reasons else None
 
 
 def _peak(row: Measurement) -> int | None:
@@ -62,11 +70,18 @@ def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, wo
         breakdown_seconds=time.breakdown(batch, workload.data),
         memory=_parts(memory, outcome, batch),
         max_batch_size=_max_batch(memory, outcome),
-        note=None if estimate is not None else _why_unknown(time),
+        note=_note(time, outcome, estimate),
     )
 
 
-def _why_unknown(time: PlanTime) -> str:
+def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None) -> str | None:
+    """Why this plan was not measured at this batch, or why nothing is known of it."""
+    if estimate is not None and estimate.basis == "measured":
+        return None
+    if outcome.not_reached is not None:
+        return f"It was not measured. {outcome.not_reached}"
+    if estimate is not None:
+        return None
     if time.measured is not None:
         return "It ran at other batch sizes only, and without a calibration nothing is known about this one."
     return "It has been neither calibrated nor measured here: run `crosspoint calibrate`, or ask with effort quick."

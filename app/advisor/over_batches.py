@@ -116,7 +116,9 @@ def break_even_steps(
     first: PlanTime, second: PlanTime, workload: Workload, data: str, measurements: Sequence[Measurement]
 ) -> int | None:
     """Steps at the batch asked for after which the second plan's longer start is repaid; None when a start-up was
-    not measured, or when the second is not faster there."""
+    not measured, when the second is not faster there, and on one device, where both start alike."""
+    if first.plan.device == second.plan.device:
+        return None
     starts = [_startup(plan, measurements) for plan in (first.plan, second.plan)]
     times = [time.seconds(workload.batch_size, data) for time in (first, second)]
     if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:

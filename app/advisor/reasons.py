@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app.advisor.options import OUT_OF_TIME
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
 from app.advisor.words import say_percent, say_ratio, say_seconds
@@ -215,6 +216,11 @@ def _uncalibrated(evidence: Evidence) -> Reason | None:
     unknown = [o for o in evidence.ranking.options if o.fits is not False and not o.cannot_run and not o.step_seconds]
     if not unknown:
         return None
+    late = [option.note for option in unknown if option.note is not None and OUT_OF_TIME in option.note.lower()]
+    if late:
+        names = _listed([option.plan.label for option in unknown])
+        plans = {"plans": [option.plan.label for option in unknown]}
+        return Reason("not-reached", f"Nothing is known about the time of {names}. {late[0]}", plans)
     names = _listed([option.plan.label for option in unknown])
     if evidence.profile is None:
         text = (

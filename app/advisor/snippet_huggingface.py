@@ -58,7 +58,7 @@ def _preparation(task: str) -> list[str]:
     transformers has several classes for a model type it asks the config, which must not say None."""
     return {
         "text-classification": ["if config.pad_token_id is None:", "    config.pad_token_id = 0"],
-        "image-classification": ["config.architectures = []"],
+        "image-classification": ["config.architectures = []  # where there are several classes, the first"],
     }.get(task, [])
 
 

@@ -177,11 +177,43 @@ class UnknownLayer(LookupError):
     """A layer type that this table has no row for."""
 
 
-def write_layers(layers: Sequence[Content]) -> tuple[str, str]:
-    """(classes that the layers need, the expression that builds them). Raises UnknownLayer."""
-    expression = _nested("nn.Sequential", layers, "")
+def write_layers(layers: Sequence[Content], dimensions: int) -> tuple[str, str]:
+    """(classes that the layers need, the expression that builds them). Raises UnknownLayer.
+
+    dimensions: of the input with the batch. It tells `nn.Flatten()` from one that stops early.
+    """
+    expression = _nested("nn.Sequential", _plain_flattens(layers, dimensions), "")
     helpers = [code for name, code in HELPERS.items() if re.search(rf"(?<![\w.]){name}\(", expression)]
     return "\n\n".join(helpers).rstrip("\n"), expression
+
+
+def _plain_flattens(layers: Sequence[Content], dimensions: int) -> list[Content]:
+    """The same layers, with the flattens up to the last dimension as torch has them by default."""
+    plain: list[Content] = []
+    for layer in layers:
+        whole = layer["type"] == "flatten" and layer["end_dim"] == dimensions - 1
+        plain.append({**layer, "end_dim": -1} if whole else layer)
+        dimensions = _dimensions_after(layer, dimensions)
+    return plain
+
+
+def _dimensions_after(layer: Content, dimensions: int) -> int:
+    kind = layer["type"]
+    if kind == "flatten":
+        return dimensions - (int(layer["end_dim"]) - int(layer["start_dim"]))
+    if kind == "reshape":
+        return 1 + len(layer["shape"])
+    if kind == "sequential":
+        for inner in layer["layers"]:
+            dimensions = _dimensions_after(inner, dimensions)
+    changes = {
+        "embedding": 1,
+        "mean": -1,
+        "max": -1,
+        "global_avg_pool": 2 - dimensions,
+        "global_max_pool": 2 - dimensions,
+    }
+    return dimensions + (-1 if layer.get("output") == "last" else changes.get(str(kind), 0))
 
 
 def _nested(name: str, layers: Sequence[Content], indent: str) -> str:

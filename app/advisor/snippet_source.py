@@ -27,7 +27,7 @@ def source_of(workload: Workload) -> Source:
 
 def _layers(workload: Workload) -> Source:
     content = workload.model.content
-    classes, expression = write_layers(content["layers"])
+    classes, expression = write_layers(content["layers"], 1 + len(content["input_shape"]))
     batch, shape = workload.batch_size, content["input_shape"]
     x = f"torch.randint({content['tokens']}, {_sizes(batch, shape)})" if content.get("tokens") else None
     x = x or f"torch.randn({', '.join(map(str, (batch, *shape)))})"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.advisor import InvalidRequest, Recommendation, Request, recommend
 from app.advisor.plans import candidate_plans
 from probes.measurement import Measurement, MemoryPeak, Overheads
+from probes.microtrain.contest import Contest, Entry
 from probes.workload.description import Plan
 from tests.app.advisor.build import (
     GB,
@@ -217,6 +218,21 @@ def test_what_torch_refused_is_not_recommended_and_says_why() -> None:
     assert found.confidence is not None
     (reason,) = [reason for reason in found.reasons if reason.code == "cannot-run"]
     assert "bf16 has no kernel for it" in reason.text
+
+
+def test_a_plan_that_was_not_reached_in_time_is_neither_refused_nor_forgotten() -> None:
+    first, entry = (Entry(name, lambda executions: None) for name in ("first", "second"))
+    Contest([first, entry], deadline=0.0, clock=lambda: 1.0).run()  # the words are the contest's own
+    rows = [*measured(one=1.0), a_measurement(TWO, 16, 1.0, outcome="failed", step=None, reason=str(entry.error))]
+    without = answer(rows)
+    assert without.recommended == ONE
+    assert without.confidence is None
+    assert "not-reached" in {reason.code for reason in without.reasons}
+    predicted = recommend(a_survey(), a_profile(), None, rows, Request(a_workload(), precision="fp32"))
+    two = next(option for option in predicted.options if option.plan == TWO)
+    assert two.basis == "predicted"
+    assert not two.cannot_run
+    assert "not measured" in (two.note or "")
 
 
 def test_threads_that_hurt_are_said_to_hurt_with_both_times() -> None:
