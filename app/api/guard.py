@@ -87,6 +87,8 @@ class Body:
                 message = await self._receive()
         except TimeoutError:
             raise slow_body() from None
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "cut-off", "The body was cut off", "The client left before its body was complete.")
         self._bytes += len(message.get("body", b""))
         self.ended = not message.get("more_body", False)
         if self._bytes > bounds.MAX_BODY_BYTES:

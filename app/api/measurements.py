@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from app.advisor.plans import candidate_plans
 from app.api.bodies import MeasurementBody
 from app.api.context import ContextDep, answer_json
 from app.api.jobviews import accepted, cancel_job, find_job, show_job, stream_job
@@ -32,6 +33,7 @@ async def start_measurement(request: Request, context: ContextDep) -> Response:
     body = await read_body(request, MeasurementBody)
     question = await asyncio.to_thread(body.request)
     plans = tuple(plan.plan() for plan in body.plans)
+    candidate_plans(await context.crosspoint.survey(), question)  # refuses devices that are not here, now
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
         kept = await context.crosspoint.measure_and_keep(

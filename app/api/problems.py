@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from app.advisor.request import InvalidRequest
+from app.api.echo import without_echo
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from probes.workload.description import InvalidModel
 
@@ -87,5 +88,9 @@ def install_problems(app: FastAPI) -> None:
         app.add_exception_handler(kind, _answer)
 
 
-async def _answer(_request: Request, error: Exception) -> Response:
-    return problem_from(error).response()
+async def _answer(request: Request, error: Exception) -> Response:
+    problem = problem_from(error)
+    sent = getattr(request.state, "sent", None)
+    if sent is not None and not isinstance(error, Problem):
+        problem.detail = without_echo(problem.detail, sent)
+    return problem.response()

@@ -35,6 +35,13 @@ class DeadlineProtocol(H11Protocol):
         elif self._head_timer is None:
             self._start_timer()
 
+    def shutdown(self) -> None:
+        """A body that is only half here when the service ends will not be waited for."""
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_started:
+            self.transport.close()
+        else:
+            super().shutdown()
+
     def send_400_response(self, msg: str) -> None:
         """In the place of uvicorn's plain text."""
         detail = "What came is no HTTP/1.1 request."

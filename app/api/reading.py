@@ -23,17 +23,20 @@ MAX_PROBLEMS_TOLD = 8
 
 
 async def read_body(request: Request, model: type[Model]) -> Model:
-    """The request's body as `model`. Raises Problem."""
+    """The request's body as `model`. Raises Problem.
+
+    What was sent is noted on the request, so that no problem repeats it.
+    """
     _check_content_type(request.headers.get("content-type", ""))
     body = await request.body()
-    if len(body) <= SMALL_BODY_BYTES:
-        return parse_body(body, model)
-    return await asyncio.to_thread(parse_body, body, model)
+    in_thread = len(body) > SMALL_BODY_BYTES
+    value = await asyncio.to_thread(parse_json, body) if in_thread else parse_json(body)
+    request.state.sent = value
+    return await asyncio.to_thread(parse_body, value, model) if in_thread else parse_body(value, model)
 
 
-def parse_body(body: bytes, model: type[Model]) -> Model:
+def parse_body(value: Any, model: type[Model]) -> Model:
     """Raises Problem."""
-    value = parse_json(body)
     if not isinstance(value, dict):
         _refuse_json("The body has to be a JSON object.")
     try:
@@ -84,7 +87,7 @@ def _finite(text: str) -> float:
 
 def _is_deeper(value: Any, limit: int) -> bool:
     """Level by level, without recursion."""
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         level = [
             child
@@ -116,7 +119,7 @@ def _describe(row: Any, model: type[BaseModel]) -> dict[str, str]:
         hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(model.model_fields)}."
         return {"pointer": _pointer(place), "message": f"There is a field that this request does not have. {hint}"}
     if row["type"] == "missing":
-        return {"pointer": _pointer(place), "message": f"{'.'.join(place)} is missing."}
+        return {"pointer": _pointer(place), "message": f"{'.'.join(place)} is missing: this request needs it."}
     message = str(row["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     return {"pointer": _pointer(place), "message": f"{'.'.join(place)} {message}."}
 

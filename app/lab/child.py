@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
 def child_environment() -> dict[str, str]:
     """This process's own, without network for Hugging Face and with CUDA's devices in NVML's order."""
     return {
+        **_without_room(),
         **os.environ,
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
@@ -46,6 +48,18 @@ def child_environment() -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _without_room() -> dict[str, str]:
+    """On a full disk torch fails to import its compiler, which is not used here, unless that is told where its cache
+    is: it writes a file to find a folder for temporary ones."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x")
+            file.flush()
+    except OSError:
+        return {"TORCHINDUCTOR_CACHE_DIR": "/tmp"}
+    return {}
 
 
 class Child:

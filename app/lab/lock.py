@@ -11,15 +11,17 @@ import fcntl
 import logging
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 
 def machine_lock_path() -> Path:
-    """Where every crosspoint on this machine looks for the lock."""
-    return Path(tempfile.gettempdir()) / "crosspoint-measurement.lock"
+    """Where every crosspoint on this machine looks for the lock.
+
+    (tempfile.gettempdir() writes a file to find out, and fails on a full disk.)
+    """
+    return Path(os.environ.get("TMPDIR") or "/tmp") / "crosspoint-measurement.lock"
 
 
 class MachineLock:

@@ -1,0 +1,43 @@
+"""What a client sent is not repeated; what helps stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.api.echo import strings_in, without_echo
+from probes.workload.description import InvalidModel
+from probes.workload.models import parse_model
+
+
+def test_a_name_that_is_not_ours_goes() -> None:
+    assert without_echo('The model "mine" is not known.', {"model": "mine"}) == 'The model "…" is not known.'
+
+
+def test_words_of_ours_stay_though_they_were_sent() -> None:
+    message = 'layers[0] (linear): "out" is "zzmany"; a whole number is expected.'
+    sent = {"layers": [{"type": "linear", "out": "zzmany", "a": "is"}]}
+    assert without_echo(message, sent) == message.replace('"zzmany"', '"…"')
+
+
+def test_a_shortened_name_goes_too() -> None:
+    assert "aaa" not in without_echo('The model "aaaaaaaaaa…" is not known.', {"model": "a" * 100})
+
+
+@pytest.mark.parametrize("sent", [{"a": [{"b": "c"}, "d"], "e": 1}, ["a", ["b", {"c": "d", "e": None}]]])
+def test_every_string_is_looked_at(sent: object) -> None:
+    assert sorted(strings_in(sent)) == ["a", "b", "c", "d", "e"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(st.characters(codec="utf-8")))
+def test_no_name_whatever_comes_back(text: str) -> None:
+    name = f"zqz{text}"  # no word of ours
+    for model in (name, {name: 1}, {"layers": [{"type": name}], "input_shape": [4]}, {"huggingface": {name: []}}):
+        try:
+            parse_model(model)
+        except InvalidModel as error:
+            told = without_echo(str(error), {"model": model})
+            assert name not in told
+            assert "zqz" not in told

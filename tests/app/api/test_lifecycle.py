@@ -1,0 +1,138 @@
+"""How the service starts, what it does by itself, and how it ends."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.app.api.test_jobs import LONG, SHORT, start, wait_for, watch
+from tests.app.lab.test_child import is_gone
+from tests.app.serving import COMMAND, PATIENCE_SECONDS, running_server, wait_until
+
+IRIS = {"model": "iris-mlp", "batch_size": 8}
+
+
+def test_term_ends_everything_while_everything_is_going_on(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        address = start(client, LONG)
+        wait_for(client, address, "running")
+        children = [child.pid for child in server.children()]
+        head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\n"
+        half_head, half_body = server.connect(), server.connect()
+        half_head.sendall(head)
+        half_body.sendall(head + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+        with client.stream("GET", f"{address}/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("event: ")
+            assert server.stop() == 0
+            rest = list(lines)
+        assert any("cancelled" in line for line in rest)
+        half_head.close()
+        half_body.close()
+        assert children
+        assert all(is_gone(pid) for pid in children)
+        assert "Traceback" not in "".join(server.log)
+
+
+def test_children_end_when_the_service_is_killed(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        wait_for(client, start(client, LONG), "running")
+        children = [child.pid for child in server.children()]
+        server.stop(signal.SIGKILL)
+    wait_until(lambda: all(is_gone(pid) for pid in children), "the children's end")
+    with running_server(tmp_path) as server, server.client() as client:
+        (job,) = client.get("/measurements").json()["measurements"]
+        assert job["state"] == "failed"
+        assert "ended while this job ran" in job["reason"]
+        assert client.get(f"/measurements/{job['id']}").json()["state"] == "failed"
+
+
+def test_the_first_start_calibrates_and_gives_way_to_who_waits(tmp_path: Path) -> None:
+    with running_server(tmp_path, calibrate_on_start="true") as server, server.client() as client:
+        answer = client.post("/recommend", json=IRIS).json()
+        assert answer["recommended"] is None or answer["options"][0]["basis"] != "predicted"
+        assert "calibrat" in str(answer)
+        wait_until(lambda: client.get("/healthz").json()["calibration"]["state"] == "running", "a calibration")
+        assert watch(client, start(client, SHORT))[-1][1]["state"] == "succeeded"
+        wait_until(lambda: client.get("/healthz").json()["calibration"]["state"] == "running", "another calibration")
+        assert server.stop() == 0
+
+
+def test_on_a_full_disk_the_answer_is_served_and_says_that_it_was_not_saved(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        wait_until(lambda: client.get("/readyz").is_success, "readiness")
+        psutil.Process(server.process.pid).rlimit(resource.RLIMIT_FSIZE, (0, 0))
+        answer = client.post("/recommend", json=IRIS)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["saved"] is False
+        assert any(reason["code"] == "not-saved" for reason in answer.json()["reasons"])
+        document = client.get(start(client, SHORT)).json()
+        document = watch(client, f"/measurements/{document['id']}")[-1][1]
+        assert (document["state"], document["saved"]) == ("succeeded", False)
+        assert "not saved" in document["not_saved_because"]
+
+
+def test_where_the_data_folder_cannot_be_used_the_service_serves_and_warns(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with running_server(tmp_path / "file" / "data") as server, server.client() as client:
+        wait_until(lambda: client.get("/readyz").is_success, "readiness")
+        assert "Nothing is saved" in str(client.get("/readyz").json()["warnings"])
+
+
+def test_the_service_never_has_torch_in_its_address_space(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
+        wait_until(lambda: client.get("/healthz").json()["lab"]["tracer_is_warm"], "a warm tracer")
+        assert client.post("/recommend", json={**IRIS, "effort": "quick", "time_limit_seconds": 1}).is_success
+        client.get("/metrics").raise_for_status()
+        client.get("/openapi.json").raise_for_status()
+        maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "torch" not in maps
+    assert "libcuda" not in maps
+
+
+def test_a_port_that_is_taken_is_a_sentence_and_wrong_usage(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        second = subprocess.run(
+            [COMMAND, "serve", "--port", str(server.port), "--data-dir", tmp_path],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert second.returncode == 2
+    assert f"Port {server.port}" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_setting_that_cannot_be_used_is_wrong_usage() -> None:
+    ended = subprocess.run(
+        [COMMAND, "serve", "--port", "99999"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert ended.returncode == 2
+    assert "CROSSPOINT_PORT" in ended.stderr
+
+
+def test_a_host_name_that_was_allowed_is_served(tmp_path: Path) -> None:
+    with running_server(tmp_path, allowed_hosts="gpu-node.example") as server, server.client() as client:
+        assert client.get("/livez", headers={"Host": "gpu-node.example:8000"}).is_success
+        assert client.get("/livez", headers={"Host": "other.example"}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0"])
+def test_on_every_address_the_service_answers_to_addresses_and_not_to_names(tmp_path: Path, host: str) -> None:
+    with running_server(tmp_path, host=host) as server, server.client() as client:
+        assert client.get("/livez", headers={"Host": "10.1.2.3:8000"}).is_success
+        assert client.get("/livez", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_readiness_comes_with_the_first_survey(client: httpx.Client) -> None:
+    wait_until(lambda: client.get("/readyz").is_success, "readiness")
+    details = client.get("/healthz").json()
+    assert details["status"] == "ok"
+    assert details["probes"]["cpu"] == "ok"
