@@ -31,8 +31,9 @@ OVERHEADS_SHARE = 0.12  # of the time, kept for measuring a step's parts after t
 REPORT_SECONDS = 0.25
 # A step that has begun cannot be stopped. Where something has been measured the answer goes out soon after the time
 # is up, without the step that is still running; where nothing has, the first step is worth waiting for.
-OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 1.5
+OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 2.5
 FIRST_STEP_SECONDS = 30.0
+LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
 MAX_PLANS = 256
 
 
@@ -175,7 +176,10 @@ class MeasureSession:
         return limited_to(self._job.memory_limit_bytes) if on_cpu else nullcontext()
 
     def _expect(self, entry: Entry) -> float | None:
-        """Judged by the plan of this device that ran at the nearest batch, slower by as many threads as are missing."""
+        """Judged by the plan of this device that ran at the nearest batch, slower by as many threads as are missing.
+
+        A short step says nothing of a larger batch: it may all be issuing.
+        """
         mine = self._runs[id(entry)]
         guesses = []
         for other in self._contest.entries:
@@ -184,7 +188,8 @@ class MeasureSession:
                 continue
             threads = max(1.0, (theirs.plan.threads or 1) / (mine.plan.threads or 1))
             ratio = mine.batch_size / theirs.batch_size
-            guesses.append((abs(math.log(ratio)), other.estimate * threads * max(ratio, 0.1)))
+            growth = ratio if ratio < 1 or other.estimate > LONG_STEP_SECONDS else 1.0
+            guesses.append((abs(math.log(ratio)), other.estimate * threads * growth))
         return min(guesses)[1] if guesses else None
 
     def _measure_overheads(self) -> None:

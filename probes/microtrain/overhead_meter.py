@@ -6,10 +6,9 @@ import time
 from dataclasses import dataclass, field
 
 from probes.measurement import Overheads
+from probes.microtrain.counting import OperationCounts, count_operations
 from probes.microtrain.overheads import (
     DispatchCosts,
-    OperationCounts,
-    count_operations,
     cpu_overheads,
     cuda_overheads,
     measure_dispatch,

@@ -17,55 +17,19 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.measurement import Overheads
+from probes.microtrain.counting import OperationCounts, count_operations
 from probes.microtrain.feeding import Batch, map_tensors, to_device
-from probes.microtrain.step import Step, make_optimizer
-from probes.workload.description import Data, Mode, OptimizerName, Precision
+from probes.microtrain.step import Step, applied, make_optimizer
+from probes.workload.description import Data, Mode, OptimizerName, Plan, Precision
 
 REPEATS = 5
 READINGS = 20
 TINY_LAYERS = 8
 TINY_STEPS = 20  # about 5 ms a block
-TINY_BLOCKS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class OperationCounts:
-    """Operations that one step dispatches: in forward, loss and backward, and in the optimizer's step."""
-
-    model: int
-    optimizer: int
-
-
-class _Counter(TorchDispatchMode):
-    """Counts every operation below autograd; hands each on unchanged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
-def count_operations(step: Step) -> OperationCounts:
-    """Runs one real step and counts, off the clock: counting makes each operation many times slower."""
-    batch = step.feed.next()
-    before_optimizer: list[int] = []
-    handle = None
-    with _Counter() as counter:
-        if step.optimizer is not None:
-            handle = step.optimizer.register_step_pre_hook(lambda *_: before_optimizer.append(counter.count))
-        try:
-            step.compute(batch)
-        finally:
-            if handle is not None:
-                handle.remove()
-    model = before_optimizer[0] if before_optimizer else counter.count
-    return OperationCounts(model, counter.count - model)
+BLOCKS = 5
+MOST_SECONDS = 0.2  # for one figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +65,39 @@ class _SameBatch:
 
 
 def measure_dispatch(mode: Mode, optimizer: OptimizerName, precision: Precision) -> DispatchCosts:
-    """On the CPU, with the threads that are set; about 50 ms. Tiny tensors are never shared out among threads."""
+    """On the CPU, about 50 ms. With one thread: there is nothing to share out, and nobody to wait for."""
+    with applied(Plan("cpu", precision, 1)):
+        return _measure_dispatch(mode, optimizer, precision)
+
+
+def _measure_dispatch(mode: Mode, optimizer: OptimizerName, precision: Precision) -> DispatchCosts:
     network = _TinyNetwork()
     network.module.train(mode == "training")
     stepper = make_optimizer(optimizer, network.module) if mode == "training" else None
     feed = _SameBatch((torch.randn(2, 4), torch.randn(2, 4)))
     step = Step(network, network.module, stepper, feed, torch.device("cpu"), precision)
     counts = count_operations(step)
-    whole = _median_seconds(lambda: step.compute(feed.next()), TINY_STEPS)
-    if stepper is None:
-        return DispatchCosts(whole / counts.model, 0.0)
-    inside = min(_median_seconds(stepper.step, TINY_STEPS), whole)  # gradients of the last step are still there
-    return DispatchCosts((whole - inside) / max(1, counts.model), inside / max(1, counts.optimizer))
+    inside = _time_optimizer(stepper)
+    model, optimizing = [], []
+    for _ in range(BLOCKS + 1):
+        inside.clear()
+        begun = time.perf_counter()
+        for _ in range(TINY_STEPS):
+            step.compute(feed.next())
+        seconds = time.perf_counter() - begun
+        optimizing.append(sum(inside) / TINY_STEPS)
+        model.append(seconds / TINY_STEPS - optimizing[-1])
+    return DispatchCosts(median(model[1:]) / counts.model, median(optimizing[1:]) / max(1, counts.optimizer))
+
+
+def _time_optimizer(optimizer: torch.optim.Optimizer | None) -> list[float]:
+    """Grows by the seconds of every `optimizer.step()` from now on."""
+    seconds: list[float] = []
+    begun: list[float] = []
+    if optimizer is not None:
+        optimizer.register_step_pre_hook(lambda *_: begun.append(time.perf_counter()))
+        optimizer.register_step_post_hook(lambda *_: seconds.append(time.perf_counter() - begun.pop()))
+    return seconds
 
 
 def cpu_overheads(step_seconds: float, counts: OperationCounts, costs: DispatchCosts) -> Overheads:
@@ -213,9 +198,10 @@ def union_length(intervals: list[tuple[float, float]]) -> float:
 
 
 def _median_seconds(action: Callable[[], object], executions: int) -> float:
-    """Seconds of one execution: the median over blocks, after one block that is not counted."""
-    blocks = []
-    for _ in range(TINY_BLOCKS + 1):
+    """Seconds of one execution: the median over blocks, after one that is not counted; fewer on a crowded machine."""
+    blocks: list[float] = []
+    started = time.perf_counter()
+    while len(blocks) < 2 or (len(blocks) <= BLOCKS and time.perf_counter() - started < MOST_SECONDS):
         begun = time.perf_counter()
         for _ in range(executions):
             action()

@@ -48,7 +48,7 @@ def drifts(samples: Sequence[float]) -> bool:
     if half < MIN_SAMPLES:
         return _is_monotone(samples) and abs(samples[-1] - samples[0]) > 2 * TOLERATED_DRIFT * median(samples)
     difference = abs(median(first) - median(second))
-    error = math.hypot(median_error(first), median_error(second))
+    error = MEDIAN_ERROR_PER_DEVIATION * roughness(samples) * math.sqrt(2 / half)
     return difference > max(TOLERATED_DRIFT * median(samples), 3 * error)
 
 
@@ -56,6 +56,11 @@ def deviation(samples: Sequence[float]) -> float:
     """Median absolute deviation, in the samples' unit."""
     middle = median(samples)
     return median(abs(sample - middle) for sample in samples)
+
+
+def roughness(samples: Sequence[float]) -> float:
+    """The deviation that neighbours in time show: a drift adds nothing to it, as it would to the samples' own."""
+    return deviation([after - before for before, after in pairwise(samples)]) / math.sqrt(2)
 
 
 def median_error(samples: Sequence[float]) -> float:

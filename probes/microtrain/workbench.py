@@ -47,6 +47,7 @@ class Workbench:
     def build(self) -> BuiltModel:
         """The model on the CPU, with the same weights every time. Raises InvalidModel."""
         if self._built is None:
+            make_optimizer("sgd", nn.Linear(1, 1))  # torch imports its compiler with the first one: seconds, once
             torch.manual_seed(SEED)
             self._built = build_model(self.workload.model)
             self._built.module.train(self.workload.mode == "training")

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from probes.microtrain.constants.bench import Action, Bench, Effort
+from probes.microtrain.counting import count_dispatches
 from probes.workload.description import Plan
 
 CHAIN = 16  # operations in a row: one is too short for the clock
@@ -14,7 +15,7 @@ TENSOR_SIZE = 16
 
 
 def dispatch(plan: Plan, effort: Effort) -> list[Bench]:
-    """Seconds an operation on four numbers: forward alone, and forward with its backward counted as one more.
+    """Seconds an operation on four numbers: in a forward without autograd, and in forward and backward with it.
 
     On a device this is the time in which the host issues it, as the queue never fills.
     """
@@ -22,21 +23,28 @@ def dispatch(plan: Plan, effort: Effort) -> list[Bench]:
 
 
 def _chain(plan: Plan, *, autograd: bool) -> Bench:
-    def make() -> Action:
-        start = torch.full((4,), 0.5, device=torch.device(plan.device), requires_grad=autograd)
+    operations = count_dispatches(_make_chain(torch.device("cpu"), autograd))
+    return Bench(
+        "dispatch",
+        plan,
+        {"autograd": float(autograd)},
+        lambda: _make_chain(torch.device(plan.device), autograd),
+        executions=operations,
+    )
 
-        def run() -> None:
-            value = start
-            for _ in range(CHAIN // 2):
-                value = torch.tanh(value) + start
-            if autograd:
-                torch.autograd.grad(value, start, grad_outputs=torch.ones_like(value))
 
-        return run
+def _make_chain(device: torch.device, autograd: bool) -> Action:
+    start = torch.full((4,), 0.5, device=device, requires_grad=autograd)
+    gradient = torch.ones_like(start, requires_grad=False)
 
-    # Backward of tanh and of the sum's second use: about as many operations again as forward ran.
-    operations = CHAIN * (2 if autograd else 1)
-    return Bench("dispatch", plan, {"autograd": float(autograd)}, make, executions=operations)
+    def run() -> None:
+        value = start
+        for _ in range(CHAIN // 2):
+            value = torch.tanh(value) + start
+        if autograd:
+            torch.autograd.grad(value, start, grad_outputs=gradient)
+
+    return run
 
 
 def optimizer(plan: Plan, effort: Effort) -> list[Bench]:

@@ -1,0 +1,106 @@
+"""Calibration: every constant can be measured and says rightly what one execution is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, refuse_hopeless
+from probes.microtrain.constants import dispatch, kernels
+from probes.microtrain.constants.bench import Bench
+from probes.microtrain.counting import count_dispatches
+from probes.microtrain.failures import Failure
+from probes.microtrain.networks import MICRO_NETWORKS
+from probes.microtrain.noise import Noise
+from probes.microtrain.plans import Cores
+from probes.profile import Profile
+from probes.workload.description import Plan
+
+ONE = Plan("cpu", "fp32", 1)
+
+
+def all_benches(plan: Plan) -> list[Bench]:
+    return [bench for _, make, _ in CONSTANTS for bench in make(plan, "quick")]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_bench_runs_and_is_told_from_the_others(precision: str) -> None:
+    benches = all_benches(Plan("cpu", precision, 1))  # type: ignore[arg-type]
+    names = [(bench.constant, tuple(bench.parameters.items())) for bench in benches]
+    assert len(set(names)) == len(names)
+    for bench in benches:
+        bench.make()()
+        assert bench.flops >= 0 <= bench.bytes
+
+
+@pytest.mark.parametrize(
+    "bench",
+    [
+        bench
+        for bench in (*kernels.matmul(ONE, "full"), *kernels.convolution(ONE, "full"))
+        if bench.parameters.get("groups", 1) == 1  # torch counts the backward of groups as if there were none
+    ],
+    ids=lambda bench: f"{bench.constant}-{'-'.join(str(int(v)) for v in bench.parameters.values())}",
+)
+def test_flops_are_what_torch_counts(bench: Bench) -> None:
+    action = bench.make()
+    with FlopCounterMode(display=False) as counter:
+        action()
+    assert counter.get_total_flops() == bench.flops
+
+
+def test_a_chain_is_divided_by_the_operations_it_dispatches() -> None:
+    for bench in dispatch.dispatch(ONE, "quick"):
+        assert count_dispatches(bench.make()) == bench.executions >= dispatch.CHAIN
+
+
+def test_a_card_has_its_copies_measured_both_ways_and_large_products() -> None:
+    card = Plan("cuda:0", "bf16")
+    benches = all_benches(card)
+    copies = {(b.parameters["pinned"], b.parameters["to_device"]) for b in benches if b.constant == "transfer"}
+    assert len(copies) == 4
+    assert {b.constant for b in benches} - {b.constant for b in all_benches(ONE)} == {"transfer", "launch"}
+    assert max(b.flops for b in benches) > 1e11
+
+
+def test_a_quick_calibration_looks_at_few_thread_counts_of_a_large_machine() -> None:
+    large = Cores(128, 64)
+    quick = {plan.threads for plan in choose_plans("quick", (), large)}
+    full = {plan.threads for plan in choose_plans("full", (), large)}
+    assert quick < full
+    assert {1, 128} <= quick
+    assert not choose_plans("quick", ("cuda:77",), large)
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return calibrate(CalibrateJob("quick", (ONE,), "mine", "a machine", "f", seconds=4.0), lambda *_: None)
+
+
+def test_a_calibration_is_a_profile(profile: Profile) -> None:
+    document = profile.to_json()
+    text = json.dumps(document, allow_nan=False)
+    assert Profile.from_json(json.loads(text)) == profile
+    assert len(text) < 1_000_000
+    assert profile.software["torch"] == torch.__version__
+    assert profile.process_base_bytes
+
+
+def test_points_and_networks_have_times(profile: Profile) -> None:
+    assert {point.constant for point in profile.points} >= {"dispatch", "matmul", "elementwise"}
+    assert all(point.seconds.median > 0 for point in profile.points)
+    assert {point.name for point in profile.networks} <= {network.name for network in MICRO_NETWORKS}
+    assert profile.networks
+    assert all(point.trace.operations for point in profile.networks)
+
+
+def test_a_machine_that_others_hold_is_not_calibrated() -> None:
+    quiet = Noise(0.1, 0.0, 0.0, 0.0, 0.0, 0.02)
+    refuse_hopeless(quiet)
+    crowded = Noise(9.0, 0.0, 2.0, 0.95, 100.0, 2.0)
+    with pytest.raises(Failure, match="quieter") as caught:
+        refuse_hopeless(crowded)
+    assert caught.value.code == "too-busy"

@@ -1,0 +1,166 @@
+"""How a contest divides its time, on a clock of its own."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from probes.microtrain.contest import HOPELESS, Contest, Entry, OutOfTime
+
+
+class Machine:
+    """A clock that only work moves. `pace` slows everything that runs from then on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pace: Callable[[float], float] = lambda now: 1.0
+        self.log: list[object] = []
+        self._noise = random.Random(7)
+
+    def clock(self) -> float:
+        return self.now
+
+    def entry(self, name: str, seconds: float, *, first: float = 0.0, group: object = "all") -> Entry:
+        waiting = [first]
+
+        def run(executions: int) -> None:
+            self.log.append(name)
+            noise = self._noise.uniform(0.99, 1.01)
+            self.now += (executions * seconds * noise + sum(waiting)) * self.pace(self.now)
+            waiting.clear()
+
+        return Entry(name, run, group)
+
+
+def run_contest(machine: Machine, entries: Sequence[Entry], seconds: float = 10.0) -> Contest:
+    contest = Contest(entries, seconds, machine.clock)
+    contest.run()
+    return contest
+
+
+def test_entries_are_timed_by_what_they_take() -> None:
+    machine = Machine()
+    entries = [machine.entry("a", 0.001), machine.entry("b", 0.0012)]
+    run_contest(machine, entries)
+    for entry, seconds in zip(entries, (0.001, 0.0012), strict=True):
+        samples, steady = entry.settled_samples()
+        assert steady
+        assert samples[0] == pytest.approx(seconds, rel=0.02)
+
+
+def test_a_machine_that_grows_slower_favours_none() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.0 + now / 10
+    entries = [machine.entry(name, 0.01) for name in "abcd"]
+    run_contest(machine, entries)
+    middles = [sorted(entry.samples)[len(entry.samples) // 2] for entry in entries]
+    assert max(middles) < 1.06 * min(middles)
+    assert not any(entry.settled_samples()[1] for entry in entries)
+
+
+def test_the_order_of_turns_changes() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise
+    run_contest(machine, [machine.entry(name, 0.5) for name in "abc"], 100.0)
+    rounds = [tuple(machine.log[index : index + 3]) for index in range(6, len(machine.log) - 3, 3)]
+    assert len(set(rounds)) > 3
+
+
+def test_the_deadline_is_kept() -> None:
+    machine = Machine()
+    run_contest(machine, [machine.entry(str(index), 0.003 * (index + 1)) for index in range(9)], 3.0)
+    assert machine.now < 3.3
+
+
+def test_the_deadline_is_kept_when_the_machine_grows_twenty_times_slower() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.0 if now < 1.0 else 20.0
+    run_contest(machine, [machine.entry(name, 0.001) for name in "abcd"], 5.0)
+    assert machine.now < 6.0
+
+
+def test_what_cannot_win_gets_no_more_time_than_its_first_samples() -> None:
+    machine = Machine()
+    fast, slow = machine.entry("fast", 0.01), machine.entry("slow", 0.01 * HOPELESS * 1.2)
+    run_contest(machine, [fast, slow])
+    assert slow.retired
+    assert len(slow.samples) == 4
+    assert len(fast.samples) > 10
+
+
+def test_a_near_rival_is_measured_to_the_end() -> None:
+    machine = Machine()
+    rivals = [machine.entry("a", 0.01), machine.entry("b", 0.011)]
+    run_contest(machine, rivals)
+    assert all(len(entry.samples) > 10 for entry in rivals)
+
+
+def test_groups_and_entries_without_one_are_not_compared() -> None:
+    machine = Machine()
+    entries = [machine.entry("a", 0.01, group=1), machine.entry("b", 0.1, group=2), machine.entry("c", 0.2, group=None)]
+    run_contest(machine, entries)
+    assert not any(entry.retired for entry in entries)
+
+
+def test_it_ends_early_when_more_would_change_nothing() -> None:
+    machine = Machine()
+    run_contest(machine, [machine.entry("a", 0.001)], 1000.0)
+    assert machine.now < 50.0
+
+
+def test_a_slow_first_execution_is_in_no_sample() -> None:
+    machine = Machine()
+    entry = machine.entry("a", 0.01, first=3.0)
+    run_contest(machine, [entry])
+    assert entry.first_seconds == pytest.approx(3.01, rel=0.02)
+    assert max(entry.samples) < 0.011
+
+
+def test_one_execution_longer_than_the_time_is_still_made() -> None:
+    machine = Machine()
+    first, second = machine.entry("a", 60.0), machine.entry("b", 60.0)
+    run_contest(machine, [first, second])
+    assert first.settled_samples() == ([pytest.approx(60.0, rel=0.02)], False)
+    assert isinstance(second.error, OutOfTime)
+    assert machine.now < 62.0
+
+
+def test_what_is_expected_to_take_too_long_is_not_begun() -> None:
+    machine = Machine()
+    quick, long = machine.entry("quick", 0.01), machine.entry("long", 1000.0)
+    contest = Contest([quick, long], 10.0, machine.clock, expect=lambda entry: 500.0 if entry is long else None)
+    contest.run()
+    assert "expected to take 5e+02 s" in str(long.error)
+    assert machine.now < 10.5
+
+
+def test_an_entry_that_fails_costs_only_itself() -> None:
+    machine = Machine()
+    dropped: list[Entry] = []
+
+    def fail(executions: int) -> None:
+        raise MemoryError
+
+    failing, good = Entry("failing", fail, "all"), machine.entry("good", 0.01)
+    Contest([failing, good], 5.0, machine.clock, on_error=dropped.append).run()
+    assert isinstance(failing.error, MemoryError)
+    assert failing.error.__traceback__ is None
+    assert dropped == [failing]
+    assert good.settled_samples()[1]
+
+
+def test_long_executions_do_not_eat_the_time_of_short_ones() -> None:
+    machine = Machine()
+    short, long = machine.entry("short", 0.001, group="a"), machine.entry("long", 1.0, group="b")
+    run_contest(machine, [short, long], 30.0)
+    assert len(short.samples) >= 10
+    assert len(long.samples) >= 3
+
+
+def test_every_entry_gets_its_turns() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)
+    run_contest(machine, [machine.entry(name, 0.02, group=name) for name in "abcdef"], 20.0)
+    turns = Counter(machine.log)
+    assert max(turns.values()) < 2 * min(turns.values())

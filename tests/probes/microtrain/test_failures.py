@@ -1,0 +1,35 @@
+"""What went wrong, in a code and a sentence."""
+
+import pytest
+import torch
+
+from probes.microtrain.failures import Failure, explain_failure
+from probes.microtrain.step import UnsupportedWorkload
+from probes.workload.description import InvalidModel
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), "out-of-memory"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out-of-memory"),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"),
+            "out-of-memory",
+        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), "out-of-memory"),
+        (RuntimeError("\"slow_conv2d_cpu\" not implemented for 'Half'"), "unsupported"),
+        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), "unsupported"),
+        (NotImplementedError("Could not run 'aten::x' with arguments from the 'CPU' backend"), "unsupported"),
+        (UnsupportedWorkload("Nothing to train."), "unsupported"),
+        (InvalidModel("It is wrong."), "invalid-model"),
+        (Failure("too-busy", "Later."), "too-busy"),
+        (KeyError("x"), "failed"),
+        (RuntimeError(""), "failed"),
+    ],
+)
+def test_every_error_has_a_code_and_words(error: BaseException, code: str) -> None:
+    failure = explain_failure(error)
+    assert failure.code == code
+    assert str(failure)
+    assert "\n" not in str(failure)

@@ -1,0 +1,64 @@
+"""What memory is seen of a step, and the least it can take."""
+
+import pytest
+import torch
+
+from probes.microtrain.footprint import PeakWatch, parse_status_bytes, read_peak_bytes, read_resident_bytes
+from probes.microtrain.least_memory import STATE_VALUES, estimate_least_memory, why_too_large
+from probes.microtrain.step import OPTIMIZER_FACTORIES
+from probes.workload.description import OPTIMIZERS, OptimizerName, Workload
+from probes.workload.models import parse_model
+
+MIB = 2**20
+
+
+def test_the_kernels_figures_are_read_in_bytes() -> None:
+    text = "Name:\tpython\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n"
+    assert parse_status_bytes(text, "VmHWM") == 2 * MIB
+    assert parse_status_bytes(text, "VmRSS") == MIB
+    assert parse_status_bytes(text, "VmSwap") is None
+
+
+def test_a_peak_that_is_over_is_still_seen() -> None:
+    if read_peak_bytes() is None:
+        pytest.skip("this kernel does not say")
+    watch = PeakWatch(torch.device("cpu"), read_resident_bytes())
+    with watch.watching():
+        torch.ones(64 * MIB // 4).sum()
+    high = watch.peak().process_bytes
+    assert high is not None
+    assert high - (read_resident_bytes() or 0) > 32 * MIB
+    with watch.watching():
+        pass
+    assert watch.peak().process_bytes == high
+
+
+def test_bytes_that_only_measuring_holds_are_taken_off() -> None:
+    plain, relieved = PeakWatch(torch.device("cpu"), None), PeakWatch(torch.device("cpu"), None)
+    with plain.watching(), relieved.watching(surplus_host=16 * MIB):
+        pass
+    assert (plain.peak().process_bytes or 0) - (relieved.peak().process_bytes or 0) > 15 * MIB
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizers_state_is_what_it_keeps_after_a_step(name: OptimizerName) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(1000))
+    optimizer = OPTIMIZER_FACTORIES[name]([parameter])
+    parameter.grad = torch.ones(1000)
+    optimizer.step()
+    kept = sum(value.numel() for value in optimizer.state[parameter].values() if torch.is_tensor(value))
+    assert kept // 1000 == STATE_VALUES[name]
+
+
+def test_the_least_memory_is_known_without_taking_it() -> None:
+    model = parse_model(
+        {"layers": [{"type": "linear", "out": 10**7}, {"type": "linear", "out": 2}], "input_shape": [4]}
+    )
+    least = estimate_least_memory(Workload(model, 8), 8)
+    assert least.weights_bytes == 4 * (4 * 10**7 + 10**7 + 2 * 10**7 + 2)
+    assert least.gradients_bytes == least.weights_bytes
+    assert least.optimizer_bytes == 2 * least.weights_bytes
+    assert least.batch_bytes == 8 * (4 * 4 + 8)
+    assert "1.0 GiB may be used" in why_too_large(least, 2**30)
+    inference = estimate_least_memory(Workload(model, 8, mode="inference"), 8)
+    assert inference.total_bytes < least.weights_bytes * 1.1

@@ -1,0 +1,125 @@
+"""Measurements of real steps by the real child, on models so small that they take no time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probes.measurement import Measurement
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.probes.microtrain.pipes import Pipes
+
+MLP = parse_model(
+    {"layers": [{"type": "linear", "out": 32}, {"type": "relu"}, {"type": "linear", "out": 2}], "input_shape": [8]}
+)
+ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
+
+
+def measure(child: Pipes, workload: Workload, *plans: Plan, seconds: float = 1.0, **fields: Any) -> list[Measurement]:
+    documents = [plan.to_json() for plan in plans]
+    event = child.run(kind="measure", workload=workload.to_json(), plans=documents, seconds=seconds, **fields)
+    assert event["event"] == "result", event
+    assert set(event["result"]["noise"]) >= {"load_average", "steal_fraction", "spread", "busy", "reason"}
+    return [Measurement.from_json(row) for row in event["result"]["measurements"]]
+
+
+@pytest.fixture(scope="module")
+def measured(child: Pipes) -> list[Measurement]:
+    return measure(child, Workload(MLP, 16, log_every=3), ONE, BF16, seconds=6.0, batch_sizes=[16, 64])
+
+
+def test_every_plan_is_measured_at_every_batch_size(measured: list[Measurement]) -> None:
+    pairs = [(row.plan, row.batch_size) for row in measured]
+    assert pairs == [(ONE, 16), (BF16, 16), (ONE, 64), (BF16, 64)]
+    assert all(row.outcome == "ok" for row in measured)
+
+
+def test_times_come_with_their_spread(measured: list[Measurement]) -> None:
+    for row in measured:
+        assert row.step is not None
+        assert 0 < row.step.low <= row.step.median <= row.step.high
+        assert row.steps >= len(row.step.samples) >= 1
+
+
+def test_overheads_are_seconds_of_this_very_step(measured: list[Measurement]) -> None:
+    parts = [(row.step, row.overheads) for row in measured if row.overheads is not None and row.step is not None]
+    assert parts
+    for step, overheads in parts:
+        assert overheads.transfer_seconds == 0.0
+        assert overheads.launch_seconds is not None
+        assert overheads.compute_seconds is not None
+        assert 0 < overheads.launch_seconds <= step.median * 1.001
+        assert overheads.launch_seconds + overheads.compute_seconds == pytest.approx(step.median, rel=1e-3)
+        assert 0 <= (overheads.device_busy or 0.0) <= 1
+
+
+def test_memory_is_what_the_process_held(measured: list[Measurement]) -> None:
+    for row in measured:
+        assert row.memory is not None
+        assert row.memory.process_base_bytes is not None
+        assert row.memory.process_bytes is not None
+        assert row.memory.process_bytes > 2**26  # torch alone is more
+        assert row.memory.allocated_bytes is None
+
+
+def test_a_plan_that_cannot_run_here_costs_only_itself(child: Pipes) -> None:
+    crowd, elsewhere = Plan("cpu", "fp32", 9999), Plan("cuda:63", "fp32")
+    unset = Plan("cpu", "fp32", 1, {"MALLOC_MMAP_THRESHOLD_": "1"})
+    rows = measure(child, Workload(MLP, 4), crowd, elsewhere, unset, ONE)
+    assert [row.outcome for row in rows] == ["unsupported", "unsupported", "unsupported", "ok"]
+    assert "threads without a core" in (rows[0].reason or "")
+    assert "no such device" in (rows[1].reason or "")
+    assert "before the measuring process starts" in (rows[2].reason or "")
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_taken(child: Pipes) -> None:
+    wide = parse_model(
+        {"layers": [{"type": "linear", "out": 1_000_000}, {"type": "linear", "out": 1_000_000}], "input_shape": [8]}
+    )
+    (row,) = measure(child, Workload(wide, 4), ONE, memory_limit_bytes=2**33)
+    assert row.outcome == "out-of-memory"
+    assert "8.0 GiB may be used" in (row.reason or "")
+
+
+def test_running_out_of_memory_costs_only_that_batch(child: Pipes) -> None:
+    wide = parse_model(
+        {
+            "layers": [{"type": "linear", "out": 4096}, {"type": "relu"}, {"type": "linear", "out": 2}],
+            "input_shape": [1],
+        }
+    )
+    small, large = measure(child, Workload(wide, 4), ONE, batch_sizes=[4, 500_000], memory_limit_bytes=2**30)
+    assert (small.outcome, large.outcome) == ("ok", "out-of-memory")
+    assert "Memory ran out" in (large.reason or "")
+
+
+def test_a_batch_that_the_model_refuses_costs_only_that_batch(child: Pipes) -> None:
+    norm = parse_model({"layers": [{"type": "batch_norm"}, {"type": "linear", "out": 2}], "input_shape": [8]})
+    alone, two = measure(child, Workload(norm, 2), ONE, batch_sizes=[1, 2])
+    assert alone.outcome == "failed"
+    assert "more than 1 value" in (alone.reason or "")
+    assert two.outcome == "ok"
+
+
+def test_without_time_one_plan_still_has_its_step(child: Pipes) -> None:
+    rows = measure(child, Workload(MLP, 4), ONE, BF16, seconds=1e-6)
+    assert sorted(row.outcome for row in rows) == ["failed", "ok"]
+    (ran,) = (row for row in rows if row.outcome == "ok")
+    assert ran.steps == 1
+    assert not ran.steady
+    assert ran.startup_seconds is None
+    (late,) = (row for row in rows if row.outcome == "failed")
+    assert "time was over" in (late.reason or "")
+
+
+def test_inference_is_measured_without_an_optimizer(child: Pipes) -> None:
+    (row,) = measure(child, Workload(MLP, 4, mode="inference"), ONE)
+    assert row.outcome == "ok"
+
+
+def test_without_plans_every_sensible_one_is_measured(child: Pipes) -> None:
+    plans = {row.plan.key: row.plan for row in measure(child, Workload(MLP, 4))}.values()
+    assert {plan.precision for plan in plans if plan.is_cpu} == {"fp32", "bf16"}
+    assert 1 in {plan.threads for plan in plans}

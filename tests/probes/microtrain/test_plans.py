@@ -1,0 +1,75 @@
+"""Which plans are worth measuring, and which this process cannot run."""
+
+import pytest
+import torch
+
+from probes.microtrain import plans
+from probes.microtrain.plans import (
+    Cores,
+    cuda_plans,
+    fewer_thread_counts,
+    read_cores,
+    sensible_plans,
+    thread_counts,
+    why_impossible,
+)
+from probes.workload.description import Plan
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"),
+    [
+        (Cores(1, 1), (1,)),
+        (Cores(2, 2), (1, 2)),
+        (Cores(8, 4), (1, 2, 4, 8)),
+        (Cores(24, 16), (1, 2, 4, 8, 16, 24)),
+        (Cores(4, 64), (1, 2, 4)),
+        (Cores(6), (1, 2, 4, 6)),
+    ],
+)
+def test_threads_never_outnumber_the_usable_cores(cores: Cores, expected: tuple[int, ...]) -> None:
+    assert thread_counts(cores) == expected
+
+
+def test_fewer_counts_keep_both_ends() -> None:
+    assert fewer_thread_counts((1, 2, 4, 8, 16, 32, 64), 4) == (1, 4, 16, 64)
+    assert fewer_thread_counts((1, 2), 4) == (1, 2)
+
+
+def test_this_machine_has_cores() -> None:
+    cores = read_cores()
+    assert cores.usable >= 1
+    assert Plan("cpu", "fp32", 1) in sensible_plans(cores)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precisions"), [((8, 6), ("fp32", "tf32", "bf16", "fp16")), ((7, 5), ("fp32", "fp16"))]
+)
+def test_tensor_cores_decide_a_cards_precisions(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precisions: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(plans, "capability_of", lambda device: capability)
+    assert tuple(plan.precision for plan in cuda_plans()) == precisions
+    assert {plan.device for plan in cuda_plans()} == {"cuda:0"}
+
+
+def test_a_plan_that_can_run_has_nothing_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
+    assert why_impossible(Plan("cpu", "bf16", 2, {"MALLOC_TOP_PAD_": "1"}), Cores(2)) is None
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("cpu", "fp32", 3),
+        Plan("cpu", "fp32", 0),
+        Plan("cpu", "tf32", 1),
+        Plan("cpu", "fp12", 1),  # type: ignore[arg-type]
+        Plan("cuda:63"),
+        Plan("tpu"),
+        Plan("cpu", "fp32", 1, {"A_VARIABLE_THAT_IS_NOT_SET": "1"}),
+    ],
+)
+def test_a_plan_that_cannot_run_is_told_why(plan: Plan) -> None:
+    assert (why_impossible(plan, Cores(2)) or "").endswith(".")
