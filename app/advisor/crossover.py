@@ -1,4 +1,4 @@
-"""Where one plan overtakes another as the batch grows (DESIGN.md, "The crossover")."""
+"""Where one plan overtakes another as the batch grows."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from app.advisor.prices import HEAVY, Prices
 from probes.trace import Trace
 
 # Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
-# context and light work does not: caches are cold, and memory comes fresh from the allocator (PITFALLS, "Measuring" 7:
-# a first fit over 38 networks on two cores).
+# context and light work does not: caches are cold, and memory comes fresh from the allocator (a first fit over 38
+# networks on two cores, docs/decisions/0003-how-instant-estimates.md).
 CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer")
 PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0)
 

@@ -12,8 +12,7 @@ from probes.measurement import Measurement
 from probes.workload.description import Plan
 
 # How far beyond the batches that ran a straight line may be drawn, and what it missed by: twice the probed range
-# was good to 6 %, sixty-four times missed by half, as convolution algorithms change with the batch (PITFALLS,
-# "Measuring" 6).
+# was good to 6 % on convolutional networks, sixty-four times missed by half, as algorithms change with the batch.
 REACH = 2.0
 BEYOND = 0.06
 BETWEEN = 0.03

@@ -1,4 +1,4 @@
-"""A step's time without running it: profile and trace (DESIGN.md, "How a step's time is estimated")."""
+"""A step's time without running it: profile and trace (docs/decisions/0003-how-instant-estimates.md)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from app.advisor.intervals import Z_90, deviation
 from app.advisor.recommendation import Interval, Option
 from probes.workload.description import PRECISIONS, Plan
 
-# DESIGN.md: confidence is the probability that no other option is faster by more than 5 %.
+# Confidence is the probability that no other option is faster by more than 5 %.
 TOLERANCE = 0.05
 # Standard deviations either way, and steps, of the quadrature: the tails left out hold 1e-6.
 TAIL, NODES = 5.0, 201

@@ -72,7 +72,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Where `to` overtakes `start` as the batch grows (DESIGN.md, "The crossover")."""
+    """Where `to` overtakes `start` as the batch grows (app.advisor.crossover)."""
 
     start: Plan
     to: Plan
@@ -136,7 +136,7 @@ class Recommendation:
         return bool(self.options) and all(option.fits is False for option in self.options)
 
     def to_json(self) -> dict[str, Any]:
-        """The body of the answer, with the field names of DESIGN.md."""
+        """The body of the answer, as docs/http-api.md has it."""
         return {
             "schema_version": self.schema_version,
             "workload": self._workload_json(),

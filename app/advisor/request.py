@@ -12,7 +12,7 @@ Effort = Literal["instant", "quick", "thorough"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 PRECISION_CHOICES: tuple[str, ...] = ("auto", *PRECISIONS)
 
-# Seconds of measuring that each effort may take (DESIGN.md, POST /recommend).
+# Seconds of measuring that each effort may take.
 EFFORT_SECONDS: dict[str, float] = {"instant": 0.0, "quick": 10.0, "thorough": 60.0}
 
 

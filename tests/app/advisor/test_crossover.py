@@ -7,7 +7,7 @@ signs = st.dictionaries(st.integers(1, 200), st.sampled_from([-1, 0, 1, None]), 
 
 
 def brute_force(table: dict[int, int | None]) -> tuple[str, int | None] | None:
-    """DESIGN's definition, word for word: the smallest batch from which the second is faster for all larger ones."""
+    """The definition, word for word: the smallest batch from which the second is faster for all larger ones."""
     looked_at = sorted(batch for batch, sign in table.items() if sign is not None)
     if not looked_at:
         return None
