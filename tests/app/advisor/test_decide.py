@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor import InvalidRequest, Recommendation, Request, recommend
@@ -305,7 +305,6 @@ def test_a_device_that_is_not_here_is_an_invalid_request() -> None:
         recommend(a_survey(), None, None, [], Request(a_workload(), devices=("cuda:0",)))
 
 
-@settings(deadline=None)
 @given(
     seconds=st.lists(st.none() | st.floats(1e-5, 100), min_size=12, max_size=12),
     spread=st.floats(0, 0.9),

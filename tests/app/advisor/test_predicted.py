@@ -28,7 +28,7 @@ workloads = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(workloads, st.sampled_from([ONE, TWO, TWO_BF16, GPU]))
 def test_a_workload_of_known_classes_is_predicted_within_the_interval(workload: Workload, plan: Plan) -> None:
     predicted = predict(PROFILE, plan, trace_of_summary(workload), None)
@@ -37,7 +37,7 @@ def test_a_workload_of_known_classes_is_predicted_within_the_interval(workload: 
     assert interval.low <= true_seconds(plan, workload, workload.batch_size) <= interval.high
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(workloads, st.sampled_from([ONE, GPU]), st.sampled_from(["resident", "pageable", "pinned"]))
 def test_the_parts_add_up_to_the_step(workload: Workload, plan: Plan, data: str) -> None:
     predicted = predict(PROFILE, plan, trace_of_summary(workload), 1)
@@ -47,7 +47,7 @@ def test_the_parts_add_up_to_the_step(workload: Workload, plan: Plan, data: str)
     assert min(parts) >= 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(workloads, st.integers(1, 2000))
 def test_between_powers_of_two_the_chord_is_close_to_the_price(workload: Workload, batch: int) -> None:
     trace = trace_of_summary(workload)
