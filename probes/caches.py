@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from probes.cpusets import iterate_cpus, parse_cpu_list, parse_cpu_mask
 from probes.hardware import CacheSizes
 from probes.reading import Root, parse_int
-from probes.topology import CPU_FOLDER, Topology
+from probes.topology import CPU_FOLDER, Topology, read_present
 
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 _KINDS = {(1, "Data"): "l1d", (1, "Instruction"): "l1i", (2, ""): "l2", (3, ""): "l3"}
@@ -24,7 +24,7 @@ def read_caches(root: Root, topology: Topology) -> list[Cache]:
     """Every cache of the online CPUs, once each."""
     caches: dict[tuple[str, int], Cache] = {}
     seen: dict[str, int] = {}  # index name -> CPUs whose cache of that index is known: spares most of the reads
-    for cpu in iterate_cpus(topology.online):
+    for cpu in iterate_cpus(topology.online & read_present(root)):
         folder = f"{CPU_FOLDER}/cpu{cpu}/cache"
         for index in root.list(folder):
             if not index.startswith("index") or seen.get(index, 0) >> cpu & 1:
@@ -64,7 +64,7 @@ def _read_cache(root: Root, folder: str, cpu: int, topology: Topology) -> Cache 
 
 def _read_sparc(root: Root, topology: Topology) -> list[Cache]:
     found = []
-    for cpu in iterate_cpus(topology.online):
+    for cpu in iterate_cpus(topology.online & read_present(root)):
         for kind, name in _SPARC_FILES.items():
             if size := root.read_int(f"{CPU_FOLDER}/cpu{cpu}/{name}"):
                 found.append(Cache(kind, size, 1 << cpu))

@@ -15,7 +15,7 @@ from probes.hardware import Cpu, Outcome
 from probes.microarchitecture import identify
 from probes.numa import read_nodes
 from probes.reading import Root, Unreadable, clean, parse_int
-from probes.topology import CPU_FOLDER, Topology, read_topology
+from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
 
 _FRIENDLY_VENDORS = {  # what /proc/cpuinfo says -> what people say
     "GenuineIntel": "Intel",
@@ -175,7 +175,8 @@ def parse_instruction_sets(cpuinfo: CpuInfo) -> tuple[str, ...]:
 
 def _read_max_frequency(root: Root, topology: Topology) -> int | None:
     """The fastest core's rated maximum (cpufreq counts in kHz); None in most virtual machines."""
-    paths = (f"{CPU_FOLDER}/cpu{cpu}/cpufreq/cpuinfo_max_freq" for cpu in iterate_cpus(topology.online))
+    cpus = iterate_cpus(topology.online & read_present(root))
+    paths = (f"{CPU_FOLDER}/cpu{cpu}/cpufreq/cpuinfo_max_freq" for cpu in cpus)
     found = max((root.read_int(path) or 0 for path in paths), default=0)
     return found * 1000 if found > 0 else None
 

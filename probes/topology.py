@@ -61,19 +61,24 @@ def read_listed(root: Root) -> int:
     """CPUs that the kernel lists or switches as online: the ones it may schedule on. 0 without sysfs."""
     if listed := parse_cpu_list(root.read(f"{CPU_FOLDER}/online")):
         return listed
-    present = iterate_cpus(_read_present(root))
+    present = iterate_cpus(read_present(root))
     return sum(1 << cpu for cpu in present if root.read_int(f"{CPU_FOLDER}/cpu{cpu}/online") != 0)
 
 
 def _read_described(root: Root, among: int, cpuinfo: CpuInfo) -> int:
     """CPUs of a set that have both a topology folder and an entry in /proc/cpuinfo."""
-    present = iterate_cpus(_read_present(root) & among)
+    present = iterate_cpus(read_present(root) & among)
     return sum(
         1 << cpu for cpu in present if cpu in cpuinfo.processors and root.exists(f"{CPU_FOLDER}/cpu{cpu}/topology")
     )
 
 
-def _read_present(root: Root) -> int:
+def read_present(root: Root) -> int:
+    """CPUs that have a folder in sysfs; there is nothing to read there of any other."""
+    return root.remember("present", lambda: _list_present(root))
+
+
+def _list_present(root: Root) -> int:
     names = (name.removeprefix("cpu") for name in root.list(CPU_FOLDER) if name.startswith("cpu"))
     numbers = {int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8}
     return sum(1 << number for number in numbers if number < MAX_CPUS)
@@ -92,9 +97,9 @@ def _read_cores(root: Root, online: int, cpuinfo: CpuInfo) -> tuple[int, ...] | 
 
 
 def _core_id(root: Root, cpu: int, cpuinfo: CpuInfo) -> Hashable:
-    core = root.read_int(f"{CPU_FOLDER}/cpu{cpu}/topology/core_id")
+    core = _read_topology_int(root, cpu, "core_id")
     if core is not None and core >= 0:
-        return ("sysfs", root.read_int(f"{CPU_FOLDER}/cpu{cpu}/topology/physical_package_id"), core)
+        return ("sysfs", _read_topology_int(root, cpu, "physical_package_id"), core)
     own = cpuinfo.processors.get(cpu, {})
     return ("cpuinfo", own.get("physical id"), own["core id"]) if "core id" in own else None
 
@@ -106,19 +111,22 @@ def _read_sockets(root: Root, online: int, cpuinfo: CpuInfo) -> int | None:
 
 
 def _socket_key(root: Root, cpu: int, online: int, cpuinfo: CpuInfo) -> Hashable:
-    folder = f"{CPU_FOLDER}/cpu{cpu}/topology"
-    package = root.read_int(f"{folder}/physical_package_id")
+    package = _read_topology_int(root, cpu, "physical_package_id")
     if package is not None and package >= 0:
         # On s390 sockets are numbered within their book, and books within their drawer.
-        return (root.read_int(f"{folder}/drawer_id"), root.read_int(f"{folder}/book_id"), package)
+        return (_read_topology_int(root, cpu, "drawer_id"), _read_topology_int(root, cpu, "book_id"), package)
     if siblings := _read_siblings(root, cpu, "package_cpus", "core_siblings") & online:
         return siblings
     return parse_int(cpuinfo.processors.get(cpu, {}).get("physical id"))
 
 
+def _read_topology_int(root: Root, cpu: int, name: str) -> int | None:
+    return root.read_int(f"{CPU_FOLDER}/cpu{cpu}/topology/{name}") if read_present(root) >> cpu & 1 else None
+
+
 def _read_siblings(root: Root, cpu: int, *names: str) -> int:
     """The first of these sets that the kernel gives (newer name first), as mask or as list; 0 without any."""
-    for name in names:
+    for name in names if read_present(root) >> cpu & 1 else ():
         path = f"{CPU_FOLDER}/cpu{cpu}/topology/{name}"
         if siblings := parse_cpu_mask(root.read(path)) or parse_cpu_list(root.read(f"{path}_list")):
             return siblings
@@ -135,7 +143,9 @@ def _read_kinds(root: Root, online: int) -> tuple[int | None, int | None]:
     efficiency = parse_cpu_list(root.read("/sys/devices/cpu_atom/cpus"))
     if performance and efficiency:
         return performance & online, efficiency & online
-    capacities = {cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in iterate_cpus(online)}
+    capacities = {
+        cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in iterate_cpus(online & read_present(root))
+    }
     return _split_by_capacity({cpu: capacity for cpu, capacity in capacities.items() if capacity})
 
 
