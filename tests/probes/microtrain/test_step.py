@@ -134,10 +134,10 @@ def test_a_model_without_weights_cannot_be_trained() -> None:
 
 
 def test_threads_are_set_for_a_plan_and_put_back() -> None:
-    before = torch.get_num_threads()
-    with applied(Plan("cpu", "fp32", 1)):
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == 1
+    with applied(Plan("cpu", "fp32", 2)):
+        assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == 1
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "ieee"), ("tf32", "tf32")])
