@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from probes.microtrain.step import UnsupportedWorkload
 from probes.workload.description import InvalidModel
 
 MAX_CAUSE_CHARACTERS = 200
+_PATHS = re.compile(r"\S*[/\\]\S*")
 
 # torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; oneDNN through ideep; cuBLAS; cuDNN.
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "alloc_failed", "bad_alloc")
@@ -61,9 +64,9 @@ def is_unsupported(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The cause in one line of bounded length."""
+    """The cause in one line of bounded length, without the paths of this machine."""
     lines = str(error).strip().splitlines()
-    return lines[0][:MAX_CAUSE_CHARACTERS] if lines else type(error).__name__
+    return _PATHS.sub("…", lines[0])[:MAX_CAUSE_CHARACTERS] if lines else type(error).__name__
 
 
 def _holds(error: BaseException, words: tuple[str, ...]) -> bool:

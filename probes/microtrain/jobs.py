@@ -11,7 +11,7 @@ import torch
 from probes.microtrain.devices import read_devices
 from probes.microtrain.failures import Failure
 from probes.microtrain.protocol import Desk, Document, RunJob
-from probes.workload.description import Workload
+from probes.workload.description import DATA, MODES, OPTIMIZERS, Workload
 
 
 def describe_self() -> Document:
@@ -71,11 +71,18 @@ def workload_of(job: Document) -> Workload:
     """Raises Failure `invalid-job` when it is not a workload."""
     try:
         workload = Workload.from_json(job["workload"])
-        if not _is_whole(workload.batch_size) or workload.batch_size < 1:
-            raise ValueError("batch_size")
+        _check_workload(workload)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Failure("invalid-job", "The job's workload is not a document of probes.workload.description.") from None
     return workload
+
+
+def _check_workload(workload: Workload) -> None:
+    """Raises ValueError. The documents come from programs: a wrong one is a mistake there, so no word on what is wrong."""
+    chosen = ((workload.mode, MODES), (workload.optimizer, OPTIMIZERS), (workload.data, DATA))
+    counts = (workload.batch_size, 1 if workload.log_every is None else workload.log_every)
+    if any(value not in known for value, known in chosen) or not all(_is_whole(n) and n >= 1 for n in counts):
+        raise ValueError("a workload out of bounds")
 
 
 def _is_whole(value: Any) -> bool:

@@ -51,7 +51,7 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     """Raises Failure `invalid-job`. No plans: every sensible one here; no batch sizes: the workload's own."""
     cores = read_cores()
     try:
-        plans = tuple(Plan.from_json(row) for row in job.get("plans") or ()) or sensible_plans(cores)
+        plans = tuple(_read_plan(row) for row in job.get("plans") or ()) or sensible_plans(cores)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Failure("invalid-job", "plans is a list of documents with a device, a precision and threads.") from None
     sizes = tuple(dict.fromkeys(job.get("batch_sizes") or (workload.batch_size,)))
@@ -66,6 +66,15 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     if len(distinct) > MAX_PLANS:
         raise Failure("invalid-job", f"A measurement compares at most {MAX_PLANS} plans.")
     return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores)
+
+
+def _read_plan(row: Any) -> Plan:
+    """Raises KeyError, TypeError, ValueError or AttributeError."""
+    plan = Plan.from_json(row)
+    texts = (plan.device, plan.precision, *plan.environment, *plan.environment.values())
+    if not all(isinstance(text, str) for text in texts) or not (plan.threads is None or _is_whole(plan.threads)):
+        raise TypeError("a plan of other types")
+    return plan
 
 
 def _is_whole(value: Any) -> bool:

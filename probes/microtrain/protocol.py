@@ -76,7 +76,7 @@ def _run_job(job: Document, kinds: Mapping[str, RunJob], emit: Emit) -> Document
         result = run(job, Desk(report, finish))
         json.dumps(result, allow_nan=False)  # a result that is no JSON is a failure of this job, not of the process
         return {"event": "result", "job": name, "result": result}
-    except Exception as error:  # noqa: BLE001 - whatever happened in a job is that job's answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever happened in a job is that job's answer
         failure = explain_failure(error)
         if failure is not error:
             traceback.print_exception(error)

@@ -11,9 +11,14 @@ SIZES_QUICK = (1 << 10, 1 << 16, 1 << 20, 1 << 24)  # bytes
 SIZES_FULL = (1 << 8, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
 
 
+def is_spokesman(plan: Plan) -> bool:
+    """One plan a device: what is measured here depends on neither precision nor threads."""
+    return plan.precision == "fp32" and plan.threads in (None, 1)
+
+
 def transfer(plan: Plan, effort: Effort) -> list[Bench]:
     """From asking for the copy to its end, both ways, from pageable and from pinned memory."""
-    if plan.is_cpu:
+    if plan.is_cpu or not is_spokesman(plan):
         return []
     sizes = SIZES_QUICK if effort == "quick" else SIZES_FULL
     return [
@@ -44,6 +49,8 @@ def _copy_bench(plan: Plan, size: int, *, pinned: bool, to_device: bool) -> Benc
 
 def synchronize(plan: Plan, effort: Effort) -> list[Bench]:
     """`.item()` of a scalar when there is nothing left to do; on a CPU too, where it is a function call."""
+    if not is_spokesman(plan):
+        return []
 
     def make() -> Action:
         return torch.zeros((), device=torch.device(plan.device)).item
@@ -53,7 +60,7 @@ def synchronize(plan: Plan, effort: Effort) -> list[Bench]:
 
 def launch(plan: Plan, effort: Effort) -> list[Bench]:
     """The smallest kernel from its issue to its end, on an idle device."""
-    if plan.is_cpu:
+    if plan.is_cpu or not is_spokesman(plan):
         return []
     device = torch.device(plan.device)
 

@@ -47,6 +47,8 @@ def test_it_says_first_what_it_is(child: Pipes) -> None:
         b'{"kind": "measure"}',
         b'{"kind": "measure", "workload": {"model": 5}}',
         b'{"kind": "trace", "workload": []}',
+        json.dumps({"kind": "trace", "workload": {**IRIS, "optimizer": "magic"}}).encode(),
+        json.dumps({"kind": "trace", "workload": {**IRIS, "log_every": 0}}).encode(),
         b'{"kind": "calibrate", "effort": "much"}',
         b'{"kind": "calibrate", "effort": "quick", "usable_cores": "two"}',
         b'{"kind": "calibrate", "effort": "quick", "devices": ["cuda:77"]}',
@@ -73,6 +75,8 @@ def test_a_line_that_is_no_job_is_refused_in_words_and_the_next_one_heard(child:
         {"seconds": 1, "batch_sizes": ["1"]},
         {"seconds": 1, "plans": [{"precision": "fp32"}]},
         {"seconds": 1, "plans": [5]},
+        {"seconds": 1, "plans": [{"device": "cpu", "threads": "two"}]},
+        {"seconds": 1, "plans": [{"device": {"a": 1}}]},
         {"seconds": 1, "memory_limit_bytes": -1},
     ],
 )

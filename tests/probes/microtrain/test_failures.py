@@ -33,3 +33,9 @@ def test_every_error_has_a_code_and_words(error: BaseException, code: str) -> No
     assert failure.code == code
     assert str(failure)
     assert "\n" not in str(failure)
+
+
+def test_paths_of_this_machine_stay_here() -> None:
+    said = str(explain_failure(OSError(2, "No such file", "/home/somebody/secret.py")))
+    assert "No such file" in said
+    assert "somebody" not in said
