@@ -1,0 +1,34 @@
+# docker build -t crosspoint . && docker run --rm -p 127.0.0.1:8000:8000 -v crosspoint:/data crosspoint
+# With NVIDIA's container toolkit: docker run --gpus all …, and --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130
+
+FROM python:3.13-slim-bookworm AS build
+# Which index torch comes from; empty: pip's own. (The CPU build saves 5 GB: https://download.pytorch.org/whl/cpu)
+ARG TORCH_INDEX=""
+RUN python3 -m venv /opt/crosspoint
+WORKDIR /src
+COPY constraints.txt pyproject.toml README.md LICENSE ./
+# Dependencies first, so that a change of ours does not fetch torch again.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    if [ -n "$TORCH_INDEX" ]; then /opt/crosspoint/bin/pip install -c constraints.txt --index-url "$TORCH_INDEX" torch; fi \
+    && mkdir -p app probes && touch app/__init__.py probes/__init__.py \
+    && /opt/crosspoint/bin/pip install --disable-pip-version-check -c constraints.txt .
+COPY app app
+COPY probes probes
+RUN /opt/crosspoint/bin/pip install --disable-pip-version-check --no-deps --force-reinstall . \
+    && /opt/crosspoint/bin/pip uninstall --yes pip
+
+FROM python:3.13-slim-bookworm
+RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin crosspoint \
+    && mkdir /data && chown crosspoint /data
+COPY --from=build /opt/crosspoint /opt/crosspoint
+ENV PATH=/opt/crosspoint/bin:$PATH \
+    CROSSPOINT_DATA_DIR=/data \
+    CROSSPOINT_HOST=0.0.0.0 \
+    PYTHONDONTWRITEBYTECODE=1
+USER crosspoint
+VOLUME /data
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
+    CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/livez', timeout=2).read()"]
+CMD ["crosspoint", "serve"]
