@@ -76,15 +76,17 @@ def create_app(settings: Settings) -> FastAPI:
 class Server(uvicorn.Server):
     """uvicorn, with jobs and their event streams ended before it waits for connections to close."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, *, owns_process: bool = False) -> None:
         super().__init__(config)
         self._app = app
+        self._owns_process = owns_process
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         context: Context = self._app.state.context
-        last_resort = threading.Timer(LAST_RESORT_SECONDS, _leave_at_once, (context,))
-        last_resort.daemon = True
-        last_resort.start()
+        if self._owns_process:
+            last_resort = threading.Timer(LAST_RESORT_SECONDS, _leave_at_once, (context,))
+            last_resort.daemon = True
+            last_resort.start()
         for server in self.servers:
             server.close()
         await context.close()
@@ -115,7 +117,7 @@ def serve(settings: Settings) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn raises the signal that ended it once more. TERM is how a service is meant to end: exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    Server(config, app).run(sockets=[listener])
+    Server(config, app, owns_process=True).run(sockets=[listener])
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -14,6 +14,10 @@ from app.api.openapi import describe_answer
 from app.api.problems import Problem
 from probes import bounds
 from probes.workload.catalogue import CatalogueRow, list_models
+from probes.workload.description import ModelDescription
+
+# What checking layers adds to them.
+INFERRED = frozenset({"output_shape", "class_axis", "tokens"})
 
 router = APIRouter(prefix="/models", tags=["models"])
 
@@ -30,7 +34,7 @@ async def read_model(name: str) -> Response:
     rows = await asyncio.to_thread(list_models)
     for row in rows:
         if row.name == name:
-            return answer_json({**show_row(row), "model": row.description.content})
+            return answer_json({**show_row(row), "model": written(row.description)})
     near = difflib.get_close_matches(
         name[: bounds.MAX_ECHO_CHARACTERS], [row.name for row in rows], bounds.MAX_SUGGESTIONS
     )
@@ -53,3 +57,13 @@ def show_row(row: CatalogueRow) -> dict[str, Any]:
         "parameters": row.parameters,
         "source": row.source,
     }
+
+
+def written(description: ModelDescription) -> dict[str, Any]:
+    """A checked description as a request writes it: what was inferred goes, and checking it gives the same again."""
+    content = {name: value for name, value in description.content.items() if value is not None}
+    if description.kind == "huggingface":
+        return {"huggingface": content.pop("config"), **content}
+    if description.kind == "layers":
+        return {name: value for name, value in content.items() if name not in INFERRED}
+    return {description.kind: content}

@@ -1,0 +1,124 @@
+"""The API describes itself: every address, with units and examples that work, and without the network."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.openapi import unit_of
+from probes.workload.models import parse_model
+
+
+@pytest.fixture(scope="module")
+def description(client: httpx.Client) -> dict[str, Any]:
+    document: dict[str, Any] = client.get("/openapi.json").json()
+    return document
+
+
+def test_every_address_of_the_design_is_described(description: dict[str, Any]) -> None:
+    expected = {
+        "/hardware": {"get"},
+        "/recommend": {"post"},
+        "/measurements": {"get", "post"},
+        "/measurements/{name}": {"get", "delete"},
+        "/measurements/{name}/events": {"get"},
+        "/calibrations": {"get", "post"},
+        "/calibrations/{name}": {"get", "delete"},
+        "/calibrations/{name}/events": {"get"},
+        "/models": {"get"},
+        "/models/{name}": {"get"},
+        "/livez": {"get"},
+        "/readyz": {"get"},
+        "/healthz": {"get"},
+        "/metrics": {"get"},
+    }
+    described = {address: set(operations) for address, operations in description["paths"].items()}
+    assert described.items() >= expected.items()
+
+
+def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
+    names = set(re.findall(r"#/components/schemas/([\w-]+)", str(description)))
+    assert names
+    assert names <= description["components"]["schemas"].keys()
+
+
+def test_every_number_that_has_a_unit_says_which(description: dict[str, Any]) -> None:
+    silent = [
+        f"{name}.{field}"
+        for name, schema in description["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+        if unit_of(field) and "description" not in described
+    ]
+    assert silent == []
+    memory = description["components"]["schemas"]["MemoryParts"]["properties"]
+    assert memory["peak_bytes"]["description"] == "Bytes."
+
+
+@pytest.mark.parametrize(
+    ("field", "unit"),
+    [
+        ("memory_bandwidth_bytes_per_second", "Bytes per second."),
+        ("step_seconds", "Seconds."),
+        ("max_frequency_hz", "Hertz."),
+        ("name", None),
+        ("host", None),
+    ],
+)
+def test_a_fields_name_says_its_unit(field: str, unit: str | None) -> None:
+    assert unit_of(field) == unit
+
+
+def test_the_examples_work(client: httpx.Client, description: dict[str, Any]) -> None:
+    content = description["paths"]["/recommend"]["post"]["requestBody"]["content"]["application/json"]
+    assert len(content["examples"]) >= 3
+    for example in content["examples"].values():
+        answer = client.post("/recommend", json=example["value"])
+        assert answer.status_code == 200, answer.text
+        expected = description["components"]["schemas"]["Recommendation"]["required"]
+        assert set(expected) <= answer.json().keys()
+
+
+def test_an_answers_fields_are_those_described(client: httpx.Client, description: dict[str, Any]) -> None:
+    schemas = description["components"]["schemas"]
+    assert client.get("/hardware").json().keys() == schemas["Survey"]["properties"].keys()
+    models = client.get("/models").json()["models"]
+    assert models[0].keys() == schemas["ModelRow"]["properties"].keys()
+    assert client.get("/healthz").json().keys() <= schemas["Health"]["properties"].keys()
+
+
+def test_the_page_of_the_api_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
+    page = client.get("/docs")
+    assert page.is_success
+    assert not re.findall(r"https?://", page.text)
+    for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        assert client.get(address).is_success, address
+
+
+def test_the_catalogue_is_listed_and_its_models_can_be_asked_about(client: httpx.Client) -> None:
+    models = client.get("/models").json()["models"]
+    assert models[0]["name"] == "iris-mlp"
+    for row in models:
+        model = client.get(f"/models/{row['name']}").json()
+        assert {name: model[name] for name in row} == row
+        assert parse_model(model["model"]).key == parse_model(row["name"]).key
+
+
+def test_metrics_count_requests_by_route(client: httpx.Client) -> None:
+    client.get("/no/such/address")
+    client.get("/models")
+    text = client.get("/metrics").text
+    assert re.search(r'crosspoint_requests_total\{method="GET",route="/models",status="200"\} ', text)
+    assert 'route="(none)",status="404"' in text
+    assert "/no/such/address" not in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_the_page_may_run_nothing_but_its_own(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"].startswith("default-src 'self'")
+    for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        assert client.get(address).is_success, address

@@ -1,0 +1,170 @@
+"""One facade for HTTP and command line: what is known is used, what fails costs no more than itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from app.advisor.request import InvalidRequest, Request
+from app.errors import LabError, UnknownProfile
+from app.lab import Lab
+from app.service import Crosspoint
+from app.settings import Settings
+from probes.hardware import Survey
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.app.lab.programs import serving
+from tests.app.test_store import PROFILE
+
+T = TypeVar("T")
+IRIS = Workload(parse_model("iris-mlp"), 8)
+QUICK = Request(IRIS, effort="quick", time_limit_seconds=1.0)
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def with_crosspoint(
+    folder: Path, use: Callable[[Crosspoint], Awaitable[T]], program: tuple[str, ...] | None = None
+) -> T:
+    """Open a Crosspoint (with another program in its lab), use it, close it."""
+
+    async def session() -> T:
+        settings = Settings(data_dir=folder, grace_seconds=30)
+        async with Crosspoint(settings) as crosspoint:
+            if program is not None:
+                crosspoint.lab = Lab(settings, program)
+            return await use(crosspoint)
+
+    return asyncio.run(session())
+
+
+def test_a_real_model_is_traced_once_measured_and_recommended(tmp_path: Path) -> None:
+    heard: list[tuple[float, str]] = []
+
+    async def use(crosspoint: Crosspoint) -> None:
+        trace = await crosspoint.trace(IRIS)
+        assert trace.parameters == 83
+        assert not crosspoint.lab.measuring
+        answer = await crosspoint.recommend(QUICK, lambda fraction, message: heard.append((fraction, message)))
+        assert {option.basis for option in answer.options} == {"measured"}
+        assert answer.recommended is not None
+        kept = await crosspoint.measurements(await crosspoint.survey(), IRIS)
+        assert {item.plan.key for item in kept} >= {option.plan.key for option in answer.options}
+
+    async def use_again(crosspoint: Crosspoint) -> None:
+        answer = await crosspoint.recommend(Request(IRIS))
+        assert {option.basis for option in answer.options} == {"measured"}
+        assert not crosspoint.lab.tracer_is_warm
+
+    with_crosspoint(tmp_path, use)
+    assert heard[-1][0] > 0
+    with_crosspoint(tmp_path, use_again, serving("os._exit(9)"))
+
+
+def test_a_measurement_that_fails_costs_the_answer_its_basis_only(tmp_path: Path) -> None:
+    async def trace(crosspoint: Crosspoint) -> None:
+        await crosspoint.trace(IRIS)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        answer = await crosspoint.recommend(QUICK)
+        (reason,) = [reason for reason in answer.reasons if reason.code == "not-measured"]
+        assert "killed" in reason.text
+        with pytest.raises(LabError, match="killed"):
+            await crosspoint.measure(QUICK, seconds=1)
+
+    with_crosspoint(tmp_path, trace)
+    with_crosspoint(tmp_path, use, serving("os.kill(os.getpid(), signal.SIGKILL)"))
+
+
+def test_what_a_user_has_to_mend_is_an_error(tmp_path: Path) -> None:
+    words = serving('say(event="failed", job=job["job"], code="unsupported", reason="This layer cannot be traced.")')
+
+    async def use(crosspoint: Crosspoint) -> None:
+        for effort in ("instant", "quick"):
+            with pytest.raises(LabError, match="cannot be traced"):
+                await crosspoint.recommend(Request(IRIS, effort=effort))
+        assert not crosspoint.lab.waiting
+
+    with_crosspoint(tmp_path, use, words)
+
+
+def test_a_result_that_is_none_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
+    words = serving('say(event="result", job=job["job"], result={"measurements": [{"plan": 1}], "points": 3})')
+
+    async def use(crosspoint: Crosspoint) -> None:
+        for call in (crosspoint.trace(IRIS), crosspoint.measure(QUICK, seconds=1), crosspoint.calibrate("quick")):
+            with pytest.raises(LabError, match="could not be read"):
+                await call
+
+    with_crosspoint(tmp_path, use, words)
+
+
+def test_a_plan_measured_is_the_plan_asked_for(tmp_path: Path) -> None:
+    words = serving('say(event="result", job=job["job"], result={"measurements": [], "asked": job})')
+
+    async def use(crosspoint: Crosspoint) -> None:
+        assert await crosspoint.measure(QUICK, seconds=1, plans=[Plan("cpu", "bf16", 1)], batch_sizes=[4]) == []
+        with pytest.raises(InvalidRequest):
+            await crosspoint.measure(replace(QUICK, devices=("cuda:9",)), seconds=1)
+        assert not crosspoint.lab.waiting
+
+    with_crosspoint(tmp_path, use, words)
+
+
+def test_a_profile_that_is_not_stored_is_named_beside_those_that_are(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        with pytest.raises(UnknownProfile, match="None is stored"):
+            await crosspoint.recommend(Request(IRIS, profile="there"))
+        await crosspoint.store.keep_profile(PROFILE)
+        with pytest.raises(UnknownProfile) as caught:
+            await crosspoint.recommend(Request(IRIS, profile="there"))
+        assert caught.value.suggestions == ("here",)
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_summary_is_answered_without_any_process(tmp_path: Path) -> None:
+    figures = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
+    summary = Workload(parse_model({"summary": figures}), 8)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        answer = await crosspoint.recommend(Request(summary, effort="quick"))
+        assert answer.options
+        assert any(reason.code == "not-measured" for reason in answer.reasons)
+
+    with_crosspoint(tmp_path, use, ("/no/such/program",))
+
+
+def test_a_survey_is_taken_again_when_it_is_old_or_asked_for_anew(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> tuple[Survey, Survey, Survey]:
+        first, second = await asyncio.gather(crosspoint.survey(), crosspoint.survey())
+        return first, second, await crosspoint.survey(fresh=True)
+
+    first, second, third = with_crosspoint(tmp_path, use)
+    assert first is second
+    assert third is not first
+    assert third.fingerprint == first.fingerprint
+
+
+def test_a_survey_that_never_ends_is_a_finding_and_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    monkeypatch.setattr("app.surveyor.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("probes.survey.take_survey", lambda *_, **__: held.wait())
+
+    async def use() -> Survey:
+        async with Crosspoint(Settings(data_dir=tmp_path, survey_seconds=0.1)) as crosspoint:
+            return await crosspoint.survey()
+
+    survey = asyncio.run(use())
+    held.set()
+    assert [finding.code for finding in survey.findings] == ["no-survey"]
+    assert survey.cpu.name is None
