@@ -78,7 +78,7 @@ def workload_of(job: Document) -> Workload:
 
 
 def _check_workload(workload: Workload) -> None:
-    """Raises ValueError. The documents come from programs: a wrong one is a mistake there, so no word on what is wrong."""
+    """Raises ValueError. Programs write these documents: a wrong one is their mistake, so no word on what is wrong."""
     chosen = ((workload.mode, MODES), (workload.optimizer, OPTIMIZERS), (workload.data, DATA))
     counts = (workload.batch_size, 1 if workload.log_every is None else workload.log_every)
     if any(value not in known for value, known in chosen) or not all(_is_whole(n) and n >= 1 for n in counts):
