@@ -16,8 +16,9 @@ from probes import bounds
 from probes.workload.catalogue import CatalogueRow, list_models
 from probes.workload.description import ModelDescription
 
-# What checking layers adds to them.
+# What checking layers adds to them, and to one of them.
 INFERRED = frozenset({"output_shape", "class_axis", "tokens"})
+INFERRED_OPTIONS = frozenset({"steps"})
 
 router = APIRouter(prefix="/models", tags=["models"])
 
@@ -34,7 +35,7 @@ async def read_model(name: str) -> Response:
     rows = await asyncio.to_thread(list_models)
     for row in rows:
         if row.name == name:
-            return answer_json({**show_row(row), "model": written(row.description)})
+            return answer_json({**show_row(row), "model": write(row.description)})
     near = difflib.get_close_matches(
         name[: bounds.MAX_ECHO_CHARACTERS], [row.name for row in rows], bounds.MAX_SUGGESTIONS
     )
@@ -59,11 +60,19 @@ def show_row(row: CatalogueRow) -> dict[str, Any]:
     }
 
 
-def written(description: ModelDescription) -> dict[str, Any]:
+def write(description: ModelDescription) -> dict[str, Any]:
     """A checked description as a request writes it: what was inferred goes, and checking it gives the same again."""
     content = {name: value for name, value in description.content.items() if value is not None}
     if description.kind == "huggingface":
         return {"huggingface": content.pop("config"), **content}
     if description.kind == "layers":
-        return {name: value for name, value in content.items() if name not in INFERRED}
+        written = {name: value for name, value in content.items() if name not in INFERRED}
+        return {**written, "layers": [_written_layer(layer) for layer in content["layers"]]}
     return {description.kind: content}
+
+
+def _written_layer(layer: dict[str, Any]) -> dict[str, Any]:
+    written = {name: value for name, value in layer.items() if name not in INFERRED_OPTIONS}
+    if isinstance(inner := layer.get("layers"), list):
+        written["layers"] = [_written_layer(each) for each in inner]
+    return written
