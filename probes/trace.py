@@ -63,9 +63,9 @@ class Trace:
 
     parameters: trainable scalars; parameter_tensors: how many tensors hold them. activation_bytes: alive at the
     step's peak beyond weights, gradients and optimizer state (inputs and temporaries included), as one line that is
-    right for large batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
-    layer's gradient at small batches, the end of the forward at large ones), see activation_bytes_at. input_bytes:
-    one batch as it is put on the device. All at fp32 unless the model says otherwise.
+    close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
+    layer's gradient at small batches, the end of the forward at ordinary ones): activation_bytes_at is exact.
+    input_bytes: one batch as it is put on the device. All at fp32 unless the model says otherwise.
     """
 
     model_key: str

@@ -52,6 +52,14 @@ def _sizes(record: Record) -> tuple[float, float, float]:
     return record.flops, record.read_bytes, record.written_bytes
 
 
+def _growing(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
+    """The line through two means that chance has shaken: never falling, never negative."""
+    line = affine(batch_sizes, values)
+    if line.per_sample < 0:
+        return Affine(sum(values) / 2, 0.0)
+    return line if line.constant >= 0 else Affine(0.0, values[1] / batch_sizes[1])
+
+
 def _operation(
     batch_sizes: tuple[int, int], like: Record, one: Sequence[float], other: Sequence[float], count: int
 ) -> Operation:
@@ -81,4 +89,6 @@ def _mean_operation(batch_sizes: tuple[int, int], small: list[Record], large: li
     one, other = (
         [sum(_sizes(record)[column] for record in records) / count for column in range(3)] for records in (small, large)
     )
-    return _operation(batch_sizes, (small or large)[0], one, other, count)
+    like = (small or large)[0]
+    flops, read, written = (_growing(batch_sizes, pair) for pair in zip(one, other, strict=True))
+    return Operation(like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes)

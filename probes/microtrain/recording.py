@@ -10,8 +10,9 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from probes.microtrain.operation_costs import flops_of, grouped_shape, tensors_in, traffic_of
+from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
+from probes.microtrain.stand_ins import StandIns
 from probes.trace import Kind, Phase
 
 _SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
@@ -63,6 +64,7 @@ class Recorder(TorchDispatchMode):
         self.phase: Phase = "forward"
         self.records: list[Record] = []
         self.live = LiveBytes()
+        self._stand_ins = StandIns()
         self.live_bytes: list[int] = []  # with each record: alive as it ended
 
     def __torch_dispatch__(
@@ -76,7 +78,7 @@ class Recorder(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        result = _run(func, args, kwargs)
+        result = self._stand_ins.run(func, args, kwargs)
         self._record(func, args, kwargs, result)
         return result
 
@@ -101,32 +103,3 @@ class Recorder(TorchDispatchMode):
 
 
 _NOTHING = torch.empty(0)
-
-
-def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The operation itself. A fake tensor has no values; where a model asks for one, the likely answer stands in."""
-    if func is torch.ops.aten._local_scalar_dense.default:
-        value = _scalar(args[0])
-        return func(*args, **kwargs) if value is None else value
-    if func is torch.ops.aten.index.Tensor:
-        return func(args[0], [part for index in args[1] for part in _whole_mask(index)])
-    if func is torch.ops.aten._grouped_mm.default and hasattr(args[0], "fake_mode"):
-        return args[0].new_empty(grouped_shape(*args, **kwargs))  # torch's own stand-in takes bf16 only, CPUs more
-    return func(*args, **kwargs)
-
-
-def _scalar(tensor: torch.Tensor) -> bool | float | None:
-    """A step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?). None: a
-    real tensor, or a whole number, which could be a size and cannot be guessed."""
-    if not hasattr(tensor, "fake_mode"):
-        return None
-    if tensor.dtype is torch.bool:
-        return False
-    return 1.0 if tensor.dtype.is_floating_point else None
-
-
-def _whole_mask(index: torch.Tensor | None) -> list[torch.Tensor | None]:
-    """A fake mask as the numbers of all its rows, one tensor an axis: an upper bound of what a real one selects."""
-    if index is None or index.dtype is not torch.bool or not hasattr(index, "fake_mode"):
-        return [index]
-    return [index.new_zeros(index.numel(), dtype=torch.long)] * index.dim()

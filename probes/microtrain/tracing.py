@@ -6,6 +6,8 @@ is small it is stepped for real instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
@@ -17,9 +19,11 @@ from probes.microtrain.primed_stepper import PrimedStepper
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
-# 1 is no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair run
-# the same operations.
-BATCH_PAIRS = ((2, 4), (3, 6), (8, 16))
+# Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
+# 1 would be no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair
+# run the same operations.
+BATCH_PAIRS = ((16, 32), (48, 96))
+REAL_BATCH_PAIRS = ((2, 4),)
 # A model that needs real numbers is stepped for real below this: two steps take seconds, and gradients and optimizer
 # state make it four times as much.
 MAX_REAL_PARAMETER_BYTES = 200_000_000
@@ -50,7 +54,7 @@ def _trace_fake(workload: Workload) -> Trace:
     mode = FakeTensorMode()
     built = build_fake(workload.model, mode)
     with mode:
-        return _trace(workload, built, built_fake=True)
+        return _trace(workload, built, BATCH_PAIRS)
 
 
 def _trace_real(workload: Workload) -> Trace:
@@ -63,7 +67,7 @@ def _trace_real(workload: Workload) -> Trace:
             "running it, and it is too large to be run for that. Trace a smaller one of its kind."
         )
     try:
-        return _trace(workload, build_model(workload.model), built_fake=False)
+        return _trace(workload, build_model(workload.model), REAL_BATCH_PAIRS)
     except InvalidModel:
         raise
     except Exception as error:
@@ -83,11 +87,11 @@ def _explain(error: BaseException) -> str:
     return f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}. Check its sizes and inputs."
 
 
-def _trace(workload: Workload, built: BuiltModel, *, built_fake: bool) -> Trace:
+def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int]]) -> Trace:
     stepper = PrimedStepper(workload, built)
-    for pair in BATCH_PAIRS:
+    for pair in pairs:
         one, other = stepper.record(pair[0]), stepper.record(pair[1])
-        if same_operations(one.records, other.records) or not built_fake:
+        if same_operations(one.records, other.records):
             break
     peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
     return Trace(

@@ -1,0 +1,281 @@
+"""A trace says what a real step does: the same operations, their products counted, the memory they hold."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from probes.microtrain.merging import peak_lines
+from probes.microtrain.models import build_model
+from probes.microtrain.primed_stepper import PrimedStepper
+from probes.microtrain.recording import Record
+from probes.microtrain.step import make_step
+from probes.microtrain.tracing import Untraceable, trace_workload
+from probes.trace import Affine, Trace
+from probes.workload.description import OPTIMIZERS, InvalidModel, Plan, Workload
+from probes.workload.models import parse_model, python_model
+from tests.probes.microtrain.tiny import TINY
+
+CNN = {
+    "layers": [
+        {"type": "conv2d", "out": 32, "kernel": 3, "padding": 1},
+        "batch_norm",
+        "relu",
+        {"type": "max_pool2d", "kernel": 2},
+        {"type": "conv2d", "out": 64, "kernel": 3, "padding": 1, "groups": 4},
+        "relu",
+        "global_avg_pool",
+        {"type": "linear", "out": 10},
+    ],
+    "input_shape": [3, 32, 32],
+}
+LSTM = {
+    "layers": [{"type": "lstm", "hidden": 16, "num_layers": 2, "output": "last"}, {"type": "linear", "out": 3}],
+    "input_shape": [5, 8],
+}
+GRU = {"layers": [{"type": "gru", "hidden": 16}, {"type": "linear", "out": 3}], "input_shape": [5, 8]}
+ENCODER = {
+    "layers": [
+        {"type": "embedding", "in": 50, "out": 16},
+        {"type": "transformer_encoder_layer", "heads": 2, "feedforward": 32, "dropout": 0.0},
+        "mean",
+        {"type": "linear", "out": 3},
+    ],
+    "input_shape": [6],
+}
+
+
+def workload(model: Any, **options: Any) -> Workload:
+    return Workload(parse_model(model), 4, **options)
+
+
+def trace(model: Any, **options: Any) -> Trace:
+    return trace_workload(workload(model, **options))
+
+
+def flops(trace: Trace, phase: str, batch_size: int = 1) -> float:
+    return sum(op.count * op.flops.at(batch_size) for op in trace.operations if op.phase == phase)
+
+
+def records(model: Any, batch_size: int, mode: Any = "training") -> list[Record]:
+    """What a real step dispatches, on real tensors."""
+    built = build_model(parse_model(model))
+    return PrimedStepper(workload(model, mode=mode), built).record(batch_size).records
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+@pytest.mark.parametrize("model", [CNN, LSTM, GRU, ENCODER, TINY["bert"], TINY["gpt2"], TINY["t5"]])
+def test_a_trace_has_the_operations_of_a_real_step(model: Any, mode: Any) -> None:
+    traced = trace(model, mode=mode)
+    real = records(model, traced.batch_sizes[0], mode)
+    moving = [record for record in real if record.kind != "view"]
+    assert sum(op.count for op in traced.operations if op.kind != "view") == len(moving)
+    assert {op.name for op in traced.operations if op.kind != "view"} == {record.name for record in moving}
+    assert sum(record.flops for record in real) == traced.flops(traced.batch_sizes[0])
+
+
+@pytest.mark.parametrize("model", [CNN, LSTM, ENCODER, TINY["mixtral"]])
+def test_quantities_at_another_batch_size_follow_from_two(model: Any) -> None:
+    traced, real = trace(model), records(model, 70)
+    assert traced.flops(70) == pytest.approx(sum(record.flops for record in real))
+    written = sum(op.count * op.written_bytes.at(70) for op in traced.operations)
+    assert written == pytest.approx(sum(record.written_bytes for record in real), rel=0.05)  # oneDNN rounds up
+
+
+def test_a_linear_layer_computes_two_flops_a_weight_and_sample_and_twice_that_backward() -> None:
+    layers = [{"type": "linear", "out": 20}, "relu", {"type": "linear", "out": 3}]
+    traced = trace({"layers": layers, "input_shape": [10]})
+    assert flops(traced, "forward", 8) == 2 * 8 * (10 * 20 + 20 * 3)
+    assert flops(traced, "backward", 8) == 2 * 8 * (10 * 20 + 2 * 20 * 3)  # none towards the input
+    assert flops(traced, "optimizer", 8) == 0
+
+
+def test_a_convolution_computes_its_kernel_at_every_place() -> None:
+    traced = trace({"layers": [{"type": "conv2d", "out": 16, "kernel": 5, "stride": 2}], "input_shape": [3, 21, 21]})
+    assert flops(traced, "forward", 2) == 2 * 2 * (9 * 9) * 16 * 3 * 25
+
+
+def test_attention_on_a_cpu_is_counted() -> None:
+    config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 3, "n_head": 4, "vocab_size": 300, "attn_pdrop": 0.0}
+    traced = trace({"huggingface": config, "sequence_length": 24})
+    steps, width = 24, 32
+    attention = [op for op in traced.operations if op.kind == "attention"]
+    forward = sum(op.count * op.flops.at(1) for op in attention if op.phase == "forward")
+    assert forward == 3 * 2 * 2 * steps * steps * width
+    backward = sum(op.count * op.flops.at(1) for op in attention if op.phase == "backward")
+    assert backward == 2.5 * forward
+    products = 3 * 2 * steps * (12 * width * width) + 2 * steps * width * 300
+    assert flops(traced, "forward") == forward + products
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_an_lstm_is_counted(mode: Any) -> None:
+    model = {"layers": [{"type": "lstm", "hidden": 6, "num_layers": 2, "bidirectional": True}], "input_shape": [7, 3]}
+    traced = trace(model, mode=mode)
+    first, second = 2 * 4 * 6 * (3 + 6), 2 * 4 * 6 * (12 + 6)
+    assert flops(traced, "forward", 5) == 2 * 5 * 7 * (first + second)
+    assert {op.kind for op in traced.operations if op.flops.at(1)} == {"recurrent"}
+
+
+def test_the_fast_path_of_an_encoder_layer_is_counted() -> None:
+    def of(mode: Any) -> float:
+        return flops(trace(ENCODER, mode=mode), "forward", 2)
+
+    assert of("inference") == of("training")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_resident_bytes_are_those_of_a_real_optimizer(optimizer: Any) -> None:
+    traced = trace(CNN, optimizer=optimizer)
+    built = build_model(parse_model(CNN))
+    step = make_step(built, [built.make_batch(4, None)], Plan("cpu"), optimizer=optimizer)
+    step()
+    assert step.optimizer is not None
+    state = [value for entry in step.optimizer.state.values() for value in entry.values() if torch.is_tensor(value)]
+    parameters = list(built.module.parameters())
+    assert traced.optimizer_bytes == sum(value.nbytes for value in state)
+    assert traced.parameters == sum(p.numel() for p in parameters)
+    assert traced.parameter_tensors == len(parameters)
+    assert traced.gradient_bytes == traced.parameter_bytes == sum(p.nbytes for p in parameters)
+    assert traced.buffer_bytes == sum(buffer.nbytes for buffer in built.module.buffers())
+
+
+def real_activation_bytes(model: Any, batch_size: int) -> int:
+    """The most that torch's CPU allocator handed out during a step beyond what was there before it, in which
+    gradients and the optimizer's state were there already; the batch was too, and counts."""
+    built = build_model(parse_model(model))
+    step = make_step(built, [built.make_batch(batch_size, None)], Plan("cpu"), data="resident")
+    step()
+    batch = step.feed.next()
+    gc.collect()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        step.compute(batch)
+    assert watched.profiler is not None
+    assert watched.profiler.kineto_results is not None
+    events = watched.profiler.kineto_results.events()
+    live = peak = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        live += event.nbytes()
+        peak = max(peak, live)
+    return peak + sum(tensor.nbytes for tensor in batch.values())
+
+
+@pytest.mark.parametrize("model", [CNN, ENCODER, TINY["bert"]])
+@pytest.mark.parametrize("batch_size", [64, 128])
+def test_the_memory_peak_is_what_torch_allocates(model: Any, batch_size: int) -> None:
+    estimated = trace(model).activation_bytes_at(batch_size)
+    real = real_activation_bytes(model, batch_size)
+    # What kernels take inside is beyond a trace.
+    assert 0.75 * real <= estimated <= 1.1 * real
+
+
+def test_the_peak_may_lie_elsewhere_at_another_batch_size() -> None:
+    lines = peak_lines((2, 4), [100, 20, 12], [100, 40, 30])
+    assert lines == (Affine(100, 0), Affine(0, 10))
+    wide = {"layers": [{"type": "linear", "out": 4096}, {"type": "linear", "out": 4096}], "input_shape": [8]}
+    traced = trace(wide)
+    assert traced.activation_bytes_at(1) > 4096 * 4096 * 4  # the gradient's temporaries
+    assert traced.activation_bytes.at(1) < traced.activation_bytes_at(1)
+    assert traced.activation_bytes_at(5000) == pytest.approx(traced.activation_bytes.at(5000), rel=0.1)
+
+
+def test_the_input_is_what_a_batch_takes() -> None:
+    assert trace(CNN).input_bytes == Affine(0, 3 * 32 * 32 * 4 + 8)
+    assert trace(TINY["gpt2"]).input_bytes == Affine(0, 16 * 8)  # the labels are the inputs
+
+
+def test_inference_has_a_forward_only_and_no_composite_operations() -> None:
+    traced = trace(CNN, mode="inference")
+    assert {op.phase for op in traced.operations} == {"forward"}
+    names = {op.name for op in traced.operations}
+    assert {"aten.convolution", "aten.addmm"} <= names
+    assert not names & {"aten.conv2d", "aten.linear", "aten.flatten"}
+    assert traced.optimizer_bytes == traced.gradient_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-70b"])
+def test_billions_of_parameters_take_no_memory(name: str) -> None:
+    process = psutil.Process()
+    before = process.memory_info().rss
+    traced = trace(name)
+    assert traced.parameters > 6e9
+    assert flops(traced, "forward") == pytest.approx(2 * traced.parameters * 512, rel=0.1)
+    assert process.memory_info().rss - before < 300_000_000
+
+
+@pytest.mark.parametrize("name", ["wav2vec2", "wav2vec2-ctc", "whisper", "bart-classifies", "llama-classifies", "vit"])
+def test_models_that_ask_about_their_numbers_are_traced(name: str) -> None:
+    traced = trace(TINY[name])
+    assert flops(traced, "backward") > flops(traced, "forward") > 0
+
+
+def test_a_trace_survives_json() -> None:
+    traced = trace(CNN)
+    assert Trace.from_json(traced.to_json()) == traced
+
+
+PROGRAM = """
+import torch
+from torch import nn
+
+class Curious(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, 3)
+    def forward(self, x):
+        y = self.layer(x)
+        return y * (y > 0).nonzero().shape[0]
+
+def small():
+    return Curious(8), lambda size: (torch.randn(size, 8), torch.randint(3, (size,)))
+
+def large():
+    return Curious(20_000_000), lambda size: (torch.randn(size, 20_000_000), torch.randint(3, (size,)))
+
+def wrong():
+    return nn.Linear(4, 2), lambda size: (torch.randn(size, 5), torch.randint(2, (size,)))
+"""
+
+
+@pytest.fixture
+def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the current folder."""
+    (tmp_path / "own_tracing.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "own_tracing"
+
+
+def test_a_small_model_that_needs_numbers_is_run_for_them(own_code: str) -> None:
+    traced = trace_workload(Workload(python_model(f"{own_code}:small"), 4))
+    assert traced.parameters == 27
+    assert any(op.name == "aten.nonzero" for op in traced.operations)
+
+
+def test_a_large_one_is_not_run_and_says_why(own_code: str) -> None:
+    with pytest.raises(Untraceable, match="too large"):
+        trace_workload(Workload(python_model(f"{own_code}:large"), 4))
+
+
+def test_a_step_that_fails_says_why_in_a_sentence(own_code: str) -> None:
+    with pytest.raises(Untraceable, match="fails with RuntimeError"):
+        trace_workload(Workload(python_model(f"{own_code}:wrong"), 4))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llama", "num_key_value_heads": 7, "num_hidden_layers": 1},
+        {"model_type": "vit", "image_size": 30, "patch_size": 64, "num_hidden_layers": 1},
+        {"model_type": "bros", "num_hidden_layers": 1},
+    ],
+    ids=str,
+)
+def test_a_config_that_builds_but_does_not_run_is_refused_in_a_sentence(config: dict[str, Any]) -> None:
+    with pytest.raises((Untraceable, InvalidModel)) as caught:
+        trace({"huggingface": config})
+    assert len(str(caught.value)) < 500
