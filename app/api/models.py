@@ -18,7 +18,7 @@ from probes.workload.description import ModelDescription
 
 # What checking layers adds to them, and to one of them.
 INFERRED = frozenset({"output_shape", "class_axis", "tokens"})
-INFERRED_OPTIONS = frozenset({"steps"})
+INFERRED_OPTIONS = frozenset({"steps", "features"})
 
 router = APIRouter(prefix="/models", tags=["models"])
 
