@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from probes.caches import Cache, read_caches, sum_caches
-from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo
+from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo, read_cpuinfo_text
 from probes.cpusets import iterate_cpus
 from probes.hardware import Cpu, Outcome
-from probes.microarchitecture import identify
+from probes.names.cpu import CpuName, parse_cpu_name
+from probes.names.cpu_identity import parse_cpuinfo
+from probes.names.microarchitecture import identify
 from probes.numa import read_nodes
 from probes.reading import Root, Unreadable, clean, parse_int
 from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
@@ -70,7 +72,8 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     architecture = platform.machine() if root.is_host else infer_architecture(cpuinfo)
     leader = _leading_cpu(topology)
     vendor_id, name = decode_identity(cpuinfo, leader)
-    microarchitecture, reason = identify(cpuinfo, architecture)
+    identification = identify(parse_cpuinfo(read_cpuinfo_text(root)))
+    by_name = (parse_cpu_name(name) if name else None) or CpuName(vendor="")
     caches = read_caches(root, topology)
     performance, efficiency = choose_kinds(topology, caches, vendor_id)
     cpu = Cpu(
@@ -78,7 +81,10 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
         vendor=clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
         vendor_id=vendor_id,
         architecture=architecture,
-        microarchitecture=microarchitecture,
+        microarchitecture=identification.name,
+        generation=by_name.generation,
+        tier=by_name.tier,
+        suffix=by_name.suffix,
         sockets=topology.sockets,
         physical_cores=len(topology.cores) if topology.cores is not None else None,
         logical_cores=topology.online.bit_count(),
@@ -89,7 +95,7 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
         instruction_sets=parse_instruction_sets(cpuinfo),
         max_frequency_hz=_read_max_frequency(root, topology),
     )
-    return CpuReading(cpu, topology.online, reason or _explain_cpuinfo(root, cpuinfo))
+    return CpuReading(cpu, topology.online, _explain_cpuinfo(root, cpuinfo) or identification.reason)
 
 
 def _leading_cpu(topology: Topology) -> int:

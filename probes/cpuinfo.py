@@ -39,7 +39,12 @@ class CpuInfo:
 
 def read_cpuinfo(root: Root) -> CpuInfo:
     """/proc/cpuinfo, read once for a root; without processors where it cannot be read."""
-    return root.remember("cpuinfo", lambda: parse_cpuinfo(root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or ""))
+    return root.remember("cpuinfo", lambda: parse_cpuinfo(read_cpuinfo_text(root)))
+
+
+def read_cpuinfo_text(root: Root) -> str:
+    """/proc/cpuinfo as it stands, read once for a root; empty where it cannot be read."""
+    return root.remember("cpuinfo text", lambda: root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or "")
 
 
 def parse_cpuinfo(text: str) -> CpuInfo:

@@ -41,7 +41,7 @@ class Root:
         self.is_host = resolved == os.path.realpath("/")
         self.path = "" if self.is_host else resolved
         self._memo: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one memory may be made from another
 
     def check(self) -> None:
         """Raises Unreadable when the root itself is no folder that can be entered."""

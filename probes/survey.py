@@ -15,6 +15,7 @@ from probes.cpu import CpuReading, read_cpu, with_limits
 from probes.cpuinfo import read_cpuinfo
 from probes.diagnose import Facts, diagnose
 from probes.gpu.merge import merge_accelerators
+from probes.gpu.naming import with_name_facts
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
 from probes.gpu.pci import read_pci_accelerators
 from probes.hardware import (
@@ -175,7 +176,7 @@ def _judge_accelerators(
     software: Software,
     memory: Memory,
 ) -> tuple[Accelerator, ...]:
-    cards = merge_accelerators(on_bus, nvidia.accelerators)
+    cards = [with_name_facts(card) for card in merge_accelerators(on_bus, nvidia.accelerators)]
     told = {card.id for card in nvidia.accelerators}
     return tuple(_judge(_share_memory(card, memory), card.id in told, report, software) for card in cards)
 

@@ -1,0 +1,18 @@
+"""What a card's name adds to what the bus and the driver told of it."""
+
+from dataclasses import fields, replace
+
+from probes.hardware import Accelerator
+from probes.names.gpu import parse_gpu_name
+
+# Memory is left to the driver: the size on the box is not what a virtual or shared card has.
+_FROM_NAME = ("generation", "architecture", "tier", "suffix", "segment", "compute_capability", "unified_memory")
+
+
+def with_name_facts(card: Accelerator) -> Accelerator:
+    """Fields that are still None, from the card's marketing name; nothing where the name is not exactly known."""
+    known = parse_gpu_name(card.name) if card.name else None
+    if known is None:
+        return card
+    silent = {field.name for field in fields(card) if getattr(card, field.name) is None}
+    return replace(card, **{name: getattr(known, name) for name in _FROM_NAME if name in silent})

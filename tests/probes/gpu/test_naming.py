@@ -1,0 +1,24 @@
+from dataclasses import replace
+
+from probes.gpu.naming import with_name_facts
+from probes.hardware import Accelerator
+
+CARD = Accelerator(id="GPU-1", vendor="NVIDIA", name="NVIDIA GeForce RTX 3080 Ti")
+
+
+def test_a_known_name_places_the_card() -> None:
+    card = with_name_facts(CARD)
+    assert (card.generation, card.tier, card.suffix, card.segment) == ("GeForce RTX 30", "80", "Ti", "consumer")
+
+
+def test_what_the_driver_told_stands() -> None:
+    assert with_name_facts(replace(CARD, architecture="Ampere (told)")).architecture == "Ampere (told)"
+
+
+def test_an_unknown_or_missing_name_adds_nothing() -> None:
+    for card in (replace(CARD, name="NVIDIA GeForce RTX 9999"), replace(CARD, name=None)):
+        assert with_name_facts(card) == card
+
+
+def test_memory_is_left_to_the_driver() -> None:
+    assert with_name_facts(CARD).memory_total_bytes is None
