@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
-from app.api import calibrations, hardware, health, measurements, metrics, models, page, recommend
+from app.api import calibrations, gpus, hardware, health, measurements, metrics, models, page, recommend
 from app.api.context import Context
 from app.api.guard import Guard
 from app.api.hot import HotPaths
@@ -28,7 +28,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 
 DESCRIPTION = "Where should this model train, with which settings, and why? Measured, not guessed."
-ROUTERS = (hardware, recommend, measurements, calibrations, models, health, metrics, page)
+ROUTERS = (hardware, gpus, recommend, measurements, calibrations, models, health, metrics, page)
 
 # Ending: answers that are being written, then processes (3 s at most); whatever still hangs after that is left behind.
 GRACEFUL_SECONDS = 1

@@ -32,7 +32,7 @@ def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanM
     prices = prices_for(profile, plan, mode)
     if prices is None:
         return None
-    networks = [point for point in profile.networks if point.plan.key == plan.key and point.seconds.median > 0]
+    networks = [point for point in profile.networks if point.plan.key == plan.key and point.seconds.low > 0]
     same_mode = [point for point in networks if point.trace.mode == mode]
     networks = same_mode if len({point.name for point in same_mode}) >= 3 else networks
     return PlanModel(profile, plan, prices, _fit(prices, networks))
@@ -40,7 +40,7 @@ def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanM
 
 def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
     rows = [
-        NetworkRow(point.name, point.seconds.median, features_at(point.trace, prices, point.batch_size))
+        NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size))
         for point in networks
     ]
     if not rows:

@@ -12,6 +12,7 @@ from app.api.bodies import CalibrationBody, MeasurementBody, RecommendBody
 from app.jobs import Kind, State
 from probes.hardware import Survey
 from probes.measurement import Measurement
+from probes.names.gpu import GpuName
 from probes.profile import Profile
 
 
@@ -160,7 +161,7 @@ class Problem(TypedDict):
     suggestions: NotRequired[list[str]]
 
 
-ANSWERS: tuple[Any, ...] = (Survey, Recommendation, Job, JobList, ModelList, CatalogueModel, Health, Problem)
+ANSWERS: tuple[Any, ...] = (Survey, GpuName, Recommendation, Job, JobList, ModelList, CatalogueModel, Health, Problem)
 BODIES: tuple[type[BaseModel], ...] = (RecommendBody, MeasurementBody, CalibrationBody)
 
 

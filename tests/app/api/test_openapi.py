@@ -30,6 +30,7 @@ def test_every_address_of_the_design_is_described(description: dict[str, Any]) -
         "/calibrations/{name}/events": {"get"},
         "/models": {"get"},
         "/models/{name}": {"get"},
+        "/gpus/{name}": {"get"},
         "/livez": {"get"},
         "/readyz": {"get"},
         "/healthz": {"get"},
