@@ -13,6 +13,8 @@ from typing import Any
 BUSY_CONTENTION = 0.15
 # A hypervisor keeps so much of our time that medians are the neighbours' as much as ours.
 BUSY_STEAL = 0.05
+# Our main thread, ready to run, stood in a queue for so much of its time.
+BUSY_WAITING = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,14 @@ class CpuTicks:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueTime:
+    """Of the main thread since it began: seconds on a core, and seconds ready but without one."""
+
+    ran: float
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """What is compared between a measurement's beginning and end."""
 
@@ -32,12 +42,14 @@ class Moment:
     ticks: CpuTicks
     own_cpu_seconds: float
     involuntary_switches: int
+    queue: QueueTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
     """steal_fraction: of all CPU time. others_cores: cores that other processes kept busy, on average. contention:
-    share of the cores we use that others want too. spread: of the measured points, when it is known."""
+    share of the cores we use that others want too. waiting_fraction: of the main thread's time, that it was ready and
+    had no core. spread: of the measured points, when it is known."""
 
     load_average: float | None
     steal_fraction: float | None
@@ -45,12 +57,15 @@ class Noise:
     contention: float | None
     involuntary_switches_per_second: float
     spread: float | None = None
+    waiting_fraction: float | None = None
 
     @property
     def why_busy(self) -> str | None:
         """A sentence when the measurement should not be trusted to a few percent."""
         if self.contention is not None and self.contention > BUSY_CONTENTION:
             return f"Other processes wanted {self.contention:.0%} of the cores that were measured on."
+        if self.waiting_fraction is not None and self.waiting_fraction > BUSY_WAITING:
+            return f"Other processes made the measurement wait for a core for {self.waiting_fraction:.0%} of its time."
         if self.steal_fraction is not None and self.steal_fraction > BUSY_STEAL:
             return f"The hypervisor kept {self.steal_fraction:.0%} of the CPU time for other machines."
         return None
@@ -62,6 +77,7 @@ class Noise:
             "steal_fraction": self.steal_fraction,
             "spread": self.spread,
             "contention": self.contention,
+            "waiting_fraction": self.waiting_fraction,
             "busy": float(self.why_busy is not None),
         }
 
@@ -77,7 +93,24 @@ class Noise:
 
 def read_moment(proc: Path = Path("/proc")) -> Moment:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return Moment(time.monotonic(), read_ticks(proc), usage.ru_utime + usage.ru_stime, usage.ru_nivcsw)
+    return Moment(
+        time.monotonic(), read_ticks(proc), usage.ru_utime + usage.ru_stime, usage.ru_nivcsw, read_queue(proc)
+    )
+
+
+def read_queue(proc: Path = Path("/proc")) -> QueueTime | None:
+    try:
+        return parse_queue((proc / "self/schedstat").read_text())
+    except OSError:
+        return None
+
+
+def parse_queue(text: str) -> QueueTime | None:
+    """Nanoseconds on a core, nanoseconds waiting for one, turns (kernel: Documentation/scheduler/sched-stats.rst)."""
+    fields = text.split()
+    if len(fields) < 2 or not all(field.isdigit() for field in fields[:2]):
+        return None
+    return QueueTime(int(fields[0]) * 1e-9, int(fields[1]) * 1e-9)
 
 
 def read_ticks(proc: Path = Path("/proc")) -> CpuTicks:
@@ -116,7 +149,15 @@ def noise_between(before: Moment, after: Moment, threads: int, spread: float | N
         contention=contention,
         involuntary_switches_per_second=(after.involuntary_switches - before.involuntary_switches) / seconds,
         spread=spread,
+        waiting_fraction=_waiting_fraction(before.queue, after.queue),
     )
+
+
+def _waiting_fraction(before: QueueTime | None, after: QueueTime | None) -> float | None:
+    if before is None or after is None:
+        return None
+    waited, ran = after.waited - before.waited, after.ran - before.ran
+    return waited / (waited + ran) if waited + ran > 0 else 0.0
 
 
 def read_load_average() -> float | None:

@@ -1,10 +1,20 @@
 """How a noisy machine is told from a quiet one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from probes.microtrain.noise import CpuTicks, Moment, noise_between, parse_ticks, read_moment, read_ticks
+from probes.microtrain.noise import (
+    CpuTicks,
+    Moment,
+    QueueTime,
+    noise_between,
+    parse_queue,
+    parse_ticks,
+    read_moment,
+    read_ticks,
+)
 
 LINE = "cpu  1000 0 500 8000 100 20 30 250 0 0\ncpu0 1 2 3\n"
 
@@ -49,6 +59,19 @@ def test_others_on_our_cores_are_noise() -> None:
     assert noise.contention == pytest.approx(0.5)
     assert "50%" in (noise.why_busy or "")
     assert noise.to_json()["busy"] is True
+
+
+def test_waiting_for_a_core_is_noise_even_when_others_take_little() -> None:
+    begun, ended = moment(0, 0, 0, 0), moment(10, 10, 20, 9)
+    waited = noise_between(replace(begun, queue=QueueTime(1, 1)), replace(ended, queue=QueueTime(9, 3)), threads=1)
+    assert waited.waiting_fraction == pytest.approx(0.2)
+    assert "wait for a core for 20%" in (waited.why_busy or "")
+
+
+@pytest.mark.parametrize("text", ["", "5", "a b c"])
+def test_a_kernel_that_keeps_no_queue_times_is_unknown(text: str) -> None:
+    assert parse_queue(text) is None
+    assert parse_queue("2000000000 1000000000 7\n") == QueueTime(2.0, 1.0)
 
 
 def test_time_stolen_by_the_hypervisor_is_noise() -> None:
