@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from app.advisor.request import InvalidRequest
 from app.errors import CrosspointError, StoreError
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
@@ -155,7 +156,7 @@ class Jobs:
             job.finish("failed" if self._closing else "cancelled", ("cancelled", reason))
         except CrosspointError as error:
             job.finish("failed", (error.code, str(error)))
-        except ValueError as error:  # InvalidRequest: a device that is not here
+        except InvalidRequest as error:
             job.finish("failed", ("invalid-request", str(error)))
         except Exception:
             log.exception("A job failed.")

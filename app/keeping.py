@@ -66,5 +66,15 @@ def forward_progress(on_progress: OnProgress | None) -> OnEvent:
     return forward
 
 
+def say_waiting(on_progress: OnProgress | None) -> Callable[[], None]:
+    """A ticket's on_wait that tells `on_progress`."""
+
+    def say() -> None:
+        if on_progress is not None:
+            on_progress(0.0, "waiting for another measurement on this machine")
+
+    return say
+
+
 def say_nothing(_fraction: float, _message: str) -> None:
     """The OnProgress of somebody who does not listen."""

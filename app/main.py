@@ -140,5 +140,5 @@ def listen(settings: Settings) -> socket.socket:
             "Choose another with --port, or end what listens there.",
         ) from error
     host, port = listener.getsockname()[:2]
-    print(f"crosspoint listens on http://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)  # noqa: T201
+    sys.stderr.write(f"crosspoint listens on http://{f'[{host}]' if ':' in host else host}:{port}" + "\n")
     return listener

@@ -12,7 +12,7 @@ from app.advisor.plans import candidate_plans, probe_batch_sizes
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.errors import LabError
-from app.keeping import Kept, OnProgress, RunJob, forward_progress
+from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting
 from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
@@ -67,7 +67,9 @@ class Recommending:
         if self._request.workload.model.kind == "summary":
             self._note_unmeasurable("a summary has no layers that could run")
             return None
-        if profile is not None and profile.fingerprint != survey.fingerprint:
+        if not self._crosspoint.is_here:
+            self._note_unmeasurable("a captured machine can only be read")
+        elif profile is not None and profile.fingerprint != survey.fingerprint:
             self._note_unmeasurable("the profile asked for is another machine's")
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
@@ -78,6 +80,7 @@ class Recommending:
         """Measure in a fresh process, which also traces when no other process is warm for that."""
         lab = self._crosspoint.lab
         self._ticket = ticket = self._ticket or lab.reserve(self._request.measuring_seconds)
+        ticket.on_wait = say_waiting(self._on_progress)
         trace = await self._crosspoint.known_trace(survey, self._request.workload)
         if trace is None and lab.tracer_is_warm:
             trace = await self._trace(survey, lab.run)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +26,7 @@ from app.keeping import (
     forward_progress,
     parse_sent,
     say_nothing,
+    say_waiting,
     trouble_with,
     unless_unreadable,
 )
@@ -72,6 +74,11 @@ class Crosspoint:
         """End every process that was started, within 4 seconds, and close the store."""
         await self.lab.close()
         await self.store.close()
+
+    @property
+    def is_here(self) -> bool:
+        """The machine that is read is the one this runs on, not a captured one."""
+        return self.settings.sysroot == Path("/")
 
     async def survey(self, *, fresh: bool = False) -> Survey:
         """What this machine is; its changing facts at most a second old."""
@@ -144,8 +151,7 @@ class Crosspoint:
         ticket: Ticket | None = None,
     ) -> Kept[list[Measurement]]:
         """As `measure`, and says whether it was saved."""
-        ticket = ticket or self.lab.reserve(seconds)
-        with self._returning(ticket):
+        with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = await self.survey()
             here = candidate_plans(survey, request)
             sizes = batch_sizes or (request.workload.batch_size,)
@@ -189,8 +195,7 @@ class Crosspoint:
         if effort not in CALIBRATION_SECONDS:
             raise InvalidRequest("A calibration's effort is quick or full.", tuple(CALIBRATION_SECONDS))
         seconds = CALIBRATION_SECONDS[effort]
-        ticket = ticket or self.lab.reserve(seconds)
-        with self._returning(ticket):
+        with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = await self.survey(fresh=True)
             job = labjobs.calibrate_job(survey, effort, devices, name)
             result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
@@ -214,13 +219,19 @@ class Crosspoint:
         job = labjobs.experiment_job(name, epochs, log_every, devices)
         runs = len(log_every) * (len(devices) or 1 + len((await self.survey()).accelerators))
         seconds = EXPERIMENT_START_SECONDS + EXPERIMENT_EPOCH_SECONDS * epochs * runs
-        return await self.lab.run(job, forward_progress(on_progress), seconds=seconds)
+        with self._measuring(seconds, on_progress, None) as ticket:
+            return await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
 
     @contextlib.contextmanager
-    def _returning(self, ticket: Ticket) -> Iterator[None]:
-        """Hand the place in the queue back, however this ends."""
+    def _measuring(self, seconds: float, on_progress: OnProgress | None, ticket: Ticket | None) -> Iterator[Ticket]:
+        """A place in the queue (the one given, or a new one), handed back however this ends. Raises InvalidRequest
+        and LabBusy."""
+        if not self.is_here:
+            raise InvalidRequest("A captured machine can be read, not measured: leave sysroot out.")
+        ticket = ticket or self.lab.reserve(seconds)
+        ticket.on_wait = say_waiting(on_progress)
         try:
-            yield
+            yield ticket
         finally:
             self.lab.release(ticket)
 

@@ -58,7 +58,7 @@ class Upkeep:
 
     async def _learn_torch(self) -> None:
         """Ask a measuring process, once, what torch sees; it stays warm for the first trace."""
-        if self._torch_is_known:
+        if self._torch_is_known or not self._crosspoint.is_here:
             return
         try:
             await self._crosspoint.surveyor.learn_torch(await self._crosspoint.lab.ready())
@@ -68,8 +68,11 @@ class Upkeep:
             self._retry_later()
 
     async def _calibrate_if_needed(self, survey: Survey) -> None:
-        if not self._crosspoint.settings.calibrate_on_start:
-            self.calibration = {"state": "off", "reason": "CROSSPOINT_CALIBRATE_ON_START is false."}
+        if not (self._crosspoint.settings.calibrate_on_start and self._crosspoint.is_here):
+            self.calibration = {
+                "state": "off",
+                "reason": "CROSSPOINT_CALIBRATE_ON_START is false, or a sysroot is set.",
+            }
             return
         while await self._crosspoint.profile(survey) is None:
             try:

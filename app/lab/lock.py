@@ -32,11 +32,13 @@ class MachineLock:
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
-        """True: held now. False: somebody else measures.
+        """True: held now (or since before). False: somebody else measures.
 
         Where the file cannot be used (a link or a device in its place, a read-only folder) the lock counts as held:
         measuring beside somebody is better than not measuring at all.
         """
+        if self._descriptor is not None:
+            return True
         try:
             descriptor = _open_lock(self._path)
         except OSError as error:

@@ -21,12 +21,14 @@ class Ticket:
     """A place in the queue.
 
     expected_seconds: what the measurement should take, for Retry-After. on_preempt: given for work that nobody
-    waits for; called when somebody does, and has to end that work. on_start: called when the measurement begins.
+    waits for; called when somebody does, and has to end that work. on_wait: called when it has to wait. on_start:
+    called when it begins.
     """
 
     def __init__(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> None:
         self.expected_seconds = expected_seconds
         self.on_preempt = on_preempt
+        self.on_wait: Callable[[], object] | None = None
         self.on_start: Callable[[], object] | None = None
         self.started_at: float | None = None
         self.turn = asyncio.Event()
@@ -83,11 +85,12 @@ class Slot:
         the lock; in this process every measurement has a deadline."""
         lock = MachineLock()
         try:
-            await ticket.turn.wait()
-            await _wait_for(lock)
+            if not (ticket.turn.is_set() and lock.try_acquire()):
+                _call(ticket.on_wait)
+                await ticket.turn.wait()
+                await _wait_for(lock)
             ticket.started_at = time.monotonic()
-            if ticket.on_start is not None:
-                ticket.on_start()
+            _call(ticket.on_start)
             yield
         finally:
             lock.release()
@@ -122,3 +125,8 @@ async def _wait_for(lock: MachineLock) -> None:
             f"Another process on this machine has been measuring for {LOCK_WAIT_SECONDS:.0f} seconds. "
             "Try again when it is done.",
         ) from None
+
+
+def _call(listener: Callable[[], object] | None) -> None:
+    if listener is not None:
+        listener()

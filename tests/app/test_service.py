@@ -168,3 +168,15 @@ def test_a_survey_that_never_ends_is_a_finding_and_not_a_hang(tmp_path: Path, mo
     held.set()
     assert [finding.code for finding in survey.findings] == ["no-survey"]
     assert survey.cpu.name is None
+
+
+def test_a_captured_machine_is_read_and_never_measured(tmp_path: Path) -> None:
+    async def use() -> None:
+        settings = Settings(data_dir=tmp_path / "data", sysroot=tmp_path)
+        async with Crosspoint(settings) as crosspoint:
+            crosspoint.lab = Lab(settings, ("/no/such/program",))
+            for call in (crosspoint.measure(QUICK, seconds=1), crosspoint.calibrate("quick")):
+                with pytest.raises(InvalidRequest, match="captured machine"):
+                    await call
+
+    asyncio.run(use())

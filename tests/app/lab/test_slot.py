@@ -130,13 +130,16 @@ def test_another_process_on_this_machine_is_waited_for(own_lock: Path, monkeypat
         monkeypatch.setattr(slot_module, "LOCK_WAIT_SECONDS", 0.05)
         monkeypatch.setattr(slot_module, "LOCK_RETRY_SECONDS", 0.01)
 
-        async def session() -> None:
-            slot = Slot(1)
+        async def session() -> list[str]:
+            slot, heard = Slot(1), list[str]()
+            ticket = slot.reserve(1)
+            ticket.on_wait = lambda: heard.append("waiting")
             with pytest.raises(LabError, match="Another process"):
-                await use(slot, slot.reserve(1), [], "never")
+                await use(slot, ticket, heard, "never")
             assert not slot.tickets
+            return heard
 
-        asyncio.run(session())
+        assert asyncio.run(session()) == ["waiting"]
         other.kill()
     assert MachineLock(own_lock).try_acquire()
 

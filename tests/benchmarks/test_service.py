@@ -1,0 +1,46 @@
+"""The service's benchmark counts what it says it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import httpx
+
+from benchmarks.load import run_load, summarize
+from benchmarks.machine import read_machine, slug_of
+from benchmarks.service import Figure, describe
+from tests.app.serving import running_server
+
+
+def test_percentiles_are_of_all_answers() -> None:
+    summary = summarize([number / 1000 for number in range(1001)], errors=2, seconds=2.0)
+    assert (summary["requests"], summary["errors"], summary["requests_per_second"]) == (1001, 2, 500.5)
+    assert round(summary["p50_seconds"], 3) == 0.5
+    assert round(summary["p99_seconds"], 3) == 0.99
+
+
+def test_the_load_generator_gets_answers_from_a_real_server_and_counts_refusals(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        good = asyncio.run(run_load("127.0.0.1", server.port, "/hardware", 4, 0.3))
+        bad = asyncio.run(run_load("127.0.0.1", server.port, "/nothing", 2, 0.1))
+        assert httpx.get(f"{server.url}/livez").is_success
+    assert good["requests"] > 4
+    assert good["errors"] == 0
+    assert bad["errors"] == bad["requests"]
+
+
+def test_a_machine_is_described_without_its_name() -> None:
+    machine = read_machine()
+    assert "hostname" not in json.dumps(machine)
+    assert machine["slug"]
+    assert (
+        slug_of("12th Gen Intel(R) Core(TM) i9", 4.0, ["NVIDIA H200"]) == "12th-gen-intel-core-i9-4-cores-nvidia-h200"
+    )
+
+
+def test_a_figure_beyond_its_target_says_no() -> None:
+    assert describe(Figure("start", 0.5, "s", 1.0)).endswith("yes)")
+    assert describe(Figure("start", 1.5, "s", 1.0)).endswith("NO)")
+    assert describe(Figure("start", 1.5, "s")) == "start: 1.5 s"
