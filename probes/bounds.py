@@ -16,7 +16,7 @@ MAX_SUGGESTIONS = 3
 # Models written as layers.
 MAX_LAYERS = 2_000  # the deepest nets trained (1001-layer ResNet) have this order; each costs the builder a module
 MAX_LAYER_NESTING = 8  # residual inside residual; nobody reads deeper
-MAX_STACKED_LAYERS = 256  # `num_layers` of one recurrent layer
+MAX_STACKED_LAYERS = 256  # `num_layers` of one recurrent or encoder layer
 MAX_DIMENSIONS = 6  # per sample: video is 4 (channels, frames, height, width)
 MAX_DIMENSION = 2**24  # one axis: the largest vocabularies and one hour of 4.6 kHz audio stay below
 MAX_ELEMENTS_PER_SAMPLE = 2**34  # one tensor, one sample: 64 GiB in fp32, beyond any device's tensor

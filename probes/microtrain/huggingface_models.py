@@ -69,13 +69,15 @@ def _build(content: dict[str, Any]) -> tuple[Any, Any]:
     transformers.logging.set_verbosity_error()
     options = dict(content["config"])
     model_type = options.pop("model_type")
-    table = read_architectures().table(model_type, content["task"])
-    automatic = getattr(transformers, AUTO_CLASSES[table or ""])
+    known = read_architectures()
+    table = known.table(model_type, content["task"]) or ""
+    automatic = getattr(transformers, AUTO_CLASSES[table])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice for those who load weights
             config = transformers.AutoConfig.for_model(model_type, **options)
             config.dtype = torch.float32  # the weights'; a plan's precision is autocast
+            config.architectures = [known.classes[table][model_type][0]]  # asked for where a type has several
             prepare(config, content["task"])
             return automatic.from_config(config), config
     except (InvalidModel, MemoryError):
@@ -89,20 +91,27 @@ def prepare(config: Any, task: str) -> None:
     the token that a decoder starts with (in a config.json; not in every config class)."""
     config.return_dict = True
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    decodes = getattr(config, "is_encoder_decoder", False)
     for part in {id(config): config, id(text): text}.values():
-        if task == "text-classification" and getattr(part, "pad_token_id", None) is None:
+        if (decodes or task == "text-classification") and getattr(part, "pad_token_id", None) is None:
             part.pad_token_id = 0
-    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
-        config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
+    if decodes and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = config.pad_token_id
 
 
 def _explain(model_type: str, error: Exception) -> str:
     """What transformers said, where that is fit to be passed on."""
+    what = f"No {clean(model_type)} model can be built from this config."
+    if isinstance(error, ImportError):
+        return f"{what} Models of this type need a library that is not installed here."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = " ".join(lines[:2]) if lines else ""
+    said = " ".join(lines[:2])
     fit = said and len(said) <= _LONGEST_REASON and not re.search(r"[/\\<>]|0x", said) and said.isprintable()
-    reason = f"transformers says: {said.rstrip('.')}." if fit else f"It fails with {type(error).__name__}."
-    return f"No {clean(model_type)} model can be built from this config. {reason} Check its sizes against each other."
+    if fit and not isinstance(error, LookupError | AttributeError):
+        return f"{what} transformers says: {said.rstrip('.')}. Check its sizes against each other."
+    return (
+        f"{what} transformers fails with {type(error).__name__}. Compare it with a config.json that is known to work."
+    )
 
 
 def _check_sequence_length(content: dict[str, Any], module: nn.Module, config: Any) -> None:

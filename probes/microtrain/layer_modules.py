@@ -126,8 +126,12 @@ def _pool(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     return build
 
 
-def _encoder(heads: int, feedforward: int, **options: Any) -> nn.Module:
-    return nn.TransformerEncoderLayer(options.pop("in"), heads, feedforward, batch_first=True, **options)
+def _encoder(heads: int, feedforward: int, num_layers: int, **options: Any) -> nn.Module:
+    width = options.pop("in")
+    layers = [
+        nn.TransformerEncoderLayer(width, heads, feedforward, batch_first=True, **options) for _ in range(num_layers)
+    ]
+    return layers[0] if num_layers == 1 else nn.Sequential(*layers)
 
 
 def _sized(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:

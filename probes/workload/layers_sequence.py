@@ -83,13 +83,14 @@ def infer_attention(where: str, options: dict[str, Any], flow: Flow) -> Layer:
 
 
 def infer_encoder(where: str, options: dict[str, Any], flow: Flow) -> Layer:
-    """torch.nn.TransformerEncoderLayer: attention, two linear layers, two norms."""
+    """torch.nn.TransformerEncoderLayer, `num_layers` of them: attention, two linear layers, two norms."""
     _, features = _sequence(where, flow)
     heads, inner = _heads(where, options, flow), options["feedforward"]
     content = {"type": "transformer_encoder_layer", "in": features, "heads": heads, "feedforward": inner}
-    content |= {key: options[key] for key in ("dropout", "activation", "norm_first")}
+    content |= {key: options[key] for key in ("dropout", "activation", "norm_first", "num_layers")}
     parameters = _attention_parameters(features, bias=True) + 2 * features * inner + inner + features + 4 * features
-    return Layer(content, flow.reshaped(where, flow.shape), parameters)
+    stacked = options["num_layers"]
+    return Layer(content, flow.reshaped(where, flow.shape), stacked * parameters, stacked)
 
 
 def _attention_parameters(features: int, *, bias: bool) -> int:
@@ -113,10 +114,11 @@ class _BatchFirst(Flag):
         raise InvalidModel(f'{where}: "batch_first" is false, but here the batch always comes first. Leave it out.')
 
 
+STACKED = Whole("num_layers", aliases=("layers",), default=1, high=MAX_STACKED_LAYERS)
 _RECURRENT: tuple[Option, ...] = (
     IN,
     Whole("hidden", aliases=("hidden_size", "out", "units")),
-    Whole("num_layers", aliases=("layers",), default=1, high=MAX_STACKED_LAYERS),
+    STACKED,
     Flag("bidirectional", default=False),
     Real("dropout", default=0.0, high=0.999),
     BIAS,
@@ -134,6 +136,7 @@ _ENCODER: tuple[Option, ...] = (
     Real("dropout", default=0.1, high=0.999),
     Choice("activation", default="relu", among=("relu", "gelu")),
     Flag("norm_first", default=False),
+    STACKED,
 )
 _EMBEDDING = (
     Whole("in", aliases=("num_embeddings", "vocabulary", "vocab_size")),

@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[int]]] = {
     "gru": ({"hidden": 5, "bidirectional": True}, [4, 3]),
     "rnn": ({"hidden": 5, "nonlinearity": "relu", "output": "last", "bias": False}, [4, 3]),
     "attention": ({"heads": 2, "bias": False}, [5, 4]),
-    "transformer_encoder_layer": ({"heads": 2, "feedforward": 8, "activation": "gelu", "norm_first": True}, [5, 4]),
+    "transformer_encoder_layer": ({"heads": 2, "feedforward": 8, "norm_first": True, "num_layers": 3}, [5, 4]),
 }
 
 

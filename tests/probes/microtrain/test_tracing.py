@@ -197,11 +197,10 @@ def test_inference_has_a_forward_only_and_no_composite_operations() -> None:
     assert traced.optimizer_bytes == traced.gradient_bytes == 0
 
 
-@pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-70b"])
-def test_billions_of_parameters_take_no_memory(name: str) -> None:
+def test_billions_of_parameters_take_no_memory() -> None:
     process = psutil.Process()
     before = process.memory_info().rss
-    traced = trace(name)
+    traced = trace("llama-2-7b")
     assert traced.parameters > 6e9
     assert flops(traced, "forward") == pytest.approx(2 * traced.parameters * 512, rel=0.1)
     assert process.memory_info().rss - before < 300_000_000
