@@ -13,6 +13,9 @@ from app.advisor.intervals import Z_90
 PRIOR_STRENGTH = 0.05
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4
+# How far a factor may be from its prior. Networks measured while others held the cores fit anything, even that
+# computing costs nothing; a plan would then be named for being free.
+LEAST_FACTOR, MOST_FACTOR = 0.5, 8.0
 # Rounds of re-weighing, and the error (a logarithm) up to which a network counts in full.
 REWEIGHTINGS, TOLERATED_ERROR = 4, 0.15
 # What a first fit on 38 networks missed by at the 90th percentile (docs/decisions/0003-how-instant-estimates.md):
@@ -35,7 +38,7 @@ class Fit:
 
 
 def fit_factors(rows: Sequence[tuple[str, Sequence[float]]], priors: Sequence[float]) -> Fit:
-    """Non-negative least squares of the relative errors, held gently to the priors.
+    """Least squares of the relative errors, held gently to the priors and within bounds around them.
 
     rows: (network, seconds of each class divided by the step's measured seconds), so that a perfect row sums to 1
     when multiplied with the factors. Networks of one name are left out together.
@@ -77,7 +80,7 @@ def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:
 
 
 def solve(rows: Sequence[Sequence[float]], priors: Sequence[float]) -> tuple[float, ...]:
-    """Factors with which each row adds up to 1 as nearly as can be, every factor at or above 0, held to its prior.
+    """Factors with which each row adds up to 1 as nearly as can be, every factor near its prior and gently held to it.
     Without rows: the priors.
 
     A row that stays far off is weighed less the further off it is (Huber's weights, in logarithms): one network that
@@ -111,7 +114,7 @@ def _solve_weighted(
         for i, row in enumerate(gram):
             # What is left of the i-th equation, this factor's own share put back.
             rest = right[i] - sum(map(mul, row, factors)) + row[i] * factors[i]
-            factor = max(0.0, rest / row[i])
+            factor = min(max(rest / row[i], LEAST_FACTOR * priors[i]), MOST_FACTOR * priors[i])
             moved = max(moved, abs(factor - factors[i]))
             factors[i] = factor
         if moved < SETTLED:

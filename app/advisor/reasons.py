@@ -53,7 +53,13 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _too_close(evidence.ranking),
             _noise(best),
         ]
-    general = [*_too_big(evidence), *_refused(evidence), _uncalibrated(evidence), _predicted_only(evidence, best)]
+    general = [
+        *_too_big(evidence),
+        *_refused(evidence),
+        _uncalibrated(evidence),
+        _predicted_only(evidence, best),
+        _noisy_profile(evidence),
+    ]
     return tuple(reason for reason in (*about_best, *general) if reason is not None)
 
 
@@ -245,6 +251,20 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     )
     evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}
     return Reason("predicted", text, evidence_numbers)
+
+
+def _noisy_profile(evidence: Evidence) -> Reason | None:
+    """The calibration's points varied so much that predictions from it are wide."""
+    profile = evidence.profile
+    spread = profile.noise.get("spread") if profile is not None else None
+    predicted = any(option.basis == "predicted" for option in evidence.ranking.options)
+    if profile is None or spread is None or spread < NOISY or not predicted:
+        return None
+    text = (
+        f"The machine was busy while the profile {profile.name} was measured: its points vary by "
+        f"{say_percent(spread)}. Calibrate again when it is quiet, and predictions will be closer."
+    )
+    return Reason("noisy-profile", text, {"spread": spread})
 
 
 def _timed(evidence: Evidence) -> list[Option]:

@@ -2,12 +2,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.fitting import LEAST_RATIO_SPREAD, LEAST_SPREAD, UNFITTED_SPREAD, fit_factors, ratio_spread
+from app.advisor.fitting import (
+    LEAST_FACTOR,
+    LEAST_RATIO_SPREAD,
+    LEAST_SPREAD,
+    MOST_FACTOR,
+    UNFITTED_SPREAD,
+    fit_factors,
+    ratio_spread,
+)
 
-shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3)
+parts_of_steps = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3)
+shares = st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3)
 
 
-@given(st.lists(shares, min_size=6, max_size=12), st.tuples(*[st.floats(0.3, 3)] * 3))
+@given(st.lists(parts_of_steps, min_size=6, max_size=12), st.tuples(*[st.floats(0.7, 3)] * 3))
 def test_factors_that_made_the_data_explain_it(parts: list[list[float]], truth: tuple[float, ...]) -> None:
     totals = [sum(f * p for f, p in zip(truth, row, strict=True)) for row in parts]
     rows = [(str(i), [p / total for p in row]) for i, (row, total) in enumerate(zip(parts, totals, strict=True))]
@@ -17,10 +26,18 @@ def test_factors_that_made_the_data_explain_it(parts: list[list[float]], truth: 
 
 
 @given(st.lists(shares, min_size=1, max_size=10))
-def test_factors_are_never_negative_and_spreads_never_vanish(parts: list[list[float]]) -> None:
-    fit = fit_factors([(str(i), row) for i, row in enumerate(parts)], (1.0, 1.4, 1.0))
-    assert min(fit.factors) >= 0
+def test_work_is_never_free_and_spreads_never_vanish(parts: list[list[float]]) -> None:
+    priors = (1.0, 1.4, 1.0)
+    fit = fit_factors([(str(i), row) for i, row in enumerate(parts)], priors)
+    for factor, prior in zip(fit.factors, priors, strict=True):
+        assert LEAST_FACTOR * prior <= factor <= MOST_FACTOR * prior
     assert fit.spread >= LEAST_SPREAD
+
+
+def test_one_network_measured_while_the_machine_was_busy_bends_nothing() -> None:
+    rows = [(str(i), [0.5, 0.5 / 1.4]) for i in range(6)]
+    disturbed = fit_factors([*rows, ("disturbed", [0.005, 0.005])], (1.0, 1.4))
+    assert disturbed.factors == pytest.approx(fit_factors(rows, (1.0, 1.4)).factors, rel=0.1)
 
 
 def test_a_class_that_no_network_has_keeps_its_prior() -> None:
