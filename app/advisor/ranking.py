@@ -12,14 +12,17 @@ from probes.workload.description import PRECISIONS, Plan
 
 # Confidence is the probability that no other option is faster by more than 5 %.
 TOLERANCE = 0.05
+# A cheaper plan is worth this much at most. Where a busy machine makes intervals wide, a plan whose median is further
+# off overlaps as well; naming it would turn noise into a loss (docs/decisions/0004-too-close-to-call.md).
+WORTH_OF_CHEAPNESS = 1.15
 # Standard deviations either way, and steps, of the quadrature: the tails left out hold 1e-6.
 TAIL, NODES = 5.0, 201
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Options, best first. close: the ones whose intervals overlap the fastest one's, when there are any such
-    beside it; the cheapest of them is the head. confidence: None when a plan that may fit has no time."""
+    """Options, best first. close: the ones that cannot be told from the fastest one, when there are any such beside
+    it; the cheapest of them is the head. confidence: None when a plan that may fit has no time."""
 
     options: tuple[Option, ...]
     close: tuple[Option, ...]
@@ -39,8 +42,8 @@ RatioSpread = Callable[[Option, Option], float | None]
 def rank_options(options: Sequence[Option], ratio_spread: RatioSpread = lambda one, other: None) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
-    Where intervals overlap the fastest one's, the cheapest plan of these goes to the head: what cannot be told
-    apart is decided by what it costs.
+    Where intervals overlap the fastest one's, and medians are near it, the cheapest plan of these goes to the head:
+    what cannot be told apart is decided by what it costs.
     """
     ordered = sorted(options, key=_order)
     timed = [option for option in ordered if _has_time(option)]
@@ -73,7 +76,7 @@ def _has_time(option: Option) -> bool:
 def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
     """Whether the two cannot be told apart: by the interval of their ratio where it is known, else by their own."""
     ours, theirs = fastest.step_seconds, other.step_seconds
-    if ours is None or theirs is None:
+    if ours is None or theirs is None or theirs.median > WORTH_OF_CHEAPNESS * ours.median:
         return False
     spread = ratio_spread(fastest, other)
     return theirs.low <= ours.high if spread is None else math.log(theirs.median / ours.median) <= spread

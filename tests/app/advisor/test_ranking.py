@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.intervals import Z_90, interval_around
-from app.advisor.ranking import cost_order, probability_of_best, rank_options
+from app.advisor.ranking import WORTH_OF_CHEAPNESS, cost_order, probability_of_best, rank_options
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16
@@ -48,16 +48,27 @@ def test_what_does_not_fit_is_never_best(rows: list[Option]) -> None:
 
 
 @given(options)
-def test_the_head_is_the_cheapest_of_those_that_overlap_the_fastest(rows: list[Option]) -> None:
+def test_the_head_is_the_cheapest_of_those_that_overlap_the_fastest_nearby(rows: list[Option]) -> None:
     ranking = rank_options(rows)
     if ranking.best is None or ranking.best.step_seconds is None:
         return
     timed = [o for o in ranking.options if o.fits is not False and o.step_seconds is not None]
     fastest = min(timed, key=lambda o: o.step_seconds.median)  # type: ignore[union-attr]
     assert fastest.step_seconds is not None
-    near = [o for o in timed if o.step_seconds is not None and o.step_seconds.low <= fastest.step_seconds.high]
+    most = WORTH_OF_CHEAPNESS * fastest.step_seconds.median
+    times = [(o, o.step_seconds) for o in timed if o.step_seconds is not None]
+    near = [o for o, time in times if time.low <= fastest.step_seconds.high and time.median <= most]
     assert cost_order(ranking.best.plan) == min(cost_order(o.plan) for o in near)
     assert {o.plan.key for o in ranking.close} == ({o.plan.key for o in near} if len(near) > 1 else set())
+
+
+def test_noise_does_not_make_a_much_slower_plan_the_cheaper_choice() -> None:
+    noisy = [an_option(ONE, interval_around(2.0, 1.5)), an_option(TWO, interval_around(1.0, 1.5))]
+    ranking = rank_options(noisy)
+    assert ranking.best == noisy[1]
+    assert not ranking.close
+    assert ranking.confidence is not None
+    assert ranking.confidence < 0.9
 
 
 def test_a_plan_without_a_time_leaves_the_confidence_unknown() -> None:
@@ -94,9 +105,9 @@ def test_the_cheaper_plan_has_fewer_threads_then_no_gpu_then_fp32() -> None:
 
 
 def test_a_ratio_that_is_known_better_than_the_times_decides() -> None:
-    one, two = an_option(ONE, interval_around(1.0, 0.5)), an_option(TWO, interval_around(0.8, 0.5))
+    one, two = an_option(ONE, interval_around(1.0, 0.5)), an_option(TWO, interval_around(0.9, 0.5))
     assert rank_options([one, two]).best == one
-    ranking = rank_options([one, two], lambda *_: 0.1)
+    ranking = rank_options([one, two], lambda *_: 0.05)
     assert ranking.best == two
     assert not ranking.close
     assert ranking.confidence is not None
