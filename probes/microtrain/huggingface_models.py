@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.random_samples import LABELS, make_sampler
-from probes.microtrain.sample_sizes import token_limit
+from probes.microtrain.sample_sizes import config_parts, token_limit
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel
 from probes.workload.wording import clean
@@ -53,11 +54,14 @@ def forward(module: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
     return module(**inputs)
 
 
-def loss(output: Any, _batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The model's own."""
+def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The model's own; cross-entropy where a classifier leaves it to its user."""
     value = getattr(output, "loss", None)
     if isinstance(value, torch.Tensor):
         return value
+    logits, labels = getattr(output, "logits", None), batch.get("labels")
+    if isinstance(logits, torch.Tensor) and labels is not None and logits.shape[:-1] == labels.shape:
+        return functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
     raise InvalidModel("This model computes no loss from labels, so it cannot be trained here. Take another task.")
 
 
@@ -90,9 +94,8 @@ def prepare(config: Any, task: str) -> None:
     """What a training script sets beside the config: dictionary outputs, a padding token for classifying text, and
     the token that a decoder starts with (in a config.json; not in every config class)."""
     config.return_dict = True
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
     decodes = getattr(config, "is_encoder_decoder", False)
-    for part in {id(config): config, id(text): text}.values():
+    for part in config_parts(config):
         if (decodes or task == "text-classification") and getattr(part, "pad_token_id", None) is None:
             part.pad_token_id = 0
     if decodes and getattr(config, "decoder_start_token_id", None) is None:

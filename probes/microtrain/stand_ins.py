@@ -47,8 +47,9 @@ class StandIns:
     def _marks(self, operation: OpOverload, args: Arguments) -> bool:
         """Whether the result is a mask of whole numbers that count, or made of such masks."""
         if operation in _COMPARISONS:
-            return not args[0].dtype.is_floating_point
-        return operation in _CONJUNCTIONS and all(self.knows(arg) for arg in args)
+            in_question = operation is aten.ne.Scalar or args[1] <= 0  # `>= vocabulary` asks for what is wrong
+            return in_question and not args[0].dtype.is_floating_point
+        return operation in _CONJUNCTIONS and all(self.knows(arg) for arg in args if isinstance(arg, torch.Tensor))
 
     def knows(self, mask: torch.Tensor) -> bool:
         return isinstance(mask, FakeTensor) and mask.dtype is torch.bool and _identity(mask) in self._masks
@@ -58,18 +59,18 @@ class StandIns:
 
 
 _COMPARISONS = {aten.ge.Scalar, aten.gt.Scalar, aten.ne.Scalar}
-_CONJUNCTIONS = {aten.bitwise_and.Tensor, aten.logical_and.default}
+_CONJUNCTIONS = {aten.bitwise_and.Tensor, aten.logical_and.default, aten.all.default, aten.all.dim}
 
 
 def _identity(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _scalar(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | float | None:
-    """`.item()`: a step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?).
-    Whole numbers are not guessed: they could be sizes."""
+def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | float | None:
+    """`.item()`: a step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?)
+    unless a known mask says yes. Whole numbers are not guessed: they could be sizes."""
     if args[0].dtype is torch.bool:
-        return False
+        return known.knows(args[0])
     return 1.0 if args[0].dtype.is_floating_point else None
 
 

@@ -99,6 +99,16 @@ def test_a_convolution_computes_its_kernel_at_every_place() -> None:
     assert flops(traced, "forward", 2) == 2 * 2 * (9 * 9) * 16 * 3 * 25
 
 
+@pytest.mark.parametrize("kind", ["conv2d", "conv_transpose2d"])
+def test_a_grouped_convolution_computes_twice_as_much_backward_as_forward(kind: str) -> None:
+    grouped = {"type": kind, "out": 32, "kernel": 3, "groups": 16}
+    traced = trace({"layers": [{"type": "conv2d", "out": 16, "kernel": 1}, grouped], "input_shape": [8, 12, 12]})
+    first = 2 * 12 * 12 * 8 * 16  # has no gradient of its input
+    assert flops(traced, "backward") == 2 * flops(traced, "forward") - first
+    places = 10 * 10 * 32 if kind == "conv2d" else 12 * 12 * 16
+    assert flops(traced, "forward") == first + 2 * places * 9 * (1 if kind == "conv2d" else 2)
+
+
 def test_attention_on_a_cpu_is_counted() -> None:
     config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 3, "n_head": 4, "vocab_size": 300, "attn_pdrop": 0.0}
     traced = trace({"huggingface": config, "sequence_length": 24})
