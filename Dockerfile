@@ -1,9 +1,11 @@
 # docker build -t crosspoint . && docker run --rm -p 127.0.0.1:8000:8000 -v crosspoint:/data crosspoint
-# With NVIDIA's container toolkit: docker run --gpus all …, and --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130
+# With NVIDIA's container toolkit: docker run --gpus all …
 
 FROM python:3.13-slim-bookworm AS build
-# Which index torch comes from; empty: pip's own. (The CPU build saves 5 GB: https://download.pytorch.org/whl/cpu)
+# Which index torch comes from; empty: pip's own. torch's install page names one of CPU builds, which saves 5 GB.
 ARG TORCH_INDEX=""
+# No extra index: a pip.conf that the build host mounts may name one whose files are not in here.
+ARG PIP_EXTRA_INDEX_URL=file:///none
 RUN python3 -m venv /opt/crosspoint
 WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
@@ -30,5 +32,5 @@ VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
-    CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/livez', timeout=2).read()"]
+    CMD ["python3", "-c", "import urllib.request as u; import os; u.urlopen('http://127.0.0.1:%s/livez' % os.environ.get('CROSSPOINT_PORT', '8000'), timeout=2).read()"]
 CMD ["crosspoint", "serve"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from app.advisor.device_fit import NetworkRow, fit_device, host_and_device, weighted
 from app.advisor.features import PRIORS, FeatureCurve, Features, features_at
@@ -27,8 +29,28 @@ class PlanModel:
     fit: Fit
 
 
+# Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes a third
+# of an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
+REMEMBERED_MODELS = 256
+_remembered: dict[tuple[Any, ...], tuple[Profile, PlanModel | None]] = {}
+_remembering = threading.Lock()
+
+
 def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanModel | None:
     """None when the profile was not calibrated for this plan."""
+    key = (id(profile), plan.key, mode)
+    with _remembering:
+        found = _remembered.get(key)
+    if found is None:
+        found = (profile, _make_model(profile, plan, mode))
+        with _remembering:
+            _remembered[key] = found
+            while len(_remembered) > REMEMBERED_MODELS:
+                del _remembered[next(iter(_remembered))]
+    return found[1]
+
+
+def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
     prices = prices_for(profile, plan, mode)
     if prices is None:
         return None
