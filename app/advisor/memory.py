@@ -15,6 +15,9 @@ from probes.workload.description import Plan
 
 # Autocast leaves these in fp32: normalizations, softmax and losses (torch.amp docs, "Ops that autocast to float32").
 KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
+# More than a process takes before there is a model, far more: with torch on a CPU it is about 0.33 GB (measured;
+# README.md has a table). A GPU's context differs by card and driver and has no such bound.
+CPU_OVERHEAD_AT_MOST = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class MemoryEstimate:
 
     activations: lines over the batch, the highest of which counts: which moment is the peak depends on the batch.
     overhead: what a process takes before there is a model (interpreter, torch; on a GPU the context).
+    overhead_at_most: where the overhead was not measured, what it surely stays below.
     """
 
     weights: int
@@ -31,6 +35,7 @@ class MemoryEstimate:
     activations: tuple[Affine, ...]
     overhead: int | None
     available: int | None
+    overhead_at_most: int | None = None
 
     @property
     def fixed(self) -> int:
@@ -45,12 +50,18 @@ class MemoryEstimate:
         return max(0.0, *(line.at(batch_size) for line in self.activations))
 
     def fits(self, batch_size: int) -> bool | None:
-        """None when the available memory is not known, or when the unknown overhead may decide it."""
+        """None when the available memory is not known, or when the unknown overhead may decide it.
+
+        Not measured, the overhead decides nothing where the rest alone is too much, or leaves more than it can take.
+        """
         if self.available is None:
             return None
-        if self.peak(batch_size) > self.available:
+        spare = self.available - self.peak(batch_size)
+        if spare < 0:
             return False
-        return None if self.overhead is None else True
+        if self.overhead is None and (self.overhead_at_most is None or spare < self.overhead_at_most):
+            return None
+        return True
 
     def max_batch_size(self) -> int | None:
         """The largest batch that fits; 0 when not even one sample does; None when it is not known or has no end."""
@@ -89,6 +100,7 @@ def estimate_memory(
         activations=_activations(trace, plan),
         overhead=_overhead(profile, measurements, plan),
         available=available_bytes(survey, plan) if survey is not None else None,
+        overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
     )
 
 

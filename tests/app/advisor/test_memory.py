@@ -99,3 +99,15 @@ def test_a_shared_pool_is_counted_once_and_a_card_by_what_is_free() -> None:
     shared = a_gpu(memory_free_bytes=None, memory_total_bytes=None, unified_memory=True)
     assert available_bytes(a_survey(gpus=[shared], usable_bytes=5 * GB), gpu) == 5 * GB
     assert available_bytes(a_survey(), gpu) is None
+
+
+def test_before_any_calibration_only_the_doubtful_middle_is_unknown_on_a_cpu() -> None:
+    trace = trace_of_summary(a_workload())
+    need = estimate_memory(a_survey(), None, trace, [], ONE).peak(16)
+    room = {spare: estimate_memory(a_survey(usable_bytes=need + spare), None, trace, [], ONE) for spare in (-1, GB)}
+    assert room[-1].fits(16) is False
+    assert room[GB].fits(16) is None
+    clear = estimate_memory(a_survey(usable_bytes=need + 2 * 2**30), None, trace, [], ONE)
+    assert clear.fits(16) is True
+    assert clear.parts(16).peak_bytes is None
+    assert estimate_memory(a_survey(gpus=[a_gpu()]), None, trace, [], Plan("cuda:0")).fits(1) is None
