@@ -46,7 +46,7 @@ def recommend(
     times = times_of_plans(plans, profile, trace, measurements, workload)
     machine = survey if elsewhere is None else None
     memory = {plan.key: _memory(machine, profile, trace, measurements, plan) for plan in plans}
-    outcomes = {plan.key: tried(measurements, plan, workload.batch_size) for plan in plans}
+    outcomes = {plan.key: tried(measurements, plan, workload.batch_size, _free(memory[plan.key])) for plan in plans}
     options = [option_for(times[plan.key], memory[plan.key], outcomes[plan.key], workload) for plan in plans]
     ranking = rank_options(options, _ratio_spread(times, workload))
     best = ranking.best.plan if ranking.best is not None else None
@@ -87,3 +87,7 @@ def _memory(
     survey: Survey | None, profile: Profile | None, trace: Trace | None, measurements: Sequence[Measurement], plan: Plan
 ) -> MemoryEstimate | None:
     return None if trace is None else estimate_memory(survey, profile, trace, measurements, plan)
+
+
+def _free(memory: MemoryEstimate | None) -> int | None:
+    return None if memory is None else memory.available

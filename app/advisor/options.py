@@ -20,25 +20,31 @@ OUT_OF_TIME = "more time"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of running this very plan: the largest batch that ran, the smallest that ran out of memory, why torch
-    refused it, if it did, and why it was not reached, if the time ran out before."""
+    """What came of running this very plan: the largest batch that ran and would now, the smallest that ran out of
+    memory, the smallest that ran but took more than is free now, why torch refused it, if it did, and why it was not
+    reached, if the time ran out before."""
 
     ran: int | None = None
     too_big: int | None = None
+    outgrown: tuple[int, int] | None = None  # batch size, and the bytes that it took
     refused: str | None = None
     not_reached: str | None = None
     peak_bytes: int | None = None  # measured at the batch asked for
 
 
-def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int) -> Tried:
+def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int, available: int | None = None) -> Tried:
+    """available: bytes free on the plan's device now. A measurement may be old, and memory may be taken since."""
     rows = [row for row in measurements if row.plan.key == plan.key]
-    ran = max((row.batch_size for row in rows if row.outcome == "ok"), default=None)
+    done = [row for row in rows if row.outcome == "ok"]
+    over = [(row.batch_size, peak) for row in done if available is not None and (peak := _peak(row) or 0) > available]
+    outgrown = min(over, default=None)
+    ran = max((row.batch_size for row in done if outgrown is None or row.batch_size < outgrown[0]), default=None)
     too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
     failures = [row.reason or "it gave no reason" for row in rows if row.outcome in ("unsupported", "failed")]
     late = [reason for reason in failures if OUT_OF_TIME in reason.lower()]
-    refused = [reason for reason in failures if reason not in late] if ran is None else []
-    here = [row for row in rows if row.outcome == "ok" and row.batch_size == batch_size]
-    return Tried(ran, too_big, _first(refused), _first(late), _peak(here[-1]) if here else None)
+    refused = [] if done else [reason for reason in failures if reason not in late]
+    here = [row for row in done if row.batch_size == batch_size]
+    return Tried(ran, too_big, outgrown, _first(refused), _first(late), _peak(here[-1]) if here else None)
 
 
 def _first(reasons: Sequence[str]) -> str | None:
@@ -90,12 +96,16 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None) -> str 
 def _fits(
     memory: MemoryEstimate | None, outcome: Tried, workload: Workload, plan: Plan
 ) -> tuple[bool | None, str | None]:
-    """What ran, fits; what ran out of memory does not; the rest is estimated."""
+    """What ran, fits, unless it took more than is free now; what ran out of memory does not; the rest is estimated."""
     batch = workload.batch_size
     if outcome.ran is not None and batch <= outcome.ran:
         return True, None
     if outcome.too_big is not None and batch >= outcome.too_big:
         return False, f"It ran out of memory here at batch size {outcome.too_big}. {_remedy(memory, workload, plan)}"
+    if outcome.outgrown is not None and memory is not None and batch >= outcome.outgrown[0]:
+        size, took = outcome.outgrown
+        now = f"it took {say_bytes(took)} here, and {say_bytes(memory.available or 0)} are free on {plan.device} now"
+        return False, f"At batch size {size} {now}. {_remedy(memory, workload, plan)}"
     if memory is None:
         return None, None
     fits = memory.fits(batch)
@@ -117,6 +127,8 @@ def _remedy(memory: MemoryEstimate | None, workload: Workload, plan: Plan) -> st
     if memory is None or memory.available is None:
         return "A smaller batch may fit."
     largest = memory.max_batch_size()
+    if largest is not None and largest >= max(workload.batch_size, 2):  # what was measured knows better
+        return "A smaller batch may fit."
     if largest is not None and 1 <= largest < workload.batch_size:
         return f"A batch of {largest} would fit."
     room = memory.available - memory.peak(1)
@@ -155,6 +167,8 @@ def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
     largest = memory.max_batch_size() if memory is not None else None
     if outcome.too_big is not None:
         largest = outcome.too_big - 1 if largest is None else min(largest, outcome.too_big - 1)
+    if outcome.outgrown is not None:
+        largest = outcome.outgrown[0] - 1 if largest is None else min(largest, outcome.outgrown[0] - 1)
     if outcome.ran is not None and largest is not None:
         largest = max(largest, outcome.ran)
     return largest

@@ -119,7 +119,7 @@ def break_even_steps(
     not measured, when the second is not faster there, and on one device, where both start alike."""
     if first.plan.device == second.plan.device:
         return None
-    starts = [_startup(plan, measurements) for plan in (first.plan, second.plan)]
+    starts = [startup_of(plan, measurements) for plan in (first.plan, second.plan)]
     times = [time.seconds(workload.batch_size, data) for time in (first, second)]
     if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
         return None
@@ -129,6 +129,7 @@ def break_even_steps(
     return math.ceil(max(starts[1] - starts[0], 0.0) / gain)
 
 
-def _startup(plan: Plan, measurements: Sequence[Measurement]) -> float | None:
+def startup_of(plan: Plan, measurements: Sequence[Measurement]) -> float | None:
+    """Seconds before steps are steady, the most that was measured of the plan; None where it was not."""
     rows = [row.startup_seconds for row in measurements if row.plan.key == plan.key and row.outcome == "ok"]
     return max((seconds for seconds in rows if seconds is not None), default=None)

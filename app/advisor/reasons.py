@@ -5,13 +5,15 @@ A reason is told only where there is evidence for this very workload on this ver
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.advisor.options import OUT_OF_TIME
+from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
-from app.advisor.words import say_percent, say_ratio, say_seconds
+from app.advisor.words import say_duration, say_percent, say_ratio, say_seconds
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
@@ -46,6 +48,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     if best is not None:
         about_best = [
             _limit(best),
+            _run_time(evidence, best),
             _device_choice(evidence, best),
             _threads(evidence, best),
             _precision(evidence, best),
@@ -83,6 +86,23 @@ def _limit(best: Option) -> Reason | None:
     part = f"{say_seconds(share * seconds.median)} of {say_seconds(seconds.median)}"
     text = f"{say_percent(share)} of a step on {best.plan.label} goes into {what} ({part})."
     return Reason(code, text, {"share": share, "step_seconds": seconds.median, "basis": best.basis})
+
+
+def _run_time(evidence: Evidence, best: Option) -> Reason | None:
+    """What the whole run takes, where the data set's size was told; one epoch unless more were asked for."""
+    workload, seconds = evidence.workload, best.step_seconds
+    samples, batch, epochs = workload.dataset_samples, workload.batch_size, workload.epochs or 1
+    if samples is None or seconds is None:
+        return None
+    steps = math.ceil(samples / batch) * epochs
+    total = steps * seconds.median + (startup_of(best.plan, evidence.measurements) or 0.0)
+    over = "" if epochs == 1 else f", {epochs:,} times over"
+    text = (
+        f"{_counted(samples, 'row')} in batches of {batch:,}{over}: {_counted(steps, 'step')}, "
+        f"about {say_duration(total)} on {best.plan.label}."
+    )
+    numbers = {"steps": steps, "seconds": total, "epochs": epochs, "dataset_samples": samples}
+    return Reason("run-time", text, numbers)
 
 
 def _shares(parts: Breakdown, seconds: Interval) -> dict[str, float]:
@@ -281,3 +301,7 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{separator.join(names[:-1])} and {names[-1]}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_LONG = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -14,6 +15,14 @@ def say_seconds(seconds: float) -> str:
         if abs(seconds) >= unit:
             return f"{_two_figures(seconds / unit)} {name}"
     return f"{_two_figures(seconds / 1e-9)} ns"
+
+
+def say_duration(seconds: float) -> str:
+    """`8.3 min`, `2.4 h`, `12 days`: of a whole run; below two minutes as `say_seconds` has it."""
+    for unit, name in _LONG:
+        if seconds >= 2 * unit:
+            return f"{_two_figures(seconds / unit)} {name}"
+    return say_seconds(seconds)
 
 
 def say_bytes(size: float) -> str:

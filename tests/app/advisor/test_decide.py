@@ -195,8 +195,59 @@ def test_what_ran_out_of_memory_here_does_not_fit_whatever_was_estimated() -> No
 
 
 def test_what_ran_here_fits_whatever_was_estimated() -> None:
-    found = answer(measured(**ALL_FOUR), survey=a_survey(usable_bytes=1000))
+    peak = MemoryPeak(process_bytes=1_500_000_000, process_base_bytes=300 * 10**6)
+    rows = [replace(row, memory=peak) for row in measured(**ALL_FOUR)]
+    found = answer(rows, survey=a_survey(usable_bytes=1_600_000_000))
     assert found.recommended == TWO
+    estimated = answer(survey=a_survey(usable_bytes=1_600_000_000)).options
+    assert next(option for option in estimated if option.plan == TWO).fits is False
+
+
+def test_what_ran_here_once_does_not_fit_into_less_memory_than_it_took() -> None:
+    rows = [a_measurement(TWO, 16, 1.0, memory=BASE), a_measurement(TWO, 4, 0.3)]
+    found = answer(rows, survey=a_survey(usable_bytes=19 * 10**8))
+    two = next(option for option in found.options if option.plan == TWO)
+    assert two.fits is False
+    assert not two.cannot_run
+    assert "At batch size 16 it took 2.0 GB here, and 1.9 GB are free on cpu now" in (two.why_not or "")
+    assert two.max_batch_size is not None
+    assert 4 <= two.max_batch_size < 16
+    assert answer(rows, survey=a_survey(usable_bytes=3 * GB)).recommended == TWO
+
+
+@pytest.mark.parametrize(
+    ("dataset", "steps", "words"),
+    [
+        (
+            {"dataset_samples": 50_000, "epochs": 20},
+            62_500,
+            "50,000 rows in batches of 16, 20 times over: 62,500 steps",
+        ),
+        ({"dataset_samples": 50_000}, 3125, "50,000 rows in batches of 16: 3,125 steps"),
+        ({"dataset_samples": 17}, 2, "17 rows in batches of 16: 2 steps"),
+        ({"dataset_samples": 1}, 1, "1 row in batches of 16: 1 step,"),
+    ],
+)
+def test_what_the_whole_run_takes_is_said_where_the_data_set_is_known(
+    dataset: dict[str, int], steps: int, words: str
+) -> None:
+    found = answer(measured(**ALL_FOUR), **dataset)
+    (reason,) = [reason for reason in found.reasons if reason.code == "run-time"]
+    assert words in reason.text
+    assert reason.text.endswith("on cpu fp32, 2 threads.")
+    head = found.options[0].step_seconds
+    assert head is not None
+    assert reason.evidence == {
+        "steps": steps,
+        "seconds": pytest.approx(steps * head.median + 0.5),
+        "epochs": dataset.get("epochs", 1),
+        "dataset_samples": dataset["dataset_samples"],
+    }
+
+
+def test_nothing_is_said_of_a_run_whose_data_set_or_step_is_not_known() -> None:
+    for found in (answer(measured(**ALL_FOUR), epochs=20), answer(dataset_samples=1000)):
+        assert "run-time" not in {reason.code for reason in found.reasons}
 
 
 def test_the_peak_of_what_ran_is_the_measured_one() -> None:
