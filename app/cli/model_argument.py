@@ -1,8 +1,9 @@
-"""MODEL on the command line: a catalogue name, a JSON file, `-`, or `module:function`."""
+"""MODEL on the command line: a catalogue name, a JSON file or document, `-`, or `module:function`."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -34,9 +35,11 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
 
 
 def _read_document(argument: str) -> Any | None:
-    """The JSON that the argument points to; None when it points to none, but is a name."""
+    """The JSON that the argument is or points to; None when it is neither, but a name."""
     if argument == "-":
         return _parse_json(_read_bounded(sys.stdin.buffer, "standard input"), "standard input")
+    if argument.lstrip().startswith("{"):
+        return _parse_json(os.fsencode(argument), "MODEL")
     path = Path(argument)
     if not (path.suffix == ".json" or "/" in argument or _is_file(path)):
         return None

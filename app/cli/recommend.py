@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     type=click.Choice(EFFORTS),
     default="quick",
     show_default=True,
-    help="instant: from profile and trace, without measuring; quick: up to 10 s of real steps; thorough: up to 60 s.",
+    help="instant: from what is known, without measuring; quick: up to 10 s of real steps; thorough: up to 60 s.",
 )
 @click.option(
     "--time-limit",
@@ -40,7 +40,7 @@ def command(
     """Say where MODEL should train, with which settings, and why.
 
     MODEL is a name that `crosspoint models` lists, a .json file (layers, a Hugging Face config.json, or a summary),
-    - for JSON on standard input, or module:function, your own Python that returns a torch module.
+    such JSON itself, - for JSON on standard input, or module:function, your own Python that returns a torch module.
     """
     from app.cli.output import print_json
     from app.cli.recommend_view import show_recommendation

@@ -86,3 +86,17 @@ def test_a_file_that_cannot_be_read_is_named(argument: str) -> None:
 def test_a_strange_name_is_an_unknown_model(argument: str) -> None:
     with pytest.raises((InvalidModel, CommandFailed)):
         read_model(argument)
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n"])
+def test_a_document_may_stand_on_the_command_line_itself(before: str) -> None:
+    assert read_model(before + json.dumps(LAYERS)).kind == "layers"
+    assert read_model(before + json.dumps(CONFIG), task="text-classification").kind == "huggingface"
+
+
+@pytest.mark.parametrize("argument", ["{", '{"layers": NaN}', "{'layers': []}", '{"layers": "\udcff"}', "{}"])
+def test_rubbish_that_begins_like_a_document_is_wrong_usage_in_a_sentence(argument: str) -> None:
+    with pytest.raises((CommandFailed, InvalidModel)) as caught:
+        read_model(argument)
+    assert getattr(caught.value, "code", ExitCode.USAGE) == ExitCode.USAGE
+    assert len(str(caught.value)) < 400
