@@ -53,7 +53,8 @@ class Recommending:
         try:
             survey = await self._crosspoint.survey()
             profile = await self._crosspoint.profile(survey, self._request.profile)
-            plans = candidate_plans(survey, self._request)
+            here = profile is None or profile.fingerprint == survey.fingerprint
+            plans = candidate_plans(survey, self._request) if here else ()
             trace = await self._trace_and_measure(survey, profile, plans)
             answer = await self._decide(survey, profile, trace)
         finally:

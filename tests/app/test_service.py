@@ -19,6 +19,7 @@ from app.settings import Settings
 from probes.hardware import Survey
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
+from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
 from tests.app.test_store import PROFILE
 
@@ -180,3 +181,19 @@ def test_a_captured_machine_is_read_and_never_measured(tmp_path: Path) -> None:
                     await call
 
     asyncio.run(use())
+
+
+def test_another_machines_devices_are_not_looked_for_here(tmp_path: Path) -> None:
+    plan = Plan("cuda:63", "fp32")
+    calibrated = a_profile(fingerprint="another")
+    points = tuple(replace(point, plan=plan) for point in calibrated.points)
+    there = replace(calibrated, name="gpu-node", points=points, networks=())
+
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.store.keep_profile(there)
+        for effort in ("instant", "quick"):
+            request = Request(IRIS, devices=("cuda:63",), profile="gpu-node", effort=effort)
+            answer = await crosspoint.recommend(request)
+            assert {option.plan.device for option in answer.options} == {"cuda:63"}
+
+    with_crosspoint(tmp_path, use)
