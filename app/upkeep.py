@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 # How often it is looked whether the machine has changed (another driver, card, torch or limit): a survey takes 30 ms.
 WATCH_SECONDS = 60.0
+# A store that could not be opened (another process holds its file) is tried again; until then this is not ready.
+STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
 
@@ -42,10 +44,10 @@ class Upkeep:
 
     async def _run(self) -> None:
         await self._crosspoint.survey()
-        await trouble_with(self._crosspoint.store.open())
-        self.store_opened = True
         fingerprint = None
         while True:
+            if not self.store_opened:
+                self.store_opened = await trouble_with(self._crosspoint.store.open()) is None
             survey = await self._crosspoint.survey()
             if survey.fingerprint != fingerprint:
                 fingerprint = survey.fingerprint
@@ -54,7 +56,7 @@ class Upkeep:
             if asyncio.get_running_loop().time() >= self._not_before:
                 await self._learn_torch()
                 await self._calibrate_if_needed(survey)
-            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
 
     async def _learn_torch(self) -> None:
         """Ask a measuring process, once, what torch sees; it stays warm for the first trace."""

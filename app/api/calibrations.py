@@ -11,12 +11,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.api.bodies import CalibrationBody
 from app.api.context import ContextDep, answer_json
-from app.api.jobviews import accepted, cancel_job, find_job, show_job, stream_job
+from app.api.jobviews import accepted, cancel_job, find_events, show_job, stream_job
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress
 from app.lab import Ticket
+from app.measurable import find_devices
 from app.service import CALIBRATION_SECONDS
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])
@@ -31,11 +32,10 @@ router = APIRouter(prefix="/calibrations", tags=["calibrations"])
 async def start_calibration(request: Request, context: ContextDep) -> Response:
     """Measure this machine's constants, as soon as it is free, and keep them as a profile."""
     body = await read_body(request, CalibrationBody)
+    devices = find_devices(await context.crosspoint.survey(), body.devices)
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
-        kept = await context.crosspoint.calibrate_and_keep(
-            body.effort, tuple(body.devices), body.name, on_progress, ticket
-        )
+        kept = await context.crosspoint.calibrate_and_keep(body.effort, devices, body.name, on_progress, ticket)
         return Kept(await asyncio.to_thread(kept.value.to_json), kept.trouble)
 
     return accepted(await context.jobs.start("calibration", CALIBRATION_SECONDS[body.effort], work), "/calibrations")
@@ -59,12 +59,12 @@ async def cancel_calibration(name: str, context: ContextDep) -> Response:
     return await cancel_job(context, "calibration", name)
 
 
-def _job(name: str, context: ContextDep) -> Job:
-    return find_job(context, "calibration", name)
+async def _job(name: str, context: ContextDep) -> Job | dict[str, Any]:
+    return await find_events(context, "calibration", name)
 
 
 @router.get("/{name}/events", response_class=EventSourceResponse)
-async def stream_calibration(job: Annotated[Job, Depends(_job)]) -> AsyncIterator[ServerSentEvent]:
+async def stream_calibration(job: Annotated[Job | dict[str, Any], Depends(_job)]) -> AsyncIterator[ServerSentEvent]:
     """Progress as server-sent events: `progress` after each change, `finished` last."""
     async for event in stream_job(job):
         yield event

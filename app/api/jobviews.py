@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 from fastapi import Response
 from fastapi.sse import ServerSentEvent
@@ -24,12 +25,12 @@ def unknown_job() -> Problem:
     )
 
 
-def find_job(context: Context, kind: Kind, name: str) -> Job:
-    """A job of this process. Raises Problem."""
-    job = context.jobs.find(kind, name)
-    if job is None:
+async def find_events(context: Context, kind: Kind, name: str) -> Job | dict[str, Any]:
+    """A job of this process, or the document of one before, which has ended. Raises Problem."""
+    found = context.jobs.find(kind, name) or await context.jobs.document(kind, name)
+    if found is None:
         raise unknown_job()
-    return job
+    return found
 
 
 async def show_job(context: Context, kind: Kind, name: str) -> Response:
@@ -47,8 +48,12 @@ async def cancel_job(context: Context, kind: Kind, name: str) -> Response:
     return await show_job(context, kind, name)
 
 
-async def stream_job(job: Job) -> AsyncIterator[ServerSentEvent]:
+async def stream_job(job: Job | dict[str, Any]) -> AsyncIterator[ServerSentEvent]:
     """The job's document (without its result) after each change: `progress`, and `finished` as the last one."""
+    if isinstance(job, dict):
+        row = {name: value for name, value in job.items() if name != "result"}
+        yield ServerSentEvent(raw_data=json.dumps(row), event="finished")
+        return
     shown = None
     while True:
         document = job.document(with_result=False)

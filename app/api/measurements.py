@@ -9,15 +9,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from app.advisor.plans import candidate_plans
 from app.api.bodies import MeasurementBody
 from app.api.context import ContextDep, answer_json
-from app.api.jobviews import accepted, cancel_job, find_job, show_job, stream_job
+from app.api.jobviews import accepted, cancel_job, find_events, show_job, stream_job
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress
 from app.lab import Ticket
+from app.measurable import check_measurable, check_outcome
 
 router = APIRouter(prefix="/measurements", tags=["measurements"])
 
@@ -33,12 +33,13 @@ async def start_measurement(request: Request, context: ContextDep) -> Response:
     body = await read_body(request, MeasurementBody)
     question = await asyncio.to_thread(body.request)
     plans = tuple(plan.plan() for plan in body.plans)
-    candidate_plans(await context.crosspoint.survey(), question)  # refuses devices that are not here, now
+    check_measurable(await context.crosspoint.survey(), question, plans)
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
         kept = await context.crosspoint.measure_and_keep(
             question, body.seconds, plans, tuple(body.batch_sizes), on_progress, ticket
         )
+        check_outcome(kept.value)
         return Kept({"measurements": [item.to_json() for item in kept.value]}, kept.trouble)
 
     return accepted(await context.jobs.start("measurement", body.seconds, work), "/measurements")
@@ -62,12 +63,12 @@ async def cancel_measurement(name: str, context: ContextDep) -> Response:
     return await cancel_job(context, "measurement", name)
 
 
-def _job(name: str, context: ContextDep) -> Job:
-    return find_job(context, "measurement", name)
+async def _job(name: str, context: ContextDep) -> Job | dict[str, Any]:
+    return await find_events(context, "measurement", name)
 
 
 @router.get("/{name}/events", response_class=EventSourceResponse)
-async def stream_measurement(job: Annotated[Job, Depends(_job)]) -> AsyncIterator[ServerSentEvent]:
+async def stream_measurement(job: Annotated[Job | dict[str, Any], Depends(_job)]) -> AsyncIterator[ServerSentEvent]:
     """Progress as server-sent events: `progress` after each change, `finished` last."""
     async for event in stream_job(job):
         yield event

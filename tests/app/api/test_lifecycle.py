@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import signal
 import subprocess
@@ -11,6 +12,10 @@ import httpx
 import psutil
 import pytest
 
+from app.errors import StoreError
+from app.service import Crosspoint
+from app.settings import Settings
+from app.upkeep import Upkeep
 from tests.app.api.test_jobs import LONG, SHORT, start, wait_for, watch
 from tests.app.lab.test_child import is_gone
 from tests.app.serving import COMMAND, PATIENCE_SECONDS, running_server, wait_until
@@ -51,6 +56,8 @@ def test_children_end_when_the_service_is_killed(tmp_path: Path) -> None:
         assert job["state"] == "failed"
         assert "ended while this job ran" in job["reason"]
         assert client.get(f"/measurements/{job['id']}").json()["state"] == "failed"
+        ((name, event),) = watch(client, f"/measurements/{job['id']}")
+        assert (name, event["state"]) == ("finished", "failed")
 
 
 def test_the_first_start_calibrates_and_gives_way_to_who_waits(tmp_path: Path) -> None:
@@ -136,3 +143,35 @@ def test_readiness_comes_with_the_first_survey(client: httpx.Client) -> None:
     details = client.get("/healthz").json()
     assert details["status"] == "ok"
     assert details["probes"]["cpu"] == "ok"
+
+
+def test_a_service_whose_store_cannot_be_opened_is_not_ready_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.upkeep.STORE_RETRY_SECONDS", 0.01)
+    attempts = 0
+
+    async def use() -> None:
+        nonlocal attempts
+        settings = Settings(data_dir=tmp_path, sysroot=tmp_path)
+        async with Crosspoint(settings) as crosspoint:
+            opened, upkeep = crosspoint.store.open, Upkeep(crosspoint)
+
+            async def open_late() -> None:
+                nonlocal attempts
+                attempts += 1
+                assert not upkeep.store_opened
+                if attempts < 3:
+                    raise StoreError("The store could not be used.")
+                await opened()
+
+            monkeypatch.setattr(crosspoint.store, "open", open_late)
+            task = asyncio.create_task(upkeep.run())
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not upkeep.store_opened:  # noqa: ASYNC110 - it has no event for that
+                    await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(use())
+    assert attempts == 3

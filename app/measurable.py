@@ -1,0 +1,67 @@
+"""What can be known to be no measurement before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.advisor.plans import candidate_plans, cuda_accelerators, thread_counts
+from app.advisor.request import InvalidRequest, Request
+from app.errors import LabError
+from probes.hardware import Survey
+from probes.measurement import Measurement
+from probes.workload.description import Plan
+
+
+def check_measurable(survey: Survey, request: Request, plans: Sequence[Plan] = ()) -> None:
+    """Raises InvalidRequest for a model that cannot run, a device that is not here, or a plan that it cannot have."""
+    if request.workload.model.kind == "summary":
+        raise InvalidRequest(
+            "A summary can be estimated, not measured: it has no layers that could run. Ask for a recommendation, "
+            "or describe the model by its layers or its config."
+        )
+    candidate_plans(survey, request)
+    for plan in plans:
+        _check_plan(survey, request, plan)
+
+
+def find_devices(survey: Survey, asked: Sequence[str]) -> tuple[str, ...]:
+    """The devices asked for by their own names: `cuda` is every one; none: no choice. Raises InvalidRequest."""
+    here = ("cpu", *(str(accelerator.torch_device) for accelerator in cuda_accelerators(survey)))
+    found: list[str] = []
+    for device in asked:
+        matching = [name for name in here if device in (name, name.split(":")[0])]
+        if not matching:
+            raise InvalidRequest(
+                f"A device was asked for that is not here. Devices here: {', '.join(here)}.", suggestions=here
+            )
+        found += matching
+    return tuple(dict.fromkeys(found))
+
+
+def check_outcome(measurements: Sequence[Measurement]) -> None:
+    """Raises LabError, with the first reason, when no plan could be run."""
+    if any(item.outcome == "ok" for item in measurements):
+        return
+    if not measurements:
+        raise LabError("failed", "No plan was measured.")
+    first = measurements[0]
+    raise LabError(first.outcome, first.reason or "No plan could be run; the measuring process gave no reason.")
+
+
+def _check_plan(survey: Survey, request: Request, plan: Plan) -> None:
+    everything = candidate_plans(survey, replace(request, precision="auto", devices=()))
+    devices = tuple(dict.fromkeys(each.device for each in everything))
+    if plan.device not in devices:
+        raise InvalidRequest(
+            f"A plan names a device that is not here. Devices here: {', '.join(devices)}.", suggestions=devices
+        )
+    precisions = tuple(dict.fromkeys(each.precision for each in everything if each.device == plan.device))
+    if plan.precision not in precisions:
+        raise InvalidRequest(
+            f"A plan names a precision that {plan.device} does not have. It has {', '.join(precisions)}.",
+            suggestions=precisions,
+        )
+    most = max(thread_counts(survey.cpu))
+    if plan.threads is not None and not 1 <= plan.threads <= most:
+        raise InvalidRequest(f"A plan's threads have to be from 1 to {most}, the cores that may be used here.")

@@ -1,0 +1,64 @@
+"""What is no measurement is refused before it starts, and a job that measured nothing has failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor.request import InvalidRequest, Request
+from app.errors import LabError
+from app.measurable import check_measurable, check_outcome, find_devices
+from probes.measurement import Measurement
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.app.advisor.build import a_gpu, a_summary, a_survey
+
+IRIS = Workload(parse_model("iris-mlp"), 8)
+SURVEY = a_survey(gpus=[a_gpu()])
+OK = Measurement(Plan("cpu"), 8, "pageable", "ok")
+FAILED = replace(OK, outcome="failed", reason="It did not work.")
+TOO_LARGE = replace(OK, outcome="out-of-memory", reason="It needs 9 GB.")
+
+
+@pytest.mark.parametrize("plan", [Plan("cpu", "bf16", 1), Plan("cpu"), Plan("cuda:0", "fp16")])
+def test_a_plan_that_this_machine_has_may_be_measured(plan: Plan) -> None:
+    check_measurable(SURVEY, Request(IRIS), [plan])
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (Plan("meta"), "Devices here: cpu, cuda:0"),
+        (Plan("cuda:3"), "Devices here: cpu, cuda:0"),
+        (Plan("cpu", "tf32"), "It has fp32, bf16"),
+        (Plan("cpu", "fp32", 4000), "threads"),
+        (Plan("cpu", "fp32", 0), "threads"),
+    ],
+)
+def test_a_plan_that_it_has_not_is_refused(plan: Plan, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        check_measurable(SURVEY, Request(IRIS), [Plan("cpu"), plan])
+
+
+def test_devices_go_by_their_own_names() -> None:
+    assert find_devices(SURVEY, []) == ()
+    assert find_devices(SURVEY, ["cuda", "cpu", "cuda:0"]) == ("cuda:0", "cpu")
+    for asked in (["cuda:9"], ["foo"], ["cpu", "cuda:9"]):
+        with pytest.raises(InvalidRequest, match="Devices here: cpu, cuda:0"):
+            find_devices(SURVEY, asked)
+
+
+def test_a_job_without_a_measurement_says_the_first_reason() -> None:
+    check_outcome([FAILED, OK])
+    for rows, code in (([FAILED, TOO_LARGE], "failed"), ([TOO_LARGE] * 2, "out-of-memory")):
+        with pytest.raises(LabError, match=str(rows[0].reason)) as caught:
+            check_outcome(rows)
+        assert caught.value.code == code
+    with pytest.raises(LabError):
+        check_outcome([])
+
+
+def test_a_summary_cannot_be_measured() -> None:
+    with pytest.raises(InvalidRequest, match="estimated, not measured"):
+        check_measurable(SURVEY, Request(Workload(a_summary(), 8)))
