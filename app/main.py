@@ -18,6 +18,7 @@ from fastapi_offline import FastAPIOffline
 from app.api import calibrations, gpus, hardware, health, measurements, metrics, models, page, recommend
 from app.api.context import Context
 from app.api.guard import Guard
+from app.api.head import Head
 from app.api.hot import HotPaths
 from app.api.openapi import install_openapi
 from app.api.problems import install_problems
@@ -68,6 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     install_problems(app)
     install_openapi(app)
     app.add_middleware(HotPaths, answers={"/livez": health.live_body, "/hardware": hardware.encoded_survey})
+    app.add_middleware(Head)
     app.add_middleware(Counting, tally=tally)
     app.add_middleware(Guard, settings=settings)
     return app

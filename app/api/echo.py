@@ -12,19 +12,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import app
 import probes.workload
 from probes.workload.wording import clean
 
 GONE = "…"
+# A whole number below this may be a bound or a position of ours, and tells nothing.
+SMALL_NUMBER = 10_000
 _WORD = re.compile(r"[^\W\d][\w.-]*")
 # A name that was shortened no longer equals what was sent, and ends or is joined with an ellipsis.
 _SHORTENED = re.compile(r'[^\s"]*…[^\s"]*')
+_DEVICE = re.compile(r"cuda:\d{1,3}")
+# Beside the sources that check models: those whose sentences answer a request.
+_SPEAKERS = ("api/bodies.py", "advisor/plans.py", "advisor/request.py", "errors.py", "measurable.py")
 
 
 def without_echo(message: str, sent: Any) -> str:
-    """The message with an ellipsis in the place of each string of `sent` that is no word of ours."""
+    """The message with an ellipsis in the place of each string of `sent` that is no word of ours, and of each number
+    that is no small one."""
     message = _SHORTENED.sub(GONE, message)
-    found = {text for text in map(clean, strings_in(sent)) if text and text in message and text not in our_words()}
+    found = {text for text in map(clean, strings_in(sent)) if text and text in message and not _is_ours(text)}
+    found |= {text for number in numbers_in(sent) for text in _written(number) if text in message}
     for text in sorted(found, key=len, reverse=True):
         message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", GONE, message)
     return message
@@ -32,22 +40,44 @@ def without_echo(message: str, sent: Any) -> str:
 
 def strings_in(value: Any) -> Iterator[str]:
     """Every string in a JSON value, keys included, without recursion."""
+    return (item for item in _leaves(value) if isinstance(item, str))
+
+
+def numbers_in(value: Any) -> Iterator[int | float]:
+    """Every number in a JSON value that is not small."""
+    for item in _leaves(value):
+        if isinstance(item, float) or (isinstance(item, int) and abs(item) >= SMALL_NUMBER):
+            yield item
+
+
+def _leaves(value: Any) -> Iterator[Any]:
     rest = [value]
     while rest:
         item = rest.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, list):
+        if isinstance(item, list):
             rest += item
         elif isinstance(item, dict):
             yield from item
             rest += item.values()
+        else:
+            yield item
+
+
+def _written(number: int | float) -> set[str]:
+    """How a message may write it."""
+    texts = {str(number), f"{number:,}", *((f"{number:g}",) if isinstance(number, float) else ())}
+    return {text for text in texts if not text.isdigit() or len(text) >= len(str(SMALL_NUMBER))}
+
+
+def _is_ours(text: str) -> bool:
+    return text in our_words() or _DEVICE.fullmatch(text) is not None
 
 
 @cache
 def our_words() -> frozenset[str]:
-    """The words of the sources that check models: names of layers, options and tasks, and plain English."""
-    folder = Path(probes.workload.__file__).parent
-    texts = [path.read_text(encoding="utf-8") for path in folder.iterdir() if path.suffix in (".py", ".toml")]
+    """The words of the sources that check requests: names of fields, layers, options and tasks, and plain English."""
+    folder, ours = Path(probes.workload.__file__).parent, Path(app.__file__).parent
+    files = [path for path in folder.iterdir() if path.suffix in (".py", ".toml")]
+    texts = [path.read_text(encoding="utf-8") for path in (*files, *(ours / name for name in _SPEAKERS))]
     words = {word for text in texts for word in _WORD.findall(text)}
     return frozenset(words | {part for word in words for part in word.split(".")})

@@ -6,7 +6,9 @@ import asyncio
 import difflib
 import json
 import math
-from typing import Any, NoReturn, TypeVar
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar, get_args
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -20,6 +22,18 @@ Model = TypeVar("Model", bound=BaseModel)
 # Larger bodies are parsed in a thread, so that others are answered meanwhile.
 SMALL_BODY_BYTES = 16 * 1024
 MAX_PROBLEMS_TOLD = 8
+# pydantic's kinds of complaint whose words are of Python and not of JSON.
+_SENTENCES = {
+    "string_too_short": "is empty; it needs at least one character",
+    "string_type": "should be a string",
+    "model_type": "should be an object",
+    "dict_type": "should be an object",
+    "list_type": "should be a list",
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+}
+_CLUMSY = re.compile(r"^(Value error, |Input |String |List )| after validation, not .*$")
 
 
 async def read_body(request: Request, model: type[Model]) -> Model:
@@ -113,26 +127,40 @@ def _invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
 
 def _describe(row: Any, model: type[BaseModel]) -> dict[str, str]:
     """One complaint: where, as a JSON pointer, and a sentence. The name of an unknown field is input, and stays out."""
-    place = [str(part) for part in row["loc"] if not isinstance(part, str) or part in _known_fields(model)]
+    place, model = _follow(row["loc"], model)
+    where = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in place).removeprefix(".")
     if row["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(row["loc"][-1])[: bounds.MAX_ECHO_CHARACTERS], _known_fields(model), 1)
+        near = difflib.get_close_matches(str(row["loc"][-1])[: bounds.MAX_ECHO_CHARACTERS], model.model_fields, 1)
         hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(model.model_fields)}."
-        return {"pointer": _pointer(place), "message": f"There is a field that this request does not have. {hint}"}
-    if row["type"] == "missing":
-        return {"pointer": _pointer(place), "message": f"{'.'.join(place)} is missing: this request needs it."}
-    message = str(row["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    return {"pointer": _pointer(place), "message": f"{'.'.join(place)} {message}."}
+        message = f"There is a field that {where or 'this request'} does not have. {hint}"
+    elif row["type"] == "missing":
+        message = f"{where} is missing: this request needs it."
+    elif row["type"] in _SENTENCES:
+        message = f"{where} {_SENTENCES[row['type']]}."
+    else:
+        message = f"{where} {_CLUMSY.sub('', str(row['msg']))}."
+    return {"pointer": _pointer(place), "message": message}
 
 
 def _pointer(place: list[str]) -> str:
     return "".join(f"/{part}" for part in place)
 
 
-def _known_fields(model: type[BaseModel]) -> list[str]:
-    """Names of the model's fields, and of those of models in it."""
-    names = list(model.model_fields)
-    for field in model.model_fields.values():
-        for inner in getattr(field.annotation, "__args__", (field.annotation,)):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                names += inner.model_fields
-    return names
+def _follow(location: Sequence[Any], model: type[BaseModel]) -> tuple[list[str], type[BaseModel]]:
+    """The known part of a complaint's place, and the innermost model on the way to it."""
+    place: list[str] = []
+    for position, part in enumerate(location):
+        if isinstance(part, int):
+            place.append(str(part))
+        elif part in model.model_fields:
+            place.append(part)
+            if position < len(location) - 1:
+                model = _model_in(model.model_fields[part].annotation) or model
+    return place, model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    for inner in (annotation, *get_args(annotation)):
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            return inner
+    return None

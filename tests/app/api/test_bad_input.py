@@ -132,6 +132,38 @@ def test_what_is_wrong_is_said_where_it_is(client: httpx.Client) -> None:
     assert all(error["message"] in problem["detail"] for error in problem["errors"])
 
 
+@pytest.mark.parametrize(
+    ("body", "pointer", "words"),
+    [
+        (
+            {**IRIS, "dataset": {"samples": 1, MARK: 1}},
+            "/dataset",
+            "dataset does not have. Known are: samples, epochs.",
+        ),
+        ({**IRIS, "dataset": 3}, "/dataset", "dataset should be an object."),
+        ({**IRIS, "plans": [{}]}, "/plans/0/device", "plans[0].device is missing"),
+        ({**IRIS, "plans": [{"device": "cpu", MARK: 1}]}, "/plans/0", "Known are: device, precision, threads."),
+        ({**IRIS, "plans": {}}, "/plans", "plans should be a list."),
+        ({**IRIS, "devices": [""]}, "/devices/0", "devices[0] is empty"),
+        ({**IRIS, "model": 7}, "/model", "model should be an object."),
+    ],
+)
+def test_what_is_wrong_deep_in_a_body_is_a_plain_sentence(
+    client: httpx.Client, body: dict[str, Any], pointer: str, words: str
+) -> None:
+    problem = assert_problem(client.post("/measurements", json=body), 422)
+    assert any(error["pointer"] == pointer and words in error["message"] for error in problem["errors"])
+
+
+@pytest.mark.parametrize("address", ["/livez", "/readyz", "/healthz", "/hardware", "/metrics", "/models", "/"])
+def test_head_is_get_without_its_body(client: httpx.Client, address: str) -> None:
+    answer = client.head(address)
+    assert answer.status_code == client.get(address).status_code
+    assert answer.content == b""
+    assert int(answer.headers["content-length"]) > 0
+    assert client.head("/recommend").status_code == 405
+
+
 def test_near_names_are_offered(client: httpx.Client) -> None:
     problem = assert_problem(client.post("/recommend", json={**IRIS, "model": "iris-mpl"}), 422)
     assert "iris-mlp" in problem["suggestions"]
@@ -144,7 +176,7 @@ def test_near_names_are_offered(client: httpx.Client) -> None:
 OTHER_BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "no seconds": ("/measurements", {**IRIS, "seconds": 0}),
     "seconds without end": ("/measurements", {**IRIS, "seconds": 1e9}),
-    "an unknown plan's device is looked at later, its precision at once": (
+    "an unknown precision of a plan": (
         "/measurements",
         {**IRIS, "plans": [{"device": "cpu", "precision": MARK}]},
     ),
@@ -154,6 +186,29 @@ OTHER_BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "too many plans": ("/measurements", {**IRIS, "plans": [{"device": "cpu"}] * 1000}),
     "a batch of zero among others": ("/measurements", {**IRIS, "batch_sizes": [8, 0]}),
+    "a plan on no device of ours": ("/measurements", {**IRIS, "plans": [{"device": "meta"}]}),
+    "a plan on a device that is not here": ("/measurements", {**IRIS, "plans": [{"device": "cuda:63"}]}),
+    "a plan in a precision that the CPU has not": (
+        "/measurements",
+        {**IRIS, "plans": [{"device": "cpu"}, {"device": "cpu", "precision": "tf32"}]},
+    ),
+    "a plan with more threads than cores": ("/measurements", {**IRIS, "plans": [{"device": "cpu", "threads": 4096}]}),
+    "a summary, which cannot run": (
+        "/measurements",
+        {
+            "batch_size": 8,
+            "model": {
+                "summary": {
+                    "parameters": 10**6,
+                    "flops_per_sample": 10**9,
+                    "activation_bytes_per_sample": 10**6,
+                    "operations": 50,
+                }
+            },
+        },
+    ),
+    "a calibration of a device that is not here": ("/calibrations", {"devices": ["cpu", "cuda:63"]}),
+    "a calibration of nothing known": ("/calibrations", {"devices": [MARK]}),
     "an unknown effort": ("/calibrations", {"effort": MARK}),
     "a name without letters": ("/calibrations", {"name": ""}),
     "a long name": ("/calibrations", {"name": MARK * 1000}),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.api.echo import strings_in, without_echo
+from app.errors import UnknownProfile
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
 
@@ -41,3 +42,16 @@ def test_no_name_whatever_comes_back(text: str) -> None:
             told = without_echo(str(error), {"model": model})
             assert name not in told
             assert "zqz" not in told
+
+
+def test_a_large_number_that_was_sent_goes_and_bounds_of_ours_stay() -> None:
+    message = "num_hidden_layers is 1000000000 or 1,000,000,000; at most 100000 are read, layers[1] too."
+    sent = {"num_hidden_layers": 1_000_000_000, "dropout": 1.0, "small": 1}
+    assert without_echo(message, sent) == "num_hidden_layers is … or …; at most 100000 are read, layers[1] too."
+    assert without_echo("dropout is 17.25.", {"dropout": 17.25}) == "dropout is …."
+
+
+@pytest.mark.parametrize("name", ["profile", "samples", "name", "asked", "stored", "cpu", "cuda:0"])
+def test_our_own_sentences_stay_whole(name: str) -> None:
+    for message in (str(UnknownProfile()), f"Devices here: cpu, cuda:0. {name}"):
+        assert without_echo(message, {"profile": name, name: name}) == message
