@@ -36,6 +36,7 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
     "linear": ("nn.Linear", {"in": "", "out": "", "bias": "bias"}),
     "flatten": ("nn.Flatten", {"start_dim": "start_dim", "end_dim": "end_dim"}),
     "layer_norm": ("nn.LayerNorm", {"shape": ""}),
+    "rms_norm": ("nn.RMSNorm", {"shape": ""}),
     "group_norm": ("nn.GroupNorm", {"groups": "", "in": ""}),
     "upsample": ("nn.Upsample", {"scale": "scale_factor", "mode": "mode"}),
     "embedding": ("nn.Embedding", {"in": "", "out": ""}),
@@ -87,6 +88,7 @@ _SPATIAL: dict[str, tuple[str, dict[str, str]]] = {
     "adaptive_avg_pool": ("nn.AdaptiveAvgPool", {"out": ""}),
     "adaptive_max_pool": ("nn.AdaptiveMaxPool", {"out": ""}),
     "batch_norm": ("nn.BatchNorm", {"in": "", "affine": "affine"}),
+    "instance_norm": ("nn.InstanceNorm", {"in": "", "affine": "affine"}),
 }
 # What torch assumes when nothing is written: left out, so that the snippet reads as people write it.
 _DEFAULTS: dict[str, Any] = {
@@ -259,7 +261,7 @@ def _call(name: str, options: Mapping[str, str], content: Content, extra: Mappin
     """`nn.Linear(4, 10, bias=False)`: options without a keyword stand first."""
     written: list[str] = []
     for option, keyword in options.items():
-        if option not in content or (option in _DEFAULTS and content[option] == _DEFAULTS[option]):
+        if option not in content or content[option] == _default(name, option):
             continue
         value = _shape(content[option]) if option == "shape" else _value(content[option])
         if value == _usual(name, keyword, content):
@@ -267,6 +269,11 @@ def _call(name: str, options: Mapping[str, str], content: Content, extra: Mappin
         written.append(f"{keyword}={value}" if keyword else value)
     written += [f"{keyword}={value!r}" for keyword, value in (extra or {}).items()]
     return f"{name}({', '.join(written)})"
+
+
+def _default(name: str, option: str) -> Any:
+    """What torch assumes; of the norms, instance norm alone has no weights unless told."""
+    return False if option == "affine" and "InstanceNorm" in name else _DEFAULTS.get(option)
 
 
 def _usual(name: str, keyword: str, content: Content) -> str | None:

@@ -36,9 +36,7 @@ def parse_layers(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
     _check_keys(document)
     layers = document.get("layers")
     if not isinstance(layers, list) or not layers:
-        raise InvalidModel(
-            f'"layers" is {describe(layers)}; a list of at least one layer is expected, as in {_EXAMPLE}.'
-        )
+        raise InvalidModel(f'"layers" {_no_list(layers)}; a list of at least one layer is expected, as in {_EXAMPLE}.')
     flow = Flow(_input_shape(document, layers), tokens=_first_type(layers) == "embedding")
     chain = _chain("layers", layers, flow, 0)
     if not 0 < chain.parameters <= MAX_PARAMETERS:
@@ -47,6 +45,11 @@ def parse_layers(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
     tokens = chain.content["layers"][0]["in"] if flow.tokens else None
     content = {"layers": chain.content["layers"], "input_shape": list(flow.shape), "tokens": tokens}
     return content | _loss(document, chain.flow), chain.parameters
+
+
+def _no_list(layers: Any) -> str:
+    """What is wrong with it."""
+    return "has no layer in it" if layers == [] else f"is {describe(layers)}"
 
 
 def _check_keys(document: dict[str, Any]) -> None:
@@ -93,7 +96,7 @@ def _first_type(layers: list[Any]) -> str | None:
 def _chain(where: str, layers: Any, flow: Flow, depth: int) -> Layer:
     """Layers one after another, as one. Raises InvalidModel."""
     if not isinstance(layers, list) or not layers:
-        raise InvalidModel(f"{where} is {describe(layers)}; a list of at least one layer is expected.")
+        raise InvalidModel(f"{where} {_no_list(layers)}; a list of at least one layer is expected.")
     contents: list[dict[str, Any]] = []
     parameters, count = 0, 0
     for index, written in enumerate(layers):

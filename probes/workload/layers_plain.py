@@ -73,6 +73,24 @@ def infer_reshape(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     return Layer({"type": "reshape", "shape": shape}, flow.reshaped(where, tuple(shape), channels_first=False))
 
 
+def infer_unflatten(where: str, options: dict[str, Any], flow: Flow) -> Layer:
+    """One axis as several; built as the reshape that it is."""
+    axis = axis_of(where, options["dim"], flow)
+    sizes = require(where, options, "sizes", '"sizes": [3, -1]')
+    sizes = list(sizes) if isinstance(sizes, list) else [sizes]
+    size = flow.shape[axis - 1]
+    known = prod(part for part in sizes if part != -1)
+    if sizes.count(-1) == 1 and known and size % known == 0:
+        sizes[sizes.index(-1)] = size // known
+    if -1 in sizes or prod(sizes) != size:
+        raise InvalidModel(
+            f"{where} cannot make its sizes of axis {axis}, which is {size} long: one sample is {flow.text}. "
+            "Write sizes whose product is that number; one of them may be -1."
+        )
+    shape = (*flow.shape[: axis - 1], *sizes, *flow.shape[axis:])
+    return Layer({"type": "reshape", "shape": list(shape)}, flow.reshaped(where, shape, channels_first=False))
+
+
 def infer_permute(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     dims = require(where, options, "dims", '"dims": [2, 1]')
     axes = [axis_of(where, dim, flow) for dim in (dims if isinstance(dims, list) else [dims])]
@@ -170,6 +188,11 @@ PLAIN_TYPES = (
         infer_flatten,
     ),
     LayerType("reshape", (Wholes("shape", low=-1, length=MAX_DIMENSIONS),), infer_reshape, ("view",)),
+    LayerType(
+        "unflatten",
+        (FIRST_DIM, Wholes("sizes", aliases=("unflattened_size", "shape"), low=-1, length=MAX_DIMENSIONS)),
+        infer_unflatten,
+    ),
     LayerType(
         "permute",
         (Wholes("dims", low=-MAX_DIMENSIONS, high=MAX_DIMENSIONS, length=MAX_DIMENSIONS),),

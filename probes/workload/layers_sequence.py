@@ -126,7 +126,7 @@ _RECURRENT: tuple[Option, ...] = (
     _BatchFirst("batch_first"),
 )
 _ATTENTION: tuple[Option, ...] = (
-    Whole("in", aliases=("embed_dim", "d_model", "features")),
+    Whole("in", aliases=("embed_dim", "d_model", "features", "dim")),
     Whole("heads", aliases=("num_heads", "nhead")),
     _BatchFirst("batch_first"),
 )
@@ -139,8 +139,8 @@ _ENCODER: tuple[Option, ...] = (
     STACKED,
 )
 _EMBEDDING = (
-    Whole("in", aliases=("num_embeddings", "vocabulary", "vocab_size")),
-    Whole("out", aliases=("embedding_dim", "features")),
+    Whole("in", aliases=("num_embeddings", "vocabulary", "vocab_size", "vocab")),
+    Whole("out", aliases=("embedding_dim", "features", "dim")),
 )
 
 SEQUENCE_TYPES = (

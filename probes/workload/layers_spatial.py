@@ -186,7 +186,22 @@ def infer_batch_norm(name: str, axes: int, where: str, options: dict[str, Any], 
     return Layer(content, after, 2 * features * affine)
 
 
-def infer_layer_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
+def infer_instance_norm(axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
+    """axes: as in infer_batch_norm. A channel of one number has no spread to be normalised by."""
+    found = len(flow.shape) - 1
+    if not 1 <= found <= 3 or (axes and found != axes) or flow.elements == flow.shape[0]:
+        raise InvalidModel(
+            f"{where} does not fit {flow.text} for one sample: it expects channels and "
+            f"{axes or '1 to 3'} spatial axes with more than one number."
+        )
+    features = agree(where, options, "in", flow.shape[0], flow)
+    content = {"type": f"instance_norm{found}d", "in": features, "affine": options["affine"]}
+    after = flow.reshaped(where, flow.shape, channels_first=True)
+    return Layer(content, after, 2 * features * options["affine"])
+
+
+def infer_layer_norm(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
+    """layer_norm, or rms_norm, which has weights and no bias."""
     written = options.get("shape", flow.shape[-1])
     shape = written if isinstance(written, list) else [written]
     if tuple(shape) != flow.shape[len(flow.shape) - len(shape) :]:
@@ -194,7 +209,7 @@ def infer_layer_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
             f"{where} normalises {Flow(tuple(shape)).text}, but its input for one sample ends otherwise: {flow.text}. "
             'Leave "shape" out to normalise the last axis.'
         )
-    return Layer({"type": "layer_norm", "shape": shape}, flow, 2 * prod(shape))
+    return Layer({"type": name, "shape": shape}, flow, (2 if name == "layer_norm" else 1) * prod(shape))
 
 
 def infer_group_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -239,6 +254,8 @@ _TRANSPOSED = (
 _POOL = (KERNEL, STRIDE, Wholes("padding", default=0, low=0), Flag("ceil_mode", default=False))
 _ADAPTIVE = (Wholes("out", aliases=("output_size",), default=1),)
 _BATCH_NORM = (IN, Flag("affine", default=True), Real("eps", high=1.0), Real("momentum", high=1.0))
+_INSTANCE_NORM = (IN, Flag("affine", default=False), Real("eps", high=1.0), Real("momentum", high=1.0))
+_LAYER_NORM = (Wholes("shape", aliases=("normalized_shape", "in"), length=6), Real("eps"))
 
 SPATIAL_TYPES = (
     *(LayerType(f"conv{n}d", _CONVOLUTION, partial(infer_convolution, n)) for n in (1, 2, 3)),
@@ -261,9 +278,10 @@ SPATIAL_TYPES = (
     ),
     LayerType("batch_norm", _BATCH_NORM, partial(infer_batch_norm, "batch_norm", 0), ("batch_normalization",)),
     *(LayerType(f"batch_norm{n}d", _BATCH_NORM, partial(infer_batch_norm, "batch_norm", n)) for n in (1, 2, 3)),
-    LayerType(
-        "layer_norm", (Wholes("shape", aliases=("normalized_shape", "in"), length=6), Real("eps")), infer_layer_norm
-    ),
+    LayerType("instance_norm", _INSTANCE_NORM, partial(infer_instance_norm, 0), ("instance_normalization",)),
+    *(LayerType(f"instance_norm{n}d", _INSTANCE_NORM, partial(infer_instance_norm, n)) for n in (1, 2, 3)),
+    LayerType("layer_norm", _LAYER_NORM, partial(infer_layer_norm, "layer_norm")),
+    LayerType("rms_norm", _LAYER_NORM, partial(infer_layer_norm, "rms_norm")),
     LayerType(
         "group_norm",
         (Whole("groups", aliases=("num_groups",)), Whole("in", aliases=("num_channels",)), Real("eps")),

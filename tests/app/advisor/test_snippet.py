@@ -57,6 +57,9 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
     "group_norm": ([{"type": "conv2d", "out": 4, "kernel": 1}, {"type": "group_norm", "groups": 2}], IMAGE),
     "layer_norm-two-axes": ([{"type": "layer_norm", "shape": [8, 8]}, {"type": "linear", "out": 3}], [8, 8]),
     "layer_norm": (["layer_norm", {"type": "linear", "out": 3}], SERIES),
+    "rms_norm": (["rms_norm", {"type": "linear", "out": 3}], SERIES),
+    "instance_norm": ([{"type": "conv2d", "out": 4, "kernel": 1}, "instance_norm"], IMAGE),
+    "unflatten": ([{"type": "unflatten", "sizes": [2, 6]}, {"type": "linear", "out": 3}], SERIES),
     "upsample": (["upsample", {"type": "conv2d", "out": 4, "kernel": 1}], IMAGE),
     "upsample-bilinear": ([{"type": "upsample", "mode": "bilinear"}, {"type": "conv2d", "out": 4, "kernel": 1}], IMAGE),
     "embedding": ([EMBEDDING, "mean", {"type": "linear", "out": 3}], TEXT),
@@ -101,6 +104,7 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
             "adaptive_avg_pool": {"out": 2},
             "adaptive_max_pool": {"out": 1},
             "batch_norm": {"affine": False},
+            "instance_norm": {"affine": True},
             "conv_transpose": {"out": 3, "kernel": 2, "stride": 2, "output_padding": 1},
         }.items()
     },

@@ -196,3 +196,32 @@ def test_no_two_types_share_a_spelling() -> None:
     index_by_spelling(LAYER_TYPES)
     with pytest.raises(ValueError, match="spelled"):
         index_by_spelling((*LAYER_TYPES, LAYER_TYPES[0].__class__("Linear", (), LAYER_TYPES[0].infer)))
+
+
+def test_short_spellings_of_sizes_are_understood() -> None:
+    ours = parse({"type": "embedding", "in": 50, "out": 8}, {"type": "attention", "heads": 2}, shape=[6])
+    theirs = parse({"type": "Embedding", "vocab": 50, "dim": 8}, {"type": "attention", "dim": 8, "heads": 2}, shape=[6])
+    assert theirs == ours
+
+
+def test_further_norms_and_unflatten_are_taken_in_torchs_spelling() -> None:
+    content = parse(
+        {"type": "Unflatten", "dim": 1, "unflattened_size": [3, 4, -1]},
+        {"type": "Conv2d", "out_channels": 6, "kernel_size": 3},
+        {"type": "InstanceNorm2d", "num_features": 6, "affine": True},
+        {"type": "RMSNorm", "normalized_shape": 2},
+        shape=[48],
+    )
+    assert content["output_shape"] == [6, 2, 2]
+    assert [layer["type"] for layer in content["layers"]] == ["reshape", "conv2d", "instance_norm2d", "rms_norm"]
+
+
+def test_sizes_that_an_axis_cannot_have_are_refused() -> None:
+    assert "48 long" in str(refusal({"type": "unflatten", "sizes": [5, -1]}, LINEAR, shape=[48]))
+    assert "more than one number" in str(refusal("instance_norm", LINEAR, shape=[4]))
+    assert "more than one number" in str(refusal("instance_norm", LINEAR, shape=[4, 1, 1]))
+
+
+def test_an_empty_list_is_called_empty() -> None:
+    assert '"layers" has no layer in it' in str(refusal(shape=[4]))
+    assert "has no layer in it" in str(refusal({"type": "residual", "layers": []}, shape=[4]))
