@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -87,7 +88,7 @@ def _build(content: dict[str, Any]) -> tuple[Any, Any]:
     except (InvalidModel, MemoryError):
         raise
     except Exception as error:  # a config that transformers chokes on can raise anything
-        raise InvalidModel(_explain(model_type, error)) from error
+        raise InvalidModel(_name_place(options, error) or _explain(model_type, error)) from error
 
 
 def prepare(config: Any, task: str) -> None:
@@ -102,6 +103,38 @@ def prepare(config: Any, task: str) -> None:
         config.decoder_start_token_id = config.pad_token_id
 
 
+def _name_place(options: dict[str, Any], error: Exception) -> str | None:
+    """The place in the config that transformers refuses, where its error tells: an activation's name that it looked
+    up, or a value whose kind its config class checks."""
+    places = list(_places("huggingface", options))
+    if isinstance(error, KeyError):
+        from transformers.activations import ACT2CLS
+
+        for where, value in places:
+            named = isinstance(value, str) and "act" in where.rsplit(".", 1)[-1] and value not in ACT2CLS
+            if named and re.search(rf"\b{re.escape(value)}\b", str(error)):
+                usual = ", ".join(name for name in ("gelu", "gelu_new", "relu", "silu", "tanh") if name in ACT2CLS)
+                return f"{clean(where)} names no activation that transformers has ({usual}, …)."
+    found = re.findall(r"Field '(\w+)' expected (\w+), got", str(error))
+    taken = {kind for name, kind in found if name == found[0][0]}
+    expected = next((words for kind, words in _KINDS.items() if kind in taken), "of another kind")
+    at = (where for where, _ in places if found and where.rsplit(".", 1)[-1] == found[0][0])
+    return next((f"{clean(where)} has to be {expected}." for where in at), None)
+
+
+# Where several kinds are taken, the widest number is what is meant.
+_KINDS = {"float": "a number", "int": "a whole number", "str": "a name", "bool": "true or false"}
+
+
+def _places(where: str, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value of a config with its place, outer ones first."""
+    for key, value in options.items():
+        yield f"{where}.{key}", value
+    for key, value in options.items():
+        if isinstance(value, dict):
+            yield from _places(f"{where}.{key}", value)
+
+
 def _explain(model_type: str, error: Exception) -> str:
     """What transformers said, where that is fit to be passed on."""
     what = f"No {clean(model_type)} model can be built from this config."
@@ -110,7 +143,7 @@ def _explain(model_type: str, error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = " ".join(lines[:2])
     fit = said and len(said) <= _LONGEST_REASON and not re.search(r"[/\\<>]|0x", said) and said.isprintable()
-    if fit and not isinstance(error, LookupError | AttributeError):
+    if fit and not isinstance(error, LookupError | AttributeError | TypeError):
         return f"{what} transformers says: {said.rstrip('.')}. Check its sizes against each other."
     return (
         f"{what} transformers fails with {type(error).__name__}. Compare it with a config.json that is known to work."

@@ -51,6 +51,14 @@ _SIZES = {
     "num_labels", "num_channels", "image_size", "patch_size", "head_dim", "max_position_embeddings", "n_positions",
     "num_key_value_heads", "encoder_attention_heads", "decoder_attention_heads", "ffn_dim", "d_ff", "num_mel_bins",
 }  # fmt: skip
+# One whole number in every model type of transformers 5, never a list; the first are never null either.
+_NEVER_NULL = {"hidden_size", "d_model", "n_embd", "n_layer", "n_head"}
+_NEVER_LISTS = _NEVER_NULL | {
+    "vocab_size", "num_hidden_layers", "n_layers", "n_heads", "encoder_layers", "decoder_layers",
+    "encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff",
+}  # fmt: skip
+_WHOLE = _SIZES | _NEVER_LISTS
+_SHARES = {"dropout", "prob", "probs", "pdrop", "eps", "epsilon"}  # words of keys that are numbers and never names
 _PATH = re.compile(r"[/\\]|^[~.]|^[A-Za-z]:|\.(py|json|bin|pt|pth|ckpt|safetensors|gguf|h5|onnx)$")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,99}")
 
@@ -82,6 +90,8 @@ class _Reader:
     def read(self, where: str, key: str, value: Any, depth: int) -> Any:
         if depth > MAX_JSON_DEPTH:
             raise InvalidModel(f"The huggingface config nests deeper than {MAX_JSON_DEPTH} levels; no model does.")
+        if (key in _NEVER_LISTS and isinstance(value, dict | list)) or (key in _NEVER_NULL and value is None):
+            raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
         if isinstance(value, dict):
             return self.read_object(where, value, depth)
         if isinstance(value, list):
@@ -131,14 +141,18 @@ def _read_scalar(where: str, key: str, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, bool):
-        if _is_count(key) or key in _SIZES:
+        if _is_count(key) or key in _WHOLE:
             raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
         return value
+    if key in _WHOLE and isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, int):
         return _read_integer(where, key, value)
     if not isinstance(value, float) or not isfinite(value) or abs(value) > MAX_CONFIG_NUMBER:
         raise InvalidModel(f"{_short(where)} is {describe(value)}; a finite number is expected.")
-    if (_is_count(key) or key in _SIZES) and not 0 <= value <= MAX_CONFIG_COUNT:
+    if key in _WHOLE:
+        raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+    if _is_count(key) and not 0 <= value <= MAX_CONFIG_COUNT:
         raise InvalidModel(
             f"{_short(where)} is {describe(value)}; a whole number up to {MAX_CONFIG_COUNT} is expected."
         )
@@ -160,10 +174,12 @@ def _read_string(where: str, value: str) -> str:
     if _PATH.search(value):
         raise InvalidModel(f"{_short(where)} looks like a path or a URL. Nothing is read or downloaded. Remove it.")
     key = where.rsplit(".", 1)[-1]
-    if _is_count(key) or key in _SIZES:
+    if set(key.split("_")) & _SHARES:
+        raise InvalidModel(f"{_short(where)} is {describe(value)}; a number is expected.")
+    if _is_count(key) or key in _WHOLE:
         if value.isdigit():
             raise InvalidModel(f"{_short(where)} is a string; write the number without quotes.")
-        if key in _SIZES:
+        if key in _WHOLE:
             raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
     return value
 

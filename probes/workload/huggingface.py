@@ -47,7 +47,9 @@ def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
 def _model_type(written: Any, known: Architectures) -> str:
     if written is None:
         raise InvalidModel('The huggingface config has no "model_type". Copy the whole config.json of the model.')
-    if not isinstance(written, str) or written not in known.model_types:
+    if not isinstance(written, str):
+        raise InvalidModel(f'model_type is {describe(written)}; a name is expected, such as "bert".')
+    if written not in known.model_types:
         hint = 'The installed transformers does not have it; "crosspoint models" lists models to start from.'
         raise unknown("The model_type", written, known.trainable_types(), hint)
     return written

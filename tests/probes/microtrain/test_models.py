@@ -37,6 +37,9 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[int]]] = {
     "global_max_pool": ({}, [4, 3]),
     "layer_norm": ({"shape": [3, 4]}, [2, 3, 4]),
     "group_norm": ({"groups": 2}, [4, 3]),
+    "instance_norm": ({"affine": True}, [4, 3]),
+    "rms_norm": ({"shape": [3, 4]}, [2, 3, 4]),
+    "unflatten": ({"dim": 1, "sizes": [2, -1]}, [4, 3]),
     "batch_norm": ({}, [4]),
     "upsample": ({"scale": 2, "mode": "bilinear"}, [4, 3, 3]),
     "lstm": ({"hidden": 5, "num_layers": 2, "bidirectional": True, "output": "last", "dropout": 0.1}, [4, 3]),
@@ -175,6 +178,21 @@ def test_a_config_that_transformers_refuses_is_the_users_to_mend(config: dict[st
     assert str(caught.value).endswith(".")
     assert "Traceback" not in str(caught.value)
     assert "/" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"model_type": "bert", "hidden_act": "zzz"}, "huggingface.hidden_act names no activation that transformers"),
+        ({"model_type": "gpt2", "activation_function": "zzz"}, "huggingface.activation_function names no activation"),
+        ({"model_type": "bert", "type_vocab_size": [2]}, "huggingface.type_vocab_size has to be a whole number."),
+    ],
+    ids=str,
+)
+def test_a_refusal_of_transformers_names_the_place_in_the_config(config: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidModel) as caught:
+        build_fake(parse_model({"huggingface": config}), FakeTensorMode())
+    assert str(caught.value).startswith(sentence)
 
 
 def test_more_tokens_than_positions_are_refused_with_the_limit() -> None:

@@ -117,6 +117,13 @@ def test_a_model_without_a_task_that_is_trained_here_says_so() -> None:
         {"hidden_size": 0},
         {"hidden_size": 10**18},
         {"hidden_size": 768.5e9},
+        {"hidden_size": 64.5},
+        {"hidden_size": None},
+        {"hidden_size": [64]},
+        {"hidden_size": {"a": 64}},
+        {"num_hidden_layers": [12]},
+        {"vocab_size": "many"},
+        {"hidden_dropout_prob": "x"},
         {"vocab_size": -5},
         {"depths": [2, 10**7]},
         {"depth_coefficient": 1e6},
@@ -156,3 +163,20 @@ def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
 def test_a_size_that_makes_no_sense_for_the_task_is_refused() -> None:
     assert "makes no sense" in str(refusal({"model_type": "vit"}, sequence_length=5))
     assert parse({"model_type": "resnet"}, image_size=64)["image_size"] == [64, 64]
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    size = parse({"model_type": "bert", "hidden_size": 64.0})["config"]["hidden_size"]
+    assert (size, type(size)) == (64, int)
+    assert "a whole number is expected" in str(refusal({"model_type": "bert", "hidden_size": None}))
+
+
+def test_sizes_that_differ_between_stages_may_be_lists_and_some_may_be_null() -> None:
+    parse({"model_type": "segformer", "num_attention_heads": [1, 2, 5, 8], "depths": [2, 2, 2, 2]})
+    parse({"model_type": "convnext", "hidden_sizes": [8, 16], "image_size": [32, 64]})
+    parse({"model_type": "gpt_neo", "intermediate_size": None})
+    parse({"model_type": "wav2vec2", "vocab_size": None})
+
+
+def test_a_model_type_that_is_no_name_is_named_by_its_kind() -> None:
+    assert str(refusal({"model_type": []})).startswith("model_type is a list; a name is expected")
