@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 # With less than this no plan gets steady. An answer that is a little late is worth more than one without a measurement.
 LEAST_MEASURING_SECONDS = 2.0
+# Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
+LEAST_PATIENCE_SECONDS = 6.0
 # The code of the reason that says that something was not saved.
 NOT_SAVED = "not-saved"
 # What the user has to mend; the answer would be of no use without it.
@@ -82,6 +84,7 @@ class Recommending:
         lab = self._crosspoint.lab
         self._ticket = ticket = self._ticket or lab.reserve(self._request.measuring_seconds)
         ticket.on_wait = say_waiting(self._on_progress)
+        ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
         trace = await self._crosspoint.known_trace(survey, self._request.workload)
         if trace is None and lab.tracer_is_warm:
             trace = await self._trace(survey, lab.run)
@@ -94,11 +97,11 @@ class Recommending:
                     spent = time.monotonic() - (ticket.started_at or 0.0)
                     await self._run_plans(child, survey, fitting, self._request.measuring_seconds - spent)
         except LabError as error:
-            if trace is None or error.code in _USERS_TO_MEND:
+            if (trace is None and ticket.running) or error.code in _USERS_TO_MEND:
                 raise
-            self._notes.append(Reason("not-measured", f"The measurement failed, so this is an estimate. {error}"))
-        assert trace is not None
-        return trace
+            failed = "The measurement failed" if ticket.running else "Nothing was measured"
+            self._notes.append(Reason("not-measured", f"{failed}, so this is an estimate. {error}"))
+        return trace or await self._trace(survey, lab.run)
 
     async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float) -> None:
         seconds = max(LEAST_MEASURING_SECONDS, seconds)

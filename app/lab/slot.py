@@ -22,7 +22,8 @@ class Ticket:
 
     expected_seconds: what the measurement should take, for Retry-After. on_preempt: given for work that nobody
     waits for; called when somebody does, and has to end that work. on_wait: called when it has to wait. on_start:
-    called when it begins.
+    called when it begins. patience_seconds: how long it waits for its turn and the lock; None: without end for its
+    turn, LOCK_WAIT_SECONDS for the lock.
     """
 
     def __init__(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> None:
@@ -30,6 +31,7 @@ class Ticket:
         self.on_preempt = on_preempt
         self.on_wait: Callable[[], object] | None = None
         self.on_start: Callable[[], object] | None = None
+        self.patience_seconds: float | None = None
         self.started_at: float | None = None
         self.turn = asyncio.Event()
 
@@ -82,13 +84,12 @@ class Slot:
     @contextlib.asynccontextmanager
     async def hold(self, ticket: Ticket) -> AsyncIterator[None]:
         """Wait for the ticket's turn and the machine's lock; hold both. Raises LabError when another process keeps
-        the lock; in this process every measurement has a deadline."""
+        the lock, or the ticket's patience ends; in this process every measurement has a deadline."""
         lock = MachineLock()
         try:
             if not (ticket.turn.is_set() and lock.try_acquire()):
                 _call(ticket.on_wait)
-                await ticket.turn.wait()
-                await _wait_for(lock)
+                await _wait_for_both(ticket, lock)
             ticket.started_at = time.monotonic()
             _call(ticket.on_start)
             yield
@@ -112,6 +113,17 @@ class Slot:
     def _call_next(self) -> None:
         if self._tickets:
             self._tickets[0].turn.set()
+
+
+async def _wait_for_both(ticket: Ticket, lock: MachineLock) -> None:
+    try:
+        async with asyncio.timeout(ticket.patience_seconds):
+            await ticket.turn.wait()
+            await _wait_for(lock)
+    except TimeoutError:
+        raise LabError(
+            "too-busy", f"The machine was busy measuring for {ticket.patience_seconds:.0f} seconds."
+        ) from None
 
 
 async def _wait_for(lock: MachineLock) -> None:

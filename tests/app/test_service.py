@@ -197,3 +197,21 @@ def test_another_machines_devices_are_not_looked_for_here(tmp_path: Path) -> Non
             assert {option.plan.device for option in answer.options} == {"cuda:63"}
 
     with_crosspoint(tmp_path, use)
+
+
+def test_who_has_waited_long_enough_for_the_machine_gets_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.recommending.LEAST_PATIENCE_SECONDS", 0.2)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        held = crosspoint.lab.reserve(600)
+        answer = await crosspoint.recommend(replace(QUICK, time_limit_seconds=0.1))
+        (reason,) = [reason for reason in answer.reasons if reason.code == "not-measured"]
+        assert "busy measuring" in reason.text
+        assert answer.options
+        assert crosspoint.lab.waiting == 1
+        crosspoint.lab.release(held)
+        assert {option.basis for option in (await crosspoint.recommend(QUICK)).options} == {"measured"}
+
+    with_crosspoint(tmp_path, use)
