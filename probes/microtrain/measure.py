@@ -21,7 +21,7 @@ from probes.microtrain.overhead_meter import OverheadMeter
 from probes.microtrain.plans import Cores, read_cores, sensible_plans, why_impossible
 from probes.microtrain.timing import relative_spread, significant
 from probes.microtrain.workbench import StepRun, Workbench
-from probes.workload.description import Plan, Workload
+from probes.workload.description import InvalidModel, Plan, Workload
 
 Document = dict[str, Any]
 OnProgress = Callable[[float, str], None]
@@ -175,7 +175,11 @@ class MeasureSession:
             return None
         try:
             least = estimate_least_memory(self._job.workload, size)
-        except RuntimeError:  # a model that cannot be built without data: it will fail, or fit, for real
+        except (RuntimeError, AssertionError, TypeError):
+            return None  # a model that cannot be built without data: it will fail, or fit, for real
+        except InvalidModel:
+            if self._job.workload.model.kind != "python":  # which may ask for numbers while it is built
+                raise
             return None
         return why_too_large(least, limit) if least.total_bytes > limit else None
 

@@ -55,19 +55,32 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     raise InvalidModel("The model's output has no loss. Return (module, make_batch, loss) from the function.")
 
 
-def _call(target: str) -> Any:
-    module_name, _, path = target.partition(":")
+def import_target(target: str) -> Any:
+    """The Python module of `module:function`, which comes from the cache the next time: what it makes when imported is
+    to be real, so this is called before building on the meta device. Raises InvalidModel."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found: Any = importlib.import_module(module_name)
+        return importlib.import_module(target.partition(":")[0])
+    except Exception as error:
+        raise InvalidModel(_not_called(target, error)) from error
+
+
+def _not_called(target: str, error: Exception) -> str:
+    said = str(error).splitlines()[0][:200] if str(error) else "no message"
+    return f"{target} could not be called: {type(error).__name__}: {said}."
+
+
+def _call(target: str) -> Any:
+    found = import_target(target)
+    _, _, path = target.partition(":")
+    try:
         for name in path.split("."):
             found = getattr(found, name)
         return found() if callable(found) and not isinstance(found, nn.Module) else found
     except Exception as error:
-        said = str(error).splitlines()[0][:200] if str(error) else "no message"
-        raise InvalidModel(f"{target} could not be called: {type(error).__name__}: {said}.") from error
+        raise InvalidModel(_not_called(target, error)) from error
 
 
 def _parts(target: str, returned: Any) -> tuple[nn.Module, Any, Callable[[Any, Batch], torch.Tensor]]:
@@ -109,6 +122,8 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
 
     def draw(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.dim():
+            if value.is_meta:
+                return value.new_empty((batch_size, *value.shape[1:]))
             count = value.shape[0]
             if count not in rows:
                 rows[count] = torch.randint(count, (batch_size,), generator=generator)

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
 from probes.microtrain.built import BuiltModel
-from probes.microtrain.fake_models import build_fake
+from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
@@ -36,16 +36,19 @@ class Untraceable(RuntimeError):
 def trace_workload(workload: Workload) -> Trace:
     """The trace of one step on the CPU in fp32. The batch size, the data's way and readings of the loss play no part.
 
-    Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed.
+    Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
+    Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
     """
+    own = workload.model.kind == "python"
     try:
         return _trace_fake(workload)
     except InvalidModel:
-        raise
+        if not own:
+            raise
     except MemoryError as error:
         raise Untraceable("Memory ran out while this model was traced. Describe a smaller one.") from error
     except Exception as error:
-        if not _needs_numbers(error):
+        if not own and not _needs_numbers(error):
             raise Untraceable(_explain(error)) from error
     return _trace_real(workload)
 
@@ -59,19 +62,29 @@ def _trace_fake(workload: Workload) -> Trace:
 
 def _trace_real(workload: Workload) -> Trace:
     """For models that look at their numbers. Raises Untraceable when the model is too large to be tried."""
-    with torch.device("meta"):
-        size = sum(p.numel() * p.element_size() for p in build_model(workload.model).module.parameters())
-    if size > MAX_REAL_PARAMETER_BYTES:
+    try:
+        _check_size(build_meta(workload.model))
+    except Untraceable:
+        raise
+    except Exception:
+        if workload.model.kind != "python":  # its constructor may ask for numbers
+            raise
+    try:
+        built = build_model(workload.model)
+        _check_size(built)
+        return _trace(workload, built, REAL_BATCH_PAIRS)
+    except (InvalidModel, Untraceable):
+        raise
+    except Exception as error:
+        raise Untraceable(_explain(error)) from error
+
+
+def _check_size(built: BuiltModel) -> None:
+    if sum(p.numel() * p.element_size() for p in built.module.parameters()) > MAX_REAL_PARAMETER_BYTES:
         raise Untraceable(
             "What this model does depends on the numbers that flow through it, so it cannot be followed without "
             "running it, and it is too large to be run for that. Trace a smaller one of its kind."
         )
-    try:
-        return _trace(workload, build_model(workload.model), REAL_BATCH_PAIRS)
-    except InvalidModel:
-        raise
-    except Exception as error:
-        raise Untraceable(_explain(error)) from error
 
 
 def _needs_numbers(error: BaseException) -> bool:

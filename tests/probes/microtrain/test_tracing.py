@@ -1,6 +1,7 @@
 """A trace says what a real step does: the same operations, their products counted, the memory they hold."""
 
 import gc
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +289,70 @@ def test_a_config_that_builds_but_does_not_run_is_refused_in_a_sentence(config: 
     with pytest.raises((Untraceable, InvalidModel)) as caught:
         trace({"huggingface": config})
     assert len(str(caught.value)) < 500
+
+
+DATA_PROGRAM = """
+import numpy as np
+import torch
+from torch import nn
+
+ROWS = torch.randn(64, 4)
+LABELS = torch.randint(3, (64,))
+NUMBERS = np.random.rand(64, 4).astype("float32")
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
+MODULE = nn.Linear(4, 3)
+
+def example():
+    return nn.Linear(4, 3), (torch.randn(10, 4), torch.randint(3, (10,)))
+
+def numpy_backed():
+    def make_batch(size):
+        chosen = np.random.randint(64, size=size)
+        return torch.from_numpy(NUMBERS[chosen]), torch.from_numpy(chosen % 3)
+    return nn.Linear(4, 3), make_batch
+
+def global_closure():
+    return nn.Linear(4, 3), lambda size: (ROWS[:size], LABELS[:size])
+
+def local_closure():
+    rows, labels = torch.randn(64, 4), torch.randint(3, (64,))
+    def make_batch(size):
+        chosen = torch.randint(64, (size,))
+        return rows[chosen], labels[chosen]
+    return nn.Linear(4, 3), make_batch
+
+def lasting_module():
+    return MODULE, (ROWS, LABELS)
+
+def weighted_loss():
+    loss = lambda output, batch: nn.functional.cross_entropy(output, batch[1], weight=WEIGHTS)
+    return nn.Linear(4, 3), (ROWS, LABELS), loss
+
+def looks_while_building():
+    layer = nn.Linear(4, 3)
+    layer.scale = float(layer.weight.abs().max().item())
+    return layer, (torch.randn(10, 4), torch.randint(3, (10,)))
+"""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *("example", "numpy_backed", "global_closure", "local_closure", "lasting_module", "weighted_loss"),
+        "looks_while_building",
+    ],
+)
+def test_own_python_with_real_data_is_traced_and_left_as_it_was(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_data.py").write_text(DATA_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_data", raising=False)
+    model = python_model(f"own_data:{function}")
+    traced = trace_workload(Workload(model, 4))
+    assert traced.parameters == 15
+    assert flops(traced, "forward", 8) == 2 * 8 * 4 * 3
+    built = build_model(model)  # real, after the fake one
+    batch = built.make_batch(5, None)
+    assert torch.isfinite(built.loss(built.forward(built.module, batch), batch)).item()
