@@ -30,6 +30,8 @@ _SPEAKERS = ("api/bodies.py", "advisor/plans.py", "advisor/request.py", "errors.
 def without_echo(message: str, sent: Any) -> str:
     """The message with an ellipsis in the place of each string of `sent` that is no word of ours, and of each number
     that is no small one."""
+    for text in {text for text in map(clean, strings_in(sent)) if text.endswith(GONE)}:
+        message = message.replace(text, GONE)  # whole, whatever quotes or blanks are in it
     message = _SHORTENED.sub(GONE, message)
     found = {text for text in map(clean, strings_in(sent)) if text and text in message and not _is_ours(text)}
     found |= {text for number in numbers_in(sent) for text in _written(number) if text in message}

@@ -10,6 +10,7 @@ from app.api.echo import strings_in, without_echo
 from app.errors import UnknownProfile
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
+from probes.workload.wording import clean
 
 
 def test_a_name_that_is_not_ours_goes() -> None:
@@ -23,6 +24,8 @@ def test_words_of_ours_stay_though_they_were_sent() -> None:
 
 
 def test_a_shortened_name_goes_too() -> None:
+    long = 'zqz0 "' + "0" * 100
+    assert without_echo(f'The model "{clean(long)}" is not known.', {"model": long}) == 'The model "…" is not known.'
     assert "aaa" not in without_echo('The model "aaaaaaaaaa…" is not known.', {"model": "a" * 100})
 
 
