@@ -19,6 +19,7 @@ from probes.workload.wording import clean
 GONE = "…"
 # A whole number below this may be a bound or a position of ours, and tells nothing.
 SMALL_NUMBER = 10_000
+LONGEST_NUMBER_BITS = 1024
 _WORD = re.compile(r"[^\W\d][\w.-]*")
 # A name that was shortened no longer equals what was sent, and ends or is joined with an ellipsis.
 _SHORTENED = re.compile(r'[^\s"]*…[^\s"]*')
@@ -66,7 +67,9 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _written(number: int | float) -> set[str]:
-    """How a message may write it."""
+    """How a message may write it. No message writes a longer number than a float can be; Python refuses to."""
+    if isinstance(number, int) and number.bit_length() > LONGEST_NUMBER_BITS:
+        return set()
     texts = {str(number), f"{number:,}", *((f"{number:g}",) if isinstance(number, float) else ())}
     return {text for text in texts if not text.isdigit() or len(text) >= len(str(SMALL_NUMBER))}
 

@@ -58,3 +58,7 @@ def test_a_large_number_that_was_sent_goes_and_bounds_of_ours_stay() -> None:
 def test_our_own_sentences_stay_whole(name: str) -> None:
     for message in (str(UnknownProfile()), f"Devices here: cpu, cuda:0. {name}"):
         assert without_echo(message, {"profile": name, name: name}) == message
+
+
+def test_a_number_too_long_to_be_written_costs_nothing() -> None:
+    assert without_echo("batch_size is too large.", {"batch_size": 10**5000}) == "batch_size is too large."
