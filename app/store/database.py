@@ -11,7 +11,8 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 # How long another process (a command beside the service) may hold the file; a write takes milliseconds.
-BUSY_SECONDS = 2.0
+BUSY_SECONDS = 5.0
+RETRY_SECONDS = 0.01
 
 # One entry a schema version, in order; an entry that was released is never edited.
 MIGRATIONS: tuple[str, ...] = (
@@ -67,7 +68,7 @@ class Database:
         self.trouble = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return _connect(self._path)
+            return _connect_in_turn(self._path)
         except sqlite3.OperationalError as error:
             return self._open_without_writing(f"the store cannot be written ({error})")
         except sqlite3.DatabaseError:
@@ -107,6 +108,24 @@ class Database:
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as error:
             log.warning("The damaged store could not be moved aside (%s).", error.strerror)
+
+
+def _connect_in_turn(path: Path) -> sqlite3.Connection:
+    """As `_connect`, and again while another process opens the file: changing to WAL needs it alone, and SQLite does
+    not wait for that, whatever its timeout (sqlite.org/wal.html)."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return _connect(path)
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    """Another connection is in the way; the low byte of an extended code is the code."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

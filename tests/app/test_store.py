@@ -206,6 +206,19 @@ def test_a_store_of_a_newer_crosspoint_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
+def test_many_may_make_the_store_at_once(tmp_path: Path) -> None:
+    """Changing a new file to write-ahead logging needs it alone; whoever comes second waits."""
+
+    async def use() -> None:
+        stores = [Store(tmp_path) for _ in range(3)]
+        await asyncio.gather(*(store.open() for store in stores))
+        assert [store.trouble for store in stores] == [None] * 3
+        for store in stores:
+            await store.close()
+
+    asyncio.run(use())
+
+
 def test_two_processes_may_write_at_once(tmp_path: Path) -> None:
     async def use() -> None:
         stores = [Store(tmp_path), Store(tmp_path)]
