@@ -41,13 +41,19 @@ class ProbeReport:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A diagnosis. `code` is stable; `fix` can be pasted or followed as it stands."""
+    """A diagnosis. `code` is stable; `fix` can be pasted or followed as it stands.
+
+    blocking: it stands in the way of training on its subject, so that `crosspoint doctor` exits with 1.
+    documentation: its page in the project's docs, as in docs/findings/no-gpu.md.
+    """
 
     code: str
     severity: Severity
     subject: str
     message: str
     fix: str | None = None
+    blocking: bool = False
+    documentation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,17 @@ class CacheSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreCluster:
+    """The online cores of one kind: a hybrid part's performance cores, or one cluster of a big.LITTLE chip."""
+
+    kind: str | None = None  # performance, efficiency, low-power; None: all cores are alike
+    microarchitecture: str | None = None
+    physical_cores: int | None = None
+    logical_cores: int | None = None
+    max_frequency_hz: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cpu:
     """What is online, and what this process may use of it."""
 
@@ -82,17 +99,27 @@ class Cpu:
     generation: str | None = None
     tier: str | None = None
     suffix: str | None = None
+    suffix_meaning: str | None = None
+    identified_by: str | None = None  # which signal named the microarchitecture, and which was not believed
     sockets: int | None = None
     physical_cores: int | None = None
     logical_cores: int | None = None
     performance_cores: int | None = None
     efficiency_cores: int | None = None
+    low_power_cores: int | None = None
+    threads_per_core: int | None = None  # 2: simultaneous multithreading is on
+    offline_logical_cores: int | None = None  # present and switched off
+    clusters: tuple[CoreCluster, ...] = ()
     usable_cores: float | None = None
     usable_cores_limit: str | None = None  # affinity, cgroup or None
     numa_nodes: int | None = None
+    numa_nodes_without_cpus: int | None = None  # memory expanders, a GPU's own memory
     cache_bytes: CacheSizes = field(default_factory=CacheSizes)
-    instruction_sets: tuple[str, ...] = ()
+    instruction_sets: tuple[str, ...] = ()  # those that matter to torch, in Linux's spelling
+    torch_instruction_set: str | None = None  # what torch's own kernels use here: DEFAULT, AVX2, AVX512, SVE256, …
+    base_frequency_hz: int | None = None
     max_frequency_hz: int | None = None
+    governor: str | None = None  # how the kernel chooses frequencies: performance, powersave, schedutil, …
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +129,49 @@ class Memory:
     limit_bytes: int | None = None  # the tightest cgroup limit above this process; None: no limit
     usable_bytes: int | None = None  # what a new process could take now, under machine and cgroup
     swap_total_bytes: int | None = None
+    swap_used_bytes: int | None = None
+    reclaimable_bytes: int | None = None  # page cache inside the cgroup's usage, given back when needed
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What this process may take beside cores and memory. A limit that is None is unknown, unless `…_unlimited`."""
+
+    shared_memory_total_bytes: int | None = None  # /dev/shm, through which DataLoader workers hand over batches
+    shared_memory_free_bytes: int | None = None
+    locked_memory_bytes: int | None = None  # RLIMIT_MEMLOCK, soft: what pinning needs on some drivers
+    locked_memory_unlimited: bool | None = None
+    open_files: int | None = None  # RLIMIT_NOFILE, soft
+    open_files_maximum: int | None = None  # hard
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy the machine is now; fractions are of all CPU time since the last reading in this process."""
+
+    load_average: float | None = None  # runnable threads, the last minute's mean
+    steal_fraction: float | None = None  # taken by the hypervisor for others
+    busy_fraction: float | None = None
+    interval_seconds: float | None = None  # what the fractions were taken over
+    cpu_pressure_percent: float | None = None  # PSI: share of the last 10 s in which something waited for a CPU
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that holds a card's memory; the PID as this process sees it, None where the container hides it."""
+
+    pid: int | None = None
+    name: str | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An error that NVIDIA's driver wrote to the kernel's log (docs.nvidia.com/deploy/xid-errors)."""
+
+    code: int
+    meaning: str | None = None
+    age_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +183,9 @@ class Accelerator:
     generation: str | None = None
     tier: str | None = None
     suffix: str | None = None
+    tier_meaning: str | None = None
     segment: str | None = None
+    parent_id: str | None = None  # of a MIG instance: the card it is a part of
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_bandwidth_bytes_per_second: float | None = None
@@ -128,7 +200,26 @@ class Accelerator:
     utilization_percent: float | None = None
     temperature_celsius: float | None = None
     power_watts: float | None = None
-    throttle_reasons: tuple[str, ...] | None = None
+    power_limit_watts: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None  # in words, why its clocks are held down; () when they are not
+    throttle_codes: tuple[str, ...] | None = None  # NVML's names of the same, for programs
+    graphics_clock_hz: int | None = None
+    graphics_clock_maximum_hz: int | None = None
+    memory_clock_hz: int | None = None
+    memory_clock_maximum_hz: int | None = None
+    memory_bus_bits: int | None = None
+    persistence_mode: bool | None = None
+    virtualization: str | None = None  # none, passthrough, vgpu (a guest's share), host-vgpu, host-vsga
+    mig_mode: bool | None = None
+    ecc_enabled: bool | None = None
+    ecc_corrected_errors: int | None = None  # since the driver was loaded
+    ecc_uncorrected_errors: int | None = None
+    ecc_needs_reset: bool | None = None  # pages or rows wait for a restart to be retired
+    xids: tuple[Xid, ...] | None = None  # recent, newest first; None: the kernel's log may not be read
+    nvlinks: int | None = None  # active
+    nvlinks_maximum: int | None = None
+    nvlink_bytes_per_second: float | None = None  # one direction, all active links
+    processes: tuple[GpuProcess, ...] | None = None
     # An idle link runs slower than it can: generation 1 now and 4 at most is healthy.
     pcie_generation: int | None = None
     pcie_generation_maximum: int | None = None
@@ -158,11 +249,37 @@ class Torch:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceFile:
+    """A file through which a driver is reached, and whether this process may."""
+
+    path: str
+    readable: bool | None = None
+    writable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A vendor's driver from the kernel upwards: what was found of each part, whether or not it works."""
+
+    vendor: str  # NVIDIA, AMD, Intel
+    kernel_modules: tuple[str, ...] = ()  # loaded: nvidia, nvidia_uvm, nouveau, amdgpu, i915, xe, …
+    kernel_module_version: str | None = None
+    library: str | None = None  # the name of the library that was found: libnvidia-ml.so.1, libamdhip64.so, …
+    library_version: str | None = None
+    device_files: tuple[DeviceFile, ...] = ()
+    library_error: str | None = None  # the library's own name for it, as NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    compute_error: str | None = None  # of CUDA's (HIP's, Level Zero's) initialisation, as CUDA_ERROR_NO_DEVICE
+    compute_devices: int | None = None  # how many it then shows to this process
+    fabric_manager: str | None = None  # running, stopped, absent; None: not asked (no NVSwitch)
+
+
+@dataclass(frozen=True, slots=True)
 class Software:
     python: str | None = None
     torch: Torch | None = None
     nvidia_driver: str | None = None
     cuda_driver_version: str | None = None
+    drivers: tuple[Driver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +296,8 @@ class Survey:
     software: Software
     findings: tuple[Finding, ...]
     probes: dict[str, ProbeReport]
+    limits: Limits = field(default_factory=Limits)
+    load: Load = field(default_factory=Load)
     schema_version: str = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """One reading of the whole machine: every probe with its outcome, what they found, and what that means."""
 
-import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -14,12 +12,11 @@ from typing import Any
 from probes.cpu import CpuReading, read_cpu, with_limits
 from probes.cpuinfo import read_cpuinfo
 from probes.diagnose import Facts, diagnose
-from probes.gpu.merge import merge_accelerators
-from probes.gpu.naming import with_name_facts
+from probes.fingerprint import compute_fingerprint
+from probes.gpu.judge import judge_accelerators
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
 from probes.gpu.pci import read_pci_accelerators
 from probes.hardware import (
-    Accelerator,
     Cpu,
     Memory,
     Outcome,
@@ -136,7 +133,7 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     if nvidia.driver_version:
         software = replace(software, nvidia_driver=nvidia.driver_version)
     nvidia_report = answers["nvidia"].report
-    accelerators = _judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory)
+    accelerators = judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory)
     facts = Facts(
         system=values["system"] or System(),
         cpu=_limit_cpu(values["cpu"], values["limits"]),
@@ -167,61 +164,3 @@ def _build(facts: Facts, storage: tuple[Any, ...], reports: dict[str, ProbeRepor
 def _limit_cpu(reading: CpuReading | None, limits: UsableCores | None) -> Cpu:
     cpu = reading.cpu if reading else Cpu()
     return with_limits(cpu, limits.cores, limits.limit) if limits else cpu
-
-
-def _judge_accelerators(
-    on_bus: tuple[Accelerator, ...],
-    nvidia: NvidiaReading,
-    report: ProbeReport,
-    software: Software,
-    memory: Memory,
-) -> tuple[Accelerator, ...]:
-    cards = [with_name_facts(card) for card in merge_accelerators(on_bus, nvidia.accelerators)]
-    told = {card.id for card in nvidia.accelerators}
-    return tuple(_judge(_share_memory(card, memory), card.id in told, report, software) for card in cards)
-
-
-def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:
-    """Unified memory is the machine's: the shared pool is reported as such."""
-    if not card.unified_memory or card.memory_total_bytes is not None:
-        return card
-    return replace(card, memory_total_bytes=memory.total_bytes, memory_free_bytes=memory.available_bytes)
-
-
-def _judge(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> Accelerator:
-    """Whether torch could use a card, where that is certain without asking torch."""
-    if card.usable is not None:
-        return card
-    why = _why_unusable(card, is_told, report, software)
-    return replace(card, usable=False, why_not=why) if why else card
-
-
-def _why_unusable(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> str | None:
-    if card.vendor == "NVIDIA" and not is_told and report.outcome is not Outcome.UNSUPPORTED:
-        reason = report.reason or "it lists other cards only"
-        return f"it is on the PCI bus, but NVIDIA's driver does not tell of it: {reason}"
-    torch = software.torch
-    if software.python is None:
-        return None  # a captured machine: nothing is known of its software
-    if torch is None:
-        return "torch is not installed"
-    if card.vendor == "NVIDIA" and torch.cuda_available is False and torch.cuda_version is None:
-        return f"torch {torch.version} is built without CUDA"
-    if card.vendor == "AMD" and torch.cuda_available is False:
-        return f"torch {torch.version} is built without ROCm"
-    if card.segment == "integrated":
-        return "graphics built into the CPU; crosspoint does not train on it"
-    return None if card.vendor in ("NVIDIA", "AMD", "Intel") else "torch has no backend of its own for it"
-
-
-def compute_fingerprint(facts: Facts) -> str:
-    """16 hexadecimal digits that change when CPU, limits, GPUs, driver or torch change: never with load or time."""
-    cpu, torch = facts.cpu, facts.software.torch
-    identity = {
-        "cpu": [cpu.name, cpu.vendor_id, cpu.architecture, cpu.sockets, cpu.physical_cores, cpu.logical_cores],
-        "instruction_sets": cpu.instruction_sets,
-        "limits": [cpu.usable_cores, facts.memory.limit_bytes],
-        "accelerators": sorted([card.id, card.name or "", card.driver_version or ""] for card in facts.accelerators),
-        "torch": [torch.version, torch.cuda_version] if torch else None,
-    }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
