@@ -64,6 +64,7 @@ class System:
     architecture: str | None = None
     virtualization: str | None = None  # systemd's names: kvm, vmware, microsoft, xen, …; "none" on bare metal
     container: str | None = None  # docker, podman, kubernetes, lxc, …; None: none was seen
+    page_bytes: int | None = None  # of the kernel's memory pages: 4 KiB, or 16 or 64 on some Arm machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class Cpu:
     base_frequency_hz: int | None = None
     max_frequency_hz: int | None = None
     governor: str | None = None  # how the kernel chooses frequencies: performance, powersave, schedutil, …
+    frequency_driver: str | None = None  # who carries it out: acpi-cpufreq, intel_pstate, amd-pstate-epp, …
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,7 @@ class Accelerator:
     multiprocessors: int | None = None
     pci_address: str | None = None  # domain:bus:device.function, as in 0000:01:00.0
     driver_version: str | None = None
+    kernel_driver: str | None = None  # what the kernel bound the card to: nvidia, nouveau, vfio-pci, amdgpu, xe, …
     torch_device: str | None = None
     usable: bool | None = None
     why_not: str | None = None
@@ -225,6 +228,7 @@ class Accelerator:
     pcie_generation_maximum: int | None = None
     pcie_lanes: int | None = None
     pcie_lanes_maximum: int | None = None
+    pcie_lanes_slot: int | None = None  # of the port that the card sits in, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +259,8 @@ class DeviceFile:
     path: str
     readable: bool | None = None
     writable: bool | None = None
+    error: str | None = None  # EACCES: its permissions refuse this user; EPERM: a container's device rules do
+    group: str | None = None  # whose members may open it
 
 
 @dataclass(frozen=True, slots=True)
