@@ -26,7 +26,7 @@ NOISE = re.compile(
     r"|\([^()]*\)"
     r"|\b\d+(?:\.\d+)?\s?[GM]HZ\b"
     r"|\b(?:\d+|TWO|DUAL|TRIPLE|QUAD|SIX|EIGHT|TEN|TWELVE|SIXTEEN)[- ]CORES?\b"
-    r"|\bCPU\b|\bPROCESSOR\b",
+    r"|\bCPU\b|\b(?:X-SERIES )?PROCESSOR\b",
     re.ASCII,
 )
 

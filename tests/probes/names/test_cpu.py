@@ -48,6 +48,12 @@ INTEL_CORE: list[Row] = [
     ("Intel(R) Core(TM) i9-14900KS", "14th Gen Core", "Core i9", "KS", "consumer"),
     ("Intel(R) Core(TM) i5-L16G7 CPU @ 1.40GHz", "Core with Hybrid Technology", "Core i5", "G7", "laptop"),
     ("i9-13900K", "13th Gen Core", "Core i9", "K", "consumer"),
+    ("Intel Core i7 12700K", "12th Gen Core", "Core i7", "K", "consumer"),
+    ("Core i7 4790K", "4th Gen Core", "Core i7", "K", "consumer"),
+    ("Intel(R) Core(TM) i5 CPU         750  @ 2.67GHz", "1st Gen Core", "Core i5", None, "consumer"),
+    ("Intel® Core™ i9-10900X X-series Processor", "10th Gen Core", "Core i9", "X", "consumer"),
+    ("Intel(R) Core(TM) i7-6498DU CPU @ 2.50GHz", "6th Gen Core", "Core i7", "DU", "laptop"),
+    ("Intel(R) Core(TM) i5-14401EF", "14th Gen Core", "Core i5", "EF", "embedded"),
     ("Intel(R) Core(TM) i3-N305", "N-series", "Core i3", None, "laptop"),
     ("Intel(R) Core(TM) 3 N355", "N-series", "Core 3", None, "laptop"),
     ("Intel(R) N100", "N-series", "Intel Processor", None, "laptop"),
@@ -67,6 +73,7 @@ INTEL_CORE: list[Row] = [
 
 INTEL_XEON: list[Row] = [
     ("Intel(R) Xeon(R) CPU E5-2680 0 @ 2.70GHz", "Xeon E5 v1", "Xeon E5", None, "data-center"),
+    ("Intel(R) Xeon(R) CPU E31230 @ 3.20GHz", "Xeon E3 v1", "Xeon E3", None, "data-center"),
     ("Intel(R) Xeon(R) CPU E7- 4870  @ 2.40GHz", "Xeon E7 v1", "Xeon E7", None, "data-center"),
     ("Intel(R) Xeon(R) CPU E3-1230 V2 @ 3.30GHz", "Xeon E3 v2", "Xeon E3", None, "data-center"),
     ("Intel(R) Xeon(R) CPU E5-2630L v3 @ 1.80GHz", "Xeon E5 v3", "Xeon E5", "L", "data-center"),
@@ -126,6 +133,8 @@ AMD: list[Row] = [
     ("AMD EPYC 9575F 64-Core Processor", "EPYC 9005", "EPYC", "F", "data-center"),
     ("AMD EPYC 8324P 32-Core Processor", "EPYC 8004", "EPYC", "P", "data-center"),
     ("AMD EPYC 4564P 16-Core Processor", "EPYC 4004", "EPYC", "P", "data-center"),
+    ("AMD EPYC Embedded 9354P", "EPYC Embedded 9004", "EPYC Embedded", "P", "embedded"),
+    ("AMD Ryzen Embedded V3C48", "Ryzen Embedded V3000", "Ryzen Embedded", None, "embedded"),
     ("AMD Opteron(tm) Processor 6136", "Opteron 6100", "Opteron", None, "data-center"),
     ("AMD FX(tm)-8350 Eight-Core Processor", "FX", "FX", None, "consumer"),
     ("AMD A10-7850K Radeon R7, 12 Compute Cores 4C+8G", None, "A10", None, "consumer"),
@@ -167,13 +176,18 @@ def test_a_name_gives_generation_tier_suffix_and_segment(row: Row) -> None:
         "Intel(R) Xeon(R) CPU @ 2.20GHz",
         "Intel Xeon Processor (Skylake, IBRS)",
         "Intel Core Processor (Haswell, no TSX)",
+        "Intel Xeon E312xx (Sandy Bridge, IBRS update)",
+        "Intel Xeon E3-12xx v2 (Ivy Bridge)",
+        "Intel Core i7 9xx (Nehalem Class Core i7)",
+        "Westmere E56xx/L56xx/X56xx (Nehalem-C)",
+        "AMD Opteron 63xx class CPU",
     ],
 )
 def test_a_hypervisors_name_settles_the_tier_and_no_generation(name: str) -> None:
     found = parse_cpu_name(name)
     assert found is not None
     assert (found.generation, found.suffix) == (None, None)
-    assert found.tier in ("EPYC", "Xeon", "Core")
+    assert found.tier in ("EPYC", "Xeon", "Core", "Xeon E3", "Core i7", "Opteron")
 
 
 @pytest.mark.parametrize(
@@ -197,6 +211,8 @@ def test_a_hypervisors_name_settles_the_tier_and_no_generation(name: str) -> Non
         "AWS Graviton9",
         "QEMU Virtual CPU version 2.5+",
         "Common KVM processor",
+        "Genuine Intel(R) CPU 0000 @ 2.60GHz",
+        "AMD Eng Sample: 100-000000304-61_40/34_Y",
         "VirtualApple @ 2.50GHz",
         "ARMv8 Processor rev 1 (v8l)",
         "NVIDIA GeForce RTX 4090",
