@@ -217,7 +217,10 @@ class Accelerator:
     ecc_enabled: bool | None = None
     ecc_corrected_errors: int | None = None  # since the driver was loaded
     ecc_uncorrected_errors: int | None = None
+    ecc_corrected_errors_lifetime: int | None = None
+    ecc_uncorrected_errors_lifetime: int | None = None
     ecc_needs_reset: bool | None = None  # pages or rows wait for a restart to be retired
+    ecc_repair_failed: bool | None = None  # its spare rows could not take over: the memory needs replacing
     xids: tuple[Xid, ...] | None = None  # recent, newest first; None: the kernel's log may not be read
     nvlinks: int | None = None  # active
     nvlinks_maximum: int | None = None

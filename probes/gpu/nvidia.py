@@ -5,20 +5,20 @@ so that a card which hangs costs only itself and those after it. Every call is g
 question has a null there and keeps the rest. The only module that imports pynvml.
 """
 
-import json
 import math
-import os
-import signal
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from probes.gpu.child_process import open_channel
 from probes.gpu.pci import normalize_address
 from probes.hardware import Accelerator
 from probes.reading import clean, parse_int
 
 _T = TypeVar("_T")
+_LIBRARY = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 _MAX_CARDS = 64
 _MAX_INSTANCES = 16
 
@@ -43,19 +43,7 @@ _THROTTLE_REASONS = {
 
 
 def main(life_seconds: float) -> None:
-    """Prints JSON lines. What libraries print goes to standard error.
-
-    The process ends itself after `life_seconds`: whoever started it may be gone before a hang ends.
-    """
-    if life_seconds > 0 and hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, life_seconds)
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def emit(document: dict[str, Any]) -> None:
-        out.write(json.dumps(document) + "\n")
-        out.flush()
-
+    emit = open_channel(life_seconds)
     emit(read_all(emit))
 
 
@@ -71,7 +59,9 @@ def read_all(emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     try:
         pynvml.nvmlInit()
     except Exception as error:  # noqa: BLE001
+        emit(_describe_library(pynvml, error))
         return _explain_init(error)
+    emit(_describe_library(pynvml, None))
     driver = _text(_ask(lambda: pynvml.nvmlSystemGetDriverVersion()))
     emit({"driver_version": driver, "cuda_driver_version": _cuda_version(pynvml)})
     count = _ask(lambda: int(pynvml.nvmlDeviceGetCount()))
@@ -81,6 +71,30 @@ def read_all(emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         for card in read_card(pynvml, index, driver):
             emit({"card": asdict(card)})
     return {"done": True}
+
+
+def _describe_library(nvml: Any, error: Exception | None) -> dict[str, Any]:
+    """The library tells its version even when it does not fit the kernel module."""
+    name = None if error is None else _error_name(error)
+    if name == "NVML_ERROR_LIBRARY_NOT_FOUND":
+        return {"library_error": name}
+    version = parse_library_version(_text(_ask(lambda: nvml.nvmlSystemGetNVMLVersion())))
+    return {"library": _LIBRARY, "library_version": version, "library_error": name}
+
+
+def parse_library_version(text: str | None) -> str | None:
+    """NVML puts CUDA's major version before the driver's: `13.580.65.06` is the library of driver 580.65.06."""
+    major, dot, rest = (text or "").partition(".")
+    return rest if dot and major.isdigit() and len(major) <= 2 else text
+
+
+def _error_name(error: Exception) -> str:
+    """NVMLError_GpuIsLost is NVML_ERROR_GPU_IS_LOST."""
+    kind = type(error).__name__
+    if not kind.startswith("NVMLError"):
+        return kind
+    words = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.removeprefix("NVMLError").strip("_"))
+    return f"NVML_ERROR_{words.upper() or getattr(error, 'value', 'UNKNOWN')}"
 
 
 def _explain_init(error: Exception) -> dict[str, Any]:
