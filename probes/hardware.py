@@ -271,11 +271,12 @@ class Driver:
     """A vendor's driver from the kernel upwards: what was found of each part, whether or not it works."""
 
     vendor: str  # NVIDIA, AMD, Intel
-    kernel_modules: tuple[str, ...] = ()  # loaded: nvidia, nvidia_uvm, nouveau, amdgpu, i915, xe, …
+    # Loaded: nvidia, nvidia_uvm, nouveau, amdgpu, i915, xe, …; None: a capture that does not tell.
+    kernel_modules: tuple[str, ...] | None = None
     kernel_module_version: str | None = None
     library: str | None = None  # the name of the library that was found: libnvidia-ml.so.1, libamdhip64.so, …
     library_version: str | None = None
-    device_files: tuple[DeviceFile, ...] = ()
+    device_files: tuple[DeviceFile, ...] | None = None  # None: a capture without /dev
     library_error: str | None = None  # the library's own name for it, as NVML_ERROR_LIB_RM_VERSION_MISMATCH
     compute_error: str | None = None  # of CUDA's (HIP's, Level Zero's) initialisation, as CUDA_ERROR_NO_DEVICE
     compute_devices: int | None = None  # how many it then shows to this process
