@@ -1,7 +1,9 @@
 """Sets of CPUs as whole numbers: bit n stands for CPU n. What the kernel writes as lists and masks."""
 
+import re
 from collections.abc import Iterator
 
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]+", re.ASCII)  # int() takes a sign too, and a negative set has no end
 MAX_CPUS = 16_384  # twice the largest CONFIG_NR_CPUS (8192, x86-64 and arm64); a number beyond it is garbage
 
 
@@ -28,12 +30,9 @@ def parse_cpu_mask(text: str | None) -> int | None:
     if text is None:
         return None
     digits = text.strip().replace(",", "").replace("\n", "")
-    if not digits or len(digits) > MAX_CPUS // 4:
+    if len(digits) > MAX_CPUS // 4 or not _HEXADECIMAL.fullmatch(digits):
         return None
-    try:
-        return int(digits, 16)
-    except ValueError:
-        return None
+    return int(digits, 16)
 
 
 def iterate_cpus(cpus: int) -> Iterator[int]:

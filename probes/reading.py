@@ -5,8 +5,10 @@ symbolic link to mix this host's files in.
 """
 
 import os
+import re
 import stat
 import threading
+import time
 from collections.abc import Callable
 from errno import EACCES, EPERM
 from pathlib import Path
@@ -21,6 +23,12 @@ LARGE_FILE_BYTES = 16 * 1024 * 1024  # /proc/cpuinfo takes about 1.6 kB a CPU: 8
 MAX_ENTRIES = 65_536  # names looked at in one folder; more CPUs or devices than any Linux machine has
 
 
+_CHUNK_BYTES = 128 * 1024  # at once; the buffer is made anew for every file, and nearly all are shorter than a page
+_MAX_NUMBER_CHARACTERS = 64
+_NUMBER = re.compile(r"[+-]?(0[xX])?[0-9a-fA-F]+", re.ASCII)  # int() takes more: underscores, other scripts' digits
+_NUMBERS_END = 1 << 64
+
+
 class Unreadable(Exception):
     """What a probe needs cannot be read; carries the probe's outcome and a sentence."""
 
@@ -30,16 +38,26 @@ class Unreadable(Exception):
         self.reason = reason
 
 
+class OutOfTime(Unreadable):
+    """The deadline of the whole survey has passed; ends the probe, whichever file it was about to read."""
+
+    def __init__(self) -> None:
+        super().__init__(Outcome.TIMEOUT, "there is more to read than the deadline leaves time for")
+
+
 class Root:
     """A folder that holds `proc`, `sys` and so on. Paths are given as on the machine itself: `/proc/cpuinfo`."""
 
-    def __init__(self, path: Path = Path("/")) -> None:
+    def __init__(self, path: Path = Path("/"), deadline_seconds: float | None = None) -> None:
+        """deadline_seconds: reading ends with OutOfTime so long from now, lest a left thread reads on for ever."""
         try:
             resolved = os.path.realpath(path)
         except (OSError, ValueError):
             resolved = str(path)  # no name of a folder: `check` says so
         self.is_host = resolved == os.path.realpath("/")
         self.path = "" if self.is_host else resolved
+        self._until = None if deadline_seconds is None else time.monotonic() + deadline_seconds
+        self._folders: dict[str, str | None] = {"": self.path}
         self._memo: dict[str, Any] = {}
         self._lock = threading.RLock()  # one memory may be made from another
 
@@ -55,20 +73,41 @@ class Root:
 
     def resolve(self, path: str) -> str | None:
         """Where `path` lies, or None when a link of a captured machine leads out of it or the name is no name."""
-        if "\0" in path:
+        if self._until is not None and time.monotonic() > self._until:
+            raise OutOfTime
+        if "\0" in path or not path.startswith("/"):
             return None
         if self.is_host:
             return path
+        return self._follow(self.path + path) if "/." in path or "//" in path else self._resolve_below(path)
+
+    def _resolve_below(self, path: str) -> str | None:
+        """Like `_follow`, one part at a time: a machine's thousands of files lie in some hundreds of folders."""
+        above, _, name = path.rpartition("/")
+        folder = self._folders.get(above) or self._resolve_folder(above)
+        if folder is None:
+            return None
+        place = f"{folder}/{name}" if name else folder
+        return self._follow(place) if os.path.islink(place) else place  # noqa: PTH114
+
+    def _resolve_folder(self, path: str) -> str | None:
+        if path not in self._folders:
+            self._folders[path] = self._resolve_below(path)
+        return self._folders[path]
+
+    def _follow(self, place: str) -> str | None:
         try:
-            resolved = os.path.realpath(self.path + path)
+            resolved = os.path.realpath(place)
         except (OSError, ValueError):
             return None
-        return resolved if resolved.startswith(self.path + os.sep) else None
+        return resolved if (resolved + os.sep).startswith(self.path + os.sep) else None
 
     def read(self, path: str, limit: int = SMALL_FILE_BYTES) -> str | None:
         """The text of a regular file; None when there is none, it is refused, or it is longer than `limit` bytes."""
         try:
             return self.require(path, limit)
+        except OutOfTime:
+            raise
         except Unreadable:
             return None
 
@@ -87,7 +126,7 @@ class Root:
             raise Unreadable(
                 Outcome.FAILED, f"{path} is longer than {limit} bytes; no machine's is, so it was not read"
             )
-        return content.replace(b"\0", b"").decode("utf-8", "replace")
+        return content.replace(b"\0", b" ").decode("utf-8", "replace")  # a blank: "1" and "2" are not 12
 
     def read_words(self, path: str) -> list[str]:
         return (self.read(path) or "").split()
@@ -143,7 +182,7 @@ def _read_regular(place: str, limit: int) -> bytes | None:
         chunks: list[bytes] = []
         left = limit + 1
         while left > 0:
-            chunk = os.read(descriptor, min(left, 1 << 20))
+            chunk = os.read(descriptor, min(left, _CHUNK_BYTES))
             if not chunk:
                 break
             chunks.append(chunk)
@@ -162,13 +201,14 @@ def _explain(path: str, error: OSError) -> Unreadable:
 
 
 def parse_int(text: str | None, base: int = 10) -> int | None:
-    """A number of at most 64 bits or so, or None; never an exception, whatever the text."""
-    if text is None or len(text) > 64:
+    """A number of at most 64 bits as the kernel writes it, or None; never an exception, whatever the text."""
+    if text is None or len(text) > _MAX_NUMBER_CHARACTERS or not _NUMBER.fullmatch(text.strip()):
         return None
     try:
-        return int(text.strip(), base)
+        number = int(text, base)
     except ValueError:
         return None
+    return number if -_NUMBERS_END < number < _NUMBERS_END else None
 
 
 def parse_fields(text: str, separator: str = ":") -> dict[str, str]:

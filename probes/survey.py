@@ -113,7 +113,7 @@ def take_survey(
 
     storage_paths: folders whose mounts matter too, as the data folder's.
     """
-    root = Root(Path(sysroot))
+    root = Root(Path(sysroot), deadline_seconds)
     request = Request(root, deadline_seconds, storage_paths)
     try:
         root.check()

@@ -25,7 +25,7 @@ def test_a_mask_is_read_from_the_right() -> None:
     assert parse_cpu_mask("ff") == 0xFF
 
 
-@pytest.mark.parametrize("text", ["", "zz", "0" * 20_000, None])
+@pytest.mark.parametrize("text", ["", "zz", "0" * 20_000, "-1", "+f", "f_f", "0xff", "1 1", None])
 def test_what_is_no_mask_is_none(text: str | None) -> None:
     assert parse_cpu_mask(text) is None
 

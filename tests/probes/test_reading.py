@@ -1,4 +1,5 @@
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -65,7 +66,40 @@ def test_pipes_devices_and_folders_are_not_read(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_text_and_nulls_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "garbled").write_bytes(b"a\x00\xff\xfeb")
-    assert Root(tmp_path).read("/garbled") == "a\ufffd\ufffdb"
+    assert Root(tmp_path).read("/garbled") == "a \ufffd\ufffdb"
+    (tmp_path / "number").write_bytes(b"1\x002")
+    assert Root(tmp_path).read_int("/number") is None
+
+
+def test_a_socket_is_not_read_and_does_not_hold_anybody_up(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        assert Root(tmp_path).read("/socket") is None
+
+
+def test_a_folder_behind_a_link_out_of_the_machine_is_not_entered(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/file").write_text("this host's")
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine/folder").symlink_to("../outside")
+    root = Root(tmp_path / "machine")
+    assert root.read("/folder/file") is None
+    assert root.list("/folder") == []
+    assert not root.exists("/folder/file")
+
+
+def test_a_path_that_is_no_path_of_the_machine_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("1")
+    assert Root(tmp_path).read("file") is None
+    assert Root().read("file") is None
+
+
+def test_reading_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("1")
+    assert Root(tmp_path, deadline_seconds=3600).read("/file") == "1"
+    with pytest.raises(Unreadable) as caught:
+        Root(tmp_path, deadline_seconds=-1).read("/file")
+    assert caught.value.outcome is Outcome.TIMEOUT
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -105,9 +139,30 @@ def test_what_several_probes_need_is_made_once(tmp_path: Path) -> None:
     assert made == [1]
 
 
-@pytest.mark.parametrize(("text", "number"), [("12\n", 12), ("-1", -1), ("", None), ("x", None), ("9" * 100, None)])
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12\n", 12),
+        ("-1", -1),
+        ("18446744073709551615", 18446744073709551615),
+        ("", None),
+        ("x", None),
+        ("9" * 100, None),
+        ("9" * 5000, None),
+        ("99999999999999999999", None),
+        ("1_000", None),
+        ("١٢", None),
+        ("1 2", None),
+        ("0x10", None),
+    ],
+)
 def test_a_number_or_none(text: str, number: int | None) -> None:
     assert parse_int(text) == number
+
+
+@pytest.mark.parametrize(("text", "number"), [("0x10de\n", 0x10DE), ("030000", 0x30000), ("0x", None), ("zz", None)])
+def test_a_hexadecimal_number_or_none(text: str, number: int | None) -> None:
+    assert parse_int(text, 16) == number
 
 
 def test_names_are_printable_and_bounded() -> None:
