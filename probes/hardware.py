@@ -248,6 +248,8 @@ class Torch:
 
     version: str | None = None
     cuda_version: str | None = None
+    hip_version: str | None = None  # of a build for AMD's ROCm
+    xpu_version: str | None = None  # of a build for Intel's GPUs
     cudnn_version: str | None = None
     cuda_available: bool | None = None
     device_count: int | None = None
