@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"  # 2: the step under autocast stands beside the step in fp32
+
+AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
 Phase = Literal["forward", "backward", "optimizer"]
 # What an operation costs depends on its class. `view` costs dispatch only.
@@ -66,6 +68,8 @@ class Trace:
     close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
     layer's gradient at small batches, the end of the forward at ordinary ones): activation_bytes_at is exact.
     input_bytes: one batch as it is put on the device. All at fp32 unless the model says otherwise.
+    autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same operations), casts
+    included; empty when the step does not run under autocast.
     """
 
     model_key: str
@@ -83,11 +87,17 @@ class Trace:
     operations: tuple[Operation, ...]
     torch_version: str
     activation_peaks: tuple[Affine, ...] = ()
+    autocast_operations: tuple[Operation, ...] = ()
+    autocast_peaks: tuple[Affine, ...] = ()
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
         """Bytes alive at the peak of a step at this batch size, beyond what lives from step to step."""
         return max(line.at(batch_size) for line in self.activation_peaks or (self.activation_bytes,))
+
+    def operations_under(self, precision: str) -> tuple[Operation, ...]:
+        """What a step runs in this precision: under autocast for bf16 and fp16, as far as that was traced."""
+        return self.autocast_operations or self.operations if precision in AUTOCAST else self.operations
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""
@@ -110,7 +120,9 @@ class Trace:
         for name in ("activation_bytes", "input_bytes"):
             values[name] = Affine(*values[name])
         values["activation_peaks"] = tuple(Affine(*line) for line in values.get("activation_peaks", ()))
-        values["operations"] = tuple(_operation_from_json(row) for row in values["operations"])
+        values["autocast_peaks"] = tuple(Affine(*line) for line in values.get("autocast_peaks", ()))
+        for name in ("operations", "autocast_operations"):
+            values[name] = tuple(_operation_from_json(row) for row in values.get(name, ()))
         return cls(**values)
 
 

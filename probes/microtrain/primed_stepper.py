@@ -15,7 +15,7 @@ from probes.microtrain.feeding import tensors_in as tensors_in_batch
 from probes.microtrain.recording import Record, Recorder
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import Phase
-from probes.workload.description import Workload
+from probes.workload.description import Precision, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,12 @@ class PrimedStepper:
         self._recorder.phase = "backward"
         return loss
 
-    def record(self, batch_size: int) -> Recording:
+    def record(self, batch_size: int, precision: Precision = "fp32") -> Recording:
         """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops."""
         torch.manual_seed(0)
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
+        step.use_precision(precision)
         self._step, self._recorder = step, Recorder()
         inputs = _distinct(tensors_in_batch(batch))
         live = self._recorder.live

@@ -70,9 +70,13 @@ class Step:
         self.last_loss: float | None = None  # as last read
         self._log_every = log_every
         self._taken = 0
-        self._dtype = AUTOCAST_DTYPES.get(precision)
+        self.use_precision(precision)
         scale = optimizer is not None and precision == "fp16" and device.type == "cuda"
         self._scaler = torch.amp.GradScaler(device.type) if scale else None
+
+    def use_precision(self, precision: Precision) -> None:
+        """Autocast from the next step on, or no longer."""
+        self._dtype = AUTOCAST_DTYPES.get(precision)
 
     def __call__(self) -> Any:
         """Take a batch, compute, and read the loss when it is time to. Returns the loss (inference: the output)."""

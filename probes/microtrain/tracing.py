@@ -15,7 +15,7 @@ from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
-from probes.microtrain.primed_stepper import PrimedStepper
+from probes.microtrain.primed_stepper import PrimedStepper, Recording
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
@@ -107,6 +107,7 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         if same_operations(one.records, other.records):
             break
     peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
+    autocast = _record_autocast(stepper, pair)
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -116,6 +117,16 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         activation_peaks=peaks,
         input_bytes=affine(pair, (one.input_bytes, other.input_bytes)),
         operations=merge(pair, one.records, other.records),
+        autocast_operations=merge(pair, *(recording.records for recording in autocast)) if autocast else (),
+        autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
         torch_version=torch.__version__,
         **stepper.resident_bytes()._asdict(),
     )
+
+
+def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[Recording, Recording] | None:
+    """The step under autocast; None where the model does not run so: then no plan that needs it will."""
+    try:
+        return stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16")
+    except Exception:  # noqa: BLE001 - the trace in fp32 stands without it
+        return None
