@@ -1,19 +1,129 @@
-"""The fingerprint: what a profile or a trace was made on, in 16 hexadecimal digits."""
+"""The fingerprint: what a profile was measured on, in 16 hexadecimal digits.
+
+It is made of the machine's identity: the facts that change how fast and how large something trains, and none that
+pass. IDENTITY names them, field by field; docs/decisions/0005-what-the-fingerprint-is.md says why each is in or out.
+"""
 
 import hashlib
 import json
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
 
-from probes.diagnose import Facts
+from probes.hardware import Accelerator, Cpu, Driver, Memory, Outcome, ProbeReport, Software, Survey, Torch
+
+# Part of the identity -> its facts; None: what should have told of it failed. Plain JSON, so that it can be stored.
+Identity: TypeAlias = dict[str, Any]
+
+# The fields that the identity is made of. A field of another fact, or one that is not named here, never changes it.
+IDENTITY: dict[type, frozenset[str]] = {
+    Cpu: frozenset(
+        {
+            "name",
+            "vendor_id",
+            "architecture",
+            "sockets",
+            "physical_cores",
+            "logical_cores",
+            "instruction_sets",
+            "torch_instruction_set",
+            "usable_cores",
+        }
+    ),
+    Memory: frozenset({"limit_bytes"}),
+    Accelerator: frozenset({"id", "vendor", "name", "driver_version"}),
+    Driver: frozenset({"vendor", "kernel_module_version"}),
+    Torch: frozenset({"version", "cuda_version"}),
+    Software: frozenset({"torch", "nvidia_driver", "drivers"}),
+}
+# Which probes tell of each part. One that is not taken (an older survey) does not count.
+_TOLD_BY = {
+    "cpu": ("cpu",),
+    "limits": ("limits", "memory"),
+    "accelerators": ("pci", "nvidia", "amd", "intel", "apple"),
+    "torch": ("software",),
+}
+# Endings that say nothing about the machine; `absent`, `denied` and `unsupported` are answers.
+_SILENT = (Outcome.TIMEOUT, Outcome.FAILED, Outcome.PENDING)
+# Flags that kernels are chosen by. Others come and go with microcode and kernel versions (md_clear, rtm).
+SPEED_FLAGS = ("avx", "amx", "fma", "f16c", "neon", "asimd", "sve", "bf16", "i8mm", "vsx", "altivec", "rvv")
 
 
-def compute_fingerprint(facts: Facts) -> str:
+class HasIdentity(Protocol):
+    """A survey, or the facts that one is made of."""
+
+    @property
+    def cpu(self) -> Cpu: ...
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def accelerators(self) -> tuple[Accelerator, ...]: ...
+    @property
+    def software(self) -> Software: ...
+
+
+def compute_fingerprint(facts: HasIdentity) -> str:
     """16 hexadecimal digits that change when CPU, limits, GPUs, driver or torch change: never with load or time."""
+    return hash_identity(read_identity(facts))
+
+
+def read_identity(facts: HasIdentity) -> Identity:
+    """The parts of the identity. A card's id is kept as a hash: what is stored must not lead to a serial number."""
     cpu, torch = facts.cpu, facts.software.torch
-    identity = {
-        "cpu": [cpu.name, cpu.vendor_id, cpu.architecture, cpu.sockets, cpu.physical_cores, cpu.logical_cores],
-        "instruction_sets": cpu.instruction_sets,
-        "limits": [cpu.usable_cores, facts.memory.limit_bytes],
-        "accelerators": sorted([card.id, card.name or "", card.driver_version or ""] for card in facts.accelerators),
-        "torch": [torch.version, torch.cuda_version] if torch else None,
+    return {
+        "cpu": {
+            "name": cpu.name,
+            "vendor": cpu.vendor_id,
+            "architecture": cpu.architecture,
+            "sockets": cpu.sockets,
+            "physical_cores": cpu.physical_cores,
+            "logical_cores": cpu.logical_cores,
+            "instruction_sets": sorted({flag for flag in cpu.instruction_sets if flag.startswith(SPEED_FLAGS)}),
+            "torch_instruction_set": cpu.torch_instruction_set,
+        },
+        "limits": {"usable_cores": cpu.usable_cores, "memory_limit_bytes": facts.memory.limit_bytes},
+        "accelerators": {
+            "cards": sorted(([_hash(card.id), card.name or card.vendor] for card in facts.accelerators), key=str),
+            "drivers": _driver_versions(facts),
+        },
+        "torch": {"version": torch.version, "cuda_version": torch.cuda_version} if torch else {},
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def hash_identity(identity: Identity) -> str:
+    return _hash(json.dumps(identity, sort_keys=True))
+
+
+def settle_identity(survey: Survey, before: Identity | None) -> Identity:
+    """The survey's identity; parts whose probes failed are as they were `before`, for a driver that hangs is no
+    removed card. None where neither tells. Another CPU is another machine: nothing is taken over from it."""
+    seen = read_identity(survey)
+    silent = silent_parts(survey.probes)
+    known = before or {}
+    if "cpu" not in silent and seen["cpu"] != known.get("cpu"):
+        known = {}
+    return {part: known.get(part) if part in silent else facts for part, facts in seen.items()}
+
+
+def silent_parts(probes: Mapping[str, ProbeReport]) -> frozenset[str]:
+    """Parts of the identity that this survey could not read."""
+    return frozenset(
+        part
+        for part, names in _TOLD_BY.items()
+        if any(probes[name].outcome in _SILENT for name in names if name in probes)
+    )
+
+
+def _driver_versions(facts: HasIdentity) -> dict[str, list[str]]:
+    """Vendor -> versions of its driver, as the cards, the kernel module and /proc tell."""
+    found: dict[str, set[str]] = {}
+    told = [(card.vendor, card.driver_version) for card in facts.accelerators]
+    told += [(driver.vendor, driver.kernel_module_version) for driver in facts.software.drivers]
+    told.append(("NVIDIA", facts.software.nvidia_driver))
+    for vendor, version in told:
+        if version:
+            found.setdefault(vendor or "another", set()).add(version)
+    return {vendor: sorted(versions) for vendor, versions in sorted(found.items())}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]

@@ -1,0 +1,227 @@
+"""The fingerprint follows the machine, not the moment: both directions, field by field."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from probes import hardware
+from probes.fingerprint import (
+    IDENTITY,
+    Identity,
+    compute_fingerprint,
+    hash_identity,
+    read_identity,
+    settle_identity,
+    silent_parts,
+)
+from probes.hardware import (
+    Accelerator,
+    Cpu,
+    Driver,
+    Load,
+    Memory,
+    Outcome,
+    ProbeReport,
+    Software,
+    Survey,
+    System,
+    Torch,
+)
+from probes.identity_changes import explain_changes
+
+# Facts that pass, or that follow from the identity. Every field of every fact is either here or in IDENTITY.
+PASSING: dict[type, str] = {
+    System: "hostname os kernel architecture virtualization container page_bytes",
+    Cpu: "vendor microarchitecture generation tier suffix suffix_meaning identified_by performance_cores "
+    "efficiency_cores low_power_cores threads_per_core offline_logical_cores clusters usable_cores_limit numa_nodes "
+    "numa_nodes_without_cpus cache_bytes base_frequency_hz max_frequency_hz governor frequency_driver",
+    Memory: "total_bytes available_bytes usable_bytes swap_total_bytes swap_used_bytes reclaimable_bytes",
+    Accelerator: "architecture generation tier suffix tier_meaning segment parent_id memory_total_bytes "
+    "memory_free_bytes memory_bandwidth_bytes_per_second unified_memory compute_capability multiprocessors "
+    "pci_address torch_device usable why_not utilization_percent temperature_celsius power_watts power_limit_watts "
+    "throttle_reasons throttle_codes graphics_clock_hz graphics_clock_maximum_hz memory_clock_hz "
+    "memory_clock_maximum_hz memory_bus_bits persistence_mode virtualization mig_mode ecc_enabled "
+    "ecc_corrected_errors ecc_uncorrected_errors ecc_needs_reset xids nvlinks nvlinks_maximum "
+    "nvlink_bytes_per_second processes pcie_generation pcie_generation_maximum pcie_lanes pcie_lanes_maximum "
+    "kernel_driver pcie_lanes_slot ecc_corrected_errors_lifetime ecc_uncorrected_errors_lifetime ecc_repair_failed",
+    Driver: "kernel_modules library library_version device_files library_error compute_error compute_devices "
+    "fabric_manager",
+    Torch: "cudnn_version cuda_available device_count current_device architectures",
+    Software: "python cuda_driver_version",
+}
+# Facts of which nothing is in the identity.
+PASSING_WHOLE = {"CacheSizes", "CoreCluster", "Limits", "Load", "GpuProcess", "Xid", "Storage", "DeviceFile"}
+NO_FACTS = {"ProbeReport", "Finding", "Survey"}
+
+CARD = Accelerator("GPU-1", vendor="NVIDIA", name="NVIDIA GeForce RTX 3080 Ti", driver_version="550.54")
+OTHER_CARD = Accelerator("GPU-2", vendor="NVIDIA", name="NVIDIA H100", driver_version="550.54")
+SURVEY = Survey(
+    surveyed_at="2026-11-21T09:02:11Z",
+    fingerprint="",
+    system=System("somewhere", kernel="6.1.0-18"),
+    cpu=Cpu(
+        name="AMD EPYC 9R14",
+        vendor_id="AuthenticAMD",
+        architecture="x86_64",
+        sockets=1,
+        physical_cores=8,
+        logical_cores=16,
+        instruction_sets=("avx2", "md_clear"),
+        torch_instruction_set="AVX2",
+        usable_cores=16.0,
+    ),
+    memory=Memory(total_bytes=64 << 30, limit_bytes=None),
+    accelerators=(CARD, OTHER_CARD),
+    storage=(),
+    software=Software("3.12", Torch("2.9.0", "12.8"), nvidia_driver="550.54"),
+    findings=(),
+    probes={name: ProbeReport(Outcome.OK) for name in ("cpu", "limits", "memory", "software", "pci", "nvidia")},
+)
+FINGERPRINT = compute_fingerprint(SURVEY)
+
+
+def with_cpu(**changes: Any) -> Survey:
+    return replace(SURVEY, cpu=replace(SURVEY.cpu, **changes))
+
+
+def with_card(**changes: Any) -> Survey:
+    return replace(SURVEY, accelerators=(replace(CARD, **changes), OTHER_CARD))
+
+
+def with_software(**changes: Any) -> Survey:
+    return replace(SURVEY, software=replace(SURVEY.software, **changes))
+
+
+CHANGED_MACHINES = [
+    (with_cpu(name="AMD EPYC 9R45"), "CPU AMD EPYC 9R14 -> AMD EPYC 9R45"),
+    (with_cpu(sockets=2), "sockets 1 -> 2"),
+    (with_cpu(logical_cores=8), "logical cores 16 -> 8"),
+    (with_cpu(physical_cores=7), "physical cores 8 -> 7"),
+    (with_cpu(usable_cores=2.5), "usable cores 16 -> 2.5"),
+    (with_cpu(instruction_sets=("avx2", "avx512f")), "instruction set avx512f new"),
+    (with_cpu(instruction_sets=()), "instruction set avx2 gone"),
+    (with_cpu(torch_instruction_set="DEFAULT"), "torch's instruction set AVX2 -> DEFAULT"),
+    (replace(SURVEY, memory=replace(SURVEY.memory, limit_bytes=8 << 30)), "memory limit none -> 8 GiB"),
+    (replace(SURVEY, accelerators=(CARD,)), "NVIDIA H100 removed"),
+    (replace(SURVEY, accelerators=(CARD, OTHER_CARD, replace(CARD, id="GPU-3"))), "NVIDIA GeForce RTX 3080 Ti added"),
+    (with_card(name="NVIDIA H200"), "NVIDIA GeForce RTX 3080 Ti -> NVIDIA H200"),
+    (with_card(driver_version="560.28"), "NVIDIA driver 550.54 -> 550.54, 560.28"),
+    (
+        with_software(nvidia_driver=None, drivers=(Driver("AMD", kernel_module_version="6.8"),)),
+        "AMD driver none -> 6.8",
+    ),
+    (with_software(torch=Torch("2.10.0", "12.8")), "torch 2.9.0 -> 2.10.0"),
+    (with_software(torch=Torch("2.9.0", "13.0")), "torch's CUDA 12.8 -> 13.0"),
+    (with_software(torch=None), "torch 2.9.0 -> none"),
+]
+
+
+@pytest.mark.parametrize(("changed", "words"), CHANGED_MACHINES, ids=[words for _, words in CHANGED_MACHINES])
+def test_another_machine_has_another_fingerprint_and_what_changed_is_said(changed: Survey, words: str) -> None:
+    assert compute_fingerprint(changed) != FINGERPRINT
+    assert words in explain_changes(read_identity(SURVEY), read_identity(changed))
+
+
+def test_a_driver_that_was_replaced_is_one_change() -> None:
+    cards = tuple(replace(card, driver_version="560.28") for card in SURVEY.accelerators)
+    after = replace(with_software(nvidia_driver="560.28"), accelerators=cards)
+    assert explain_changes(read_identity(SURVEY), read_identity(after)) == ("NVIDIA driver 550.54 -> 560.28",)
+
+
+SAME_MACHINES = {
+    "busy": replace(SURVEY, load=Load(12.0, 0.3, 0.9)),
+    "later": replace(SURVEY, surveyed_at="2027-01-01T00:00:00Z"),
+    "renamed": replace(SURVEY, system=System("elsewhere", kernel="6.1.0-25")),
+    "cards listed the other way round": replace(SURVEY, accelerators=(OTHER_CARD, CARD)),
+    "hot": with_card(temperature_celsius=90, throttle_reasons=("too hot",), memory_free_bytes=1),
+    "hidden from torch": with_card(usable=False, why_not="hidden", torch_device=None),
+    "flags of a newer microcode": with_cpu(instruction_sets=("rtm", "smep", "avx2")),
+    "after torch was asked": with_software(torch=Torch("2.9.0", "12.8", "9.1", True, 2, 0, ("sm_86",))),
+    "read by another crosspoint": with_cpu(microarchitecture="Zen 4", generation="9004", tier=None),
+}
+
+
+@pytest.mark.parametrize("same", SAME_MACHINES.values(), ids=SAME_MACHINES)
+def test_the_same_machine_keeps_its_fingerprint(same: Survey) -> None:
+    assert compute_fingerprint(same) == FINGERPRINT
+    assert explain_changes(read_identity(SURVEY), read_identity(same)) == ()
+
+
+def test_every_field_of_every_fact_is_classified() -> None:
+    facts = {item.__name__: item for item in vars(hardware).values() if isinstance(item, type) and is_dataclass(item)}
+    classified = {kind.__name__: IDENTITY.get(kind, frozenset()) | set(text.split()) for kind, text in PASSING.items()}
+    unknown = {
+        f"{name}.{item.name}"
+        for name, fact in facts.items()
+        if name not in PASSING_WHOLE | NO_FACTS
+        for item in fields(fact)
+        if item.name not in classified.get(name, frozenset())
+    }
+    assert unknown == set(), "say in IDENTITY or here whether a change of it makes another machine"
+    assert not [kind for kind, names in IDENTITY.items() if names & set(PASSING[kind].split())]
+
+
+def bent(fact: Any) -> st.SearchStrategy[Any]:
+    """The fact with its identity kept and anything in its other fields."""
+    kept = IDENTITY.get(type(fact), frozenset())
+    return st.builds(
+        type(fact),
+        **{item.name: st.just(getattr(fact, item.name)) if item.name in kept else ... for item in fields(fact)},
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(st.data())
+def test_nothing_that_passes_changes_the_fingerprint(data: st.DataObject) -> None:
+    torch = data.draw(bent(SURVEY.software.torch))
+    changed = replace(
+        SURVEY,
+        system=data.draw(bent(SURVEY.system)),
+        cpu=data.draw(bent(SURVEY.cpu)),
+        memory=data.draw(bent(SURVEY.memory)),
+        accelerators=tuple(data.draw(st.permutations([data.draw(bent(card)) for card in SURVEY.accelerators]))),
+        software=data.draw(bent(replace(SURVEY.software, torch=torch))),
+        limits=data.draw(st.from_type(hardware.Limits)),
+        load=data.draw(st.from_type(Load)),
+    )
+    assert compute_fingerprint(changed) == FINGERPRINT
+
+
+def hanging(survey: Survey, name: str) -> Survey:
+    probes = {**survey.probes, name: ProbeReport(Outcome.TIMEOUT, 5.0, "it hangs")}
+    return replace(survey, probes=probes)
+
+
+BEFORE: Identity = read_identity(SURVEY)
+
+
+def test_a_driver_that_hangs_is_no_removed_card() -> None:
+    silent = hanging(replace(SURVEY, accelerators=()), "nvidia")
+    assert silent_parts(silent.probes) == {"accelerators"}
+    assert settle_identity(silent, BEFORE) == BEFORE
+    assert settle_identity(replace(SURVEY, accelerators=()), BEFORE)["accelerators"]["cards"] == []
+
+
+def test_what_other_probes_tell_still_counts_while_one_hangs() -> None:
+    silent = hanging(replace(with_software(torch=Torch("2.10.0")), accelerators=()), "nvidia")
+    settled = settle_identity(silent, BEFORE)
+    assert (settled["torch"]["version"], settled["accelerators"]) == ("2.10.0", BEFORE["accelerators"])
+
+
+def test_nothing_is_taken_over_from_another_machine() -> None:
+    silent = hanging(with_cpu(name="another"), "nvidia")
+    assert settle_identity(silent, BEFORE)["accelerators"] is None
+    assert settle_identity(silent, None)["accelerators"] is None
+
+
+def test_refused_and_absent_are_answers() -> None:
+    for outcome in (Outcome.DENIED, Outcome.ABSENT, Outcome.UNSUPPORTED):
+        assert silent_parts({"nvidia": ProbeReport(outcome)}) == frozenset()
+
+
+def test_an_identity_leads_to_no_serial_number() -> None:
+    assert "GPU-1" not in str(BEFORE)
+    assert hash_identity(BEFORE) == FINGERPRINT
