@@ -4,7 +4,7 @@ Read from /sys/devices/system/cpu as described in the kernel's Documentation/adm
 kernel or a capture lacks a file, /proc/cpuinfo answers instead.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from probes.cpuinfo import CpuInfo
@@ -85,39 +85,82 @@ def _list_present(root: Root) -> int:
 
 
 def _read_cores(root: Root, online: int, cpuinfo: CpuInfo) -> tuple[int, ...] | None:
-    """One set of CPUs a core: siblings that sysfs lists, else equal ids of sysfs or of /proc/cpuinfo."""
-    cores: dict[Hashable, int] = {}
-    for cpu in iterate_cpus(online):
-        siblings = _read_siblings(root, cpu, "core_cpus", "thread_siblings") & online
-        key = siblings or _core_id(root, cpu, cpuinfo)
-        if key is None:
-            continue
-        cores[key] = cores.get(key, 0) | siblings | 1 << cpu
-    return tuple(cores.values()) or None
+    """One set of CPUs a core: siblings that sysfs lists, else equal ids of sysfs or of /proc/cpuinfo.
+
+    A source is believed when it places every CPU, and none twice; half a count would be a wrong one.
+    """
+    siblings = _read_sibling_sets(root, online, "core_cpus", "thread_siblings")
+    if _is_partition(siblings, online):
+        return siblings
+    return _group(online, lambda cpu: _core_id(root, cpu)) or _group(online, lambda cpu: _cpuinfo_core(cpuinfo, cpu))
 
 
-def _core_id(root: Root, cpu: int, cpuinfo: CpuInfo) -> Hashable:
+def _core_id(root: Root, cpu: int) -> Hashable:
     core = _read_topology_int(root, cpu, "core_id")
-    if core is not None and core >= 0:
-        return ("sysfs", _read_topology_int(root, cpu, "physical_package_id"), core)
+    return None if core is None or core < 0 else (_read_topology_int(root, cpu, "physical_package_id"), core)
+
+
+def _cpuinfo_core(cpuinfo: CpuInfo, cpu: int) -> Hashable:
     own = cpuinfo.processors.get(cpu, {})
-    return ("cpuinfo", own.get("physical id"), own["core id"]) if "core id" in own else None
+    core = parse_int(own.get("core id"))
+    return None if core is None else (own.get("physical id"), core)
 
 
 def _read_sockets(root: Root, online: int, cpuinfo: CpuInfo) -> int | None:
     """Distinct packages: by id where the kernel knows it (-1: it does not), else by the siblings it lists."""
-    sockets = {key for cpu in iterate_cpus(online) if (key := _socket_key(root, cpu, online, cpuinfo)) is not None}
-    return len(sockets) or None
+    if packages := _group(online, _package_key(root, online)):
+        return len(packages)
+    siblings = _read_sibling_sets(root, online, "package_cpus", "core_siblings")
+    if _is_partition(siblings, online):
+        return len(siblings)
+    packages = _group(online, lambda cpu: parse_int(cpuinfo.processors.get(cpu, {}).get("physical id")))
+    return len(packages) if packages else None
 
 
-def _socket_key(root: Root, cpu: int, online: int, cpuinfo: CpuInfo) -> Hashable:
-    package = _read_topology_int(root, cpu, "physical_package_id")
-    if package is not None and package >= 0:
-        # On s390 sockets are numbered within their book, and books within their drawer.
-        return (_read_topology_int(root, cpu, "drawer_id"), _read_topology_int(root, cpu, "book_id"), package)
-    if siblings := _read_siblings(root, cpu, "package_cpus", "core_siblings") & online:
-        return siblings
-    return parse_int(cpuinfo.processors.get(cpu, {}).get("physical id"))
+def _package_key(root: Root, online: int) -> Callable[[int], Hashable]:
+    """On s390 sockets are numbered within their book, and books within their drawer."""
+    first = next(iterate_cpus(online), 0)
+    above = [name for name in ("drawer_id", "book_id") if _read_topology_int(root, first, name) is not None]
+
+    def key(cpu: int) -> Hashable:
+        package = _read_topology_int(root, cpu, "physical_package_id")
+        if package is None or package < 0:
+            return None
+        return (package, *(_read_topology_int(root, cpu, name) for name in above))
+
+    return key
+
+
+def _group(online: int, key_of: Callable[[int], Hashable]) -> tuple[int, ...] | None:
+    """CPUs with equal keys together; None as soon as one has no key."""
+    groups: dict[Hashable, int] = {}
+    for cpu in iterate_cpus(online):
+        key = key_of(cpu)
+        if key is None:
+            return None
+        groups[key] = groups.get(key, 0) | 1 << cpu
+    return tuple(groups.values()) or None
+
+
+def _read_sibling_sets(root: Root, online: int, *names: str) -> tuple[int, ...]:
+    """Each different set once; one that lacks the very CPU it is of is garbled."""
+    sets: dict[int, None] = {}
+    for cpu in iterate_cpus(online & read_present(root)):
+        siblings = _read_siblings(root, cpu, *names) & online
+        if siblings >> cpu & 1:
+            sets.setdefault(siblings)
+    return tuple(sets)
+
+
+def _is_partition(sets: tuple[int, ...], whole: int) -> bool:
+    return whole != 0 and sum(cpus.bit_count() for cpus in sets) == whole.bit_count() and not whole & ~_union(sets)
+
+
+def _union(sets: tuple[int, ...]) -> int:
+    union = 0
+    for cpus in sets:
+        union |= cpus
+    return union
 
 
 def _read_topology_int(root: Root, cpu: int, name: str) -> int | None:

@@ -73,6 +73,26 @@ def test_cpuinfo_alone_tells_cores_and_sockets_where_it_has_their_ids(tmp_path: 
     assert (topology.online, len(topology.cores or ()), topology.sockets) == (0xF, 3, 2)
 
 
+def test_siblings_that_contradict_each_other_give_way_to_ids(tmp_path: Path) -> None:
+    files = x86_machine() | {f"{CPU}/cpu0/topology/core_cpus": mask(0)}
+    assert len(read(tmp_path, files).cores or ()) == 4
+
+
+def test_a_cpu_without_its_topology_is_placed_by_its_sibling(tmp_path: Path) -> None:
+    files = {name: text for name, text in x86_machine().items() if f"{CPU}/cpu5/topology" not in name}
+    topology = read(tmp_path, files)
+    assert (len(topology.cores or ()), topology.sockets) == (4, 2)
+
+
+def test_cores_of_which_one_is_unknown_are_not_counted(tmp_path: Path) -> None:
+    missing = (f"{CPU}/cpu1/topology", f"{CPU}/cpu5/topology")
+    files = {name: text for name, text in x86_machine().items() if not name.startswith(missing)}
+    topology = read(tmp_path, files)
+    assert topology.online == 0xFF
+    assert topology.cores is None
+    assert topology.sockets == 2  # the package's other CPUs list them
+
+
 def test_nothing_is_made_up_where_nothing_tells(tmp_path: Path) -> None:
     topology = read(tmp_path, {"proc/cpuinfo": "processor : 0\n\nprocessor : 1\n"})
     assert topology.online == 3
