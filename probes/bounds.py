@@ -53,3 +53,16 @@ MAX_NAME_CHARACTERS = 200  # a profile's or a device's name
 # Times that a request may ask for, in seconds.
 MAX_TIME_LIMIT_SECONDS = 3_600.0  # of one measurement; an hour holds the machine's only slot long enough
 MAX_EXPERIMENT_EPOCHS = 1_000_000  # one step each: about five minutes at 0.3 ms
+
+# Profiles that come from elsewhere.
+MAX_PROFILE_BYTES = MAX_BODY_BYTES  # a full calibration of a machine with many cores is below 1 MB
+MAX_PROFILE_POINTS = 20_000  # 100 a plan, on a machine with 32 thread counts and six devices
+MAX_PROFILE_NETWORKS = 5_000
+MAX_PROFILE_TRACES = 200
+MAX_TRACE_OPERATIONS = 20_000  # equal ones are merged: the largest networks have some hundreds
+MAX_PROFILE_ENTRIES = 64  # parameters of a point, names of software, figures of noise, variables of a plan
+MAX_TIMING_SAMPLES = 10_000
+MAX_THREADS = 65_536
+MIN_POINT_SECONDS = 1e-12  # a hundredth of a cycle: nothing that was measured is shorter
+MAX_POINT_SECONDS = 1e6  # eleven days
+MAX_POINT_QUANTITY = 1e18  # flops or bytes of one execution

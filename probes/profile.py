@@ -7,13 +7,39 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal, get_args
 
+from probes import bounds
+from probes.checked import (
+    Refused,
+    check_choice,
+    check_count,
+    check_list,
+    check_number,
+    check_object,
+    check_text,
+    member,
+    parse_strict_json,
+)
+from probes.machine_facts import DEVICE_PATTERN, MAX_BYTES, MachineFacts
 from probes.measurement import Timing
 from probes.trace import Trace
-from probes.workload.description import Plan
+from probes.trace_check import check_trace
+from probes.workload.description import PRECISIONS, Plan
 
 SCHEMA_VERSION = "1"
+
+CalibrationEffort = Literal["quick", "full"]
+EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)
+
+CONSTANT_PATTERN = r"[a-z][a-z0-9_-]*"  # one that is not known is kept: a newer crosspoint measured more
+# Variables that tune an allocator, threads or a library. Those that load code (LD_PRELOAD and its like) are none.
+VARIABLE_PATTERN = (
+    r"(MALLOC|TCMALLOC|GLIBC|OMP|KMP|GOMP|MKL|ONEDNN|DNNL|ATEN|TORCH|TORCHINDUCTOR|PYTORCH|CUDA|CUBLAS|NVIDIA)_"
+    r"[A-Z0-9_]+"
+)
+VARIABLE_VALUE_PATTERN = r"[\w.,:=+-]*"
 
 
 class InvalidProfile(ValueError):
@@ -62,6 +88,7 @@ class Profile:
     networks: tuple[NetworkPoint, ...]
     process_base_bytes: int | None = None  # resident set of a process that imported torch and did nothing
     context_bytes: dict[str, int] | None = None  # device -> bytes its context takes
+    hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
     schema_version: str = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -74,28 +101,175 @@ class Profile:
         return document
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Profile:
-        """Raises InvalidProfile when the document is not a profile of this schema."""
+    def from_json(cls, document: Any) -> Profile:
+        """Members that are not known are passed over. Raises InvalidProfile when the document is not a profile of this
+        schema, or holds what no calibration can have measured."""
         if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
             raise InvalidProfile(f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}")
         try:
-            values = dict(document)
-            values["points"] = tuple(_point_from_json(row) for row in values["points"])
-            traces = [Trace.from_json(row) for row in values.pop("traces", ())]
-            values["networks"] = tuple(_network_from_json(row, traces) for row in values["networks"])
-            return cls(**values)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidProfile(f"the profile is damaged ({type(error).__name__})") from error
+            return _profile_from_json(document)
+        except Refused as error:
+            raise InvalidProfile(f"the profile cannot be used: {error}") from None
 
 
-def _point_from_json(row: dict[str, Any]) -> Point:
+def parse_profile(content: bytes) -> Profile:
+    """A profile's file. Raises InvalidProfile."""
+    if len(content) > bounds.MAX_PROFILE_BYTES:
+        raise InvalidProfile(f"it is larger than {bounds.MAX_PROFILE_BYTES // 2**20} MiB, and no profile is")
+    try:
+        document = parse_strict_json(content)
+    except Refused as error:
+        raise InvalidProfile(str(error)) from None
+    return Profile.from_json(document)
+
+
+def _profile_from_json(document: dict[str, Any]) -> Profile:
+    def row(name: str) -> Any:
+        return member(document, name, "")
+
+    traces = [
+        check_trace(each, f"traces[{place}]")
+        for place, each in enumerate(check_list(document.get("traces", ()), "traces", bounds.MAX_PROFILE_TRACES))
+    ]
+    hardware, base = document.get("hardware"), document.get("process_base_bytes")
+    return Profile(
+        name=check_text(row("name"), "name", bounds.MAX_NAME_CHARACTERS),
+        created_at=_time(row("created_at")),
+        fingerprint=check_text(row("fingerprint"), "fingerprint", bounds.MAX_NAME_CHARACTERS),
+        machine=check_text(row("machine"), "machine", 5 * bounds.MAX_NAME_CHARACTERS),
+        software=_texts(row("software"), "software"),
+        effort=check_choice(row("effort"), "effort", EFFORTS),
+        duration_seconds=check_number(row("duration_seconds"), "duration_seconds", 0.0, bounds.MAX_POINT_SECONDS),
+        noise=_noise(row("noise")),
+        points=tuple(
+            _point(each, f"points[{place}]")
+            for place, each in enumerate(check_list(row("points"), "points", bounds.MAX_PROFILE_POINTS))
+        ),
+        networks=tuple(
+            _network(each, f"networks[{place}]", traces)
+            for place, each in enumerate(check_list(row("networks"), "networks", bounds.MAX_PROFILE_NETWORKS))
+        ),
+        process_base_bytes=None if base is None else check_count(base, "process_base_bytes", 0, MAX_BYTES),
+        context_bytes=_context(document.get("context_bytes")),
+        hardware=None if hardware is None else MachineFacts.from_json(hardware),
+    )
+
+
+def _time(value: Any) -> str:
+    text = check_text(value, "created_at", 40)
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise Refused("created_at is no time as RFC 3339 has it") from None
+    return text
+
+
+def _texts(value: Any, place: str) -> dict[str, str]:
+    rows = check_object(value, place, bounds.MAX_PROFILE_ENTRIES)
+    return {
+        check_text(name, f"a name in {place}", 64): check_text(text, f"a value in {place}", bounds.MAX_NAME_CHARACTERS)
+        for name, text in rows.items()
+    }
+
+
+def _noise(value: Any) -> dict[str, float | None]:
+    rows = check_object(value, "noise", bounds.MAX_PROFILE_ENTRIES)
+    return {
+        check_text(name, "a name in noise", 64): None
+        if figure is None
+        else check_number(figure, "a figure in noise", 0.0, bounds.MAX_POINT_SECONDS)
+        for name, figure in rows.items()
+    }
+
+
+def _context(value: Any) -> dict[str, int] | None:
+    if value is None:
+        return None
+    rows = check_object(value, "context_bytes", bounds.MAX_DEVICES)
+    return {
+        check_text(name, "a name in context_bytes", 32, DEVICE_PATTERN): check_count(
+            size, "a size in context_bytes", 0, MAX_BYTES
+        )
+        for name, size in rows.items()
+    }
+
+
+def _point(value: Any, place: str) -> Point:
+    row = check_object(value, place)
+    constant = check_text(member(row, "constant", place), f"{place}.constant", 64, CONSTANT_PATTERN)
+    parameters = check_object(member(row, "parameters", place), f"{place}.parameters", bounds.MAX_PROFILE_ENTRIES)
     return Point(
-        row["constant"],
-        Plan.from_json(row["plan"]),
-        dict(row["parameters"]),
-        row["flops"],
-        row["bytes"],
-        Timing.from_json(row["seconds"]),
+        constant,
+        _plan(member(row, "plan", place), f"{place}.plan"),
+        {
+            check_text(name, f"a name in {place}.parameters", 64): check_number(
+                number, f"a number in {place}.parameters", -bounds.MAX_POINT_QUANTITY, bounds.MAX_POINT_QUANTITY
+            )
+            for name, number in parameters.items()
+        },
+        _quantity(member(row, "flops", place), f"{place}.flops"),
+        _quantity(member(row, "bytes", place), f"{place}.bytes"),
+        _timing(member(row, "seconds", place), f"{place}.seconds"),
+    )
+
+
+def _quantity(value: Any, place: str) -> float:
+    """0, or 1 and more: nothing computes or moves a fraction."""
+    number = check_number(value, place, 0.0, bounds.MAX_POINT_QUANTITY)
+    return number if number == 0.0 else check_number(number, place, 1.0, bounds.MAX_POINT_QUANTITY)
+
+
+def _timing(value: Any, place: str) -> Timing:
+    row = check_object(value, place)
+
+    def seconds(value: Any, name: str) -> float:
+        return check_number(value, f"{place}.{name}", bounds.MIN_POINT_SECONDS, bounds.MAX_POINT_SECONDS)
+
+    low, middle, high = (seconds(member(row, name, place), name) for name in ("low", "median", "high"))
+    if not low <= middle <= high:
+        raise Refused(f"{place} is out of order: low, median and high have to rise")
+    samples = check_list(row.get("samples", ()), f"{place}.samples", bounds.MAX_TIMING_SAMPLES)
+    return Timing(middle, low, high, tuple(seconds(sample, "samples") for sample in samples))
+
+
+def _plan(value: Any, place: str) -> Plan:
+    row = check_object(value, place)
+    threads = row.get("threads")
+    return Plan(
+        check_text(member(row, "device", place), f"{place}.device", 32, DEVICE_PATTERN),
+        check_choice(row.get("precision", "fp32"), f"{place}.precision", PRECISIONS),
+        None if threads is None else check_count(threads, f"{place}.threads", 1, bounds.MAX_THREADS),
+        _environment(row.get("environment"), f"{place}.environment"),
+    )
+
+
+def _environment(value: Any, place: str) -> dict[str, str]:
+    """A plan's variables end in a snippet that people run: none may choose which code is loaded."""
+    rows = check_object({} if value is None else value, place, bounds.MAX_PROFILE_ENTRIES)
+    return {
+        check_text(name, f"a name in {place}", 64, VARIABLE_PATTERN): check_text(
+            text, f"a value in {place}", bounds.MAX_NAME_CHARACTERS, VARIABLE_VALUE_PATTERN
+        )
+        for name, text in rows.items()
+    }
+
+
+def _network(value: Any, place: str, traces: list[Trace]) -> NetworkPoint:
+    """A trace may also stand in the row itself."""
+    row = check_object(value, place)
+    at = member(row, "trace", place)
+    if isinstance(at, dict):
+        trace = check_trace(at, f"{place}.trace")
+    elif traces:
+        trace = traces[check_count(at, f"{place}.trace", 0, len(traces) - 1)]
+    else:
+        raise Refused(f"{place}.trace points at a trace that is not there")
+    return NetworkPoint(
+        check_text(member(row, "name", place), f"{place}.name", bounds.MAX_NAME_CHARACTERS),
+        check_count(member(row, "batch_size", place), f"{place}.batch_size", 1, bounds.MAX_BATCH_SIZE),
+        _plan(member(row, "plan", place), f"{place}.plan"),
+        _timing(member(row, "seconds", place), f"{place}.seconds"),
+        trace,
     )
 
 
@@ -107,15 +281,3 @@ def _network_to_json(point: NetworkPoint, place: int) -> dict[str, Any]:
         "seconds": asdict(point.seconds),
         "trace": place,
     }
-
-
-def _network_from_json(row: dict[str, Any], traces: list[Trace]) -> NetworkPoint:
-    """A trace may also stand in the row itself."""
-    trace = row["trace"]
-    return NetworkPoint(
-        row["name"],
-        row["batch_size"],
-        Plan.from_json(row["plan"]),
-        Timing.from_json(row["seconds"]),
-        traces[trace] if isinstance(trace, int) else Trace.from_json(trace),
-    )

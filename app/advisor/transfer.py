@@ -42,9 +42,9 @@ def _points(profile: Profile, plan: Plan, constant: str) -> list[Point]:
 
 
 def _interpolate(points: Sequence[Point], moved_bytes: float) -> float | None:
-    if not points:
+    ordered = sorted((point for point in points if point.bytes > 0), key=lambda point: point.bytes)
+    if not ordered:
         return None
-    ordered = sorted(points, key=lambda point: point.bytes)
     if moved_bytes <= ordered[0].bytes:
         return ordered[0].seconds.median
     for before, after in itertools.pairwise(ordered):

@@ -1,0 +1,103 @@
+"""Values of a document that somebody else wrote, each checked on the way in: its kind, its range, its length.
+
+Every function takes the value and its place in the document (`points[3].seconds`), and raises Refused with a
+sentence that names the place and never repeats the value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+Choice = TypeVar("Choice")
+
+
+class Refused(ValueError):
+    """A value that cannot be used; the message says which one and what it has to be."""
+
+
+def parse_strict_json(content: bytes) -> Any:
+    """JSON as RFC 8259 has it: UTF-8, finite numbers, no key twice. Raises Refused."""
+    try:
+        return json.loads(content.decode(), object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+    except UnicodeDecodeError:
+        raise Refused("it is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        at_end = error.pos >= len(error.doc.rstrip())
+        what = "it ends in the middle" if at_end else f"{error.msg} in line {error.lineno}, column {error.colno}"
+        raise Refused(f"it is not JSON: {what}") from None
+    except RecursionError:
+        raise Refused("it is nested without end") from None
+    except Refused:
+        raise
+    except ValueError:
+        raise Refused("it holds a number with thousands of digits") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Refused("an object in it has one key twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Refused("it holds a number that is not finite")
+    return value
+
+
+def check_object(value: Any, place: str, most: int | None = None) -> dict[str, Any]:
+    """most: how many members it may have."""
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise Refused(f"{place} has to be an object")
+    if most is not None and len(value) > most:
+        raise Refused(f"{place} has more than {most} members")
+    return value
+
+
+def check_list(value: Any, place: str, most: int) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise Refused(f"{place} has to be a list")
+    if len(value) > most:
+        raise Refused(f"{place} has more than {most:,} entries")
+    return value
+
+
+def check_number(value: Any, place: str, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:  # NaN is neither
+        raise Refused(f"{place} has to be a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def check_count(value: Any, place: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Refused(f"{place} has to be a whole number from {low:,} to {high:,}")
+    return value
+
+
+def check_text(value: Any, place: str, most: int, pattern: str | None = None) -> str:
+    """Printable: no control characters, line breaks, lone surrogates or marks that turn the writing round."""
+    if not isinstance(value, str) or len(value) > most:
+        raise Refused(f"{place} has to be text of at most {most} characters")
+    if not value.isprintable() or (pattern is not None and re.fullmatch(pattern, value) is None):
+        raise Refused(f"{place} holds characters that do not belong there")
+    return value
+
+
+def check_choice(value: Any, place: str, choices: Collection[Choice]) -> Choice:
+    for choice in choices:
+        if type(value) is type(choice) and value == choice:
+            return choice
+    raise Refused(f"{place} has to be one of {', '.join(map(str, choices))}")
+
+
+def member(document: dict[str, Any], name: str, place: str) -> Any:
+    """A member that has to be there."""
+    if name not in document:
+        raise Refused(f"{place}.{name} is missing" if place else f"{name} is missing")
+    return document[name]

@@ -1,0 +1,130 @@
+"""What a profile keeps of the machine it was measured on: enough to judge whether a model fits there.
+
+Anonymous on purpose, since profiles travel: no host name, no serial number, no UUID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from probes import bounds
+from probes.checked import check_count, check_list, check_number, check_object, check_text, member
+from probes.hardware import Survey
+
+MAX_BYTES = 10**17
+# cpu, cuda:0, xpu:1, mps: torch's own names.
+DEVICE_PATTERN = r"[a-z]{2,16}(:\d{1,4})?"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """An accelerator that torch can use. device: torch's name for it."""
+
+    device: str
+    name: str | None = None
+    memory_total_bytes: int | None = None
+    compute_capability: str | None = None
+    unified_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """memory_bytes: what one process may take of an idle machine: its memory, or its limit where that is less."""
+
+    cpu: str | None = None
+    physical_cores: int | None = None
+    usable_cores: float | None = None
+    memory_bytes: int | None = None
+    accelerators: tuple[DeviceFacts, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Any, place: str = "hardware") -> MachineFacts:
+        """Raises Refused."""
+        row = check_object(document, place)
+        cards = check_list(row.get("accelerators", ()), f"{place}.accelerators", bounds.MAX_DEVICES)
+        return cls(
+            cpu=_text(row, "cpu", place),
+            physical_cores=_count(row, "physical_cores", place, bounds.MAX_THREADS),
+            usable_cores=_cores(row.get("usable_cores"), place),
+            memory_bytes=_count(row, "memory_bytes", place, MAX_BYTES),
+            accelerators=tuple(_device(card, f"{place}.accelerators[{index}]") for index, card in enumerate(cards)),
+        )
+
+
+def _device(document: Any, place: str) -> DeviceFacts:
+    row = check_object(document, place)
+    device = check_text(member(row, "device", place), f"{place}.device", bounds.MAX_NAME_CHARACTERS, DEVICE_PATTERN)
+    return DeviceFacts(
+        device=device,
+        name=_text(row, "name", place),
+        memory_total_bytes=_count(row, "memory_total_bytes", place, MAX_BYTES),
+        compute_capability=_text(row, "compute_capability", place, r"\d{1,3}\.\d{1,3}"),
+        unified_memory=row.get("unified_memory") is True,
+    )
+
+
+def _text(row: dict[str, Any], name: str, place: str, pattern: str | None = None) -> str | None:
+    value = row.get(name)
+    return None if value is None else check_text(value, f"{place}.{name}", bounds.MAX_NAME_CHARACTERS, pattern)
+
+
+def _count(row: dict[str, Any], name: str, place: str, most: int) -> int | None:
+    value = row.get(name)
+    return None if value is None else check_count(value, f"{place}.{name}", 1, most)
+
+
+def _cores(value: Any, place: str) -> float | None:
+    return None if value is None else check_number(value, f"{place}.usable_cores", 0.01, bounds.MAX_THREADS)
+
+
+def facts_of(survey: Survey) -> MachineFacts:
+    """What of a survey goes into a profile."""
+    sizes = [size for size in (survey.memory.total_bytes, survey.memory.limit_bytes) if size]
+    return MachineFacts(
+        cpu=survey.cpu.name,
+        physical_cores=survey.cpu.physical_cores,
+        usable_cores=survey.cpu.usable_cores,
+        memory_bytes=min(sizes, default=None),
+        accelerators=tuple(
+            DeviceFacts(
+                str(card.torch_device),
+                card.name,
+                card.memory_total_bytes,
+                card.compute_capability,
+                bool(card.unified_memory),
+            )
+            for card in survey.accelerators
+            if card.usable and card.torch_device
+        ),
+    )
+
+
+def describe_changes(before: MachineFacts, now: MachineFacts) -> tuple[str, ...]:
+    """Where two sets of facts differ, in words; what either does not know is no difference."""
+    pairs = (
+        ("processor", before.cpu, now.cpu),
+        ("usable cores", _figure(before.usable_cores), _figure(now.usable_cores)),
+        ("memory", _gibibytes(before.memory_bytes), _gibibytes(now.memory_bytes)),
+        ("accelerators", _named(before), _named(now)),
+    )
+    return tuple(
+        f"{what} {old} then, {new} now"
+        for what, old, new in pairs
+        if old is not None and new is not None and old != new
+    )
+
+
+def _figure(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"
+
+
+def _gibibytes(size: int | None) -> str | None:
+    return None if size is None else f"{size / 2**30:.3g} GiB"
+
+
+def _named(facts: MachineFacts) -> str:
+    return ", ".join(sorted(card.name or card.device for card in facts.accelerators)) or "none"

@@ -1,0 +1,75 @@
+"""Whether a trace that somebody else wrote can be reckoned with: known words, bounded numbers, no negative work."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from probes import bounds
+from probes.checked import Refused, check_choice, check_list, check_number, check_object, check_text
+from probes.trace import SCHEMA_VERSION, Affine, Kind, Operation, Phase, Trace
+from probes.workload.description import MODES, OPTIMIZERS
+
+KINDS: tuple[str, ...] = get_args(Kind)
+PHASES: tuple[str, ...] = get_args(Phase)
+# Schemas whose traces are read as today's, what was added since being left empty: a profile is raw material, and its
+# traces cannot be made again.
+READABLE = ("1", SCHEMA_VERSION)
+COUNTS = (
+    "parameters",
+    "parameter_tensors",
+    "parameter_bytes",
+    "buffer_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+)
+
+
+def check_trace(document: Any, place: str) -> Trace:
+    """Raises Refused."""
+    row = check_object(document, place)
+    check_choice(row.get("schema_version"), f"{place}.schema_version", READABLE)
+    for name in ("operations", "autocast_operations"):
+        check_list(row.get(name, ()), f"{place}.{name}", bounds.MAX_TRACE_OPERATIONS)
+    try:
+        trace = Trace.from_json({**row, "schema_version": SCHEMA_VERSION})
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        raise Refused(f"{place} is no trace as this crosspoint writes them") from None
+    _check(trace, place)
+    return trace
+
+
+def _check(trace: Trace, place: str) -> None:
+    check_choice(trace.mode, f"{place}.mode", MODES)
+    check_choice(trace.optimizer, f"{place}.optimizer", OPTIMIZERS)
+    for name in ("model_key", "torch_version"):
+        check_text(getattr(trace, name), f"{place}.{name}", bounds.MAX_NAME_CHARACTERS)
+    for name in COUNTS:
+        check_number(getattr(trace, name), f"{place}.{name}", 0, bounds.MAX_POINT_QUANTITY)
+    for batch in check_list(trace.batch_sizes, f"{place}.batch_sizes", 2):
+        check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
+    for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):
+        _check_line(line, f"{place}.activation_bytes")
+    for name in ("operations", "autocast_operations"):
+        for index, operation in enumerate(getattr(trace, name)):
+            _check_operation(operation, f"{place}.{name}[{index}]")
+
+
+def _check_operation(operation: Operation, place: str) -> None:
+    check_choice(operation.kind, f"{place}.kind", KINDS)
+    check_choice(operation.phase, f"{place}.phase", PHASES)
+    check_text(operation.name, f"{place}.name", bounds.MAX_NAME_CHARACTERS)
+    check_text(operation.dtype, f"{place}.dtype", 64)
+    check_number(operation.count, f"{place}.count", 0, bounds.MAX_MODULES * 100)
+    for name in ("flops", "read_bytes", "written_bytes"):
+        line = getattr(operation, name)
+        _check_line(line, f"{place}.{name}")
+        if line.per_sample < 0 or line.at(1) < 0:
+            raise Refused(f"{place}.{name} is negative at some batch size")
+    for shape in check_list(operation.shapes, f"{place}.shapes", bounds.MAX_MODULES):
+        for size in check_list(shape, f"{place}.shapes", 64):
+            check_number(size, f"{place}.shapes", 0, bounds.MAX_POINT_QUANTITY)
+
+
+def _check_line(line: Affine, place: str) -> None:
+    for number in line:
+        check_number(number, place, -bounds.MAX_POINT_QUANTITY, bounds.MAX_POINT_QUANTITY)

@@ -1,0 +1,149 @@
+"""A profile from elsewhere is either one that a calibration could have measured, or refused with a sentence."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probes import bounds
+from probes.profile import InvalidProfile, Profile, parse_profile
+
+REAL = Path(__file__).parents[1] / "app" / "advisor" / "data" / "real_profile.json"
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def real() -> Document:
+    document: Document = json.loads(REAL.read_text(encoding="utf-8"))
+    return document
+
+
+def test_a_real_profile_survives_a_journey(real: Document) -> None:
+    profile = Profile.from_json(real)
+    sent = json.dumps(profile.to_json()).encode()
+    assert parse_profile(sent) == profile
+    assert len(sent) < 1_000_000
+
+
+def test_what_a_newer_crosspoint_added_is_passed_over(real: Document) -> None:
+    added = {**real, "novelty": {"deep": [1]}, "points": [{**real["points"][0], "constant": "new-constant", "more": 1}]}
+    assert Profile.from_json(added).points[0].constant == "new-constant"
+
+
+def test_a_schema_of_another_version_is_named(real: Document) -> None:
+    for version in ("2", 1, None, "", ["1"]):
+        with pytest.raises(InvalidProfile, match="schema version 1"):
+            Profile.from_json({**real, "schema_version": version})
+
+
+def point(change: Callable[[Document], object]) -> Callable[[Document], None]:
+    def apply(document: Document) -> None:
+        change(document["points"][3])
+
+    return apply
+
+
+def network(change: Callable[[Document], object]) -> Callable[[Document], None]:
+    def apply(document: Document) -> None:
+        change(document["networks"][2])
+
+    return apply
+
+
+def operation(change: Callable[[Document], object]) -> Callable[[Document], None]:
+    def apply(document: Document) -> None:
+        change(document["traces"][0]["operations"][1])
+
+    return apply
+
+
+HOSTILE: dict[str, Callable[[Document], object]] = {
+    "a negative time": point(lambda row: row["seconds"].update(low=-1e-6)),
+    "a time of zero": point(lambda row: row["seconds"].update(low=0, median=0)),
+    "a spread below zero": point(lambda row: row["seconds"].update(low=2.0, median=1.0, high=1.5)),
+    "not a number": point(lambda row: row["seconds"].update(median=float("nan"))),
+    "infinity": point(lambda row: row["seconds"].update(high=float("inf"))),
+    "a time of a billion years": point(lambda row: row["seconds"].update(high=1e30)),
+    "a sample below zero": point(lambda row: row["seconds"].update(samples=[1e-6, -1e-6])),
+    "a million samples": point(lambda row: row["seconds"].update(samples=[1e-6] * 1_000_000)),
+    "negative bytes": point(lambda row: row.update(bytes=-1.0)),
+    "a fraction of a flop": point(lambda row: row.update(flops=1e-300)),
+    "a number of five thousand digits": point(lambda row: row.update(flops=10**5000)),
+    "true for a number": point(lambda row: row.update(flops=True)),
+    "a list for parameters": point(lambda row: row.update(parameters=[1])),
+    "a thousand parameters": point(lambda row: row.update(parameters={str(n): 1 for n in range(1000)})),
+    "an unknown precision": point(lambda row: row["plan"].update(precision="fp64")),
+    "a million threads": point(lambda row: row["plan"].update(threads=10**6)),
+    "no threads": point(lambda row: row["plan"].update(threads=0)),
+    "half a thread": point(lambda row: row["plan"].update(threads=0.5)),
+    "a device that is a path": point(lambda row: row["plan"].update(device="../etc")),
+    "a variable that loads code": point(lambda row: row["plan"].update(environment={"LD_PRELOAD": "evil.so"})),
+    "a command in a variable": point(lambda row: row["plan"].update(environment={"OMP_NUM_THREADS": "$(reboot)"})),
+    "a plan that is missing": point(lambda row: row.pop("plan")),
+    "points that are no list": lambda document: document.update(points={}),
+    "too many points": lambda document: document.update(points=[document["points"][0]] * 20_001),
+    "a point that is null": lambda document: document.update(points=[None]),
+    "a name of a megabyte": lambda document: document.update(name="x" * 2**20),
+    "an escape sequence for a name": lambda document: document.update(name="\x1b]0;owned\x07"),
+    "a lone surrogate": lambda document: document.update(machine="\ud800"),
+    "text that turns round": lambda document: document.update(machine="CPU \u202egnp.exe"),
+    "a day that is none": lambda document: document.update(created_at="yesterday"),
+    "a noise that is text": lambda document: document.update(noise={"load_average": "low"}),
+    "a base of less than nothing": lambda document: document.update(process_base_bytes=-1),
+    "a context of a fraction": lambda document: document.update(context_bytes={"cuda:0": 0.5}),
+    "hardware that is a list": lambda document: document.update(hardware=[1]),
+    "no cores": lambda document: document.update(hardware={"usable_cores": 0}),
+    "a batch of none": network(lambda row: row.update(batch_size=0)),
+    "a trace that is not there": network(lambda row: row.update(trace=99)),
+    "a trace from the end": network(lambda row: row.update(trace=-1)),
+    "a trace of another schema": network(lambda row: row.update(trace={"schema_version": "x"})),
+    "a kind that is unknown": operation(lambda row: row.update(kind="magic")),
+    "negative work": operation(lambda row: row.update(written_bytes=[1.0, -1.0])),
+    "a count below zero": operation(lambda row: row.update(count=-5)),
+    "an affine of three": operation(lambda row: row.update(flops=[1, 2, 3])),
+    "an affine of letters": operation(lambda row: row.update(flops="ab")),
+    "operations without end": lambda document: document["traces"][0].update(operations=[{}] * 20_001),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_no_calibration_measured_is_refused_with_a_sentence(real: Document, what: str) -> None:
+    document = copy.deepcopy(real)
+    HOSTILE[what](document)
+    with pytest.raises(InvalidProfile) as caught:
+        Profile.from_json(document)
+    assert 20 < len(str(caught.value)) < 200
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "ends in the middle"),
+        (b'{"schema_version": "1", "poi', "JSON|middle"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"[" * 100_000, "nested"),
+        (b'{"schema_version": "1", "a": NaN}', "finite"),
+        (b'{"schema_version": "1", "a": 1e999}', "finite"),
+        (b'{"schema_version": "1", "a": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"schema_version": "1", "schema_version": "1"}', "twice"),
+        (b"[]", "not a crosspoint profile"),
+        (b"null", "not a crosspoint profile"),
+        (b" " * (bounds.MAX_PROFILE_BYTES + 1), "larger than"),
+    ],
+)
+def test_a_file_that_is_no_profile_says_why(content: bytes, words: str) -> None:
+    with pytest.raises(InvalidProfile, match=words):
+        parse_profile(content)
+
+
+def test_a_profile_cut_off_anywhere_is_refused(real: Document) -> None:
+    content = json.dumps(real).encode()
+    for end in range(0, len(content), len(content) // 37):
+        with pytest.raises(InvalidProfile):
+            parse_profile(content[:end])
