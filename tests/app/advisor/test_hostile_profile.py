@@ -67,6 +67,11 @@ def test_it_is_refused_or_every_estimate_is_finite_and_positive(data: st.DataObj
         profile = Profile.from_json(document)
     except InvalidProfile:
         return
+    _check_estimates(profile)
+
+
+def _check_estimates(profile: Profile) -> int:
+    """How many options have a time."""
     answer = recommend(a_survey(usable_cores=1.0), profile, None, [], Request(a_workload(), precision="fp32"))
     for option in answer.options:
         if option.step_seconds is not None:
@@ -74,3 +79,27 @@ def test_it_is_refused_or_every_estimate_is_finite_and_positive(data: st.DataObj
             assert 0 < low <= middle <= high < math.inf
     assert all(value is None or 0 < value < math.inf for curve in answer.curves for value in curve.step_seconds)
     json.dumps(answer.to_json(), allow_nan=False)
+    return sum(option.step_seconds is not None for option in answer.options)
+
+
+factors = st.sampled_from([1e-9, 1e-4, 0.1, 1.0, 10.0, 1e4, 1e9])
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_lies_within_the_bounds_give_estimates_all_the_same(data: st.DataObject) -> None:
+    """Every point and network may be off by any factor, its sizes too: nothing overflows, and nothing becomes zero."""
+    document = json.loads(SMALL)
+    for row in document["points"]:
+        _scale(row["seconds"], data.draw(factors))
+        row["flops"], row["bytes"] = (
+            min(max(row[name] * data.draw(factors), 1.0), 1e18) if row[name] else 0.0 for name in ("flops", "bytes")
+        )
+    for row in document["networks"]:
+        _scale(row["seconds"], data.draw(factors))
+    assert _check_estimates(Profile.from_json(document)) == 1
+
+
+def _scale(seconds: dict[str, Any], factor: float) -> None:
+    for name in ("low", "median", "high"):
+        seconds[name] = min(max(seconds[name] * factor, 1e-12), 1e6)
