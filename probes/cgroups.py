@@ -4,12 +4,15 @@ A limit anywhere above binds, so callers read each level. Version 1 keeps one tr
 all; both may be mounted at once (hybrid). See the kernel's Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from posixpath import normpath
 
-from probes.reading import Root
+from probes.hardware import Outcome
+from probes.reading import Root, Unreadable
 
+_ESCAPE = re.compile(r"\\(040|011|012|134|043)", re.ASCII)
 MAX_LEVELS = 64  # deeper nesting than any container runtime makes
 
 
@@ -42,7 +45,7 @@ class Cgroups:
         for mount in self._mounts:
             own_filesystem = mount.kind == controller == "cpuset"
             if own_filesystem or (mount.kind == "cgroup" and controller in mount.options):
-                path = self._paths.get(controller) or self._read_cpuset_path(controller)
+                path = self._path_of(controller)
                 prefix = not (own_filesystem or "noprefix" in mount.options)
                 return Levels(1, self._walk(mount, path), prefix)
         return None
@@ -50,13 +53,24 @@ class Cgroups:
     def _find_v2(self, controller: str) -> Levels | None:
         for mount in self._mounts:
             if mount.kind == "cgroup2" and self._has_controller(mount, controller):
-                return Levels(2, self._walk(mount, self._paths.get("") or self._read_cpuset_path(controller)))
+                return Levels(2, self._walk(mount, self._path_of("", controller)))
         return None
 
-    def _read_cpuset_path(self, controller: str) -> str:
-        """For cpusets a second file tells; for others the top is all that is known."""
-        told = self._root.read("/proc/self/cpuset") if controller == "cpuset" else None
-        return (told or "").strip() or "/"
+    def _path_of(self, hierarchy: str, controller: str = "") -> str:
+        """Where this process is in a hierarchy. A captured machine that does not tell is taken to be at the top.
+
+        Raises Unreadable when /proc/self/cgroup is there and does not say: limits could be missed.
+        """
+        if path := self._paths.get(hierarchy):
+            return path
+        told = self._root.read("/proc/self/cpuset") if "cpuset" in (hierarchy, controller) else None
+        if told and told.startswith("/"):
+            return told.strip()
+        if self._memberships is not None:
+            raise Unreadable(
+                Outcome.FAILED, f"/proc/self/cgroup does not tell this process's {hierarchy or 'v2'} cgroup"
+            )
+        return "/"
 
     def _has_controller(self, mount: Mount, controller: str) -> bool:
         """A hybrid set-up mounts cgroup2 without controllers; a capture may lack the file that lists them."""
@@ -98,8 +112,12 @@ class Cgroups:
         return ()
 
     @cached_property
+    def _memberships(self) -> str | None:
+        return self._root.read_if_there("/proc/self/cgroup")
+
+    @cached_property
     def _paths(self) -> dict[str, str]:
-        return parse_memberships(self._root.read("/proc/self/cgroup") or "")
+        return parse_memberships(self._memberships or "")
 
 
 def _is_below(path: str, top: str) -> bool:
@@ -140,7 +158,5 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
 
 
 def unescape(text: str) -> str:
-    """The kernel writes space, tab, newline and backslash in a mount point as \\040, \\011, \\012 and \\134."""
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, letter)
-    return text
+    """The kernel writes space, tab, newline, backslash and # in a mount point as octal numbers (\\040 and so on)."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)

@@ -5,6 +5,8 @@ x86 `vendor_id`, `model name`; ARM `CPU implementer`, `CPU part`; POWER and SPAR
 model`; RISC-V `mvendorid`, `uarch`; LoongArch `Model Name`; s390 `vendor_id`.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from probes.cpusets import MAX_CPUS
@@ -13,6 +15,9 @@ from probes.reading import LARGE_FILE_BYTES, Root
 VENDOR_KEYS = ("vendor_id", "vendor", "CPU implementer", "mvendorid", "system type")
 NAME_KEYS = ("model name", "Model Name", "cpu model", "cpu", "uarch")
 FLAG_KEYS = ("flags", "Features", "features", "ASEs implemented", "isa", "ISA")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_STRANGE = re.compile(r"[^\t\n\r -~]")  # the kernel writes printable ASCII here, tabs and newlines
+_MAX_FIELDS = 4096  # of one processor; s390 writes a line a processor into the common block
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,26 @@ def read_cpuinfo(root: Root) -> CpuInfo:
 
 
 def read_cpuinfo_text(root: Root) -> str:
-    """/proc/cpuinfo as it stands, read once for a root; empty where it cannot be read."""
-    return root.remember("cpuinfo text", lambda: root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or "")
+    """What can be believed of /proc/cpuinfo, read once for a root; empty where it cannot be read."""
+    return root.remember("cpuinfo text", lambda: keep_whole_lines(root.read("/proc/cpuinfo", LARGE_FILE_BYTES) or ""))
+
+
+def keep_whole_lines(text: str) -> str:
+    """Without lines that the kernel never writes, and without what was cut off at the end: half a name is a wrong one.
+
+    Of a list of flags cut short, all but the last stand.
+    """
+    whole = text if _STRANGE.search(text) is None else _drop_strange_lines(text)
+    if whole.endswith("\n") or not whole:
+        return whole
+    before, newline, last = whole.rpartition("\n")
+    key, _, flags = last.partition(":")
+    return f"{before}{newline}{last.rpartition(' ')[0]}\n" if key.strip() in FLAG_KEYS and flags else before + newline
+
+
+def _drop_strange_lines(text: str) -> str:
+    lines = (match[0] for match in _LINE.finditer(text))
+    return "".join(line for line in lines if _STRANGE.search(line) is None)
 
 
 def parse_cpuinfo(text: str) -> CpuInfo:
@@ -55,30 +78,27 @@ def parse_cpuinfo(text: str) -> CpuInfo:
         number = block.get("processor", block.get("cpu number", ""))
         if number.isascii() and number.isdigit() and len(number) < 8 and int(number) < MAX_CPUS:
             processors.setdefault(int(number), {}).update(block)
-        else:
+        elif len(common) < _MAX_FIELDS:
             for key, value in block.items():
                 common.setdefault(key, value)
     _add_s390(common, processors)
     return CpuInfo(processors, common)
 
 
-def _split_blocks(text: str) -> list[dict[str, str]]:
+def _split_blocks(text: str) -> Iterator[dict[str, str]]:
     """Blocks end at a blank line, or where a second `processor` begins without one."""
-    blocks: list[dict[str, str]] = []
     block: dict[str, str] = {}
-    for line in text.split("\n"):
-        key, colon, value = line.partition(":")
+    for match in _LINE.finditer(text):
+        key, colon, value = match[0].partition(":")
         key = key.strip()
-        if not colon:
-            if not line.strip() and block:
-                blocks.append(block)
-                block = {}
-            continue
-        if key == "processor" and "processor" in block:
-            blocks.append(block)
+        ends = not key if not colon else key == "processor" and "processor" in block
+        if ends and block:
+            yield block
             block = {}
-        block.setdefault(key, value.strip())
-    return [*blocks, block] if block else blocks
+        if colon and len(block) < _MAX_FIELDS:
+            block.setdefault(key, value.strip())
+    if block:
+        yield block
 
 
 def _add_s390(common: dict[str, str], processors: dict[int, dict[str, str]]) -> None:

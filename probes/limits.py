@@ -9,8 +9,9 @@ import sys
 from dataclasses import dataclass
 
 from probes.cgroups import Cgroups
-from probes.cpusets import parse_cpu_list
-from probes.reading import Root, parse_fields, parse_int
+from probes.cpusets import parse_cpu_list, parse_cpu_mask
+from probes.hardware import Outcome
+from probes.reading import Root, Unreadable, parse_fields, parse_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,10 @@ class UsableCores:
 
 
 def read_usable_cores(root: Root, online: int) -> UsableCores:
-    """online: the set of CPUs that run (probes.topology.read_online)."""
+    """online: the set of CPUs that run (probes.topology.read_online).
+
+    Raises Unreadable when a limit is there and cannot be understood: all cores would be a wrong answer.
+    """
     if root.is_host and not sys.platform.startswith("linux"):
         return read_portable(online)
     cgroups = Cgroups(root)
@@ -56,8 +60,14 @@ def read_affinity(root: Root) -> int | None:
         if not hasattr(os, "sched_getaffinity"):
             return None
         return sum(1 << cpu for cpu in os.sched_getaffinity(0))
-    status = parse_fields(root.read("/proc/self/status") or "")
-    return parse_cpu_list(status.get("Cpus_allowed_list")) or None
+    text = root.read_if_there("/proc/self/status")
+    if text is None:
+        return None
+    status = parse_fields(text)
+    allowed = parse_cpu_list(status.get("Cpus_allowed_list")) or parse_cpu_mask(status.get("Cpus_allowed"))
+    if not allowed:
+        raise Unreadable(Outcome.FAILED, "/proc/self/status does not tell on which CPUs this process may run")
+    return allowed
 
 
 def read_cpuset(root: Root, cgroups: Cgroups) -> int | None:
@@ -87,7 +97,10 @@ def _read_cpuset_list(root: Root, cgroups: Cgroups, what: str) -> int | None:
     names = names if levels.prefix else [what]
     for folder in levels.folders:
         for name in names:
-            if numbers := parse_cpu_list(root.read(f"{folder}/{name}")):
+            text = root.read_if_there(f"{folder}/{name}")
+            if text is not None and (numbers := parse_cpu_list(text)) is None:
+                raise Unreadable(Outcome.FAILED, f"{folder}/{name} is no list of numbers, so what it limits is unknown")
+            if text is not None and numbers:
                 return numbers
     return None
 
@@ -103,17 +116,31 @@ def read_quota(root: Root, cgroups: Cgroups) -> float | None:
 
 
 def _read_quota_v1(root: Root, folder: str) -> float | None:
-    quota, period = root.read_int(f"{folder}/cpu.cfs_quota_us"), root.read_int(f"{folder}/cpu.cfs_period_us")
-    return quota / period if quota and period and quota > 0 and period > 0 else None
+    quota = root.read_if_there(f"{folder}/cpu.cfs_quota_us")
+    if quota is None or quota.strip() == "-1":
+        return None
+    return _parse_limit(f"{folder}/cpu.cfs_quota_us", f"{quota} {root.require(f'{folder}/cpu.cfs_period_us')}")
 
 
 def _read_quota_v2(root: Root, folder: str) -> float | None:
-    return parse_cpu_max(root.read(f"{folder}/cpu.max"))
+    text = root.read_if_there(f"{folder}/cpu.max")
+    return None if text is None else _parse_limit(f"{folder}/cpu.max", text)
 
 
-def parse_cpu_max(text: str | None) -> float | None:
-    """cpu.max: `150000 100000` is 1.5 CPUs, `max 100000` no limit."""
-    words = (text or "").split()
+def _parse_limit(path: str, text: str) -> float | None:
+    try:
+        return parse_cpu_max(text)
+    except ValueError as error:
+        raise Unreadable(Outcome.FAILED, f"{path} is no quota, so how many cores are usable is unknown") from error
+
+
+def parse_cpu_max(text: str) -> float | None:
+    """cpu.max: `150000 100000` is 1.5 CPUs, `max 100000` no limit. Raises ValueError for what is neither."""
+    words = text.split()
+    if words[:1] == ["max"]:
+        return None
     quota = parse_int(words[0]) if words else None
     period = parse_int(words[1]) if len(words) > 1 else 100_000  # the kernel's default, in microseconds
-    return quota / period if quota and period and quota > 0 and period > 0 else None
+    if quota is None or period is None or quota <= 0 or period <= 0:
+        raise ValueError("no quota and period")
+    return quota / period

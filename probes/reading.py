@@ -9,7 +9,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from errno import EACCES, EPERM
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,8 @@ _CHUNK_BYTES = 128 * 1024  # at once; the buffer is made anew for every file, an
 _MAX_NUMBER_CHARACTERS = 64
 _NUMBER = re.compile(r"[+-]?(0[xX])?[0-9a-fA-F]+", re.ASCII)  # int() takes more: underscores, other scripts' digits
 _NUMBERS_END = 1 << 64
+_LINE = re.compile(r"[^\n]+")
+_MAX_FIELDS = 4096  # keys of one file; memory.stat and meminfo have about 60
 
 
 class Unreadable(Exception):
@@ -110,6 +112,15 @@ class Root:
             raise
         except Unreadable:
             return None
+
+    def read_if_there(self, path: str, limit: int = SMALL_FILE_BYTES) -> str | None:
+        """Like `read`, where a file that is there and cannot be read must not pass for none. Raises Unreadable."""
+        try:
+            return self.require(path, limit)
+        except Unreadable as unreadable:
+            if unreadable.outcome is Outcome.ABSENT:
+                return None
+            raise
 
     def require(self, path: str, limit: int = LARGE_FILE_BYTES) -> str:
         """Like `read`, for what a probe cannot do without. Raises Unreadable."""
@@ -211,12 +222,17 @@ def parse_int(text: str | None, base: int = 10) -> int | None:
     return number if -_NUMBERS_END < number < _NUMBERS_END else None
 
 
+def split_lines(text: str) -> Iterator[str]:
+    """Lines one at a time: a list of the millions that a garbled file may hold takes ten times the file."""
+    return (match[0] for match in _LINE.finditer(text))
+
+
 def parse_fields(text: str, separator: str = ":") -> dict[str, str]:
     """`key: value` lines; the first of several equal keys wins."""
     fields: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in split_lines(text):
         key, found, value = line.partition(separator)
-        if found:
+        if found and len(fields) < _MAX_FIELDS:
             fields.setdefault(key.strip(), value.strip())
     return fields
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from probes.cgroups import Cgroups, Levels, parse_memberships, parse_mountinfo, parse_mounts
+from probes.cgroups import Cgroups, Levels, parse_memberships, parse_mountinfo, parse_mounts, unescape
 from probes.reading import Root
 from tests.probes.machines import Files, with_cgroup_v1, with_cgroup_v2, write_machine
 
@@ -64,6 +64,10 @@ def test_lines_that_are_none_are_passed_over() -> None:
     assert parse_memberships("garbage\n::\n1:a,b:/x:y\n") == {"": "", "a": "/x:y", "b": "/x:y"}
     assert parse_mounts("short\n\next4 / ext4 rw 0 0\n") == ()
     assert parse_mountinfo("1 2 3 - cgroup\n - \n") == ()
+
+
+def test_only_the_kernels_own_escapes_are_letters() -> None:
+    assert unescape("/a\\134040\\043b\\777\\04") == "/a\\040#b\\777\\04"
 
 
 def test_an_escaped_space_in_a_mount_point_is_a_space() -> None:

@@ -1,4 +1,4 @@
-from probes.cpuinfo import parse_cpuinfo
+from probes.cpuinfo import keep_whole_lines, parse_cpuinfo
 
 
 def test_each_processor_keeps_its_own_fields() -> None:
@@ -34,3 +34,17 @@ def test_older_s390_kernels_write_all_processors_in_one_block() -> None:
 def test_rubbish_has_no_processors() -> None:
     for text in ("", "\n\n\n", "no colon here", ":::", "processor : 99999999999", "processor : ²"):
         assert parse_cpuinfo(text).processors == {}
+
+
+def test_a_name_that_was_cut_off_is_no_name() -> None:
+    assert keep_whole_lines("processor : 0\nmodel name : Intel(R) Xe") == "processor : 0\n"
+    assert keep_whole_lines("model name : Intel(R) Xe") == ""
+
+
+def test_flags_that_were_cut_off_stand_but_for_the_last() -> None:
+    assert parse_cpuinfo(keep_whole_lines("processor : 0\nflags : sse2 avx5")).first("flags") == "sse2"
+
+
+def test_lines_with_what_the_kernel_never_writes_are_left_out() -> None:
+    text = "processor : 0\nmodel name : Int\ufffdl\nvendor_id : Genu\x01\ncpu family : 6\r\n"
+    assert parse_cpuinfo(keep_whole_lines(text)).processors == {0: {"processor": "0", "cpu family": "6"}}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from probes.limits import UsableCores, combine_limits, parse_cpu_max, read_portable, read_usable_cores
-from probes.reading import Root
+from probes.reading import Root, Unreadable
 from tests.probes.machines import Files, with_cgroup_v1, with_cgroup_v2, write_machine
 
 
@@ -67,10 +67,35 @@ def test_a_set_that_leaves_nothing_is_not_believed() -> None:
 
 @pytest.mark.parametrize(
     ("text", "quota"),
-    [("max 100000", None), ("50000 100000", 0.5), ("200000", 2.0), ("", None), ("-1 100000", None), ("1 0", None)],
+    [("max 100000", None), ("50000 100000", 0.5), ("200000", 2.0)],
 )
 def test_cpu_max_is_quota_over_period(text: str, quota: float | None) -> None:
     assert parse_cpu_max(text) == quota
+
+
+@pytest.mark.parametrize("text", ["", "-1 100000", "1 0", "garbage", "9" * 5000, "1 2000000000000000000000"])
+def test_what_is_no_quota_is_not_taken_for_none(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Unreadable, match=r"cpu\.max is no quota"):
+        read(tmp_path, with_cgroup_v2({}, "/job", {"job": {"cpu.max": text}}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sys/fs/cgroup/job/cpuset.cpus.effective": "0-18446744073709551615"},
+        {"proc/self/cgroup": "0:"},
+        {"proc/self/status": "Name: some"},
+        {"proc/self/status": "Cpus_allowed_list: garbage"},
+    ],
+)
+def test_a_limit_that_cannot_be_understood_is_not_taken_for_none(tmp_path: Path, change: Files) -> None:
+    files = with_cgroup_v2({}, "/job", {"job": {"cpuset.cpus.effective": "0-2\n"}}) | change
+    with pytest.raises(Unreadable):
+        read(tmp_path, files)
+
+
+def test_older_kernels_write_the_affinity_as_a_mask_alone(tmp_path: Path) -> None:
+    assert read(tmp_path, {"proc/self/status": "Cpus_allowed:\t00000003\n"}) == UsableCores(2.0, "affinity")
 
 
 def test_other_systems_ask_psutil() -> None:
