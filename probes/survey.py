@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ from probes.cpu import CpuReading, read_cpu, with_limits
 from probes.cpuinfo import read_cpuinfo
 from probes.diagnose import Facts, diagnose
 from probes.fingerprint import compute_fingerprint
+from probes.gpu.driver import DriverReading, join_answers, read_drivers, with_bindings
 from probes.gpu.judge import judge_accelerators
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
 from probes.gpu.pci import read_pci_accelerators
@@ -49,6 +50,7 @@ class Request:
     root: Root
     deadline_seconds: float
     storage_paths: tuple[Path, ...] = ()
+    read_nvidia: Callable[[float], NvidiaReading] = read_nvidia
 
 
 def probe_cpu(request: Request) -> Told:
@@ -90,8 +92,12 @@ def probe_pci(request: Request) -> Told:
 def probe_nvidia(request: Request) -> Told:
     if not request.root.is_host:
         return Told(None, Outcome.UNSUPPORTED, "a captured machine's driver cannot be asked")
-    reading = read_nvidia(request.deadline_seconds * _CHILD_SHARE)
+    reading = request.read_nvidia(request.deadline_seconds * _CHILD_SHARE)
     return Told(reading, reading.outcome, reading.reason)
+
+
+def probe_drivers(request: Request) -> DriverReading:
+    return read_drivers(request.root)
 
 
 PROBES: tuple[tuple[str, Callable[[Request], Any]], ...] = (
@@ -103,18 +109,24 @@ PROBES: tuple[tuple[str, Callable[[Request], Any]], ...] = (
     ("software", probe_software),
     ("pci", probe_pci),
     ("nvidia", probe_nvidia),
+    ("drivers", probe_drivers),
 )
 
 
 def take_survey(
-    sysroot: Path = Path("/"), *, deadline_seconds: float = 5.0, storage_paths: tuple[Path, ...] = ()
+    sysroot: Path = Path("/"),
+    *,
+    deadline_seconds: float = 5.0,
+    storage_paths: tuple[Path, ...] = (),
+    read_nvidia: Callable[[float], NvidiaReading] = read_nvidia,
 ) -> Survey:
     """Reads the machine, or the captured one below `sysroot`; never raises, takes little more than the deadline.
 
-    storage_paths: folders whose mounts matter too, as the data folder's.
+    storage_paths: folders whose mounts matter too, as the data folder's. read_nvidia: for who surveys often, as
+    probes.gpu.nvidia_kept does.
     """
     root = Root(Path(sysroot), deadline_seconds)
-    request = Request(root, deadline_seconds, storage_paths)
+    request = Request(root, deadline_seconds, storage_paths, read_nvidia)
     try:
         root.check()
     except Unreadable as unreadable:
@@ -133,32 +145,28 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     if nvidia.driver_version:
         software = replace(software, nvidia_driver=nvidia.driver_version)
     nvidia_report = answers["nvidia"].report
-    accelerators = judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory)
-    facts = Facts(
+    reading = values["drivers"] or DriverReading()
+    judged = judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory)
+    accelerators = with_bindings(judged, reading.bindings)
+    drivers = join_answers(reading.drivers, nvidia, values.get("cuda"), accelerators)
+    survey = Survey(
+        surveyed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        fingerprint="",
         system=values["system"] or System(),
         cpu=_limit_cpu(values["cpu"], values["limits"]),
         memory=memory,
         accelerators=accelerators,
-        software=software,
-        environment=environment,
-        accelerators_known=answers["pci"].report.outcome is Outcome.OK,
+        storage=values["storage"] or (),
+        software=replace(software, drivers=drivers),
+        findings=(),
+        probes={name: answer.report for name, answer in answers.items()},
     )
-    return _build(facts, values["storage"] or (), {name: answer.report for name, answer in answers.items()})
+    return with_findings(replace(survey, fingerprint=compute_fingerprint(survey)), environment)
 
 
-def _build(facts: Facts, storage: tuple[Any, ...], reports: dict[str, ProbeReport]) -> Survey:
-    return Survey(
-        surveyed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        fingerprint=compute_fingerprint(facts),
-        system=facts.system,
-        cpu=facts.cpu,
-        memory=facts.memory,
-        accelerators=facts.accelerators,
-        storage=storage,
-        software=facts.software,
-        findings=diagnose(facts),
-        probes=reports,
-    )
+def with_findings(survey: Survey, environment: Mapping[str, str]) -> Survey:
+    """The survey with what its own facts mean; environment: of the process that trains here."""
+    return replace(survey, findings=diagnose(Facts.of(survey, environment)))
 
 
 def _limit_cpu(reading: CpuReading | None, limits: UsableCores | None) -> Cpu:

@@ -1,0 +1,192 @@
+"""What changes from second to second, read cheaply: a look at a few files and at what the watched cards last told.
+
+    reader = LiveReader()
+    reader.start()                       # begins to watch NVIDIA's cards, where there is a driver
+    live = reader.read(survey.accelerators)
+    reader.stop()
+
+The names are those of the survey. What does not change, a card's name or architecture, comes from the survey given.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from probes.gpu.nvml_watch import NvmlWatch, Watched
+from probes.hardware import Accelerator, Load, Memory
+from probes.memory import read_memory
+from probes.reading import Root, Unreadable
+
+# What a card told this many intervals ago, and a start's worth, is no longer now.
+STALE_INTERVALS = 3
+STALE_SECONDS = 2.0
+
+
+class Watch(Protocol):
+    """As probes.gpu.nvml_watch.NvmlWatch."""
+
+    def start(self) -> None: ...
+    def latest(self) -> Watched: ...
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAccelerator:
+    """A card's changing facts, by the names of Accelerator, and what it is called."""
+
+    id: str
+    name: str | None = None
+    torch_device: str | None = None
+    utilization_percent: float | None = None
+    memory_total_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    throttle_codes: tuple[str, ...] | None = None
+    graphics_clock_hz: int | None = None
+    memory_clock_hz: int | None = None
+    usable: bool | None = None
+    why_not: str | None = None
+
+
+LIVE_FIELDS = tuple(
+    item.name
+    for item in fields(LiveAccelerator)
+    if item.name not in ("id", "name", "torch_device", "memory_total_bytes", "usable", "why_not")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One reading. reason: why cards that are there tell nothing now. outdated: the survey that was given lists other
+    cards than there are; take another one."""
+
+    read_at: str
+    load: Load
+    memory: Memory
+    accelerators: tuple[LiveAccelerator, ...]
+    reason: str | None = None
+    outdated: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The data of an event of `GET /hardware/events`."""
+        document = asdict(self)
+        del document["outdated"]
+        return document
+
+
+class LiveReader:
+    """For one thread at a time. watch: of a caller who has one already, and who starts and stops it then."""
+
+    def __init__(self, root: Root | None = None, interval_seconds: float = 1.0, watch: Watch | None = None) -> None:
+        self._root = root or Root()
+        self._stale_seconds = STALE_INTERVALS * interval_seconds + STALE_SECONDS
+        self._watch: Watch = watch or NvmlWatch(interval_seconds)
+        self._meter = CpuMeter()
+        self._started = 0.0
+
+    def start(self) -> None:
+        self._meter.read()  # what the first reading's fractions are taken from
+        self._started = time.monotonic()
+        self._watch.start()
+
+    def stop(self) -> None:
+        self._watch.stop()
+
+    def read(self, known: Sequence[Accelerator]) -> Live:
+        """Never blocks on a driver. known: the cards of the last survey."""
+        watched = self._watch.latest()
+        if watched.age_seconds is None and time.monotonic() - self._started < STALE_SECONDS:
+            now, outdated = tuple(known), False  # just started: the survey is as new as anything
+        else:
+            now, outdated = update_cards(known, watched, self._stale_seconds)
+        read_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        cards = tuple(_show(card) for card in now)
+        return Live(read_at, self._meter.read(), _read_memory(self._root), cards, watched.reason, outdated)
+
+
+def update_cards(
+    known: Iterable[Accelerator], watched: Watched, stale_seconds: float
+) -> tuple[tuple[Accelerator, ...], bool]:
+    """The cards with what the watch last told of them, and whether it tells of others than are known.
+
+    A card that the watch tells nothing of keeps its place and has nothing that changes; one that is gone has gone.
+    """
+    fresh = watched.age_seconds is not None and watched.age_seconds <= stale_seconds
+    cards, known_ids = [], set()
+    for card in known:
+        known_ids.add(card.id)
+        if not _is_watched(card):
+            cards.append(card)
+        elif not fresh:
+            cards.append(with_live_facts(card, {}))
+        elif card.id in watched.cards:
+            cards.append(with_live_facts(card, watched.cards[card.id]))
+    new = [key for key in watched.cards if fresh and key not in known_ids]
+    cards += [with_live_facts(Accelerator(key, vendor="NVIDIA"), watched.cards[key]) for key in new]
+    return tuple(cards), {card.id for card in cards} != known_ids
+
+
+def with_live_facts(card: Accelerator, facts: Mapping[str, Any]) -> Accelerator:
+    """The card with these changing facts and no older ones. One that the driver lost says so."""
+    changes: dict[str, Any] = {name: facts.get(name) for name in LIVE_FIELDS}
+    if facts.get("memory_total_bytes") is not None:
+        changes["memory_total_bytes"] = facts["memory_total_bytes"]
+    if card.unified_memory and changes["memory_free_bytes"] is None:
+        changes["memory_free_bytes"] = card.memory_free_bytes  # the machine's own, read with its memory
+    if facts.get("usable") is False:
+        changes |= {"usable": False, "why_not": facts.get("why_not")}
+    return replace(card, **changes)
+
+
+def _is_watched(card: Accelerator) -> bool:
+    """NVML told of it; a card that only the bus shows has an id of its address."""
+    return card.vendor == "NVIDIA" and card.id.startswith(("GPU-", "MIG-"))
+
+
+def _show(card: Accelerator) -> LiveAccelerator:
+    return LiveAccelerator(**{item.name: getattr(card, item.name) for item in fields(LiveAccelerator)})
+
+
+def _read_memory(root: Root) -> Memory:
+    try:
+        return read_memory(root)
+    except (Unreadable, OSError):
+        return Memory()
+
+
+class CpuMeter:
+    """Fractions of all CPU time since the last reading of this meter."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, dict[str, float]] | None = None
+
+    def read(self) -> Load:
+        import psutil
+
+        now, times = time.monotonic(), psutil.cpu_times()._asdict()
+        before, self._last = self._last, (now, times)
+        average = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        if before is None:
+            return Load(load_average=average)
+        spent = {name: max(0.0, value - before[1].get(name, 0.0)) for name, value in times.items()}
+        return _divide(spent, now - before[0], average)
+
+
+def _divide(spent: dict[str, float], interval_seconds: float, average: float | None) -> Load:
+    """Linux counts a guest's time in `user` and `nice` already."""
+    total = sum(seconds for name, seconds in spent.items() if name not in ("guest", "guest_nice"))
+    if total <= 0:
+        return Load(load_average=average)
+    steal = spent.get("steal")
+    idle = spent.get("idle", 0.0) + spent.get("iowait", 0.0) + (steal or 0.0)
+    return Load(
+        load_average=average,
+        steal_fraction=None if steal is None else steal / total,
+        busy_fraction=max(0.0, 1.0 - idle / total),
+        interval_seconds=interval_seconds,
+    )
