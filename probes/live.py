@@ -154,7 +154,7 @@ def _show(card: Accelerator) -> LiveAccelerator:
 
 def _read_memory(root: Root) -> Memory:
     try:
-        return read_memory(root)
+        return read_memory(root).memory
     except (Unreadable, OSError):
         return Memory()
 

@@ -1,7 +1,7 @@
 """How much memory there is, and how much a new process could take now."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probes.cgroups import Cgroups, Levels
 from probes.hardware import Memory, Outcome
@@ -24,10 +24,18 @@ class MemoryCgroup:
     used_bytes: int | None
 
 
-def read_memory(root: Root) -> Memory:
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """reason: why limit and usable memory are unknown, where a cgroup's limit cannot be understood."""
+
+    memory: Memory
+    reason: str | None = None
+
+
+def read_memory(root: Root) -> MemoryReading:
     """Raises Unreadable when neither /proc/meminfo nor the NUMA nodes say how much there is."""
     if root.is_host and not sys.platform.startswith("linux"):
-        return read_portable()
+        return MemoryReading(read_portable())
     meminfo = parse_meminfo(root.read("/proc/meminfo") or "")
     cgroups = Cgroups(root)
     total = choose_total(root, meminfo.get("MemTotal"), cgroups)
@@ -35,14 +43,15 @@ def read_memory(root: Root) -> Memory:
         root.require("/proc/meminfo")
         raise Unreadable(Outcome.FAILED, "/proc/meminfo has no MemTotal and no NUMA node tells its size")
     available = estimate_available(meminfo)
-    groups = read_memory_cgroups(root, cgroups)
-    return Memory(
-        total_bytes=total,
-        available_bytes=available,
-        limit_bytes=min((group.limit_bytes for group in groups), default=None),
-        usable_bytes=compute_usable(available, groups),
-        swap_total_bytes=meminfo.get("SwapTotal"),
-    )
+    if available is not None and available > total:
+        available = None  # one of the two is garbled
+    memory = Memory(total_bytes=total, available_bytes=available, swap_total_bytes=meminfo.get("SwapTotal"))
+    try:
+        groups = read_memory_cgroups(root, cgroups)
+    except Unreadable as unreadable:
+        return MemoryReading(memory, unreadable.reason)
+    limit = min((group.limit_bytes for group in groups), default=None)
+    return MemoryReading(replace(memory, limit_bytes=limit, usable_bytes=compute_usable(available, groups)))
 
 
 def choose_total(root: Root, mem_total: int | None, cgroups: Cgroups) -> int | None:
@@ -57,13 +66,13 @@ def choose_total(root: Root, mem_total: int | None, cgroups: Cgroups) -> int | N
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """/proc/meminfo in bytes: `MemTotal: 24684092 kB`."""
+    """/proc/meminfo's sizes in bytes: `MemTotal: 24684092 kB`; a line without its unit was cut off, or counts pages."""
     sizes: dict[str, int] = {}
     for key, value in parse_fields(text).items():
         words = value.split()
         number = parse_int(words[0]) if words else None
-        if number is not None and number >= 0:
-            sizes[key] = number * 1024 if words[1:2] == ["kB"] else number
+        if number is not None and number >= 0 and words[1:2] == ["kB"]:
+            sizes[key] = number * 1024
     return sizes
 
 
@@ -71,16 +80,17 @@ def estimate_available(meminfo: dict[str, int]) -> int | None:
     """MemAvailable; before kernel 3.14 free memory and page cache stand for it, as in free(1)."""
     if "MemAvailable" in meminfo:
         return meminfo["MemAvailable"]
-    if "MemFree" not in meminfo:
+    if not {"MemFree", "Buffers", "Cached"} <= meminfo.keys():
         return None
     return sum(meminfo.get(key, 0) for key in ("MemFree", "Buffers", "Cached", "SReclaimable"))
 
 
 def compute_usable(available: int | None, groups: list[MemoryCgroup]) -> int | None:
     """What a new process could take now: the machine's available memory and each cgroup's headroom, the least."""
-    headrooms = [max(0, group.limit_bytes - group.used_bytes) for group in groups if group.used_bytes is not None]
-    headrooms += [group.limit_bytes for group in groups if group.used_bytes is None]
-    return min([*headrooms, *([available] if available is not None else [])], default=None)
+    if available is None:
+        return None
+    used = [(group.limit_bytes, group.used_bytes or 0) for group in groups]
+    return min([available, *(max(0, limit - taken) for limit, taken in used)])
 
 
 def read_memory_cgroups(root: Root, cgroups: Cgroups) -> list[MemoryCgroup]:
@@ -97,15 +107,39 @@ def _read_memory_cgroup(root: Root, levels: Levels, folder: str) -> MemoryCgroup
         if levels.version == 2
         else ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
     )
-    limit = root.read_int(f"{folder}/{limit_name}")
-    if limit is None or not 0 <= limit < NO_LIMIT_BYTES:
+    limit = _read_limit(root, f"{folder}/{limit_name}")
+    if limit is None:
         return None
-    usage = root.read_int(f"{folder}/{usage_name}")
+    usage = _read_size(root, f"{folder}/{usage_name}")
     if usage is None:
         return MemoryCgroup(limit, None)
-    statistics = parse_fields(root.read(f"{folder}/memory.stat") or "", " ")
-    cache = parse_int(statistics.get(cache_name, statistics.get("inactive_file"))) or 0
-    return MemoryCgroup(limit, max(0, usage - cache))
+    text = root.read_if_there(f"{folder}/memory.stat")
+    statistics = parse_fields(text or "", " ")
+    cache = parse_int(statistics.get(cache_name, statistics.get("inactive_file")))
+    if text is not None and cache is None:
+        raise Unreadable(Outcome.FAILED, f"{folder}/memory.stat does not tell of page cache")
+    return MemoryCgroup(limit, max(0, usage - (cache or 0)))
+
+
+def _read_limit(root: Root, path: str) -> int | None:
+    """None where there is no limit. Raises Unreadable for what is neither a size nor `max`."""
+    text = root.read_if_there(path)
+    if text is None or text.strip() == "max":
+        return None
+    limit = _parse_size(path, text)
+    return limit if limit < NO_LIMIT_BYTES else None
+
+
+def _read_size(root: Root, path: str) -> int | None:
+    text = root.read_if_there(path)
+    return None if text is None else _parse_size(path, text)
+
+
+def _parse_size(path: str, text: str) -> int:
+    size = parse_int(text)
+    if size is None or size < 0:
+        raise Unreadable(Outcome.FAILED, f"{path} is no size, so how much memory is usable is unknown")
+    return size
 
 
 def read_portable() -> Memory:

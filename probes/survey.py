@@ -65,8 +65,9 @@ def probe_limits(request: Request) -> UsableCores:
     return read_usable_cores(request.root, online)
 
 
-def probe_memory(request: Request) -> Memory:
-    return read_memory(request.root)
+def probe_memory(request: Request) -> Told:
+    reading = read_memory(request.root)
+    return Told(reading.memory, Outcome.FAILED if reading.reason else Outcome.OK, reading.reason)
 
 
 def probe_storage(request: Request) -> Told:

@@ -9,7 +9,7 @@ from tests.probes.machines import GIB, NODE, Files, with_cgroup_v1, with_cgroup_
 
 
 def read(folder: Path, files: Files) -> Memory:
-    return read_memory(Root(write_machine(folder, files)))
+    return read_memory(Root(write_machine(folder, files))).memory
 
 
 def test_a_machine_without_limits_has_what_meminfo_says(tmp_path: Path) -> None:
@@ -80,5 +80,29 @@ def test_no_memory_at_all_is_said(tmp_path: Path) -> None:
         read(tmp_path, {"proc/meminfo": "garbage"})
 
 
+@pytest.mark.parametrize("name", ["memory.max", "memory.current", "memory.stat"])
+@pytest.mark.parametrize("text", ["", "garbage", "-1", "9" * 5000])
+def test_a_limit_that_cannot_be_understood_is_not_taken_for_none(tmp_path: Path, name: str, text: str) -> None:
+    contents = {"memory.max": f"{GIB}\n", "memory.current": "4096\n", "memory.stat": "inactive_file 0\n", name: text}
+    files = with_cgroup_v2(x86_machine(), "/job", {"job": contents})
+    reading = read_memory(Root(write_machine(tmp_path, files)))
+    assert reading.memory.total_bytes == 16 * GIB
+    assert (reading.memory.limit_bytes, reading.memory.usable_bytes) == (None, None)
+    assert "/sys/fs/cgroup/job/memory." in (reading.reason or "")
+
+
+def test_a_meminfo_that_was_cut_off_tells_only_of_what_is_whole(tmp_path: Path) -> None:
+    whole = x86_machine()["proc/meminfo"]
+    for length in range(len("MemTotal: 16777216 kB"), len(whole)):
+        memory = read(tmp_path, {"proc/meminfo": whole[:length]})
+        assert memory.total_bytes == 16 * GIB
+        assert memory.available_bytes in (None, 12 * GIB)
+
+
+def test_more_available_than_there_is_is_not_believed(tmp_path: Path) -> None:
+    memory = read(tmp_path, {"proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 1000 kB\n"})
+    assert (memory.total_bytes, memory.available_bytes, memory.usable_bytes) == (102400, None, None)
+
+
 def test_lines_that_are_no_sizes_are_passed_over() -> None:
-    assert parse_meminfo("A: 1 kB\nB:\nC: x kB\nD: -1 kB\nE: 7\n") == {"A": 1024, "E": 7}
+    assert parse_meminfo("A: 1 kB\nB:\nC: x kB\nD: -1 kB\nE: 7\n") == {"A": 1024}
