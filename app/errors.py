@@ -20,6 +20,14 @@ class UnknownProfile(CrosspointError):
         self.suggestions = suggestions
 
 
+class ProfileRefused(CrosspointError):
+    """A profile from elsewhere cannot be taken. code: profile-refused, or profile-exists where another has its name."""
+
+
+class FeedRefused(CrosspointError):
+    """Nobody more can listen to what changes, or nothing does."""
+
+
 class LabError(CrosspointError):
     """A measuring process said no, was ended, or never answered."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from probes.checked import make_printable
 from probes.hardware import Survey
 from probes.workload.description import Plan, Workload
 
@@ -37,8 +38,8 @@ def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str
         "devices": list(devices),
         "usable_cores": survey.cpu.usable_cores,
         "fingerprint": survey.fingerprint,
-        "machine": describe_machine(survey),
-        "name": name or survey.system.hostname or "this-machine",
+        "machine": make_printable(describe_machine(survey)),
+        "name": name or own_name(survey),
     }
 
 
@@ -50,6 +51,11 @@ def experiment_job(name: str, epochs: int, log_every: Sequence[int | None], devi
         "log_every": list(log_every),
         "devices": list(devices),
     }
+
+
+def own_name(survey: Survey) -> str:
+    """The name of this machine's profile where none is given."""
+    return make_printable(survey.system.hostname or "") or "this-machine"
 
 
 def describe_machine(survey: Survey) -> str:

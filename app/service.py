@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,6 +37,7 @@ from app.settings import Settings
 from app.store import Store
 from app.surveyor import Surveyor
 from probes.hardware import Survey
+from probes.machine_facts import facts_of
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
@@ -56,8 +58,9 @@ class Crosspoint:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.surveyor = Surveyor(settings)
         self.store = Store(settings.data_dir)
+        self.surveyor = Surveyor(settings, self._recall_identity)
+        self.live = LiveFeed(self.surveyor, settings)
         self.lab = Lab(settings)
         self._traces: OrderedDict[object, Trace] = OrderedDict()
         self._unsaved_profiles: dict[str, Profile] = {}
@@ -72,7 +75,8 @@ class Crosspoint:
 
     async def close(self) -> None:
         """End every process that was started, within 4 seconds, and close the store."""
-        await self.lab.close()
+        self.live.close()
+        await asyncio.gather(self.lab.close(), self.surveyor.close())
         await self.store.close()
 
     @property
@@ -87,6 +91,8 @@ class Crosspoint:
     async def profile(self, survey: Survey, name: str | None = None) -> Profile | None:
         """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name."""
         if name is None:
+            if not survey.fingerprint:  # the survey failed: whose profile it would be is not known
+                return None
             unsaved = self._unsaved_profiles.get(survey.fingerprint)
             return unsaved or await unless_unreadable(self.store.profile(survey.fingerprint))
         found = await unless_unreadable(self.store.named_profile(name))
@@ -199,7 +205,9 @@ class Crosspoint:
             survey = await self.survey(fresh=True)
             job = labjobs.calibrate_job(survey, effort, devices, name)
             result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
-        profile = await asyncio.to_thread(parse_sent, Profile.from_json, result)
+        measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
+        profile = replace(measured, hardware=facts_of(survey))
+        await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
         trouble = await trouble_with(self.store.keep_profile(profile))
         self._unsaved_profiles.pop(profile.fingerprint, None)
         if trouble:

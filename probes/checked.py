@@ -101,3 +101,8 @@ def member(document: dict[str, Any], name: str, place: str) -> Any:
     if name not in document:
         raise Refused(f"{place}.{name} is missing" if place else f"{name} is missing")
     return document[name]
+
+
+def make_printable(text: str) -> str:
+    """Text of a machine's own making as check_text takes it: blanks for whatever is no printable character."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

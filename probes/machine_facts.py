@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from probes import bounds
-from probes.checked import check_count, check_list, check_number, check_object, check_text, member
+from probes.checked import check_count, check_list, check_number, check_object, check_text, make_printable, member
 from probes.hardware import Survey
 
 MAX_BYTES = 10**17
@@ -85,14 +85,14 @@ def facts_of(survey: Survey) -> MachineFacts:
     """What of a survey goes into a profile."""
     sizes = [size for size in (survey.memory.total_bytes, survey.memory.limit_bytes) if size]
     return MachineFacts(
-        cpu=survey.cpu.name,
+        cpu=make_printable(survey.cpu.name) if survey.cpu.name else None,
         physical_cores=survey.cpu.physical_cores,
         usable_cores=survey.cpu.usable_cores,
         memory_bytes=min(sizes, default=None),
         accelerators=tuple(
             DeviceFacts(
                 str(card.torch_device),
-                card.name,
+                make_printable(card.name) if card.name else None,
                 card.memory_total_bytes,
                 card.compute_capability,
                 bool(card.unified_memory),

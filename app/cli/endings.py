@@ -25,7 +25,16 @@ class ExitCode(IntEnum):
 
 # Failures whose cause is what the user asked for (docs/protocol.md lists the codes); every other one is the machine's.
 USER_ERRORS = frozenset(
-    {"invalid-job", "invalid-model", "invalid-request", "unknown-profile", "unsupported", "address-taken"}
+    {
+        "invalid-job",
+        "invalid-model",
+        "invalid-request",
+        "unknown-profile",
+        "profile-refused",
+        "profile-exists",
+        "unsupported",
+        "address-taken",
+    }
 )
 
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recommend": ("app.cli.recommend", "Say where a model should train, with which settings, and why."),
     "measure": ("app.cli.measure", "Run a model's real steps under every plan, and show the times."),
     "calibrate": ("app.cli.calibrate", "Measure this machine's constants once, and keep them as a profile."),
+    "profile": ("app.cli.profile", "List, show, export and import what calibrations measured."),
     "models": ("app.cli.models", "List the models known by name."),
     "gpu": ("app.cli.gpu", "Say what a card's name means, without owning the card."),
     "experiment": ("app.cli.experiment", "Run an experiment that shows where time goes."),

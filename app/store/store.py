@@ -46,7 +46,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         self._database: Database | None = None
-        self._profiles: dict[int, Profile | None] = {}
+        self._profiles: dict[tuple[Any, ...], Profile | None] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def open(self) -> None:
@@ -94,6 +94,22 @@ class Store:
         """Names of stored profiles, newest first."""
         statement = "SELECT name FROM profiles GROUP BY name ORDER BY max(id) DESC LIMIT 50"
         return tuple(str(name) for (name,) in await self._rows(statement, ()))
+
+    async def latest_profiles(self) -> list[Profile]:
+        """The latest profile of each name that can be read, newest first."""
+        return [found for name in await self.profile_names() if (found := await self.named_profile(name)) is not None]
+
+    async def outdated_profile(self, fingerprint: str) -> Profile | None:
+        """The latest profile of this machine as it was in a state before: another fingerprint that was seen here."""
+        statement = (
+            "SELECT id, created_at FROM profiles WHERE fingerprint != ? "
+            "AND fingerprint IN (SELECT fingerprint FROM surveys) ORDER BY id DESC"
+        )
+        return await self._first_readable(statement, fingerprint)
+
+    async def forget_profiles(self, name: str) -> None:
+        """Forget every profile of this name."""
+        await self._write(lambda: [("DELETE FROM profiles WHERE name = ?", (name,))])
 
     async def keep_profile(self, profile: Profile) -> None:
         """The profiles before it stay, up to KEPT_PROFILES_EACH."""
@@ -169,11 +185,16 @@ class Store:
         )
 
     async def _latest_profile(self, column: str, value: str) -> Profile | None:
-        """Parsing one takes tens of milliseconds, so those parsed last are remembered by their row."""
-        for (row,) in await self._rows(f"SELECT id FROM profiles WHERE {column} = ? ORDER BY id DESC", (value,)):
+        statement = f"SELECT id, created_at FROM profiles WHERE {column} = ? ORDER BY id DESC"
+        return await self._first_readable(statement, value)
+
+    async def _first_readable(self, statement: str, value: str) -> Profile | None:
+        """Parsing one takes tens of milliseconds, so those parsed last are remembered by their row and its time:
+        SQLite gives a row's number again when the last row was deleted."""
+        for row in await self._rows(statement, (value,)):
             if row not in self._profiles:
-                statement = "SELECT document FROM profiles WHERE id = ?"
-                self._profiles[row] = _first(await self._select(statement, (row,), Profile.from_json))
+                document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
+                self._profiles[row] = _first(await self._select(document, row, Profile.from_json))
                 while len(self._profiles) > REMEMBERED_PROFILES:
                     del self._profiles[next(iter(self._profiles))]
             if (profile := self._profiles.get(row)) is not None:

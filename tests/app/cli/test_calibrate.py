@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.cli.calibrate import show_profile
+from app.cli.profile_view import show_profile
 from probes.measurement import Timing
 from probes.profile import Point, Profile
 from probes.workload.description import Plan

@@ -1,0 +1,34 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from app.cli.endings import CommandFailed, ExitCode
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The new content or the old one, whenever this is ended. Raises CommandFailed with a sentence."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device keeps its place
+            path.write_bytes(content)
+        else:
+            _replace(path, content)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise CommandFailed(f"{path.name} could not be written: {why}.", ExitCode.FAULT) from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Written beside it, synced, then put in its place."""
+    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        with beside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

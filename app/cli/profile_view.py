@@ -1,0 +1,98 @@
+"""Profiles for people: what was measured, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text
+from app.cli.units import format_bytes, format_seconds, format_share
+from app.profiles import age_seconds
+from probes.profile import Point, Profile
+
+PROFILE_COLUMNS = (
+    Column("name"),
+    Column("machine", prose=True),
+    Column("age", "right"),
+    Column("effort", needed=False),
+    Column("torch", needed=False),
+    Column("this machine"),
+)
+
+
+def show_profiles(rows: Sequence[dict[str, Any]]) -> None:
+    """rows: as app.profiles.summarize makes them."""
+    if not rows:
+        print_text("No profile is stored. `crosspoint calibrate` measures this machine's.")
+        return
+    print_table(PROFILE_COLUMNS, [_row(row) for row in rows])
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    here = "yes" if row["this_machine"] else ""
+    torch = row["software"].get("torch", "?")
+    return [row["name"], row["machine"], format_seconds(row["age_seconds"]), row["effort"], torch, here]
+
+
+def show_profile(profile: Profile) -> None:
+    """What was measured, when and on what, and each constant's points with their spread."""
+    print_heading(f"Profile {profile.name}: {profile.machine}")
+    noise = ", ".join(f"{name} {_noise_text(name, value)}" for name, value in profile.noise.items())
+    print_pairs(
+        [
+            ("measured at", f"{profile.created_at}, {format_seconds(age_seconds(profile))} ago"),
+            ("measured in", f"{format_seconds(profile.duration_seconds)}, effort {profile.effort}"),
+            ("points", f"{len(profile.points)} and {len(profile.networks)} whole networks"),
+            ("plans", ", ".join(_plans(profile)) or "none"),
+            ("noise", noise or "not known"),
+            ("software", ", ".join(f"{name} {version}" for name, version in profile.software.items())),
+            ("memory", format_bytes(profile.hardware.memory_bytes) if profile.hardware else "not known"),
+            ("fingerprint", profile.fingerprint or "none"),
+        ]
+    )
+    print_table(CONSTANT_COLUMNS, _constant_rows(profile))
+
+
+def show_origin(profile: Profile, changes: Sequence[str] | None) -> None:
+    """Whether it speaks of this machine as it is now. changes: None when it does."""
+    if changes is None:
+        print_text("It is this machine's, as it is now.")
+        return
+    print_text("It is not this machine's as it is now: it answers only when it is asked for by name.")
+    print_bullets(changes)
+
+
+CONSTANT_COLUMNS = (Column("constant"), Column("points", "right"), Column("spread", "right"))
+
+
+def _plans(profile: Profile) -> list[str]:
+    return list(dict.fromkeys(point.plan.label for point in profile.points))
+
+
+def _constant_rows(profile: Profile) -> list[list[str]]:
+    """How many points each constant has, over all plans and under each, and the middle of their spreads (10th to 90th
+    percentile)."""
+    rows: list[list[str]] = []
+    for constant in sorted({point.constant for point in profile.points}):
+        points = [point for point in profile.points if point.constant == constant]
+        rows.append([constant, str(len(points)), _spread(points)])
+        labels = dict.fromkeys(point.plan.label for point in points)
+        if len(labels) > 1:
+            for label in labels:
+                under = [point for point in points if point.plan.label == label]
+                rows.append([f"  {label}", str(len(under)), _spread(under)])
+    return rows
+
+
+def _spread(points: Iterable[Point]) -> str:
+    spreads = [
+        (point.seconds.high - point.seconds.low) / point.seconds.median
+        for point in points
+        if len(point.seconds.samples) != 1 and point.seconds.median > 0
+    ]
+    return format_share(median(spreads)) if spreads else "one sample each"
+
+
+def _noise_text(name: str, value: float | None) -> str:
+    return f"{value:.2f}" if value is not None and name == "load_average" else format_share(value)

@@ -1,0 +1,120 @@
+"""Profiles as things that travel: shown, taken in from elsewhere, forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from app.errors import ProfileRefused, UnknownProfile
+from app.service import Crosspoint
+from probes import bounds
+from probes.checked import Refused, check_text
+from probes.hardware import Survey
+from probes.machine_facts import describe_changes, facts_of
+from probes.profile import InvalidProfile, Profile, parse_profile
+
+
+async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
+    """A summary of the latest profile of each name, newest first. Raises StoreError."""
+    survey = await crosspoint.survey()
+    return [summarize(profile, survey) for profile in await crosspoint.store.latest_profiles()]
+
+
+async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
+    """The latest profile of this name. Raises UnknownProfile."""
+    found = await crosspoint.profile(await crosspoint.survey(), name)
+    assert found is not None
+    return found
+
+
+async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | None = None) -> Profile:
+    """Take in a profile's file, under its own name or this one; whatever is wrong with it, what was there stays.
+
+    One with this machine's fingerprint becomes this machine's profile; any other answers when it is asked for by name.
+    Raises ProfileRefused, StoreError.
+    """
+    try:
+        profile = await asyncio.to_thread(parse_profile, content)
+    except InvalidProfile as error:
+        raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
+    profile = replace(profile, name=check_name(profile.name if name is None else name))
+    survey = await crosspoint.survey()
+    refuse_impostor(profile, survey)
+    await _refuse_shadowing(crosspoint, profile)
+    await crosspoint.store.keep_profile(profile)
+    return profile
+
+
+async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
+    """Forget every profile of this name. Raises UnknownProfile, StoreError."""
+    if name not in (known := await crosspoint.store.profile_names()):
+        raise UnknownProfile(known)
+    await crosspoint.store.forget_profiles(name)
+
+
+def check_name(name: str) -> str:
+    """Raises ProfileRefused."""
+    try:
+        if check_text(name, "its name", bounds.MAX_NAME_CHARACTERS).strip():
+            return name
+    except Refused as error:
+        raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
+    raise ProfileRefused("profile-refused", "This profile was not taken: it has no name, and none was given.")
+
+
+def refuse_impostor(profile: Profile, survey: Survey) -> None:
+    """Raises ProfileRefused for one that has this machine's fingerprint and speaks of another machine."""
+    if profile.fingerprint != survey.fingerprint or profile.hardware is None:
+        return
+    if changes := describe_changes(profile.hardware, facts_of(survey)):
+        raise ProfileRefused(
+            "profile-refused",
+            "This profile was not taken: it claims to be this machine's and describes another one "
+            f"({len(changes)} of its facts do not hold here).",
+        )
+
+
+async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
+    """Raises ProfileRefused where it would stand before another machine's, or before a newer one of its own."""
+    named = await crosspoint.store.named_profile(profile.name)
+    if named is not None and named.fingerprint != profile.fingerprint:
+        raise ProfileRefused(
+            "profile-exists",
+            "Another machine's profile is stored under this name, or this one's before it changed. Give the new one "
+            "another name, or remove the stored one first.",
+        )
+    for stored in (named, await crosspoint.store.profile(profile.fingerprint)):
+        if stored is not None and _moment(stored) > _moment(profile):
+            raise ProfileRefused(
+                "profile-exists", "A newer profile of that machine is stored; the older one would hide it."
+            )
+
+
+def summarize(profile: Profile, survey: Survey) -> dict[str, Any]:
+    """What a list says of a profile. this_machine: it answers for this machine as it is now."""
+    return {
+        "name": profile.name,
+        "machine": profile.machine,
+        "created_at": profile.created_at,
+        "age_seconds": age_seconds(profile),
+        "fingerprint": profile.fingerprint,
+        "this_machine": profile.fingerprint == survey.fingerprint,
+        "effort": profile.effort,
+        "software": dict(profile.software),
+        "noise": dict(profile.noise),
+        "points": len(profile.points),
+        "networks": len(profile.networks),
+    }
+
+
+def age_seconds(profile: Profile, now: datetime | None = None) -> float | None:
+    """None where it says that it was made in the future: one of two clocks is wrong."""
+    age = ((now or datetime.now(UTC)) - _moment(profile)).total_seconds()
+    return age if age >= 0 else None
+
+
+def _moment(profile: Profile) -> datetime:
+    moment = datetime.fromisoformat(profile.created_at)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,177 @@
+"""`crosspoint profile`: a profile travels to another machine and back, and nothing bad comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.cli.endings import ExitCode
+from app.cli.files import write_whole
+from app.service import Crosspoint
+from app.settings import Settings
+from probes.hardware import Survey
+from probes.machine_facts import MachineFacts, facts_of
+from probes.profile import Profile
+from tests.app.advisor.machine import a_profile
+
+CROSSPOINT = (sys.executable, "-c", "import sys; from app.cli.main import main; sys.exit(main())")
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder that holds a profile of another machine, `rig`."""
+    return in_store(tmp_path / "data", a_profile_of("rig"))
+
+
+@pytest.fixture
+def run(data: Path) -> Run:
+    def call(*words: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            (*CROSSPOINT, "profile", *words),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+            env={**os.environ, "CROSSPOINT_DATA_DIR": str(data), "COLUMNS": "200"},
+        )
+
+    return call
+
+
+def a_profile_of(name: str, **changes: object) -> Profile:
+    facts = MachineFacts("A CPU", 2, 2.0, 8 * 2**30)
+    return replace(a_profile(), name=name, fingerprint="another", hardware=facts, **changes)  # type: ignore[arg-type]
+
+
+def in_store(folder: Path, *profiles: Profile) -> Path:
+    async def keep() -> None:
+        async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
+            for profile in profiles:
+                await crosspoint.store.keep_profile(profile)
+
+    asyncio.run(keep())
+    return folder
+
+
+def survey_here(folder: Path) -> Survey:
+    async def read() -> Survey:
+        async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
+            return await crosspoint.survey()
+
+    return asyncio.run(read())
+
+
+def test_a_profile_travels_as_a_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "rig.json"
+    assert run("export", "rig", file).returncode == 0
+    assert run("import", file, "--name", "travelled").returncode == 0
+    there = json.loads(run("show", "travelled", "--json").stdout)
+    assert there == {**json.loads(file.read_text()), "name": "travelled"}
+    assert json.loads(run("export", "rig", "--as", "anon").stdout)["name"] == "anon"
+    names = [row["name"] for row in json.loads(run("list", "--json").stdout)["profiles"]]
+    assert names == ["travelled", "rig"]
+    assert run("remove", "travelled").returncode == 0
+    gone = run("show", "travelled")
+    assert gone.returncode == ExitCode.USAGE
+    assert "rig" in gone.stderr
+
+
+def test_show_says_what_was_measured_and_whose_it_is(run: Run) -> None:
+    shown = run("show", "rig").stdout
+    for words in ("a made-up machine", "dispatch", "cpu fp32, 1 thread", "ago", "torch 2.13.0", "not this machine's"):
+        assert words in shown, words
+    assert "rig" in run("list").stdout
+
+
+def test_without_a_profile_of_this_machine_show_says_so(run: Run) -> None:
+    shown = run("show")
+    assert shown.returncode == ExitCode.USAGE
+    assert "rig" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        '{"schema_version": "1", "po',
+        '{"schema_version": "2"}',
+        "[" * 50_000,
+        '{"schema_version": "1", "name": "x", "points": ' + "[0," * 1000 + "0" + "]" * 1000 + "}",
+        " " * (5 * 2**20),
+        '{"schema_version": "1", "created_at": NaN}',
+    ],
+)
+def test_what_is_no_profile_is_refused_in_a_sentence_and_the_old_one_stays(run: Run, content: str) -> None:
+    before = run("export", "rig").stdout
+    refused = run("import", "-", "--name", "rig", given=content)
+    assert refused.returncode == ExitCode.USAGE
+    assert refused.stderr.startswith("Error: This profile was not taken: ")
+    assert refused.stderr.count("\n") == 1
+    assert run("export", "rig").stdout == before
+
+
+def test_a_file_that_is_not_there_is_said_to_be(run: Run, tmp_path: Path) -> None:
+    for file in (tmp_path / "none.json", tmp_path):
+        refused = run("import", file)
+        assert refused.returncode == ExitCode.USAGE
+        assert "cannot be read" in refused.stderr
+
+
+def test_a_name_that_another_machine_has_is_not_taken_over(run: Run) -> None:
+    stranger = json.dumps(a_profile_of("rig", created_at="2027-01-01T00:00:00Z").to_json() | {"fingerprint": "third"})
+    refused = run("import", "-", given=stranger)
+    assert refused.returncode == ExitCode.USAGE
+    assert "another name" in refused.stderr
+    assert run("import", "-", "--name", "third", given=stranger).returncode == 0
+
+
+def test_an_older_profile_of_the_same_machine_does_not_hide_the_newer_one(run: Run) -> None:
+    older = json.dumps(a_profile_of("rig", created_at="2020-01-01T00:00:00Z").to_json())
+    assert "newer" in run("import", "-", given=older).stderr
+    newer = json.dumps(a_profile_of("rig", created_at="2027-01-01T00:00:00Z").to_json())
+    assert run("import", "-", given=newer).returncode == 0
+    assert json.loads(run("show", "rig", "--json").stdout)["created_at"] == "2027-01-01T00:00:00Z"
+
+
+def test_a_profile_that_passes_for_this_machines_has_to_describe_it(run: Run, data: Path) -> None:
+    survey = survey_here(data)
+    impostor = replace(a_profile_of("mine"), fingerprint=survey.fingerprint)
+    refused = run("import", "-", given=json.dumps(impostor.to_json()))
+    assert refused.returncode == ExitCode.USAGE
+    assert "claims to be this machine's" in refused.stderr
+    honest = replace(impostor, hardware=facts_of(survey))
+    kept = run("import", "-", given=json.dumps(honest.to_json()))
+    assert kept.returncode == 0
+    assert "this machine's profile" in kept.stderr
+    assert "It is this machine's" in run("show").stdout
+
+
+def test_a_file_is_written_whole_or_left_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    write_whole(file, b"old")
+    with pytest.raises(Exception, match="could not be written"):
+        write_whole(tmp_path / "no" / "folder", b"new")
+    write_whole(file, b"new")
+    assert file.read_bytes() == b"new"
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
+
+
+def test_a_pipe_keeps_its_place(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, b"through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
