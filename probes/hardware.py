@@ -193,6 +193,7 @@ class Accelerator:
     memory_bandwidth_bytes_per_second: float | None = None
     unified_memory: bool | None = None
     compute_capability: str | None = None
+    gfx_target: str | None = None  # AMD's name of the card's instruction set, as gfx1100: what a ROCm torch is built for
     multiprocessors: int | None = None
     pci_address: str | None = None  # domain:bus:device.function, as in 0000:01:00.0
     driver_version: str | None = None
@@ -248,13 +249,13 @@ class Torch:
 
     version: str | None = None
     cuda_version: str | None = None
-    hip_version: str | None = None  # of a build for AMD's ROCm
-    xpu_version: str | None = None  # of a build for Intel's GPUs
     cudnn_version: str | None = None
     cuda_available: bool | None = None
     device_count: int | None = None
     current_device: int | None = None
     architectures: tuple[str, ...] = ()
+    hip_version: str | None = None  # of a build for AMD's ROCm
+    xpu_version: str | None = None  # of a build for Intel's GPUs
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ PASSING: dict[type, str] = {
     "kernel_driver pcie_lanes_slot ecc_corrected_errors_lifetime ecc_uncorrected_errors_lifetime ecc_repair_failed",
     Driver: "kernel_modules library library_version device_files library_error compute_error compute_devices "
     "fabric_manager",
-    Torch: "cudnn_version cuda_available device_count current_device architectures",
+    Torch: "cudnn_version cuda_available device_count current_device architectures hip_version xpu_version",
     Software: "python cuda_driver_version",
 }
 # Facts of which nothing is in the identity.

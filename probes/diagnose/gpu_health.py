@@ -1,0 +1,174 @@
+"""Cards that work, and not as they could: errors, heat, power, the link to the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnose.codes import make_finding
+from probes.diagnose.facts import Facts
+from probes.diagnose.links import Case
+from probes.diagnose.nvidia_kernel import is_lost
+from probes.hardware import Accelerator, Finding, Xid
+
+# Xids that a program's own mistakes cause; the others are the card's, the bus's or the driver's
+# (docs.nvidia.com/deploy/xid-errors, "Xid Catalog": 13 and 31 invalid accesses, 43 a stopped channel, 45 its clean-up,
+# 11, 25, 66, 67, 69 invalid commands, 94 an error that stayed within one program).
+_OF_PROGRAMS = frozenset({11, 13, 25, 31, 43, 45, 66, 67, 69})
+_RECENT_SECONDS = 7 * 24 * 3600.0
+_HEAT = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_slowdown")
+# Reaching the power limit under load is what cards are made for; only the supply's own brake is a defect.
+_POWER = ("hw_power_brake_slowdown",)
+_LOW_LIMIT_CLOCK = 0.7  # of the maximum: below it the power limit costs more than the usual few percent
+_BUSY_PERCENT = 50.0  # an idle link slows down to save power (NVIDIA/open-gpu-kernel-modules#731)
+
+
+def _name(card: Accelerator) -> str:
+    return card.torch_device or card.name or card.pci_address or card.id
+
+
+def _number(card: Accelerator) -> str:
+    return card.pci_address or card.id
+
+
+def find_memory_errors(facts: Facts) -> Iterator[Finding]:
+    for card in facts.accelerators:
+        if card.ecc_needs_reset:
+            message = (
+                "A failing part of this card's memory waits for a reset to be taken out of use; until "
+                "then errors may come back."
+            )
+            yield make_finding(
+                "gpu-memory-errors",
+                _name(card),
+                message,
+                f"End its programs, then: sudo nvidia-smi -i {_number(card)} -r",
+            )
+        elif card.ecc_uncorrected_errors:
+            message = (
+                f"This card's memory had {card.ecc_uncorrected_errors} errors that could not be corrected "
+                "since the driver "
+                "was loaded: what was computed then may be wrong."
+            )
+            yield make_finding(
+                "gpu-memory-errors",
+                _name(card),
+                message,
+                f"nvidia-smi -i {_number(card)} -q -d ECC,ROW_REMAPPER; if it goes on, have the card replaced.",
+            )
+
+
+def find_driver_errors(facts: Facts) -> Iterator[Finding]:
+    """A lost card is the chain's finding already."""
+    for card in facts.accelerators:
+        serious = [xid for xid in card.xids or () if _is_serious(xid)]
+        if not serious or is_lost(Case(facts, card)):
+            continue
+        last = serious[0]
+        when = f"{last.age_seconds / 3600:.1f} hours ago" if last.age_seconds is not None else "recently"
+        message = f"The driver reported Xid {last.code} for this card {when}" + (
+            f": {last.meaning}." if last.meaning else "."
+        )
+        if len(serious) > 1:
+            message += f" {len(serious)} such errors are in the kernel's log."
+        yield make_finding(
+            "gpu-driver-errors",
+            _name(card),
+            message,
+            "sudo dmesg | grep -i xid; look the number up at https://docs.nvidia.com/deploy/xid-errors/",
+        )
+
+
+def _is_serious(xid: Xid) -> bool:
+    return xid.code not in _OF_PROGRAMS and (xid.age_seconds is None or xid.age_seconds < _RECENT_SECONDS)
+
+
+def find_throttling(facts: Facts) -> Iterator[Finding]:
+    for card in facts.accelerators:
+        codes = set(card.throttle_codes or ())
+        if codes & set(_POWER) or _is_held_low(card, codes):
+            yield _throttled_by_power(card)
+        elif codes & set(_HEAT):
+            degrees = f" at {card.temperature_celsius:g} °C" if card.temperature_celsius is not None else ""
+            message = f"This card is slowed down by heat{degrees}{_clocks(card)}: steps take longer the longer it runs."
+            fix = (
+                "Clean its fans and let air through; meanwhile a lower power limit keeps it even: sudo "
+                f"nvidia-smi -i {_number(card)} -pl {_lower_limit(card)}"
+            )
+            yield make_finding("gpu-throttled-by-heat", _name(card), message, fix)
+
+
+def _is_held_low(card: Accelerator, codes: set[str]) -> bool:
+    clock, most = card.graphics_clock_hz, card.graphics_clock_maximum_hz
+    return "sw_power_cap" in codes and bool(clock and most and clock < _LOW_LIMIT_CLOCK * most)
+
+
+def _throttled_by_power(card: Accelerator) -> Finding:
+    limit = f" of {card.power_limit_watts:g} W" if card.power_limit_watts is not None else ""
+    if set(card.throttle_codes or ()) & set(_POWER):
+        message = f"The power supply holds this card down{_clocks(card)}."
+        fix = "Check the card's power cables, and that the supply has enough watts for all cards."
+    else:
+        message = f"This card's power limit{limit} holds it down{_clocks(card)}."
+        fix = (
+            f"nvidia-smi -i {_number(card)} -q -d POWER shows the limits; where there is room: sudo "
+            f"nvidia-smi -i {_number(card)} -pl WATTS"
+        )
+    return make_finding("gpu-throttled-by-power", _name(card), message, fix)
+
+
+def _clocks(card: Accelerator) -> str:
+    clock, most = card.graphics_clock_hz, card.graphics_clock_maximum_hz
+    return f" to {clock / 1e6:.0f} of {most / 1e6:.0f} MHz" if clock and most else ""
+
+
+def _lower_limit(card: Accelerator) -> str:
+    return f"{0.85 * card.power_limit_watts:.0f}" if card.power_limit_watts else "WATTS"
+
+
+def find_narrow_link(facts: Facts) -> Iterator[Finding]:
+    """Fewer lanes than both the card and its slot have: lanes do not come back under load."""
+    for card in facts.accelerators:
+        lanes, most = card.pcie_lanes, min(card.pcie_lanes_maximum or 0, card.pcie_lanes_slot or 1 << 10)
+        if not lanes or card.segment == "integrated" or not 0 < lanes < most:
+            continue
+        message = (
+            f"This card runs on {lanes} of {most} PCI Express lanes: batches reach it {most / lanes:.0f} "
+            "times slower than they could."
+        )
+        fix = (
+            "Switch the machine off and reseat the card; if it stays, try another slot, and look for a "
+            "slot shared with an SSD in the board's manual."
+        )
+        yield make_finding("narrow-pcie-link", _name(card), message, fix)
+
+
+def find_slow_link(facts: Facts) -> Iterator[Finding]:
+    for card in facts.accelerators:
+        now, most = card.pcie_generation, card.pcie_generation_maximum
+        if not now or not most or now >= most or (card.utilization_percent or 0) < _BUSY_PERCENT:
+            continue
+        message = (
+            f"At {card.utilization_percent:g} % load this card's PCI Express link runs at generation {now} of {most}: "
+            f"batches reach it about {2 ** (most - now)} times slower than they could."
+        )
+        fix = (
+            f"sudo lspci -vv -s {card.pci_address} | grep -e LnkSta -e LnkCap; set the slot to Gen{most} "
+            "or Auto in the firmware, and try without a riser cable."
+        )
+        yield make_finding("slow-pcie-link", _name(card), message, fix)
+
+
+def find_persistence_off(facts: Facts) -> Iterator[Finding]:
+    """A display server or any other program keeps the driver loaded all the same."""
+    for card in facts.training_cards:
+        if (
+            card.vendor == "NVIDIA"
+            and card.persistence_mode is False
+            and card.processes == ()
+            and card.segment != "laptop"
+        ):
+            message = (
+                "Persistence mode is off and nothing else holds the driver: each program's start waits "
+                "some seconds for the card."
+            )
+            yield make_finding("persistence-off", _name(card), message, "sudo nvidia-smi -pm 1")

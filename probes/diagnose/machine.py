@@ -1,0 +1,51 @@
+"""What is missing before any card is looked at: a card, torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnose.codes import make_finding
+from probes.diagnose.facts import Facts
+from probes.hardware import Finding
+
+
+def find_no_gpu(facts: Facts) -> Iterator[Finding]:
+    if not facts.accelerators_known or any(_counts(card.segment, card.vendor) for card in facts.accelerators):
+        return
+    loaded = [driver.vendor for driver in facts.software.drivers if driver.kernel_module_version]
+    message = "No GPU was found: neither on the PCI bus nor through a driver. Training runs on the CPU."
+    if loaded:
+        message += (
+            f" A driver of {' and '.join(loaded)} is loaded all the same: a card may have failed or been taken out."
+        )
+    yield make_finding(
+        "no-gpu",
+        "machine",
+        message,
+        "In a container or virtual machine, check that the GPU is passed through (docker run --gpus all).",
+    )
+
+
+def _counts(segment: str | None, vendor: str | None) -> bool:
+    return segment != "integrated" or vendor == "Apple"
+
+
+def find_torch_not_installed(facts: Facts) -> Iterator[Finding]:
+    if facts.is_live and facts.torch is None:
+        yield make_finding(
+            "torch-not-installed",
+            "torch",
+            f"torch is not installed for this Python ({facts.software.python}), so nothing can be trained or measured.",
+            "python -m pip install torch; for a GPU, choose the build at https://pytorch.org/get-started/locally/",
+        )
+
+
+def find_torch_does_not_start(facts: Facts) -> Iterator[Finding]:
+    if facts.torch_error is not None:
+        yield make_finding(
+            "torch-does-not-start",
+            "torch",
+            f"torch {facts.torch.version if facts.torch else ''} is installed and does not start: {facts.torch_error}.",
+            "python -c 'import torch' shows the error; python -m pip install --force-reinstall torch "
+            "mends a broken install",
+        )

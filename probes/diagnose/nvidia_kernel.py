@@ -1,0 +1,167 @@
+"""The lower links of an NVIDIA card's chain: the bus, the kernel module, the device files."""
+
+from __future__ import annotations
+
+import re
+
+from probes.diagnose.codes import make_finding
+from probes.diagnose.links import Case, Checked, broken, fine, unknown
+from probes.hardware import DeviceFile, Finding
+
+INSTALL_DRIVER = (
+    "Install NVIDIA's driver and restart, then nvidia-smi must list the card: sudo ubuntu-drivers install (Ubuntu), "
+    "sudo dnf install akmod-nvidia (Fedora with RPM Fusion), else https://www.nvidia.com/drivers"
+)
+RUN_WITH_GPU = (
+    "Start the container with its GPUs: docker run --gpus all … (podman: --device nvidia.com/gpu=all; Kubernetes: "
+    "resources.limits nvidia.com/gpu: 1); the host needs nvidia-container-toolkit."
+)
+_FALLEN_OFF = 79  # XID: the GPU does not answer on the bus any more (docs.nvidia.com/deploy/xid-errors)
+_FREE_DRIVERS = ("nouveau", "nova_core", "nova")
+_VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
+
+
+def is_told(case: Case) -> bool:
+    """Whether NVIDIA's driver tells of this card: it then has the driver's own id or version."""
+    return case.card.id.startswith(("GPU-", "MIG-")) or case.card.driver_version is not None
+
+
+def is_lost(case: Case) -> bool:
+    fallen_off = any(xid.code == _FALLEN_OFF for xid in case.card.xids or ())
+    return fallen_off or re.search(r"cannot reach|\blost\b", case.card.why_not or "") is not None
+
+
+def check_bus(case: Case) -> Checked:
+    if is_lost(case):
+        return broken(
+            make_finding(
+                "gpu-lost",
+                case.subject,
+                "The driver lost this card: it does not answer on the bus any more"
+                + (f" ({case.card.why_not})." if case.card.why_not else ": Xid 79 is in the kernel's log."),
+                "sudo dmesg | grep -i xid; then restart the machine. If it comes back, check the card's power cables, "
+                "its seat and its temperature.",
+            )
+        )
+    if case.card.pci_address:
+        return fine(f"it is on the PCI bus at {case.card.pci_address}")
+    return fine("the driver tells of it") if is_told(case) else unknown("no PCI address is known of it")
+
+
+def check_module(case: Case) -> Checked:
+    driver, modules = case.driver, case.driver.kernel_modules if case.driver else None
+    if case.card.kernel_driver in _VIRTUAL_MACHINE_DRIVERS:
+        return broken(_reserved(case))
+    if is_told(case):
+        return fine(f"NVIDIA's driver {case.card.driver_version or ''} answers for it".replace("  ", " "))
+    if case.card.kernel_driver in _FREE_DRIVERS or _only_free_driver(case):
+        return broken(_nouveau(case))
+    version = case.facts.software.nvidia_driver or (driver.kernel_module_version if driver else None)
+    if version or case.card.kernel_driver == "nvidia" or {"nvidia", "nvgpu"} & set(modules or ()):
+        return fine(f"NVIDIA's kernel module {version or ''} is loaded".replace("  ", " "))
+    if driver and any(file.path == "/dev/dxg" for file in driver.device_files or ()):
+        return fine("Windows's driver is reached through /dev/dxg")
+    if modules is None and not case.facts.is_live:
+        return unknown("the capture does not tell which kernel modules were loaded")
+    return broken(_no_driver(case))
+
+
+def _only_free_driver(case: Case) -> bool:
+    modules = set((case.driver.kernel_modules if case.driver else None) or ())
+    return bool(modules & set(_FREE_DRIVERS)) and "nvidia" not in modules and case.card.kernel_driver is None
+
+
+def _reserved(case: Case) -> Finding:
+    return make_finding(
+        "gpu-reserved-for-virtual-machine",
+        case.subject,
+        f"The card at {case.card.pci_address} is bound to {case.card.kernel_driver}: it is set aside for a virtual "
+        "machine, so no program here can use it.",
+        f"To give it back: echo {case.card.pci_address} | sudo tee "
+        f"/sys/bus/pci/drivers/{case.card.kernel_driver}/unbind "
+        "&& sudo modprobe nvidia; for good, take its ids out of vfio-pci.ids= on the kernel's command line.",
+    )
+
+
+def _nouveau(case: Case) -> Finding:
+    name = case.card.kernel_driver or "nouveau"
+    return make_finding(
+        "nouveau-instead-of-nvidia",
+        case.subject,
+        f"The card at {case.card.pci_address} is run by {name}, the kernel's own display driver; CUDA needs NVIDIA's.",
+        f"{INSTALL_DRIVER} (its installer keeps {name} from loading; Secure Boot asks for its key once).",
+    )
+
+
+def _no_driver(case: Case) -> Finding:
+    return make_finding(
+        "gpu-without-driver",
+        case.subject,
+        f"There is an NVIDIA card at {case.card.pci_address}, and no NVIDIA driver is loaded for it.",
+        INSTALL_DRIVER
+        if case.facts.system.container is None
+        else f"{INSTALL_DRIVER} It belongs on the host, not into the container.",
+    )
+
+
+def check_device_files(case: Case) -> Checked:
+    files = case.driver.device_files if case.driver else None
+    if files is None:
+        return fine("the driver answers") if is_told(case) else unknown("nothing tells which device files there are")
+    refused = [file for file in files if file.readable is False or file.writable is False]
+    if refused and not is_told(case):
+        return broken(_refused(case, refused))
+    names = {file.path.rsplit("/", 1)[-1] for file in files}
+    if is_told(case) or "dxg" in names or ("nvidiactl" in names and any(name[6:].isdigit() for name in names)):
+        return fine(f"{len(files)} device files are there" if files else "the driver answers")
+    return broken(_missing(case, names))
+
+
+def _missing(case: Case, names: set[str]) -> Finding:
+    wanted = "/dev/nvidiactl and /dev/nvidia0"
+    if case.facts.system.container is not None:
+        return make_finding(
+            "container-without-gpu",
+            case.subject,
+            f"This container ({case.facts.system.container}) was started without its GPU: the host's driver is loaded "
+            f"and the card is on the bus, but {wanted} are not in the container.",
+            RUN_WITH_GPU,
+        )
+    return make_finding(
+        "device-files-missing",
+        case.subject,
+        f"NVIDIA's kernel module is loaded, but {wanted} do not exist"
+        + (f" (only {', '.join(sorted(names))})." if names else "."),
+        "sudo nvidia-modprobe -c 0 -u && sudo nvidia-smi",
+    )
+
+
+def _refused(case: Case, refused: list[DeviceFile]) -> Finding:
+    first = refused[0]
+    if any(file.error == "EPERM" for file in refused):
+        return access_lost(case, f"{first.path} exists and its permissions allow this user, yet the kernel refuses it")
+    return no_permission(case, first, "sudo usermod -aG {group} $USER, then log in again")
+
+
+def access_lost(case: Case, what: str) -> Finding:
+    return make_finding(
+        "gpu-access-lost",
+        case.subject,
+        f"{what}: the container was not given this device, or lost it when systemd reloaded its units.",
+        "Restart the container. To keep it from happening again: sudo nvidia-ctk system create-dev-char-symlinks "
+        "--create-all on the host, or start it with --device=/dev/nvidiactl --device=/dev/nvidia-uvm "
+        "--device=/dev/nvidia0",
+    )
+
+
+def no_permission(case: Case, file: DeviceFile, advice: str) -> Finding:
+    group = file.group if file.group not in (None, "root", "0") else None
+    fix = advice.format(group=group) if group else "sudo chmod a+rw " + re.sub(r"\d+$", "*", file.path)
+    if case.facts.system.container is not None and group:
+        fix = f"Start the container with --group-add {group} (its number on the host, where the names differ)"
+    return make_finding(
+        "no-permission-on-device-files",
+        case.subject,
+        f"This user may not use {file.path}" + (f"; members of the group {group} may." if group else "."),
+        fix,
+    )

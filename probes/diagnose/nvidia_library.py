@@ -1,0 +1,195 @@
+"""The middle links of an NVIDIA card's chain: the driver's library, and CUDA's initialisation."""
+
+from __future__ import annotations
+
+from probes.diagnose.codes import make_finding
+from probes.diagnose.links import Case, Checked, broken, fine, unknown
+from probes.diagnose.nvidia_kernel import RUN_WITH_GPU, access_lost, is_told, no_permission
+from probes.diagnose.visibility import find_variable
+from probes.hardware import DeviceFile, Finding, Outcome
+
+_FAILED_TO_ANSWER = (Outcome.TIMEOUT, Outcome.FAILED)
+_RELOAD = (
+    "sudo reboot, or with no program on the GPU: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia "
+    "&& sudo modprobe nvidia"
+)
+# What to do about each of CUDA's errors at initialisation (CUDA Driver API, CUresult); others get the general advice.
+_CUDA_ADVICE = {
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": (
+        "a compatibility package (cuda-compat) is loaded that only data-centre cards support",
+        "Take /usr/local/cuda/compat out of LD_LIBRARY_PATH: export LD_LIBRARY_PATH=$(echo $LD_LIBRARY_PATH | "
+        "tr ':' '\\n' | grep -v compat | paste -sd:)",
+    ),
+    "CUDA_ERROR_UNKNOWN": (
+        "most often the module nvidia_uvm lost its state when the machine slept, or may not be loaded",
+        "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+    ),
+    "CUDA_ERROR_STUB_LIBRARY": (
+        "a stub of libcuda.so, made for linking only, is found before the driver's",
+        "Take the folder that ends in /stubs out of LD_LIBRARY_PATH, then try again.",
+    ),
+    "CUDA_ERROR_DEVICE_UNAVAILABLE": (
+        "another program holds the card for itself alone, or it is in compute mode prohibited",
+        "nvidia-smi -q -d COMPUTE; then sudo nvidia-smi -c DEFAULT",
+    ),
+    "CUDA_ERROR_OPERATING_SYSTEM": (
+        "the operating system refused the driver a call, as when memory may not be locked or a device file is missing",
+        "sudo nvidia-modprobe -u -c 0; in a container: docker run --gpus all --ulimit memlock=-1 …",
+    ),
+}
+_CUDA_GENERALLY = ("", "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid | tail; then restart the machine")
+
+
+def check_library(case: Case) -> Checked:
+    driver = case.driver
+    error = driver.library_error if driver else None
+    if error is not None and not is_told(case):
+        return broken(_library_failed(case, error))
+    if driver and _versions_differ(case):
+        return broken(_versions(case, driver.kernel_module_version, driver.library_version))
+    if is_told(case):
+        return fine(
+            f"NVML {driver.library_version if driver and driver.library_version else ''} answers".replace("  ", " ")
+        )
+    return _check_untold(case)
+
+
+def _versions_differ(case: Case) -> bool:
+    driver = case.driver
+    if driver is None or is_told(case):
+        return False
+    kernel, library = driver.kernel_module_version, driver.library_version
+    return kernel is not None and library is not None and kernel != library
+
+
+def _check_untold(case: Case) -> Checked:
+    """The library is no reason, and still the card is not told of."""
+    report = case.facts.probes.get("nvidia")
+    if not case.facts.is_live or report is None:
+        library = case.driver.library if case.driver else None
+        return fine(f"{library} is there") if library else unknown("nothing tells whether the driver's library works")
+    if report.outcome in _FAILED_TO_ANSWER:
+        return broken(_silent(case, report.reason))
+    if report.outcome is Outcome.OK:
+        return _left_out(case)
+    if report.outcome is Outcome.ABSENT:
+        return broken(_library_missing(case))
+    return unknown(report.reason or "the driver's library was not asked")
+
+
+def _left_out(case: Case) -> Checked:
+    told = sum(card.id.startswith("GPU-") for card in case.facts.accelerators)
+    if case.facts.system.container is not None:
+        message = (
+            f"This card is on the host's bus and was not given to this container ({case.facts.system.container}), "
+            f"which has {told} other card{'' if told == 1 else 's'}."
+        )
+        return broken(make_finding("gpu-not-in-container", case.subject, message, RUN_WITH_GPU))
+    message = (
+        f"NVIDIA's driver works and does not tell of the card at {case.card.pci_address}: this driver does not support "
+        "it (too old or too new a card, or one that needs the other kind of kernel module), or the card "
+        "failed to start."
+    )
+    fix = "sudo dmesg | grep -i nvrm | tail: it names the driver branch that the card needs; install that one."
+    return broken(make_finding("gpu-ignored-by-driver", case.subject, message, fix))
+
+
+def _library_failed(case: Case, error: str) -> Finding:
+    in_container = case.facts.system.container is not None
+    driver = case.driver
+    if error.endswith("LIB_RM_VERSION_MISMATCH") and driver:
+        return _versions(case, driver.kernel_module_version, driver.library_version)
+    if error.endswith("LIBRARY_NOT_FOUND"):
+        return _library_missing(case)
+    if error.endswith("NO_PERMISSION"):
+        return no_permission(case, DeviceFile("/dev/nvidiactl"), "")
+    if error.endswith("_UNKNOWN") and in_container:
+        return access_lost(case, "NVML says “Unknown Error” though the device files are here")
+    if error.endswith("DRIVER_NOT_LOADED"):
+        message = "NVIDIA's library is here and does not reach the kernel module (NVML_ERROR_DRIVER_NOT_LOADED)."
+        return make_finding(
+            "gpu-without-driver",
+            case.subject,
+            message,
+            RUN_WITH_GPU if in_container else "sudo modprobe nvidia && nvidia-smi",
+        )
+    message = f"NVIDIA's management library does not start: it says {error}."
+    return make_finding("driver-library-fails", case.subject, message, _CUDA_GENERALLY[1])
+
+
+def _versions(case: Case, kernel: str | None, library: str | None) -> Finding:
+    message = (
+        f"NVIDIA's kernel module is version {kernel or 'unknown'} and its library is version {library or 'another'}: "
+        "the driver was updated and the old module is still loaded, so nothing can use the GPU."
+    )
+    fix = _RELOAD
+    if case.facts.system.container is not None:
+        fix = "Take the libnvidia-* files out of the image, so that the host's are used; else restart the host."
+    return make_finding("driver-versions-differ", case.subject, message, fix)
+
+
+def _library_missing(case: Case) -> Finding:
+    if case.facts.system.container is not None:
+        message = "The device files are in this container, and NVIDIA's libraries (libnvidia-ml.so.1) are not."
+        return make_finding("container-without-gpu", case.subject, message, RUN_WITH_GPU)
+    message = "NVIDIA's kernel module is loaded, and its library libnvidia-ml.so.1 is not found."
+    fix = (
+        "Install the libraries of the same version: sudo apt install nvidia-utils-$(cut -d. -f1 "
+        "/sys/module/nvidia/version)"
+    )
+    return make_finding("driver-library-missing", case.subject, message, fix)
+
+
+def _silent(case: Case, reason: str | None) -> Finding:
+    message = f"NVIDIA's driver does not answer: {reason or 'it said nothing'}."
+    fix = "sudo dmesg | grep -i -e nvrm -e xid | tail; if nvidia-smi hangs too, restart the machine."
+    return make_finding("driver-does-not-answer", case.subject, message, fix)
+
+
+def check_cuda(case: Case) -> Checked:
+    driver, card = case.driver, case.card
+    if card.mig_mode and not any(part.parent_id == card.id for part in case.facts.accelerators):
+        return broken(_no_instances(case))
+    if driver and driver.compute_error is None and driver.compute_devices:
+        return fine(f"CUDA shows {driver.compute_devices} device{'' if driver.compute_devices == 1 else 's'}")
+    if case.card.torch_device and case.card.usable:
+        return fine(f"torch started CUDA on it as {case.card.torch_device}")
+    if driver and driver.compute_error:
+        return _check_error(case, driver.compute_error)
+    if driver and driver.fabric_manager in ("stopped", "absent"):
+        return broken(_no_fabric_manager(case, driver.fabric_manager))
+    return unknown("CUDA was not asked")
+
+
+def _check_error(case: Case, error: str) -> Checked:
+    driver = case.driver
+    if error == "CUDA_ERROR_NO_DEVICE" and find_variable(case) is not None:
+        return unknown("CUDA shows no device, as the environment tells it to; see below")
+    if error == "CUDA_ERROR_SYSTEM_NOT_READY" or (driver and driver.fabric_manager in ("stopped", "absent")):
+        return broken(_no_fabric_manager(case, driver.fabric_manager if driver else None))
+    if error == "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH":
+        return broken(_versions(case, driver.kernel_module_version if driver else None, None))
+    meaning, fix = _CUDA_ADVICE.get(error, _CUDA_GENERALLY)
+    message = f"CUDA does not start: cuInit says {error}" + (f"; {meaning}." if meaning else ".")
+    return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))
+
+
+def _no_fabric_manager(case: Case, state: str | None) -> Finding:
+    message = (
+        "The cards of this machine are joined by NVSwitch, and the service that sets the switches up is "
+        f"{state or 'not ready'}: "
+        "until it runs, CUDA starts on none of them (CUDA_ERROR_SYSTEM_NOT_READY)."
+    )
+    fix = "sudo systemctl enable --now nvidia-fabricmanager"
+    if state == "absent":
+        fix = "Install nvidia-fabricmanager in exactly the driver's version (nvidia-smi shows it), then: " + fix
+    return make_finding("fabric-manager-missing", case.subject, message, fix)
+
+
+def _no_instances(case: Case) -> Finding:
+    message = "MIG is on and the card is split into no instance: CUDA has no device to show."
+    fix = (
+        f"sudo nvidia-smi mig -i {case.card.pci_address or 0} -cgi 0 -C, or switch MIG off: sudo "
+        f"nvidia-smi -i {case.card.pci_address or 0} -mig 0"
+    )
+    return make_finding("mig-without-instances", case.subject, message, fix)

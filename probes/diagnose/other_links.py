@@ -1,0 +1,136 @@
+"""The lower links of the chains of AMD's, Intel's and Apple's cards."""
+
+from __future__ import annotations
+
+from probes.diagnose.codes import make_finding
+from probes.diagnose.links import Case, Checked, broken, fine, unknown
+from probes.diagnose.nvidia_kernel import access_lost, no_permission
+from probes.hardware import Finding
+
+_VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
+_MODULES = {"AMD": ("amdgpu",), "Intel": ("xe", "i915")}
+_INSTALL = {
+    "AMD": "sudo modprobe amdgpu; where there is no such module, install the kernel's extra modules or amdgpu-dkms: "
+    "https://rocm.docs.amd.com/projects/install-on-linux",
+    "Intel": "sudo modprobe xe || sudo modprobe i915; a card newer than the kernel needs a newer kernel: "
+    "https://dgpu-docs.intel.com/driver/overview.html",
+}
+_PASS_IN = {
+    "AMD": "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render …",
+    "Intel": "docker run --device=/dev/dri --group-add render …",
+}
+
+
+def check_bus(case: Case) -> Checked:
+    if case.card.vendor == "Apple":
+        return fine("it is a part of the chip")
+    address = case.card.pci_address
+    return fine(f"it is on the PCI bus at {address}") if address else unknown("no PCI address is known of it")
+
+
+def check_module(case: Case) -> Checked:
+    vendor, bound = case.card.vendor or "", case.card.kernel_driver
+    if vendor == "Apple":
+        return fine("macOS brings its driver")
+    if bound in _VIRTUAL_MACHINE_DRIVERS:
+        return broken(_reserved(case))
+    modules = case.driver.kernel_modules if case.driver else None
+    loaded = [name for name in _MODULES.get(vendor, ()) if name == bound or name in (modules or ())]
+    if loaded:
+        return fine(f"the kernel module {loaded[0]} is loaded")
+    if modules is None:
+        return unknown("nothing tells which kernel modules are loaded")
+    return broken(_no_driver(case))
+
+
+def _reserved(case: Case) -> Finding:
+    driver, address = case.card.kernel_driver, case.card.pci_address
+    message = (
+        f"The card at {address} is bound to {driver}: it is set aside for a virtual machine, so no "
+        "program here can use it."
+    )
+    fix = (
+        f"echo {address} | sudo tee /sys/bus/pci/drivers/{driver}/unbind, then sudo modprobe "
+        f"{_MODULES[case.card.vendor or ''][0]}"
+    )
+    return make_finding("gpu-reserved-for-virtual-machine", case.subject, message, fix)
+
+
+def _no_driver(case: Case) -> Finding:
+    vendor = case.card.vendor or ""
+    names = " or ".join(_MODULES[vendor])
+    message = f"There is a card of {vendor} at {case.card.pci_address}, and its kernel module ({names}) is not loaded."
+    return make_finding("gpu-without-driver", case.subject, message, _INSTALL[vendor])
+
+
+def check_device_files(case: Case) -> Checked:
+    if case.card.vendor == "Apple":
+        return fine("macOS needs none")
+    files = case.driver.device_files if case.driver else None
+    if files is None:
+        return unknown("nothing tells which device files there are")
+    refused = [file for file in files if file.readable is False or file.writable is False]
+    if any(file.error == "EPERM" for file in refused):
+        return broken(
+            access_lost(
+                case, f"{refused[0].path} exists and its permissions allow this user, yet the kernel refuses it"
+            )
+        )
+    if refused:
+        return broken(no_permission(case, refused[0], "sudo usermod -aG {group} $USER, then log in again"))
+    missing = _missing(case, [file.path for file in files])
+    return broken(_missing_finding(case, missing)) if missing else fine(f"{len(files)} device files are there")
+
+
+def _missing(case: Case, paths: list[str]) -> list[str]:
+    wanted = [] if any("renderD" in path for path in paths) else ["/dev/dri/renderD128"]
+    if case.card.vendor == "AMD" and "/dev/kfd" not in paths:
+        wanted.insert(0, "/dev/kfd")
+    return wanted
+
+
+def _missing_finding(case: Case, missing: list[str]) -> Finding:
+    vendor, names, container = case.card.vendor or "", " and ".join(missing), case.facts.system.container
+    if container is not None:
+        message = (
+            f"This container ({container}) was started without its GPU: {names} "
+            f"{'are' if len(missing) > 1 else 'is'} not in it."
+        )
+        return make_finding("container-without-gpu", case.subject, message, _PASS_IN[vendor])
+    message = f"The kernel module is loaded, but {names} {'do' if len(missing) > 1 else 'does'} not exist."
+    return make_finding("device-files-missing", case.subject, message, _INSTALL[vendor])
+
+
+def check_library(case: Case) -> Checked:
+    if case.card.vendor in ("Apple", "AMD"):
+        return fine(
+            "Metal is a part of macOS" if case.card.vendor == "Apple" else "torch's builds for ROCm bring it along"
+        )
+    driver = case.driver
+    if driver and driver.library == "libze_intel_gpu.so.1":
+        return fine(f"{driver.library} is there")
+    if not case.facts.is_live:
+        return unknown("nothing tells whether the driver's library is there")
+    message = "Intel's compute library libze_intel_gpu.so.1 is not found: torch sees no GPU without it."
+    fix = (
+        "sudo apt install libze-intel-gpu1 libze1 intel-opencl-icd (Fedora: sudo dnf install "
+        "intel-level-zero oneapi-level-zero)"
+    )
+    return broken(make_finding("driver-library-missing", case.subject, message, fix))
+
+
+def check_runtime(case: Case) -> Checked:
+    driver, card = case.driver, case.card
+    if card.torch_device and card.usable:
+        return fine(f"torch started it as {card.torch_device}")
+    if driver and driver.compute_error:
+        message = f"The card's runtime does not start: it says {driver.compute_error}."
+        return broken(
+            make_finding(
+                "cuda-does-not-initialise",
+                case.subject,
+                message,
+                "sudo dmesg | grep -i -e amdgpu -e xe -e i915 | tail; then restart the machine",
+            )
+        )
+    return unknown("the runtime was not started")

@@ -1,0 +1,141 @@
+"""The upper links of every vendor's chain: torch is there, is built for this kind of card, has kernels for this one."""
+
+from __future__ import annotations
+
+from probes.diagnose.codes import make_finding
+from probes.diagnose.cuda_versions import find_minimum_driver, is_older
+from probes.diagnose.links import Case, Checked, broken, fine, unknown
+from probes.diagnose.machine import find_torch_does_not_start, find_torch_not_installed
+from probes.hardware import Finding, Torch
+from probes.torch_facts import has_kernels
+
+_GET_TORCH = "choose the build at https://pytorch.org/get-started/locally/"
+
+
+def check_torch(case: Case) -> Checked:
+    torch = case.facts.torch
+    if not case.facts.is_live:
+        return unknown("a captured machine does not tell which torch it had")
+    if torch is None:
+        return broken(next(find_torch_not_installed(case.facts)))
+    if case.facts.torch_error is not None:
+        return broken(next(find_torch_does_not_start(case.facts)))
+    check = {"NVIDIA": _check_cuda, "AMD": _check_rocm, "Intel": _check_xpu, "Apple": _check_mps}.get(
+        case.card.vendor or ""
+    )
+    return check(case, torch) if check else unknown("torch has no backend of its own for it")
+
+
+def _check_cuda(case: Case, torch: Torch) -> Checked:
+    if torch.cuda_version is None and torch.cuda_available is False:
+        return broken(_without(case, torch, "cuda", "CUDA"))
+    if torch.cuda_version is None:
+        return unknown("nothing tells which CUDA torch was built for")
+    works = case.card.usable and case.card.torch_device
+    if not works and (finding := _driver_too_old(case, torch)):
+        return broken(finding)
+    return fine(f"torch {torch.version} is built for CUDA {torch.cuda_version}")
+
+
+def _driver_too_old(case: Case, torch: Torch) -> Finding | None:
+    """By the table where it knows this CUDA; else a driver whose own CUDA has a lower major version is too old."""
+    driver = case.card.driver_version or case.facts.software.nvidia_driver
+    minimum = find_minimum_driver(torch.cuda_version)
+    own = case.facts.software.cuda_driver_version
+    too_old = is_older(driver, minimum)
+    if minimum is None or too_old is None:
+        too_old = is_older((own or "").split(".")[0], (torch.cuda_version or "").split(".")[0])
+    if not too_old:
+        return None
+    needs = f"driver {minimum} or newer" if minimum else "a newer driver"
+    message = (
+        f"torch {torch.version} is built for CUDA {torch.cuda_version}, which needs {needs}; this machine has {driver}"
+        + (f", good up to CUDA {own}." if own else ".")
+    )
+    fix = (
+        f"Update NVIDIA's driver to {minimum or 'the newest'} or newer, or install a torch for an older "
+        f"CUDA: {_GET_TORCH}"
+    )
+    return make_finding("driver-too-old-for-torch", case.subject, message, fix)
+
+
+def _check_rocm(case: Case, torch: Torch) -> Checked:
+    if torch.hip_version is not None:
+        return fine(f"torch {torch.version} is built for ROCm {torch.hip_version}")
+    if torch.cuda_available is False or torch.cuda_version is not None:
+        return broken(_without(case, torch, "rocm", "ROCm"))
+    return unknown("nothing tells whether torch was built for ROCm")
+
+
+def _check_xpu(case: Case, torch: Torch) -> Checked:
+    if torch.xpu_version is not None or (case.card.torch_device or "").startswith("xpu"):
+        return fine(f"torch {torch.version} is built for Intel's GPUs")
+    if "+xpu" in (torch.version or ""):
+        return fine(f"torch {torch.version} is built for Intel's GPUs")
+    if torch.version is None:
+        return unknown("nothing tells whether torch was built for Intel's GPUs")
+    return broken(_without(case, torch, "xpu", "support for Intel's GPUs (XPU)"))
+
+
+def _check_mps(case: Case, torch: Torch) -> Checked:
+    if case.facts.system.architecture == "x86_64":
+        return broken(
+            _without(case, torch, "mps", "Metal, since it is made for Intel's processors and runs under Rosetta")
+        )
+    return fine(f"torch {torch.version} has Apple's Metal (MPS)")
+
+
+def _without(case: Case, torch: Torch, code: str, what: str) -> Finding:
+    message = f"torch {torch.version} is built without {what}, so this GPU is not used."
+    fix = f"python -m pip uninstall -y torch, then install one with it: {_GET_TORCH}"
+    if code == "cuda" and case.facts.system.architecture == "aarch64":
+        message += " The package index's torch for 64-bit Arm comes without CUDA unless a CUDA build is asked for."
+    if code == "mps":
+        fix = (
+            "Install a Python for Apple silicon (python3 -c 'import platform; print(platform.machine())' "
+            "must say arm64), then torch."
+        )
+    return make_finding(f"torch-without-{code}", case.subject, message, fix)
+
+
+def check_kernels(case: Case) -> Checked:
+    torch, card = case.facts.torch, case.card
+    if card.vendor == "NVIDIA":
+        return _check_nvidia_kernels(case)
+    if card.usable and card.torch_device:
+        return fine(f"torch runs on it as {card.torch_device}")
+    if torch is None or not torch.architectures:
+        return unknown("torch was not started, so its list of kernels is not known")
+    return _check_amd_kernels(case, torch) if card.vendor == "AMD" else fine("torch compiles for it as it runs")
+
+
+def _check_nvidia_kernels(case: Case) -> Checked:
+    torch, capability = case.facts.torch, case.card.compute_capability
+    architectures = torch.architectures if torch else ()
+    if not architectures or capability is None:
+        return unknown("torch was not started, so its list of kernels is not known")
+    if has_kernels(capability, architectures):
+        return fine(f"this torch has kernels for compute capability {capability}")
+    message = (
+        f"The card's compute capability is {capability}, and torch {torch.version if torch else ''} has kernels for "
+        f"{', '.join(architectures)} only: the first operation on it fails."
+    )
+    fix = (
+        f"Install a torch with kernels for it (a newer one for a new card, an older one or its CUDA 12.6 build for an "
+        f"old card): {_GET_TORCH}"
+    )
+    return broken(make_finding("torch-without-kernels", case.subject, message, fix))
+
+
+def _check_amd_kernels(case: Case, torch: Torch) -> Checked:
+    """AMD names an architecture exactly, as gfx1100; only HSA_OVERRIDE_GFX_VERSION makes its kernels run on others."""
+    own = case.card.gfx_target or ""
+    known = [name.split(":")[0] for name in torch.architectures]
+    if not own or own in known or "HSA_OVERRIDE_GFX_VERSION" in case.facts.environment:
+        return fine(f"this torch has kernels for {own or 'it'}")
+    message = f"The card is a {own}, and torch {torch.version} has kernels for {', '.join(known)} only."
+    fix = (
+        "export HSA_OVERRIDE_GFX_VERSION=10.3.0 (RX 6000) or 11.0.0 (RX 7000): it works for cards close "
+        "to those; else a newer torch."
+    )
+    return broken(make_finding("torch-without-kernels", case.subject, message, fix))
