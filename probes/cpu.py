@@ -1,21 +1,35 @@
 """The CPU: its name, its cores, its caches, its instruction sets."""
 
+import os
 import platform
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from probes.caches import Cache, read_caches, sum_caches
+from probes.caches import read_caches, sum_caches
+from probes.core_clusters import describe_clusters, name_designs
+from probes.core_kinds import CoreKinds, Witnesses, guess_core_kinds, read_core_kinds, with_low_power
+from probes.cpu_portable import read_portable_cpu
 from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo, read_cpuinfo_text
-from probes.cpusets import iterate_cpus
+from probes.cpusets import iterate_cpus, parse_cpu_list
+from probes.frequency import (
+    fastest,
+    read_base_frequency,
+    read_frequency_driver,
+    read_governor,
+    read_maximum_frequencies,
+)
 from probes.hardware import Cpu, Outcome
+from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets, sve_bits_of
 from probes.names.cpu import CpuName, parse_cpu_name
-from probes.names.cpu_identity import parse_cpuinfo
+from probes.names.cpu_identity import parse_cpuinfo as parse_identity
+from probes.names.explanation import explain_identification
 from probes.names.microarchitecture import identify
-from probes.numa import read_nodes
+from probes.numa import count_nodes_without_cpus, read_nodes
 from probes.reading import Root, Unreadable, clean, parse_int
 from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
 
@@ -33,7 +47,7 @@ _FRIENDLY_VENDORS = {  # what /proc/cpuinfo says -> what people say
     "0x5b7": "T-Head",
     "0x31e": "Andes",
 }
-_MAX_FLAGS = 2000  # an x86 CPU of 2026 has about 170
+_LONGEST_SENTENCE = 600  # letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,8 @@ class CpuReading:
 def read_cpu(root: Root) -> CpuReading:
     """Raises Unreadable when neither /proc nor /sys tells anything about CPUs."""
     if root.is_host and not sys.platform.startswith("linux"):
-        return read_portable()
+        cpu = read_portable_cpu()
+        return CpuReading(cpu, (1 << (cpu.logical_cores or 1)) - 1)
     cpuinfo = read_cpuinfo(root)
     topology = read_topology(root, cpuinfo)
     if not topology.online:
@@ -69,52 +84,79 @@ def _explain_cpuinfo(root: Root, cpuinfo: CpuInfo) -> str | None:
 
 
 def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
-    architecture = platform.machine() if root.is_host else infer_architecture(cpuinfo)
-    leader = _leading_cpu(topology)
+    identity = parse_identity(read_cpuinfo_text(root))
+    found = identify(identity)
+    caches, maximum_hz = read_caches(root, topology), read_maximum_frequencies(root, topology.online)
+    witnesses = Witnesses(topology, caches, cpuinfo, identity, maximum_hz)
+    kinds = read_core_kinds(root, topology.online) or guess_core_kinds(witnesses)
+    kinds = with_low_power(kinds, caches) if kinds and identity.vendor_id == "GenuineIntel" else kinds
+    leader = next(iterate_cpus(kinds.performance if kinds else topology.online))
     vendor_id, name = decode_identity(cpuinfo, leader)
-    identification = identify(parse_cpuinfo(read_cpuinfo_text(root)))
-    by_name = (parse_cpu_name(name) if name else None) or CpuName(vendor="")
-    caches = read_caches(root, topology)
-    performance, efficiency = choose_kinds(topology, caches, vendor_id)
     cpu = Cpu(
-        name=name,
-        vendor=clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
-        vendor_id=vendor_id,
-        architecture=architecture,
-        microarchitecture=identification.name,
-        generation=by_name.generation,
-        tier=by_name.tier,
-        suffix=by_name.suffix,
-        sockets=topology.sockets,
-        physical_cores=len(topology.cores) if topology.cores is not None else None,
-        logical_cores=topology.online.bit_count(),
-        performance_cores=topology.count_cores(performance),
-        efficiency_cores=topology.count_cores(efficiency),
-        numa_nodes=len(read_nodes(root)) or None,
+        **describe_name(vendor_id, name),
+        architecture=platform.machine() if root.is_host else infer_architecture(cpuinfo),
+        microarchitecture=found.name,
+        identified_by=clean(explain_identification(identity, found), _LONGEST_SENTENCE),
+        **_count(root, topology, kinds),
+        clusters=describe_clusters(
+            topology, kinds, name_designs(topology, cpuinfo, identity, kinds, found.name), maximum_hz
+        ),
         cache_bytes=sum_caches(caches),
-        instruction_sets=parse_instruction_sets(cpuinfo),
-        max_frequency_hz=_read_max_frequency(root, topology),
+        base_frequency_hz=read_base_frequency(root, leader, name),
+        max_frequency_hz=fastest(maximum_hz, topology.online),
+        governor=read_governor(root, leader),
+        frequency_driver=read_frequency_driver(root, leader),
     )
-    return CpuReading(cpu, topology.online, _explain_cpuinfo(root, cpuinfo) or identification.reason)
+    cpu = with_instruction_sets(cpu, cpuinfo, read_sve_bits(root, found.name), os.environ if root.is_host else {})
+    return CpuReading(cpu, topology.online, _explain_cpuinfo(root, cpuinfo) or found.reason)
 
 
-def _leading_cpu(topology: Topology) -> int:
-    """A CPU to take the name from: of a hybrid part, one of the fast cores."""
-    return next(iterate_cpus(topology.performance or topology.online))
+def describe_name(vendor_id: str | None, name: str | None) -> dict[str, Any]:
+    """The fields that the vendor's words settle."""
+    said = (parse_cpu_name(name) if name else None) or CpuName(vendor="")
+    return {
+        "name": name,
+        "vendor": clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
+        "vendor_id": vendor_id,
+        "generation": said.generation,
+        "tier": said.tier,
+        "suffix": said.suffix,
+        "suffix_meaning": said.suffix_meaning,
+    }
 
 
-def choose_kinds(topology: Topology, caches: list[Cache], vendor_id: str | None) -> tuple[int | None, int | None]:
-    """Performance and efficiency CPUs, as sets; None, None unless there are both.
+def _count(root: Root, topology: Topology, kinds: CoreKinds | None) -> dict[str, Any]:
+    """The fields that count."""
+    return {
+        "sockets": topology.sockets,
+        "physical_cores": len(topology.cores) if topology.cores is not None else None,
+        "logical_cores": topology.online.bit_count(),
+        "performance_cores": topology.count_cores(kinds.performance) if kinds else None,
+        "efficiency_cores": topology.count_cores(kinds.efficiency) if kinds else None,
+        "low_power_cores": topology.count_cores(kinds.low_power) if kinds else None,
+        "threads_per_core": max((core.bit_count() for core in topology.cores or ()), default=None),
+        "offline_logical_cores": count_offline(root, topology.online),
+        "numa_nodes": len(read_nodes(root)) or None,
+        "numa_nodes_without_cpus": count_nodes_without_cpus(root),
+    }
 
-    Where the kernel names no kinds, Intel's betray themselves: efficiency cores come in clusters that share an L2,
-    performance cores have one each.
-    """
-    if topology.performance or topology.efficiency or vendor_id != "GenuineIntel":
-        return topology.performance, topology.efficiency
-    second_level = [cache for cache in caches if cache.kind == "l2"]
-    shared = sum(cache.cpus for cache in second_level if (topology.count_cores(cache.cpus) or 0) > 1)
-    own = sum(cache.cpus for cache in second_level) & ~shared
-    return (own, shared) if own and shared else (None, None)
+
+def with_instruction_sets(cpu: Cpu, cpuinfo: CpuInfo, sve_bits: int | None, environment: Mapping[str, str]) -> Cpu:
+    sets = parse_instruction_sets(cpuinfo.first(*FLAG_KEYS) or "", cpuinfo.first("cpu") or "")
+    chosen = choose_torch_instruction_set(cpu.architecture, sets, sve_bits, environment)
+    return replace(cpu, instruction_sets=sets, torch_instruction_set=chosen)
+
+
+def read_sve_bits(root: Root, microarchitecture: str | None) -> int | None:
+    """The width of SVE's vectors that programs get: the kernel's default in bytes, else what the design has."""
+    told = root.read_int("/proc/sys/abi/sve_default_vector_length")
+    return told * 8 if told and 16 <= told <= 256 else sve_bits_of(microarchitecture)
+
+
+def count_offline(root: Root, online: int) -> int | None:
+    """CPUs that are present and switched off; None without sysfs."""
+    present = parse_cpu_list(root.read(f"{CPU_FOLDER}/present")) or read_present(root)
+    return (present & ~online).bit_count() if present else None
 
 
 def decode_identity(cpuinfo: CpuInfo, cpu: int) -> tuple[str | None, str | None]:
@@ -170,42 +212,6 @@ def infer_architecture(cpuinfo: CpuInfo) -> str | None:
     if cpuinfo.first("arch") == "IA-64":
         return "ia64"
     return "loongarch64" if "loongarch64" in (cpuinfo.first("ISA") or "").split() else None
-
-
-def parse_instruction_sets(cpuinfo: CpuInfo) -> tuple[str, ...]:
-    """The kernel's flags, sorted, each once. RISC-V's `isa` string is split at its underscores."""
-    text = cpuinfo.first(*FLAG_KEYS) or ""
-    words = text.replace("_", " ") if text.startswith("rv") else text
-    return tuple(sorted({word for word in words.split()[:_MAX_FLAGS] if word.isprintable() and len(word) < 64}))
-
-
-def _read_max_frequency(root: Root, topology: Topology) -> int | None:
-    """The fastest core's rated maximum (cpufreq counts in kHz); None in most virtual machines."""
-    cpus = iterate_cpus(topology.online & read_present(root))
-    paths = (f"{CPU_FOLDER}/cpu{cpu}/cpufreq/cpuinfo_max_freq" for cpu in cpus)
-    found = max((root.read_int(path) or 0 for path in paths), default=0)
-    return found * 1000 if found > 0 else None
-
-
-def read_portable() -> CpuReading:
-    """macOS and Windows: psutil counts, py-cpuinfo names (it sleeps a second, so never on Linux)."""
-    import psutil
-    from cpuinfo import get_cpu_info
-
-    described = get_cpu_info()
-    logical = psutil.cpu_count(logical=True) or 1
-    vendor = described.get("vendor_id_raw")
-    cpu = Cpu(
-        name=clean(described.get("brand_raw")),
-        vendor=clean(_FRIENDLY_VENDORS.get(vendor or "", vendor)),
-        vendor_id=clean(vendor),
-        architecture=platform.machine() or None,
-        physical_cores=psutil.cpu_count(logical=False),
-        logical_cores=logical,
-        instruction_sets=tuple(sorted(described.get("flags", ()))),
-        max_frequency_hz=(described.get("hz_advertised") or [None])[0],
-    )
-    return CpuReading(cpu, (1 << logical) - 1)
 
 
 def with_limits(cpu: Cpu, usable: float | None, limit: str | None) -> Cpu:

@@ -25,6 +25,12 @@ def read_nodes(root: Root) -> list[Node]:
     return select_nodes(_read_all(root), _read_gpu_nodes(root))
 
 
+def count_nodes_without_cpus(root: Root) -> int | None:
+    """Nodes of memory alone: expanders, and a GPU's own; None where the kernel knows of no node."""
+    nodes = _read_all(root)
+    return sum(1 for node in nodes if not node.cpus and node.total_bytes != 0) if nodes else None
+
+
 def read_nodes_total(root: Root) -> int | None:
     """Bytes that all nodes hold together, also those left out; None when one of them does not say."""
     return sum_node_bytes(_read_all(root))
@@ -47,6 +53,10 @@ def select_nodes(nodes: list[Node], gpu_nodes: int) -> list[Node]:
 
 
 def _read_all(root: Root) -> list[Node]:
+    return root.remember("numa nodes", lambda: _list_nodes(root))
+
+
+def _list_nodes(root: Root) -> list[Node]:
     names = [name.removeprefix("node") for name in root.list(NODE_FOLDER) if name.startswith("node")]
     numbers = {int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8}
     online = parse_cpu_list(root.read(f"{NODE_FOLDER}/online"))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+from probes.names.cpu_flags import instruction_classes
 from probes.names.cpu_identity import CpuIdentity
-from probes.names.cpu_x86 import identify_x86
+from probes.names.cpu_x86 import identify_x86, x86_rows
 from probes.names.identification import (
     APPLE_FAMILY,
     BRAND,
@@ -53,6 +55,18 @@ def identify(identity: CpuIdentity) -> Identification:
 def table(name: str) -> dict[str, Any]:
     content: dict[str, Any] = read_table("microarchitectures")[name]
     return content
+
+
+@cache
+def expected_instruction_sets(microarchitecture: str) -> frozenset[str]:
+    """Flags that tell generations apart and that every part of this microarchitecture has, in Linux's spelling.
+
+    Empty where the tables do not say. What is expected and not shown is hidden: by a hypervisor, by the firmware, or by
+    a kernel too old to know its name.
+    """
+    rows = [row for row in x86_rows() if row.name == microarchitecture and row.class_name]
+    classes = [instruction_classes(row.vendor)[row.class_name or ""].has for row in rows]
+    return frozenset.intersection(*classes) if classes else frozenset(table("expected").get(microarchitecture, ()))
 
 
 # --- Arm

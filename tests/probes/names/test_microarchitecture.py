@@ -13,7 +13,7 @@ from probes.names.cpu_identity import CpuIdentity, parse_cpuinfo, parse_sysctl
 from probes.names.cpu_x86 import x86_rows
 from probes.names.cpuid import parse_cpuid
 from probes.names.identification import FAMILY_AND_MODEL, FLAGS, IMPLEMENTER_AND_PART, VERSION_REGISTER, Identification
-from probes.names.microarchitecture import identify
+from probes.names.microarchitecture import expected_instruction_sets, identify
 from probes.names.tables import read_table
 
 # archspec's wheel brings the captures that its own detection is tested with; the file's name ends in the answer.
@@ -346,3 +346,22 @@ def test_any_numbers_and_flags_give_an_answer_or_a_reason(
     )
     found = identify(identity)
     assert found.name is not None or found.reason
+
+
+@pytest.mark.parametrize(
+    ("microarchitecture", "some"),
+    [
+        ("Zen 4", {"avx512f", "avx512_vnni", "avx512_bf16"}),
+        ("Sapphire Rapids", {"amx_tile", "amx_bf16", "avx512_fp16"}),
+        ("Haswell", {"avx2", "fma"}),
+        ("Neoverse V2", {"sve2", "i8mm", "bf16"}),
+    ],
+)
+def test_what_a_microarchitecture_has_is_known(microarchitecture: str, some: set[str]) -> None:
+    expected = expected_instruction_sets(microarchitecture)
+    assert expected >= some
+
+
+def test_nothing_is_expected_of_what_is_not_known() -> None:
+    assert expected_instruction_sets("Zen 99") == frozenset()
+    assert "avx512f" not in expected_instruction_sets("Alder Lake")

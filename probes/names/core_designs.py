@@ -1,0 +1,40 @@
+"""The design of a core: Arm's by implementer and part, that of Intel's and AMD's hybrid parts by kind."""
+
+from __future__ import annotations
+
+from probes.names.cpu_identity import CpuIdentity, parse_number
+from probes.names.cpu_x86 import identify_x86
+from probes.names.tables import read_table
+
+
+def find_design(implementer_text: str | None, part_text: str | None) -> tuple[str, str] | None:
+    """Name and size (prime, big, little) of an Arm core, by the two numbers as /proc/cpuinfo writes them."""
+    implementer, part = parse_number(implementer_text), parse_number(part_text)
+    if implementer is None or part is None:
+        return None
+    parts = read_table("microarchitectures")["arm"].get(f"{implementer:#04x}", {}).get("parts", {})
+    row: list[str] | None = parts.get(f"{part:#05x}")
+    return (row[0], row[1]) if row else None
+
+
+def hybrid_designs(identity: CpuIdentity, microarchitecture: str | None) -> tuple[str | None, ...]:
+    """Designs of an x86 part's performance, efficiency and low-power cores, as far as they are known."""
+    if identity.vendor_id == "AuthenticAMD" and microarchitecture:
+        return (microarchitecture, f"{microarchitecture}c")  # AMD's dense cores: Zen 4c, Zen 5c
+    return tuple(_hybrid_row(identity) or ())
+
+
+def may_be_hybrid(identity: CpuIdentity) -> bool:
+    """Whether Intel makes this model with several kinds of core, or it does not say which model it is.
+
+    A model that is neither in the table of hybrid parts nor in that of all parts came later, and may be.
+    """
+    return _hybrid_row(identity) is not None or identify_x86(identity).name is None
+
+
+def _hybrid_row(identity: CpuIdentity) -> list[str] | None:
+    if identity.family != 6 or identity.model is None:
+        return None
+    vendor = read_table("microarchitectures")["hybrid"].get(identity.vendor_id or "", {})
+    row: list[str] | None = vendor.get("models", {}).get(f"{identity.model:#04x}")
+    return row
