@@ -193,7 +193,9 @@ class Accelerator:
     memory_bandwidth_bytes_per_second: float | None = None
     unified_memory: bool | None = None
     compute_capability: str | None = None
-    gfx_target: str | None = None  # AMD's name of the card's instruction set, as gfx1100: what a ROCm torch is built for
+    gfx_target: str | None = (
+        None  # AMD's name of the card's instruction set, as gfx1100: what a ROCm torch is built for
+    )
     multiprocessors: int | None = None
     pci_address: str | None = None  # domain:bus:device.function, as in 0000:01:00.0
     driver_version: str | None = None

@@ -3,11 +3,13 @@
 A server's management chip and an emulated VGA are display controllers too; they cannot compute and are left out.
 """
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+from probes.gpu.pci_names import Ids, name_card
+from probes.gpu.pcie_link import ADDRESS as _ADDRESS
+from probes.gpu.pcie_link import read_link
 from probes.hardware import Accelerator
-from probes.reading import Root, parse_fields, parse_int
+from probes.reading import Root, clean, parse_fields, parse_int
 
 # Vendors whose display controllers compute (PCI-SIG ids). Any other display controller is a BMC's, an emulated or an
 # old one: ASPEED 1a03, Matrox 102b, QEMU 1234, VMware 15ad, Cirrus 1013, virtio 1af4, Hyper-V 1414, XGI 18ca, …
@@ -40,8 +42,8 @@ _INTEL_QUICKASSIST = {
     0x4944, 0x4945, 0x4946, 0x4947, 0x578A, 0x578B, 0x6F54, 0x6F55,
 }  # fmt: skip
 _DISPLAY, _ACCELERATOR, _COPROCESSOR = 0x03, 0x12, 0x0B40
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_LINK_GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}  # GT/s a lane, PCI Express base specification
+_AMD, _AMD_CHIPSET, _INTEL = 0x1002, 0x1022, 0x8086
+_FUNCTIONS = 8  # of one device
 _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
 
@@ -52,30 +54,28 @@ class PciFunction:
     class_code: int  # 24 bits: base class, subclass, interface
     vendor: int
     device: int
+    folder: str = ""
 
 
 def read_pci_accelerators(root: Root) -> tuple[Accelerator, ...]:
+    return root.remember("pci-accelerators", lambda: _read_accelerators(root))
+
+
+def _read_accelerators(root: Root) -> tuple[Accelerator, ...]:
     functions = [_read_function(root, folder) for folder in _list_functions(root)]
     found = [function for function in functions if function is not None and is_accelerator(function)]
-    return tuple(_add_link(root, describe(function)) for function in found)
+    return tuple(_read_card(root, function) for function in found)
 
 
-def _add_link(root: Root, card: Accelerator) -> Accelerator:
-    """The link as it runs now, and at most; an idle one runs slower than it can."""
-    folder = f"/sys/bus/pci/devices/{card.pci_address}"
+def _read_card(root: Root, function: PciFunction) -> Accelerator:
+    card = describe(function, is_integrated=_is_intel_graphics(function) or _is_amd_graphics(root, function))
+    revision = root.read_int(f"{function.folder}/revision", 16)
     return replace(
         card,
-        pcie_generation=parse_link_generation(root.read(f"{folder}/current_link_speed")),
-        pcie_generation_maximum=parse_link_generation(root.read(f"{folder}/max_link_speed")),
-        pcie_lanes=root.read_int(f"{folder}/current_link_width") or None,
-        pcie_lanes_maximum=root.read_int(f"{folder}/max_link_width") or None,
+        name=name_card(root, Ids(function.vendor, function.device, revision)),
+        kernel_driver=_read_driver(root, function.folder),
+        **asdict(read_link(root, function.address)),
     )
-
-
-def parse_link_generation(text: str | None) -> int | None:
-    """`16.0 GT/s PCIe` is generation 4."""
-    words = (text or "").split()
-    return _LINK_GENERATIONS.get(words[0].removesuffix(".0")) if words else None
 
 
 def is_accelerator(function: PciFunction) -> bool:
@@ -88,20 +88,41 @@ def is_accelerator(function: PciFunction) -> bool:
     return base == _ACCELERATOR
 
 
-def describe(function: PciFunction) -> Accelerator:
+def _read_driver(root: Root, folder: str) -> str | None:
+    """What the kernel bound the function to; a capture may lack the link and still have uevent's `DRIVER=nvidia`."""
+    target = root.link_target(f"{folder}/driver")
+    told = target.rsplit("/", 1)[-1] if target else parse_fields(root.read(f"{folder}/uevent") or "", "=").get("DRIVER")
+    return clean(told)
+
+
+def describe(function: PciFunction, is_integrated: bool = False) -> Accelerator:
     return Accelerator(
         id=f"pci-{function.address}",
         vendor=_COMPUTE_VENDORS.get(function.vendor),
-        segment="integrated" if _is_integrated(function) else None,
-        unified_memory=True if _is_integrated(function) else None,
+        segment="integrated" if is_integrated else None,
+        unified_memory=True if is_integrated else None,
         pci_address=function.address,
     )
 
 
-def _is_integrated(function: PciFunction) -> bool:
-    """Intel's own graphics sit at 00:02.0 on every chip that has them; AMD's have no place of their own."""
-    on_chip = re.fullmatch(r"0000:00:02\.0", function.address) is not None
-    return function.vendor == 0x8086 and function.class_code >> 16 == _DISPLAY and on_chip
+def _is_intel_graphics(function: PciFunction) -> bool:
+    """Intel's own graphics sit at 00:02.0 on every chip that has them."""
+    on_chip = function.address == "0000:00:02.0"
+    return function.vendor == _INTEL and function.class_code >> 16 == _DISPLAY and on_chip
+
+
+def _is_amd_graphics(root: Root, function: PciFunction) -> bool:
+    """AMD's own graphics have no place of their own, but company: functions of the processor beside them.
+
+    The security processor and the USB controllers of the chip are functions of the same device, with the vendor id of
+    AMD's processors; a card has only its own vendor id there. Chips before Ryzen had their graphics at 00:01.0.
+    """
+    if function.vendor != _AMD or function.class_code >> 16 != _DISPLAY:
+        return False
+    if function.address == "0000:00:01.0":
+        return True
+    beside = (f"{function.folder[:-1]}{number}" for number in range(1, _FUNCTIONS))
+    return any(root.read_int(f"{folder}/vendor", 16) == _AMD_CHIPSET for folder in beside)
 
 
 def normalize_address(text: str | None) -> str | None:
@@ -154,4 +175,4 @@ def _read_function(root: Root, folder: str) -> PciFunction | None:
         vendor, device = parse_int(ids[0], 16), parse_int(ids[-1], 16)
     if address is None or class_code is None or vendor is None or device is None:
         return None
-    return PciFunction(address, class_code & 0xFFFFFF, vendor, device)
+    return PciFunction(address, class_code & 0xFFFFFF, vendor, device, folder)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.gpu.pci import normalize_address, parse_link_generation, read_pci_accelerators
+from probes.gpu.pci import normalize_address, read_pci_accelerators
 from probes.hardware import Accelerator
 from probes.reading import Root
 from tests.probes.machines import Files, write_machine
@@ -65,6 +65,31 @@ def test_intels_own_graphics_are_integrated(tmp_path: Path) -> None:
     assert [card.segment for card in read(tmp_path, files)] == ["integrated", None]
 
 
+def test_amds_own_graphics_have_the_processors_functions_beside_them(tmp_path: Path) -> None:
+    files = function("0000:04:00.0", "0x030000", "0x1002", "0x15bf")
+    files |= function("0000:04:00.2", "0x108000", "0x1022", "0x15c7")  # the security processor
+    files |= function("0000:03:00.0", "0x030000", "0x1002", "0x744c")
+    files |= function("0000:03:00.1", "0x040300", "0x1002", "0xab30")  # a card's sound
+    cards = {card.pci_address: card for card in read(tmp_path, files)}
+    assert (cards["0000:04:00.0"].segment, cards["0000:04:00.0"].unified_memory) == ("integrated", True)
+    assert (cards["0000:03:00.0"].segment, cards["0000:03:00.0"].unified_memory) == (None, None)
+
+
+def test_what_the_kernel_bound_a_card_to_is_told(tmp_path: Path) -> None:
+    files = function("0000:01:00.0", "0x030000", "0x10de", "0x2204") | function(
+        "0000:02:00.0", "0x030000", "0x10de", "0x2204"
+    )
+    files[f"{BUS}/0000:02:00.0/uevent"] = "DRIVER=nouveau\n"
+    write_machine(tmp_path, files)
+    (tmp_path / BUS / "0000:01:00.0/driver").symlink_to("../../../../bus/pci/drivers/vfio-pci")
+    assert [card.kernel_driver for card in read(tmp_path, files)] == ["vfio-pci", "nouveau"]
+
+
+def test_a_card_without_a_driver_is_named_by_its_ids(tmp_path: Path) -> None:
+    files = function("0000:01:00.0", "0x030000", "0x10de", "0x2208")
+    assert [card.name for card in read(tmp_path, files)] == ["NVIDIA GeForce RTX 3080 Ti"]
+
+
 def test_devices_are_found_behind_bridges_where_the_bus_has_no_links(tmp_path: Path) -> None:
     bridge = "sys/devices/pci0000:00/0000:00:01.0"
     files = function("0000:00:01.0", "0x060400", "0x8086", "0x1901", "sys/devices/pci0000:00")
@@ -85,7 +110,6 @@ def test_the_link_is_told_as_it_is_and_as_it_could_be(tmp_path: Path) -> None:
     }
     [card] = read(tmp_path, files)
     assert (card.pcie_generation, card.pcie_generation_maximum, card.pcie_lanes) == (1, 4, None)
-    assert parse_link_generation("Unknown") is None
 
 
 def test_garbled_attributes_are_no_device(tmp_path: Path) -> None:
