@@ -15,7 +15,19 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
-from app.api import calibrations, gpus, hardware, health, measurements, metrics, models, page, recommend
+from app.api import (
+    calibrations,
+    gpus,
+    hardware,
+    hardware_events,
+    health,
+    measurements,
+    metrics,
+    models,
+    page,
+    profiles,
+    recommend,
+)
 from app.api.context import Context
 from app.api.guard import Guard
 from app.api.head import Head
@@ -29,7 +41,19 @@ from app.service import Crosspoint
 from app.settings import Settings
 
 DESCRIPTION = "Where should this model train, with which settings, and why? Measured, not guessed."
-ROUTERS = (hardware, gpus, recommend, measurements, calibrations, models, health, metrics, page)
+ROUTERS = (
+    hardware,
+    hardware_events,
+    gpus,
+    recommend,
+    measurements,
+    calibrations,
+    profiles,
+    models,
+    health,
+    metrics,
+    page,
+)
 
 # Ending: answers that are being written, then processes (3 s at most); whatever still hangs after that is left behind.
 GRACEFUL_SECONDS = 1

@@ -32,10 +32,12 @@ from app.keeping import (
     unless_unreadable,
 )
 from app.lab import Lab, Ticket
+from app.livefeed import LiveFeed
 from app.recommending import Recommending
 from app.settings import Settings
 from app.store import Store
 from app.surveyor import Surveyor
+from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.machine_facts import facts_of
 from probes.measurement import Measurement
@@ -87,6 +89,20 @@ class Crosspoint:
     async def survey(self, *, fresh: bool = False) -> Survey:
         """What this machine is; its changing facts at most a second old."""
         return (await self.surveyor.read(fresh=fresh)).survey
+
+    async def note_state(self, survey: Survey) -> None:
+        """Keep what this machine is now. Raises StoreError. A part that nobody can tell of is no change."""
+        identity = self.surveyor.identity
+        if self.is_here and identity is not None:
+            await self.store.keep_survey(survey)
+            await self.store.keep_state(identity)
+
+    async def history(self) -> list[dict[str, Any]]:
+        """What this machine was, newest first, and what changed each time."""
+        return await unless_unreadable(self.store.history()) or []
+
+    async def _recall_identity(self) -> Identity | None:
+        return await unless_unreadable(self.store.identity()) if self.is_here else None
 
     async def profile(self, survey: Survey, name: str | None = None) -> Profile | None:
         """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name."""

@@ -1,4 +1,4 @@
-"""Keeps the survey: taken in a thread, a second old at most when it is read, and ready as bytes.
+"""Keeps the survey: taken in a thread, its facts a second old at most when it is read, and ready as bytes.
 
 While somebody asks, the next survey is taken before the last one is too old, so that nobody waits for it; while
 nobody asks, nothing runs.
@@ -12,20 +12,27 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from app.settings import Settings
+from probes.fingerprint import Identity, hash_identity, settle_identity
+from probes.gpu.nvidia_kept import KeptNvidia
+from probes.gpu.nvml_watch import NvmlWatch
 from probes.hardware import Cpu, Finding, Memory, Outcome, ProbeReport, Severity, Software, Survey, System
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-MAX_AGE_SECONDS = 1.0
+# A survey's own age, and the age of what NVIDIA's watched cards told when it was taken: together a second at most.
+MAX_AGE_SECONDS = 0.5
+WATCH_SECONDS = 0.5
 # From this age on a reader sets off the next survey, which takes some 30 ms, without waiting for it.
-REFRESH_AGE_SECONDS = 0.6
+REFRESH_AGE_SECONDS = 0.3
+# Nobody asked for this long: nothing goes on.
+REST_SECONDS = 10.0
 # Beyond the survey's own deadline; a survey that is later still is a fault, and is reported as one.
 PATIENCE_SECONDS = 2.0
 
@@ -43,11 +50,24 @@ class Reading:
         return time.monotonic() - self.taken_at
 
 
-class Surveyor:
-    """For one event loop."""
+async def _recall_nothing() -> Identity | None:
+    return None
 
-    def __init__(self, settings: Settings) -> None:
+
+class Surveyor:
+    """For one event loop.
+
+    recall: the identity that an earlier process last saw, for a driver that hangs from the start.
+    nvidia: shared with whoever watches the cards; it ends what it started when nobody has asked for a while.
+    """
+
+    def __init__(self, settings: Settings, recall: Callable[[], Awaitable[Identity | None]] = _recall_nothing) -> None:
         self._settings = settings
+        self._recall = recall
+        self._identity: Identity | None = None
+        self.nvidia = KeptNvidia(NvmlWatch(WATCH_SECONDS))
+        self._rest: asyncio.TimerHandle | None = None
+        self._holders = 0
         self._reading: Reading | None = None
         self._task: asyncio.Task[Reading] | None = None
         self._torch: dict[str, Any] | None = None
@@ -68,6 +88,28 @@ class Surveyor:
             self._refresh()
         return reading
 
+    @property
+    def identity(self) -> Identity | None:
+        """Of the last survey; None before the first, or where a part of it is known to nobody."""
+        return None if self._identity is None or None in self._identity.values() else self._identity
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Cards stay watched for as long as this is held."""
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            self._rest_later()
+
+    async def close(self) -> None:
+        """End what watches the cards."""
+        if self._rest is not None:
+            self._rest.cancel()
+        self._holders = 1  # no survey that is still under way sets it off again
+        await in_daemon_thread(self.nvidia.stop)
+
     async def learn_torch(self, ready: dict[str, Any]) -> Reading:
         """Merge what a micro-training process said of torch's devices into this survey and all later ones."""
         self._torch = ready
@@ -83,7 +125,10 @@ class Surveyor:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._settings.survey_seconds + PATIENCE_SECONDS):
-                survey, body = await in_daemon_thread(self._take_now)
+                if self._reading is None:
+                    self._identity = await self._recall()
+                before = self._identity
+                survey, self._identity, body = await in_daemon_thread(lambda: self._take_now(before))
         except TimeoutError:
             survey = _unanswered("the survey took longer than its deadline", Outcome.TIMEOUT)
             body = encode_survey(survey)
@@ -92,18 +137,31 @@ class Surveyor:
             survey = _unanswered(f"the survey failed ({type(error).__name__})", Outcome.FAILED)
             body = encode_survey(survey)
         self._reading = Reading(survey, started, body)
+        self._rest_later()
         return self._reading
 
-    def _take_now(self) -> tuple[Survey, bytes]:
+    def _rest_later(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+        if not self._holders:
+            rest = threading.Thread(target=self.nvidia.stop, daemon=True, name="rest")
+            self._rest = asyncio.get_running_loop().call_later(REST_SECONDS, rest.start)
+
+    def _take_now(self, before: Identity | None) -> tuple[Survey, Identity, bytes]:
         from probes.survey import take_survey, with_torch_facts  # late: the service answers before this is imported
 
         settings = self._settings
         survey = take_survey(
-            settings.sysroot, deadline_seconds=settings.survey_seconds, storage_paths=(settings.data_dir,)
+            settings.sysroot,
+            deadline_seconds=settings.survey_seconds,
+            storage_paths=(settings.data_dir,),
+            read_nvidia=self.nvidia.read,
         )
+        identity = settle_identity(survey, before)
+        survey = replace(survey, fingerprint=hash_identity(identity))
         if self._torch is not None:
             survey = with_torch_facts(survey, self._torch)
-        return survey, encode_survey(survey)
+        return survey, identity, encode_survey(survey)
 
 
 def encode_survey(survey: Survey) -> bytes:

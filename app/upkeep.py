@@ -52,7 +52,7 @@ class Upkeep:
             if survey.fingerprint != fingerprint:
                 fingerprint = survey.fingerprint
                 self._not_before = 0.0
-                await trouble_with(self._crosspoint.store.keep_survey(survey))
+                await trouble_with(self._crosspoint.note_state(survey))
             if asyncio.get_running_loop().time() >= self._not_before:
                 await self._learn_torch()
                 await self._calibrate_if_needed(survey)

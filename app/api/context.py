@@ -31,6 +31,7 @@ class Context:
             return
         self._closed = True
         self._upkeep_task.cancel()
+        self.crosspoint.live.close()
         await asyncio.gather(self.jobs.close(), self.crosspoint.lab.close(), asyncio.wait([self._upkeep_task]))
         await self.crosspoint.close()
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from app.advisor.request import InvalidRequest
 from app.api.echo import without_echo
-from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
+from app.errors import CrosspointError, FeedRefused, LabBusy, LabError, ProfileRefused, StoreError, UnknownProfile
 from probes.workload.description import InvalidModel
 
 MEDIA_TYPE = "application/problem+json"
@@ -68,9 +68,16 @@ def problem_from(error: Exception) -> Problem:
             return Problem(422, code, title, str(error), {"suggestions": list(error.suggestions)})
         case UnknownProfile():
             return Problem(422, error.code, "Unknown profile", str(error), {"suggestions": list(error.suggestions)})
+        case ProfileRefused():
+            taken = error.code == "profile-exists"
+            title = "The name is taken" if taken else "The profile cannot be used"
+            return Problem(409 if taken else 422, error.code, title, str(error))
         case LabBusy():
             headers = {"Retry-After": str(error.retry_after_seconds)}
             return Problem(429, error.code, "The machine is busy", str(error), {}, headers)
+        case FeedRefused():
+            refused = (429, {"Retry-After": "5"}) if error.code == "too-many-listeners" else (409, {})
+            return Problem(refused[0], error.code, "There is nothing to listen to now", str(error), {}, refused[1])
         case LabError() if error.code in _MODEL_CODES:
             return Problem(422, error.code, "The model cannot be used", str(error))
         case LabError() | StoreError() | CrosspointError():

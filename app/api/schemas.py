@@ -120,6 +120,41 @@ class JobList(TypedDict):
     calibrations: NotRequired[list[Job]]
 
 
+class MachineState(TypedDict):
+    seen_at: str
+    fingerprint: str
+    changes: list[str]
+
+
+class History(TypedDict):
+    history: list[MachineState]
+
+
+class ProfileSummary(TypedDict):
+    """this_machine: it answers for this machine as it is now. points, networks: how many."""
+
+    name: str
+    machine: str
+    created_at: str
+    fingerprint: str
+    effort: str
+    software: dict[str, str]
+    noise: dict[str, float | None]
+    points: int
+    networks: int
+    age_seconds: float | None
+    this_machine: bool
+
+
+class ProfileList(TypedDict):
+    profiles: list[ProfileSummary]
+
+
+class ProfileKept(TypedDict):
+    name: str
+    this_machine: bool
+
+
 class ModelRow(TypedDict):
     name: str
     family: str
@@ -161,7 +196,21 @@ class Problem(TypedDict):
     suggestions: NotRequired[list[str]]
 
 
-ANSWERS: tuple[Any, ...] = (Survey, GpuName, Recommendation, Job, JobList, ModelList, CatalogueModel, Health, Problem)
+ANSWERS: tuple[Any, ...] = (
+    Profile,
+    ProfileList,
+    ProfileKept,
+    Survey,
+    History,
+    GpuName,
+    Recommendation,
+    Job,
+    JobList,
+    ModelList,
+    CatalogueModel,
+    Health,
+    Problem,
+)
 BODIES: tuple[type[BaseModel], ...] = (RecommendBody, MeasurementBody, CalibrationBody)
 
 

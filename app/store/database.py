@@ -41,6 +41,12 @@ MIGRATIONS: tuple[str, ...] = (
         fingerprint TEXT PRIMARY KEY, first_seen REAL NOT NULL, last_seen REAL NOT NULL, document TEXT NOT NULL
     );
     """,
+    """
+    CREATE TABLE history (
+        id INTEGER PRIMARY KEY, seen_at REAL NOT NULL, fingerprint TEXT NOT NULL, identity TEXT NOT NULL,
+        changes TEXT NOT NULL
+    );
+    """,
 )
 
 

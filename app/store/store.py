@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from app.errors import StoreError
+from app.store import history
 from app.store.database import Database
+from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -95,9 +97,13 @@ class Store:
         statement = "SELECT name FROM profiles GROUP BY name ORDER BY max(id) DESC LIMIT 50"
         return tuple(str(name) for (name,) in await self._rows(statement, ()))
 
-    async def latest_profiles(self) -> list[Profile]:
-        """The latest profile of each name that can be read, newest first."""
-        return [found for name in await self.profile_names() if (found := await self.named_profile(name)) is not None]
+    async def profile_heads(self) -> list[dict[str, Any]]:
+        """Of the latest profile of each name, newest first: its document with numbers of points in their place."""
+        statement = (
+            "SELECT document FROM profiles WHERE id IN (SELECT max(id) FROM profiles GROUP BY name) "
+            "ORDER BY id DESC LIMIT 50"
+        )
+        return await self._select(statement, (), _head_of_profile)
 
     async def outdated_profile(self, fingerprint: str) -> Profile | None:
         """The latest profile of this machine as it was in a state before: another fingerprint that was seen here."""
@@ -184,6 +190,20 @@ class Store:
             ]
         )
 
+    async def keep_state(self, identity: Identity) -> None:
+        """Keep what this machine is, where it is not what it was."""
+        await self._run(lambda connection: history.keep_state(connection, identity))
+        if self.trouble:
+            raise StoreError(f"This was not saved: {self.trouble}.")
+
+    async def history(self, limit: int = 100) -> list[dict[str, Any]]:
+        """What this machine was, newest first, and what changed each time."""
+        return await self._run(lambda connection: history.read_history(connection, limit))
+
+    async def identity(self) -> Identity | None:
+        """What this machine was when it was looked at last."""
+        return await self._run(history.read_identity)
+
     async def _latest_profile(self, column: str, value: str) -> Profile | None:
         statement = f"SELECT id, created_at FROM profiles WHERE {column} = ? ORDER BY id DESC"
         return await self._first_readable(statement, value)
@@ -261,6 +281,11 @@ def workload_key(workload: Workload) -> str:
     """Equal for workloads whose steps cost the same at a given batch size, plan and way of feeding."""
     identity = [workload.model.key, workload.mode, workload.optimizer, workload.log_every]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+
+
+def _head_of_profile(document: dict[str, Any]) -> dict[str, Any]:
+    counts = {"points": len(document["points"]), "networks": len(document["networks"])}
+    return {**{name: value for name, value in document.items() if name != "traces"}, **counts}
 
 
 def _dump(document: dict[str, Any]) -> str:

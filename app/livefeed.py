@@ -1,0 +1,115 @@
+"""What changes from second to second, read once for everybody who listens; while nobody does, nothing runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import FeedRefused
+from app.settings import Settings
+from app.surveyor import Surveyor, in_daemon_thread
+from probes.live import Live, LiveReader
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 1.0
+# A page, a few terminals and a collector; each holds a connection.
+MAX_LISTENERS = 32
+# How often cards that the survey does not know may set off another survey.
+SURVEY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """number: grows by one with each reading, over the life of the feed."""
+
+    number: int
+    live: Live
+    text: str
+
+
+class LiveFeed:
+    """For one event loop. Listeners that are slow miss readings; every reading is complete."""
+
+    def __init__(self, surveyor: Surveyor, settings: Settings) -> None:
+        self._surveyor = surveyor
+        self._is_here = settings.sysroot == Path("/")
+        self._told: Told | None = None
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = self._broken = False
+        self.listeners = 0
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        """Held for as long as somebody listens. Raises FeedRefused."""
+        if not self._is_here:
+            raise FeedRefused("captured", "A captured machine does not change: leave sysroot out to watch this one.")
+        if self._closed or self.listeners >= MAX_LISTENERS:
+            raise FeedRefused("too-many-listeners", f"{MAX_LISTENERS} listen already. Try again when one has left.")
+        self.listeners += 1
+        if self._task is None:
+            self._broken = False
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._report)
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+            if not self.listeners:
+                self._end()
+
+    async def next(self, after: int) -> Told | None:
+        """The newest reading beyond number `after`, as soon as there is one; None when it has ended."""
+        while not (self._closed or self._broken):
+            if self._told is not None and self._told.number > after:
+                return self._told
+            await self._changed.wait()
+        return None
+
+    def close(self) -> None:
+        """Every listener is told that this was all."""
+        self._closed = True
+        self._end()
+        self._changed.set()
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._told = None
+
+    def _report(self, task: asyncio.Task[None]) -> None:
+        """A fault of ours ends the streams, and nothing else."""
+        if not task.cancelled() and task.exception() is not None:
+            log.error("What changes can no longer be read.", exc_info=task.exception())
+            self._broken, self._task = True, None
+            self._changed.set()
+
+    async def _run(self) -> None:
+        """A reading each second."""
+        with self._surveyor.awake():
+            reader = LiveReader(interval_seconds=INTERVAL_SECONDS, watch=self._surveyor.nvidia)
+            await in_daemon_thread(reader.start)
+            surveyed = asyncio.get_running_loop().time()
+            survey = await self._surveyor.read()
+            while True:
+                started = asyncio.get_running_loop().time()
+                known = survey.survey.accelerators
+                live = await in_daemon_thread(lambda known=known: reader.read(known))  # type: ignore[misc]
+                self._tell(live)
+                if live.outdated and started - surveyed > SURVEY_SECONDS:
+                    surveyed, survey = started, await self._surveyor.read(fresh=True)
+                await asyncio.sleep(max(0.0, started + INTERVAL_SECONDS - asyncio.get_running_loop().time()))
+
+    def _tell(self, live: Live) -> None:
+        self._number += 1
+        text = json.dumps(live.to_json(), ensure_ascii=False, separators=(",", ":"))
+        self._told = Told(self._number, live, text)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
