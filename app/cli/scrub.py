@@ -1,0 +1,86 @@
+"""Takes out of a document what names a machine or a person, so that it can be shown in public."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_HEX = "[0-9a-fA-F]"
+_PATTERNS = (
+    # Cards' UUIDs, whole or begun, as CUDA_VISIBLE_DEVICES takes them; then any other UUID.
+    (re.compile(rf"\b(GPU|MIG)-(?:GPU-)?{_HEX}{{4,}}[-/0-9a-fA-F]*"), r"\1-…"),
+    (re.compile(rf"\b{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}\b"), "(UUID)"),
+    (re.compile(rf"\b(?:{_HEX}{{2}}:){{5}}{_HEX}{{2}}\b"), "(address)"),
+    # Four numbers up to 255, and no version of a kernel (5.15.167.4-microsoft).
+    (
+        re.compile(r"(?<![\w.-])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w.-])"),
+        "(address)",
+    ),
+    (re.compile(r"((?:/home|/Users|[A-Za-z]:\\Users)[/\\])[^/\\\s\"':]+"), r"\1(user)"),
+)
+_SHORTEST = 3  # letters: a shorter host name is part of too many words
+# Account names that half of all machines have: they name nobody, and are words of commands.
+_NAMES_OF_NOBODY = frozenset(
+    {
+        "root",
+        "user",
+        "ubuntu",
+        "admin",
+        "localhost",
+        "nobody",
+        "docker",
+        "none",
+        "cpu",
+        "gpu",
+        "linux",
+        "debian",
+        "fedora",
+        "machine",
+        "torch",
+        "nvidia",
+    }
+)
+
+
+def scrub(document: Any, secrets: Mapping[str, str]) -> Any:
+    """The document with every text in it scrubbed. secrets: a name that must not be shown -> what stands for it."""
+    if isinstance(document, str):
+        return scrub_text(document, secrets)
+    if isinstance(document, dict):
+        return {key: scrub(value, secrets) for key, value in document.items()}
+    return [scrub(value, secrets) for value in document] if isinstance(document, list | tuple) else document
+
+
+def scrub_text(text: str, secrets: Mapping[str, str]) -> str:
+    for pattern, stand_in in _PATTERNS:
+        text = pattern.sub(stand_in, text)
+    for name, stand_in in secrets.items():
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", stand_in, text)
+    return text
+
+
+def name_secrets(hostnames: tuple[str | None, ...] = ()) -> dict[str, str]:
+    """This machine's and this person's names, longest first; hostnames: more of them, as a captured machine's."""
+    home = str(Path("~").expanduser())
+    found = {home: "~"} if len(home) > _SHORTEST and home not in ("/root", "~") else {}
+    for name in (*hostnames, _ask(socket.gethostname)):
+        for part in (name or "", (name or "").split(".")[0]):
+            found |= _name(part, "(host)")
+    found |= _name(_ask(getpass.getuser) or "", "(user)")
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def _name(name: str, stand_in: str) -> dict[str, str]:
+    worth = len(name) >= _SHORTEST and name.lower() not in _NAMES_OF_NOBODY
+    return {name: stand_in} if worth else {}
+
+
+def _ask(function: Any) -> str | None:
+    try:
+        return str(function())
+    except (OSError, KeyError, ImportError):  # a user number without a name, as containers have
+        return None
