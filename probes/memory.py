@@ -18,10 +18,11 @@ NODES_COVER_FRACTION = 0.97
 
 @dataclass(frozen=True, slots=True)
 class MemoryCgroup:
-    """One level's limit and what it uses beyond page cache that the kernel would drop (inactive files)."""
+    """One level's limit, and what it uses beyond page cache that the kernel would drop (inactive files)."""
 
     limit_bytes: int
     used_bytes: int | None
+    cache_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,23 @@ def read_memory(root: Root) -> MemoryReading:
     available = estimate_available(meminfo)
     if available is not None and available > total:
         available = None  # one of the two is garbled
-    memory = Memory(total_bytes=total, available_bytes=available, swap_total_bytes=meminfo.get("SwapTotal"))
+    swap_total, swap_used = measure_swap(meminfo)
+    memory = Memory(
+        total_bytes=total, available_bytes=available, swap_total_bytes=swap_total, swap_used_bytes=swap_used
+    )
     try:
         groups = read_memory_cgroups(root, cgroups)
     except Unreadable as unreadable:
         return MemoryReading(memory, unreadable.reason)
-    limit = min((group.limit_bytes for group in groups), default=None)
-    return MemoryReading(replace(memory, limit_bytes=limit, usable_bytes=compute_usable(available, groups)))
+    tightest = min(groups, key=lambda group: group.limit_bytes, default=None)
+    return MemoryReading(
+        replace(
+            memory,
+            limit_bytes=tightest.limit_bytes if tightest else None,
+            usable_bytes=compute_usable(available, groups),
+            reclaimable_bytes=tightest.cache_bytes if tightest else None,
+        )
+    )
 
 
 def choose_total(root: Root, mem_total: int | None, cgroups: Cgroups) -> int | None:
@@ -85,6 +96,12 @@ def estimate_available(meminfo: dict[str, int]) -> int | None:
     return sum(meminfo.get(key, 0) for key in ("MemFree", "Buffers", "Cached", "SReclaimable"))
 
 
+def measure_swap(meminfo: dict[str, int]) -> tuple[int | None, int | None]:
+    """Swap space in all, and what of it is in use; the latter is unknown where the two do not fit together."""
+    total, free = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
+    return total, total - free if total is not None and free is not None and free <= total else None
+
+
 def compute_usable(available: int | None, groups: list[MemoryCgroup]) -> int | None:
     """What a new process could take now: the machine's available memory and each cgroup's headroom, the least."""
     if available is None:
@@ -102,12 +119,15 @@ def read_memory_cgroups(root: Root, cgroups: Cgroups) -> list[MemoryCgroup]:
 
 
 def _read_memory_cgroup(root: Root, levels: Levels, folder: str) -> MemoryCgroup | None:
+    # Above memory.high processes are slowed down until they give memory back: training cannot go there.
+    also_limits = ("memory.high",) if levels.version == 2 else ()
     limit_name, usage_name, cache_name = (
         ("memory.max", "memory.current", "inactive_file")
         if levels.version == 2
         else ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
     )
-    limit = _read_limit(root, f"{folder}/{limit_name}")
+    limits = [_read_limit(root, f"{folder}/{name}") for name in (limit_name, *also_limits)]
+    limit = min((limit for limit in limits if limit is not None), default=None)
     if limit is None:
         return None
     usage = _read_size(root, f"{folder}/{usage_name}")
@@ -118,7 +138,7 @@ def _read_memory_cgroup(root: Root, levels: Levels, folder: str) -> MemoryCgroup
     cache = parse_int(statistics.get(cache_name, statistics.get("inactive_file")))
     if text is not None and cache is None:
         raise Unreadable(Outcome.FAILED, f"{folder}/memory.stat does not tell of page cache")
-    return MemoryCgroup(limit, max(0, usage - (cache or 0)))
+    return MemoryCgroup(limit, max(0, usage - (cache or 0)), None if cache is None else min(cache, usage))
 
 
 def _read_limit(root: Root, path: str) -> int | None:
@@ -146,5 +166,11 @@ def read_portable() -> Memory:
     """macOS and Windows: psutil."""
     import psutil
 
-    memory = psutil.virtual_memory()
-    return Memory(memory.total, memory.available, None, memory.available, psutil.swap_memory().total)
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    return Memory(
+        total_bytes=memory.total,
+        available_bytes=memory.available,
+        usable_bytes=memory.available,
+        swap_total_bytes=swap.total,
+        swap_used_bytes=swap.used,
+    )

@@ -19,6 +19,8 @@ from probes.gpu.nvml_process import NvidiaReading, read_nvidia
 from probes.gpu.pci import read_pci_accelerators
 from probes.hardware import (
     Cpu,
+    Limits,
+    Load,
     Memory,
     Outcome,
     ProbeReport,
@@ -27,8 +29,10 @@ from probes.hardware import (
     System,
 )
 from probes.limits import UsableCores, read_usable_cores
+from probes.load import explain_load, read_load
 from probes.memory import read_memory
 from probes.reading import Root, Unreadable
+from probes.resources import explain_resources, read_resources
 from probes.running import Answer, Told, run_probes
 from probes.software import explain_software, read_software
 from probes.storage import read_storage
@@ -70,6 +74,18 @@ def probe_memory(request: Request) -> Told:
     return Told(reading.memory, Outcome.FAILED if reading.reason else Outcome.OK, reading.reason)
 
 
+def probe_resources(request: Request) -> Told:
+    limits = read_resources(request.root)
+    outcome = Outcome.ABSENT if limits == Limits() else Outcome.OK
+    return Told(limits, outcome, explain_resources(limits))
+
+
+def probe_load(request: Request) -> Told:
+    load = read_load(request.root)
+    outcome = Outcome.ABSENT if load == Load() and not request.root.is_host else Outcome.OK
+    return Told(load, outcome, explain_load(request.root, load))
+
+
 def probe_storage(request: Request) -> Told:
     storage = read_storage(request.root, request.storage_paths)
     return Told(storage) if storage else Told((), Outcome.ABSENT, "/proc/mounts tells of no mount to look at")
@@ -106,6 +122,8 @@ PROBES: tuple[tuple[str, Callable[[Request], Any]], ...] = (
     ("cpu", probe_cpu),
     ("limits", probe_limits),
     ("memory", probe_memory),
+    ("resources", probe_resources),
+    ("load", probe_load),
     ("storage", probe_storage),
     ("software", probe_software),
     ("pci", probe_pci),
@@ -161,6 +179,8 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
         software=replace(software, drivers=drivers),
         findings=(),
         probes={name: answer.report for name, answer in answers.items()},
+        limits=values["resources"] or Limits(),
+        load=values["load"] or Load(),
     )
     return with_findings(replace(survey, fingerprint=compute_fingerprint(survey)), environment)
 

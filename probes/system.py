@@ -53,6 +53,7 @@ def read_system(root: Root) -> System:
         architecture=_read_architecture(root, cpuinfo),
         virtualization=read_virtualization(root, cpuinfo),
         container=read_container(root),
+        page_bytes=_read_page_size(root, cpuinfo),
     )
 
 
@@ -80,6 +81,13 @@ def _read_architecture(root: Root, cpuinfo: CpuInfo) -> str | None:
     from probes.cpu import infer_architecture
 
     return platform.machine() or None if root.is_host else infer_architecture(cpuinfo)
+
+
+def _read_page_size(root: Root, cpuinfo: CpuInfo) -> int | None:
+    """x86's is 4 KiB whatever the kernel; a captured machine of another architecture does not say."""
+    if root.is_host:
+        return os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
+    return 4096 if cpuinfo.first("vendor_id") and cpuinfo.first("flags") else None
 
 
 def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:

@@ -106,3 +106,26 @@ def test_more_available_than_there_is_is_not_believed(tmp_path: Path) -> None:
 
 def test_lines_that_are_no_sizes_are_passed_over() -> None:
     assert parse_meminfo("A: 1 kB\nB:\nC: x kB\nD: -1 kB\nE: 7\n") == {"A": 1024}
+
+
+def test_memory_high_limits_too_because_above_it_a_process_is_slowed_down(tmp_path: Path) -> None:
+    contents = {"memory.max": "max\n", "memory.high": f"{3 * GIB}\n", "memory.current": f"{GIB}\n"}
+    memory = read(tmp_path, with_cgroup_v2(x86_machine(), "/job", {"job": contents}))
+    assert (memory.limit_bytes, memory.usable_bytes) == (3 * GIB, 2 * GIB)
+
+
+def test_page_cache_that_is_given_back_when_needed_is_told_apart(tmp_path: Path) -> None:
+    contents = {
+        "memory.max": f"{4 * GIB}",
+        "memory.current": f"{3 * GIB}",
+        "memory.stat": f"anon {GIB}\ninactive_file {2 * GIB}\n",
+    }
+    memory = read(tmp_path, with_cgroup_v2(x86_machine(), "/job", {"job": contents}))
+    assert memory.reclaimable_bytes == 2 * GIB
+
+
+def test_swap_in_use_is_what_is_not_free(tmp_path: Path) -> None:
+    meminfo = "MemTotal: 100 kB\nMemAvailable: 50 kB\nSwapTotal: 10 kB\nSwapFree: {} kB\n"
+    memory = read(tmp_path, {"proc/meminfo": meminfo.format(4)})
+    assert (memory.swap_total_bytes, memory.swap_used_bytes) == (10 * 1024, 6 * 1024)
+    assert read(tmp_path, {"proc/meminfo": meminfo.format(11)}).swap_used_bytes is None

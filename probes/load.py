@@ -1,0 +1,138 @@
+"""How busy the machine is now, and how much of its time a hypervisor gives to others.
+
+The kernel counts CPU time since boot (proc(5), /proc/stat); a fraction is of what passed between two readings in this
+process. The first reading therefore has none: `measure_load` takes two.
+"""
+
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from probes.hardware import Load
+from probes.reading import Root
+
+# Between readings closer than this the kernel's ticks (10 ms a CPU) are too coarse; the last fractions stand.
+SHORTEST_SECONDS = 0.5
+FIRST_READING = "CPU time is counted since boot: how busy the machine is now shows from the second reading on"
+CAPTURED = "a captured machine was read once, so how busy it was cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Ticks since boot over all CPUs; `at` is when, by the monotonic clock."""
+
+    busy: int
+    steal: int
+    total: int
+    at: float
+
+
+class LoadMeter:
+    """Remembers the last reading, so that the next one has something to subtract."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: CpuTimes | None = None
+        self._fractions = Load()
+
+    def update(self, now: CpuTimes | None) -> Load:
+        """The fractions between the last reading and this one."""
+        with self._lock:
+            if now is None or (self._last is not None and now.at - self._last.at < SHORTEST_SECONDS):
+                return self._fractions
+            if self._last is not None:
+                self._fractions = compare_times(self._last, now)
+            self._last = now
+            return self._fractions
+
+
+_meter = LoadMeter()
+
+
+def read_load(root: Root) -> Load:
+    """Fractions are since the last reading in this process; None in the first, and of a captured machine."""
+    fractions = _meter.update(_read_times(root)) if root.is_host else Load()
+    return replace(
+        fractions,
+        load_average=_read_load_average(root),
+        cpu_pressure_percent=parse_pressure(root.read("/proc/pressure/cpu") or ""),
+    )
+
+
+def explain_load(root: Root, load: Load) -> str | None:
+    """Why there are no fractions; None where there are."""
+    if load.busy_fraction is not None:
+        return None
+    return FIRST_READING if root.is_host else CAPTURED
+
+
+def measure_load(root: Root, seconds: float) -> Load:
+    """Waits, so that the fractions are of the time from now on; for whoever cannot wait for a second survey."""
+    before = _read_times(root)
+    time.sleep(seconds)
+    after = _read_times(root)
+    fractions = compare_times(before, after) if before and after else Load()
+    return replace(
+        fractions,
+        load_average=_read_load_average(root),
+        cpu_pressure_percent=parse_pressure(root.read("/proc/pressure/cpu") or ""),
+    )
+
+
+def compare_times(before: CpuTimes, after: CpuTimes) -> Load:
+    """No fractions where no time has passed, or a counter went backwards (a CPU that went offline takes its own)."""
+    total, busy, steal = after.total - before.total, after.busy - before.busy, after.steal - before.steal
+    if total <= 0 or not 0 <= busy <= total or not 0 <= steal <= total:
+        return Load()
+    return Load(steal_fraction=steal / total, busy_fraction=busy / total, interval_seconds=after.at - before.at)
+
+
+def _read_times(root: Root) -> CpuTimes | None:
+    if root.is_host and not sys.platform.startswith("linux"):
+        return _ask_times()
+    return parse_times(root.read("/proc/stat", 1 << 20) or "", time.monotonic())
+
+
+def parse_times(text: str, at: float) -> CpuTimes | None:
+    """The `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal; guests' time is within user's."""
+    words = next((line.split()[1:9] for line in text.splitlines() if line.startswith("cpu ")), [])
+    if len(words) < 4 or not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words):
+        return None
+    ticks = [int(word) for word in words] + [0] * (8 - len(words))
+    total, steal = sum(ticks), ticks[7]
+    return CpuTimes(total - ticks[3] - ticks[4] - steal, steal, total, at)
+
+
+def _ask_times() -> CpuTimes:
+    """macOS and Windows: psutil counts in seconds, and knows of no steal."""
+    import psutil
+
+    times = psutil.cpu_times()
+    total = sum(times[:8])
+    return CpuTimes(int(100 * (total - times.idle)), 0, int(100 * total), time.monotonic())
+
+
+def _read_load_average(root: Root) -> float | None:
+    if root.is_host and not sys.platform.startswith("linux"):
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return parse_load_average(root.read("/proc/loadavg") or "")
+
+
+def parse_load_average(text: str) -> float | None:
+    """The last minute's mean, first of /proc/loadavg's words."""
+    return _parse_decimal((text.split() or [""])[0])
+
+
+def parse_pressure(text: str) -> float | None:
+    """avg10 of `some avg10=1.23 avg60=…`: percent of the last 10 s in which something waited for a CPU."""
+    words = next((line.split() for line in text.splitlines() if line.startswith("some ")), [])
+    percent = _parse_decimal(next((word[6:] for word in words if word.startswith("avg10=")), ""))
+    return percent if percent is not None and percent <= 100 else None
+
+
+def _parse_decimal(text: str) -> float | None:
+    whole, _, fraction = text.partition(".")
+    plain = whole.isascii() and whole.isdigit() and len(text) < 16 and (not fraction or (fraction + "0").isdigit())
+    return float(text) if plain and text.isascii() else None

@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pytest
+
+from probes.hardware import Load
+from probes.load import (
+    CpuTimes,
+    LoadMeter,
+    compare_times,
+    explain_load,
+    measure_load,
+    parse_load_average,
+    parse_pressure,
+    parse_times,
+    read_load,
+)
+from probes.reading import Root
+from tests.probes.machines import write_machine
+
+STAT = "cpu  100 20 30 800 40 5 5 0 7 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n"
+
+
+def test_busy_is_all_but_idle_waiting_and_stolen_time() -> None:
+    assert parse_times(STAT, 1.0) == CpuTimes(busy=160, steal=0, total=1000, at=1.0)
+
+
+def test_a_kernel_from_before_steal_was_counted_has_none() -> None:
+    assert parse_times("cpu  10 0 10 80\n", 0.0) == CpuTimes(20, 0, 100, 0.0)
+
+
+def test_fractions_are_of_the_time_between_two_readings() -> None:
+    before, after = CpuTimes(100, 10, 1000, 5.0), CpuTimes(150, 30, 1200, 7.0)
+    assert compare_times(before, after) == Load(steal_fraction=0.1, busy_fraction=0.25, interval_seconds=2.0)
+
+
+@pytest.mark.parametrize("after", [CpuTimes(100, 10, 1000, 7.0), CpuTimes(90, 10, 1100, 7.0), CpuTimes(0, 0, 10, 7.0)])
+def test_a_counter_that_stands_or_goes_backwards_gives_no_fraction(after: CpuTimes) -> None:
+    assert compare_times(CpuTimes(100, 10, 1000, 5.0), after) == Load()
+
+
+def test_the_first_reading_has_no_fractions_and_one_too_soon_keeps_the_last() -> None:
+    meter = LoadMeter()
+    assert meter.update(CpuTimes(0, 0, 0, 1.0)) == Load()
+    second = meter.update(CpuTimes(50, 0, 100, 2.0))
+    assert second.busy_fraction == 0.5
+    assert meter.update(CpuTimes(150, 0, 200, 2.1)) == second
+    assert meter.update(CpuTimes(150, 0, 200, 3.0)).busy_fraction == 1.0
+    assert meter.update(None).busy_fraction == 1.0
+
+
+def test_this_machine_has_a_load_average_now() -> None:
+    load = read_load(Root())
+    assert load.load_average is not None
+    assert load.busy_fraction is not None or explain_load(Root(), load)
+
+
+def test_whoever_cannot_wait_for_a_second_survey_measures() -> None:
+    load = measure_load(Root(), 0.05)
+    assert load.interval_seconds is not None
+    assert load.busy_fraction is None or 0 <= load.busy_fraction <= 1
+
+
+def test_a_captured_machine_was_read_once(tmp_path: Path) -> None:
+    files = {
+        "proc/stat": STAT,
+        "proc/loadavg": "3.16 1.00 0.50 1/99 7\n",
+        "proc/pressure/cpu": "some avg10=1.23 avg60=0 avg300=0 total=9\nfull avg10=9.0\n",
+    }
+    root = Root(write_machine(tmp_path, files))
+    load = read_load(root)
+    assert load == Load(load_average=3.16, cpu_pressure_percent=1.23)
+    assert "captured" in (explain_load(root, load) or "")
+
+
+@pytest.mark.parametrize("text", ["", "nan", "-1 2 3", "1e9", "inf 1", "x" * 99, "٣.٥", "1.2.3", "1.x"])
+def test_rubbish_is_no_load(text: str) -> None:
+    assert parse_load_average(text) is None
+    assert parse_pressure(f"some avg10={text} avg60=0") is None
+
+
+@pytest.mark.parametrize("text", ["", "cpu", "cpu  1 2 3", "cpu  1 2 x 4", "cpu  -1 2 3 4", "intr 1 2 3 4"])
+def test_rubbish_is_no_cpu_time(text: str) -> None:
+    assert parse_times(text, 0.0) is None
+
+
+def test_pressure_is_a_percentage() -> None:
+    assert parse_pressure("some avg10=250.0 avg60=0") is None
