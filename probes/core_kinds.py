@@ -27,18 +27,19 @@ class CoreKinds:
 
 
 def read_core_kinds(root: Root, online: int) -> CoreKinds | None:
-    """What the kernel says; None where all cores are of one kind, or nothing tells.
+    """What the kernel says; None where all cores are of one kind, or nothing tells of every CPU.
 
     Intel: a PMU for each kind (cpu_core and cpu_atom from kernel 5.13 on, cpu_lowpower from 6.13). Others:
     cpu_capacity, the lowest kind being the efficient one.
     """
     pmus = ("cpu_core", "cpu_atom", "cpu_lowpower")
-    named = [(parse_cpu_list(root.read(f"/sys/devices/{pmu}/cpus")) or 0) & online for pmu in pmus]
-    if named[0] and (named[1] or named[2]):
-        return CoreKinds(named[0], named[1] & ~named[0] & ~named[2], named[2] & ~named[0])
+    core, atom, low_power = ((parse_cpu_list(root.read(f"/sys/devices/{pmu}/cpus")) or 0) & online for pmu in pmus)
+    if core and (atom or low_power):
+        kinds = CoreKinds(core & ~atom & ~low_power, atom & ~low_power, low_power)
+        return kinds if core | atom | low_power == online and not core & (atom | low_power) else None
     present = iterate_cpus(online & read_present(root))
     capacities = {cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in present}
-    return split_by_speed({cpu: capacity for cpu, capacity in capacities.items() if capacity and capacity > 0})
+    return split_by_speed({cpu: capacity for cpu, capacity in capacities.items() if capacity and capacity > 0}, online)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ def guess_core_kinds(seen: Witnesses) -> CoreKinds | None:
         return split_by_shared_cache(seen.topology, seen.caches)
     if seen.identity.cores:
         designs = read_designs(seen.cpuinfo, seen.topology.online)
-        return split_by_size({cpu: size for cpu, (_, size) in designs.items()})
-    return split_by_speed(seen.maximum_hz) if vendor == "AuthenticAMD" else None
+        return split_by_size({cpu: size for cpu, (_, size) in designs.items()}, seen.topology.online)
+    return split_by_speed(seen.maximum_hz, seen.topology.online) if vendor == "AuthenticAMD" else None
 
 
 def read_designs(cpuinfo: CpuInfo, online: int) -> dict[int, tuple[str, str]]:
@@ -72,9 +73,16 @@ def read_designs(cpuinfo: CpuInfo, online: int) -> dict[int, tuple[str, str]]:
     return {cpu: design for cpu, design in found.items() if design}
 
 
-def split_by_speed(speeds: Mapping[int, int]) -> CoreKinds | None:
-    """Two kinds by capacity or clock, the slowest being the efficient one; None where they are much the same."""
-    if not speeds or min(speeds.values()) > SAME_KIND_FRACTION * max(speeds.values()):
+def split_by_speed(speeds: Mapping[int, int], online: int) -> CoreKinds | None:
+    """Two kinds by capacity or clock, the slowest being the efficient one; None where they are much the same.
+
+    speeds: by the CPU's number; of every online CPU, or nothing is told.
+    """
+    if (
+        not speeds
+        or _union(1 << cpu for cpu in speeds) != online
+        or min(speeds.values()) > SAME_KIND_FRACTION * max(speeds.values())
+    ):
         return None
     limit = min(speeds.values()) / SAME_KIND_FRACTION
     efficiency = sum(1 << cpu for cpu, speed in speeds.items() if speed <= limit)
@@ -86,14 +94,14 @@ def split_by_shared_cache(topology: Topology, caches: list[Cache]) -> CoreKinds 
     second_level = [cache for cache in caches if cache.kind == "l2" and cache.size_bytes is not None]
     shared = _union(cache.cpus for cache in second_level if (topology.count_cores(cache.cpus) or 0) > 1)
     own = _union(cache.cpus for cache in second_level) & ~shared
-    return CoreKinds(own, shared) if own and shared else None
+    return CoreKinds(own, shared) if own and shared and own | shared == topology.online else None
 
 
-def split_by_size(sizes: dict[int, str]) -> CoreKinds | None:
-    """Arm's designs are built as little cores, or as bigger ones. sizes: each CPU's, by its number."""
+def split_by_size(sizes: Mapping[int, str], online: int) -> CoreKinds | None:
+    """Arm's designs are built as little cores, or as bigger ones. sizes: every online CPU's, by its number."""
     little = sum(1 << cpu for cpu, size in sizes.items() if size == "little")
     bigger = sum(1 << cpu for cpu, size in sizes.items() if size != "little")
-    return CoreKinds(bigger, little) if little and bigger else None
+    return CoreKinds(bigger, little) if little and bigger and little | bigger == online else None
 
 
 def with_low_power(kinds: CoreKinds, caches: list[Cache]) -> CoreKinds:

@@ -1,4 +1,4 @@
-"""Which CPUs are online, and how they form cores, sockets and kinds of core.
+"""Which CPUs are online, and how they form cores and sockets.
 
 Read from /sys/devices/system/cpu as described in the kernel's Documentation/admin-guide/cputopology.rst; where a
 kernel or a capture lacks a file, /proc/cpuinfo answers instead.
@@ -12,9 +12,6 @@ from probes.cpusets import MAX_CPUS, iterate_cpus, parse_cpu_list, parse_cpu_mas
 from probes.reading import Root, parse_int
 
 CPU_FOLDER = "/sys/devices/system/cpu"
-# Capacities of one kind of core differ by a few percent with its clock; kinds differ by far more (cpu_capacity is
-# scaled to 1024 for the fastest core: little cores of shipping parts lie between 160 and 650).
-SAME_KIND_FRACTION = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +21,6 @@ class Topology:
     online: int
     cores: tuple[int, ...] | None
     sockets: int | None
-    performance: int | None
-    efficiency: int | None
 
     def core_of(self, cpu: int) -> int:
         """The CPUs that share a core with this one, itself included."""
@@ -40,10 +35,7 @@ class Topology:
 
 def read_topology(root: Root, cpuinfo: CpuInfo) -> Topology:
     online = read_online(root, cpuinfo)
-    performance, efficiency = _read_kinds(root, online)
-    return Topology(
-        online, _read_cores(root, online, cpuinfo), _read_sockets(root, online, cpuinfo), performance, efficiency
-    )
+    return Topology(online, _read_cores(root, online, cpuinfo), _read_sockets(root, online, cpuinfo))
 
 
 def read_online(root: Root, cpuinfo: CpuInfo) -> int:
@@ -61,8 +53,10 @@ def read_listed(root: Root) -> int:
     """CPUs that the kernel lists or switches as online: the ones it may schedule on. 0 without sysfs."""
     if listed := parse_cpu_list(root.read(f"{CPU_FOLDER}/online")):
         return listed
-    present = iterate_cpus(read_present(root))
-    return sum(1 << cpu for cpu in present if root.read_int(f"{CPU_FOLDER}/cpu{cpu}/online") != 0)
+    present = list(iterate_cpus(read_present(root)))
+    switches = {cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/online") for cpu in present}
+    placed = {cpu for cpu in present if switches[cpu] is None and root.exists(f"{CPU_FOLDER}/cpu{cpu}/topology")}
+    return sum(1 << cpu for cpu, on in switches.items() if on == 1 or (on is None and (cpu in placed or not placed)))
 
 
 def _read_described(root: Root, among: int, cpuinfo: CpuInfo) -> int:
@@ -174,27 +168,3 @@ def _read_siblings(root: Root, cpu: int, *names: str) -> int:
         if siblings := parse_cpu_mask(root.read(path)) or parse_cpu_list(root.read(f"{path}_list")):
             return siblings
     return 0
-
-
-def _read_kinds(root: Root, online: int) -> tuple[int | None, int | None]:
-    """Performance and efficiency CPUs of a hybrid part; None, None where all are of one kind or nothing tells.
-
-    Intel: the two PMUs cpu_core and cpu_atom (kernel 5.13 and newer). Others: cpu_capacity, the lowest kind being
-    the efficient one.
-    """
-    performance = parse_cpu_list(root.read("/sys/devices/cpu_core/cpus"))
-    efficiency = parse_cpu_list(root.read("/sys/devices/cpu_atom/cpus"))
-    if performance and efficiency:
-        return performance & online, efficiency & online
-    capacities = {
-        cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in iterate_cpus(online & read_present(root))
-    }
-    return _split_by_capacity({cpu: capacity for cpu, capacity in capacities.items() if capacity})
-
-
-def _split_by_capacity(capacities: dict[int, int]) -> tuple[int | None, int | None]:
-    if not capacities or min(capacities.values()) > SAME_KIND_FRACTION * max(capacities.values()):
-        return None, None
-    limit = min(capacities.values()) / SAME_KIND_FRACTION
-    efficiency = sum(1 << cpu for cpu, capacity in capacities.items() if capacity <= limit)
-    return sum(1 << cpu for cpu in capacities) & ~efficiency, efficiency

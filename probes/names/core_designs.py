@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probes.names.cpu_identity import CpuIdentity, parse_number
-from probes.names.cpu_x86 import identify_x86
+from probes.names.cpu_x86 import find_row
 from probes.names.tables import read_table
 
 
@@ -29,7 +29,7 @@ def may_be_hybrid(identity: CpuIdentity) -> bool:
 
     A model that is neither in the table of hybrid parts nor in that of all parts came later, and may be.
     """
-    return _hybrid_row(identity) is not None or identify_x86(identity).name is None
+    return _hybrid_row(identity) is not None or find_row(identity) is None
 
 
 def _hybrid_row(identity: CpuIdentity) -> list[str] | None:

@@ -16,7 +16,6 @@ def test_threads_cores_and_sockets_are_told_apart(tmp_path: Path) -> None:
     assert topology.online.bit_count() == 8
     assert len(topology.cores or ()) == 4
     assert topology.sockets == 2
-    assert topology.performance is topology.efficiency is None
 
 
 def test_a_cpu_that_the_kernel_does_not_list_is_offline(tmp_path: Path) -> None:
@@ -98,22 +97,3 @@ def test_nothing_is_made_up_where_nothing_tells(tmp_path: Path) -> None:
     assert topology.online == 3
     assert topology.cores is None
     assert topology.sockets is None
-
-
-def test_intel_names_the_two_kinds_of_core(tmp_path: Path) -> None:
-    files = x86_machine() | {"sys/devices/cpu_core/cpus": "0-1,4-5\n", "sys/devices/cpu_atom/cpus": "2-3,6-7\n"}
-    topology = read(tmp_path, files)
-    assert topology.count_cores(topology.performance) == 2
-    assert topology.count_cores(topology.efficiency) == 2
-
-
-def test_the_lowest_capacity_is_the_efficient_kind(tmp_path: Path) -> None:
-    capacities = {0: 280, 1: 280, 2: 850, 3: 1024}
-    files = {f"{CPU}/online": "0-3\n"} | {f"{CPU}/cpu{n}/cpu_capacity": f"{c}\n" for n, c in capacities.items()}
-    topology = read(tmp_path, files)
-    assert (topology.performance, topology.efficiency) == (0b1100, 0b0011)
-
-
-def test_capacities_a_few_percent_apart_are_one_kind(tmp_path: Path) -> None:
-    files = {f"{CPU}/online": "0-1\n", f"{CPU}/cpu0/cpu_capacity": "1024\n", f"{CPU}/cpu1/cpu_capacity": "989\n"}
-    assert read(tmp_path, files).efficiency is None

@@ -1,0 +1,158 @@
+from pathlib import Path
+
+import pytest
+
+from probes.cpu import read_cpu
+from probes.hardware import CoreCluster, Cpu
+from probes.reading import Root
+from tests.probes.machines import CPU, Files, cpu_files, mask, write_machine
+
+Group = tuple[int, ...]
+
+
+def read(folder: Path, files: Files) -> Cpu:
+    return read_cpu(Root(write_machine(folder, files))).cpu
+
+
+def intel(cpus: int, model: int, name: str = "Intel(R) Core(TM) Ultra 7 155H") -> str:
+    block = (
+        "processor\t: {}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {}\nmodel name\t: {}\nstepping\t: 2\n"
+    )
+    return "".join(block.format(cpu, model, name) + "flags\t\t: fpu lm avx2 fma avx_vnni\n\n" for cpu in range(cpus))
+
+
+def machine(cpus: int, threaded: int, clusters: tuple[Group, ...], without_l3: Group = ()) -> Files:
+    """`threaded` CPUs are pairs of threads of one core; `clusters` are CPUs that share their L2."""
+    files: Files = {f"{CPU}/online": f"0-{cpus - 1}\n", f"{CPU}/present": f"0-{cpus - 1}\n"}
+    everything = tuple(range(cpus))
+    for cpu in everything:
+        core = (cpu // 2 * 2, cpu // 2 * 2 + 1) if cpu < threaded else (cpu,)
+        own = cpu_files(cpu, core, everything)
+        shared = next((group for group in clusters if cpu in group), core)
+        own[f"{CPU}/cpu{cpu}/cache/index1/shared_cpu_map"] = mask(*shared)
+        third = f"{CPU}/cpu{cpu}/cache/index2"
+        own[f"{third}/shared_cpu_map"] = mask(*(other for other in everything if other not in without_l3))
+        files |= {name: text for name, text in own.items() if cpu not in without_l3 or not name.startswith(third)}
+    return files
+
+
+def pmus(core: str, atom: str, low_power: str | None = None) -> Files:
+    files = {"sys/devices/cpu_core/cpus": f"{core}\n", "sys/devices/cpu_atom/cpus": f"{atom}\n"}
+    return files if low_power is None else files | {"sys/devices/cpu_lowpower/cpus": f"{low_power}\n"}
+
+
+def counts(cpu: Cpu) -> tuple[int | None, int | None, int | None]:
+    return cpu.performance_cores, cpu.efficiency_cores, cpu.low_power_cores
+
+
+def test_intels_kernel_names_the_kinds_of_core(tmp_path: Path) -> None:
+    files = machine(8, 4, ((4, 5, 6, 7),)) | pmus("0-3", "4-7") | {"proc/cpuinfo": intel(8, 0x97)}
+    cpu = read(tmp_path, files)
+    assert counts(cpu) == (2, 4, 0)
+    assert cpu.threads_per_core == 2
+    assert cpu.clusters == (
+        CoreCluster("performance", "Golden Cove", 2, 4),
+        CoreCluster("efficiency", "Gracemont", 4, 4),
+    )
+
+
+def test_meteor_lakes_low_power_cores_sit_apart_from_the_l3(tmp_path: Path) -> None:
+    """Two performance cores, four efficiency cores, two on the other die, which the kernel calls atoms as well."""
+    files = machine(10, 4, ((4, 5, 6, 7), (8, 9)), without_l3=(8, 9))
+    cpu = read(tmp_path, files | pmus("0-3", "4-9") | {"proc/cpuinfo": intel(10, 0xAA)})
+    assert counts(cpu) == (2, 4, 2)
+    assert [cluster.microarchitecture for cluster in cpu.clusters] == ["Redwood Cove", "Crestmont", "Crestmont"]
+    assert sum(cluster.logical_cores or 0 for cluster in cpu.clusters) == cpu.logical_cores
+
+
+def test_a_pmu_of_their_own_names_low_power_cores(tmp_path: Path) -> None:
+    files = machine(6, 0, ((2, 3), (4, 5))) | pmus("0-1", "2-3", "4-5") | {"proc/cpuinfo": intel(6, 0xC5)}
+    cpu = read(tmp_path, files)
+    assert counts(cpu) == (2, 2, 2)
+    assert [cluster.microarchitecture for cluster in cpu.clusters] == ["Lion Cove", "Skymont", "Crestmont"]
+
+
+@pytest.mark.parametrize(("core", "atom"), [("0-3", "4-6"), ("0-5", "4-7"), ("rubbish", "4-7"), ("", "")])
+def test_lists_that_do_not_tell_of_every_cpu_tell_nothing(tmp_path: Path, core: str, atom: str) -> None:
+    files = machine(8, 0, ()) | pmus(core, atom) | {"proc/cpuinfo": intel(8, 0x97)}
+    assert counts(read(tmp_path, files)) == (None, None, None)
+
+
+def test_a_model_without_efficiency_cores_is_not_taken_for_hybrid_by_its_caches(tmp_path: Path) -> None:
+    """A Knights Landing of which one core is switched off: its neighbour has the shared L2 for itself."""
+    files = machine(5, 0, ((0, 1), (2, 3))) | {"proc/cpuinfo": intel(5, 0x57, "Intel(R) Xeon Phi(TM) CPU 7250")}
+    assert counts(read(tmp_path, files)) == (None, None, None)
+
+
+def amd(cpus: int) -> str:
+    block = (
+        "processor\t: {}\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 36\nmodel name\t: {}\nstepping\t: 0\n"
+    )
+    name = "AMD Ryzen AI 9 HX 370 w/ Radeon 890M"
+    return "".join(block.format(cpu, name) + "flags\t\t: fpu lm avx2 fma\n\n" for cpu in range(cpus))
+
+
+def clocks(*megahertz: int) -> Files:
+    return {f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq": f"{one}000\n" for cpu, one in enumerate(megahertz)}
+
+
+def test_amds_dense_cores_betray_themselves_by_their_clock(tmp_path: Path) -> None:
+    files = machine(4, 0, ()) | clocks(5100, 5157, 3300, 3300) | {"proc/cpuinfo": amd(4)}
+    cpu = read(tmp_path, files)
+    assert counts(cpu) == (2, 2, 0)
+    assert [(one.microarchitecture, one.max_frequency_hz) for one in cpu.clusters] == [
+        ("Zen 5", 5_157_000_000),
+        ("Zen 5c", 3_300_000_000),
+    ]
+    assert cpu.max_frequency_hz == 5_157_000_000
+
+
+def test_favoured_cores_are_of_the_same_kind_as_others(tmp_path: Path) -> None:
+    files = machine(4, 0, ()) | clocks(5700, 5450, 5250, 5200) | {"proc/cpuinfo": amd(4)}
+    cpu = read(tmp_path, files)
+    assert counts(cpu) == (None, None, None)
+    assert cpu.clusters == (CoreCluster(None, "Zen 5", 4, 4, 5_700_000_000),)
+
+
+def arm(*parts: str) -> str:
+    block = "processor : {}\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : {}\n\n"
+    return "".join(block.format(cpu, part) for cpu, part in enumerate(parts))
+
+
+def test_the_lowest_capacity_is_the_efficient_kind_and_each_design_a_cluster(tmp_path: Path) -> None:
+    capacities = {0: 280, 1: 280, 2: 850, 3: 1024}
+    files = machine(4, 0, ()) | {f"{CPU}/cpu{n}/cpu_capacity": f"{c}\n" for n, c in capacities.items()}
+    cpu = read(tmp_path, files | {"proc/cpuinfo": arm("0xd05", "0xd05", "0xd41", "0xd44")})
+    assert counts(cpu) == (2, 2, 0)
+    assert [(one.kind, one.microarchitecture, one.physical_cores) for one in cpu.clusters] == [
+        ("performance", "Cortex-A78", 1),
+        ("performance", "Cortex-X1", 1),
+        ("efficiency", "Cortex-A55", 2),
+    ]
+
+
+def test_where_the_kernel_tells_no_capacity_arms_designs_are_little_or_not(tmp_path: Path) -> None:
+    files = machine(3, 0, ()) | {"proc/cpuinfo": arm("0xd03", "0xd03", "0xd08")}
+    cpu = read(tmp_path, files)
+    assert counts(cpu) == (1, 2, 0)
+    assert cpu.name == "Cortex-A72"
+
+
+def test_an_unknown_design_among_known_ones_leaves_the_kinds_unknown(tmp_path: Path) -> None:
+    cpu = read(tmp_path, machine(2, 0, ()) | {"proc/cpuinfo": arm("0xd03", "0xfff")})
+    assert counts(cpu) == (None, None, None)
+    assert [one.microarchitecture for one in cpu.clusters] == ["Cortex-A53", None]
+
+
+def test_capacities_a_few_percent_apart_are_one_kind(tmp_path: Path) -> None:
+    files = machine(2, 0, ()) | {f"{CPU}/cpu0/cpu_capacity": "1024\n", f"{CPU}/cpu1/cpu_capacity": "989\n"}
+    assert counts(read(tmp_path, files | {"proc/cpuinfo": arm("0xd0c", "0xd0c")})) == (None, None, None)
+
+
+def test_cpus_that_are_present_and_off_are_counted_apart(tmp_path: Path) -> None:
+    files = machine(4, 4, ()) | {
+        f"{CPU}/present": "0-7\n",
+        "proc/cpuinfo": intel(4, 0x55, "Intel(R) Xeon(R) Gold 6132"),
+    }
+    cpu = read(tmp_path, files)
+    assert (cpu.logical_cores, cpu.offline_logical_cores) == (4, 4)
