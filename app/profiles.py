@@ -19,7 +19,7 @@ from probes.profile import InvalidProfile, Profile, parse_profile
 async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
     """A summary of the latest profile of each name, newest first. Raises StoreError."""
     survey = await crosspoint.survey()
-    return [summarize(profile, survey) for profile in await crosspoint.store.latest_profiles()]
+    return [summarize(head, survey) for head in await crosspoint.store.profile_heads()]
 
 
 async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
@@ -86,35 +86,30 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
             "another name, or remove the stored one first.",
         )
     for stored in (named, await crosspoint.store.profile(profile.fingerprint)):
-        if stored is not None and _moment(stored) > _moment(profile):
+        if stored is not None and _moment(stored.created_at) > _moment(profile.created_at):
             raise ProfileRefused(
                 "profile-exists", "A newer profile of that machine is stored; the older one would hide it."
             )
 
 
-def summarize(profile: Profile, survey: Survey) -> dict[str, Any]:
+HEAD = ("name", "machine", "created_at", "fingerprint", "effort", "software", "noise", "points", "networks")
+
+
+def summarize(head: dict[str, Any], survey: Survey) -> dict[str, Any]:
     """What a list says of a profile. this_machine: it answers for this machine as it is now."""
     return {
-        "name": profile.name,
-        "machine": profile.machine,
-        "created_at": profile.created_at,
-        "age_seconds": age_seconds(profile),
-        "fingerprint": profile.fingerprint,
-        "this_machine": profile.fingerprint == survey.fingerprint,
-        "effort": profile.effort,
-        "software": dict(profile.software),
-        "noise": dict(profile.noise),
-        "points": len(profile.points),
-        "networks": len(profile.networks),
+        **{name: head[name] for name in HEAD},
+        "age_seconds": age_seconds(head["created_at"]),
+        "this_machine": head["fingerprint"] == survey.fingerprint,
     }
 
 
-def age_seconds(profile: Profile, now: datetime | None = None) -> float | None:
-    """None where it says that it was made in the future: one of two clocks is wrong."""
-    age = ((now or datetime.now(UTC)) - _moment(profile)).total_seconds()
+def age_seconds(created_at: str, now: datetime | None = None) -> float | None:
+    """None where it was made in the future: one of two clocks is wrong."""
+    age = ((now or datetime.now(UTC)) - _moment(created_at)).total_seconds()
     return age if age >= 0 else None
 
 
-def _moment(profile: Profile) -> datetime:
-    moment = datetime.fromisoformat(profile.created_at)
+def _moment(created_at: str) -> datetime:
+    moment = datetime.fromisoformat(created_at)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

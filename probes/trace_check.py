@@ -13,7 +13,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 PHASES: tuple[str, ...] = get_args(Phase)
 # Schemas whose traces are read as today's, what was added since being left empty: a profile is raw material, and its
 # traces cannot be made again.
-READABLE = ("1", SCHEMA_VERSION)
+READABLE = tuple(str(version) for version in range(1, int(SCHEMA_VERSION) + 1))
 COUNTS = (
     "parameters",
     "parameter_tensors",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from app.advisor.elsewhere import idle_survey
 from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
 from app.advisor.over_batches import Batches, crossovers_of, curves_over
@@ -44,7 +45,7 @@ def recommend(
     elsewhere = profile if profile is not None and _is_elsewhere(survey, profile, request) else None
     plans = candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
     times = times_of_plans(plans, profile, trace, measurements, workload)
-    machine = survey if elsewhere is None else None
+    machine = survey if elsewhere is None else idle_survey(elsewhere.hardware) if elsewhere.hardware else None
     memory = {plan.key: _memory(machine, profile, trace, measurements, plan) for plan in plans}
     outcomes = {plan.key: tried(measurements, plan, workload.batch_size, _free(memory[plan.key])) for plan in plans}
     options = [option_for(times[plan.key], memory[plan.key], outcomes[plan.key], workload) for plan in plans]
@@ -58,14 +59,14 @@ def recommend(
         parameters=trace.parameters if trace is not None else None,
         flops_per_step=round(trace.flops(workload.batch_size)) if trace is not None else None,
         recommended=best,
-        verdict=say_verdict(ranking, workload, profile is not None),
+        verdict=say_verdict(ranking, workload, profile is not None, elsewhere),
         confidence=ranking.confidence if best is not None else None,
         options=ranking.options,
         crossovers=crossovers_of(batches, pairs, measurements),
         curve_batch_sizes=sizes,
         curves=curves,
         settings=settings_for(ranking.best, workload),
-        reasons=explain(Evidence(workload, ranking, profile, trace, measurements)),
+        reasons=explain(Evidence(workload, ranking, profile, trace, measurements, elsewhere is not None)),
         snippet=write_snippet(workload, best) if best is not None else None,
     )
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
@@ -25,6 +26,15 @@ LIMITING = 0.5
 WORTH_TELLING = 0.05
 # A median whose own interval is wider than this says little.
 NOISY = 0.25
+# Figures of a profile's noise from which on it is said, with the words for it. Others' share of the cores, the
+# hypervisor's of the time, and the wait for a core are those from which probes.microtrain.noise calls a machine busy.
+BUSY = {"spread": NOISY, "contention": 0.15, "steal_fraction": 0.05, "waiting_fraction": 0.05}
+SIGNS = {
+    "spread": "its points vary by {}",
+    "contention": "others wanted {} of the cores that were measured on",
+    "steal_fraction": "the hypervisor kept {} of the time for other machines",
+    "waiting_fraction": "it waited for a core for {} of its time",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class Evidence:
     profile: Profile | None
     trace: Trace | None
     measurements: Sequence[Measurement]
+    elsewhere: bool = False  # the profile is another machine's, and so is the answer
 
     def option(self, plan: Plan) -> Option | None:
         return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
@@ -57,6 +68,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _noise(best),
         ]
     general = [
+        explain_elsewhere(evidence.profile) if evidence.elsewhere and evidence.profile is not None else None,
         *_too_big(evidence),
         *_refused(evidence),
         _uncalibrated(evidence),
@@ -267,24 +279,30 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     seconds = best.step_seconds
     text = (
         f"This time was not measured: it is predicted from the profile {evidence.profile.name}, and lies between "
-        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in nine cases of ten. Effort quick measures it."
+        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in nine cases of ten."
     )
+    text = text if evidence.elsewhere else f"{text} Effort quick measures it."
     evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}
     return Reason("predicted", text, evidence_numbers)
 
 
 def _noisy_profile(evidence: Evidence) -> Reason | None:
-    """The calibration's points varied so much that predictions from it are wide."""
+    """The machine was so busy during the calibration that predictions from it are wide, or slow on the whole."""
     profile = evidence.profile
-    spread = profile.noise.get("spread") if profile is not None else None
     predicted = any(option.basis == "predicted" for option in evidence.ranking.options)
-    if profile is None or spread is None or spread < NOISY or not predicted:
+    if profile is None or not predicted:
         return None
+    signs = {
+        name: value for name, value in profile.noise.items() if value is not None and value > BUSY.get(name, math.inf)
+    }
+    if not signs:
+        return None
+    said = [SIGNS[name].format(say_percent(value)) for name, value in signs.items()]
     text = (
-        f"The machine was busy while the profile {profile.name} was measured: its points vary by "
-        f"{say_percent(spread)}. Calibrate again when it is quiet, and predictions will be closer."
+        f"The machine was busy while the profile {profile.name} was measured: {_listed(said)}. "
+        "Calibrate again when it is quiet, and predictions will be closer."
     )
-    return Reason("noisy-profile", text, {"spread": spread})
+    return Reason("noisy-profile", text, {"spread": profile.noise.get("spread"), **signs})
 
 
 def _timed(evidence: Evidence) -> list[Option]:

@@ -68,6 +68,11 @@ def describe_body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
+def describe_document(name: str) -> dict[str, Any]:
+    """openapi_extra of an endpoint that takes one of our own documents."""
+    return {"requestBody": {"required": True, "content": _content("application/json", name)}}
+
+
 def describe_answer(name: str, text: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """responses of an endpoint: its document, and what every refusal looks like."""
     return {

@@ -49,6 +49,12 @@ async def read_body(request: Request, model: type[Model]) -> Model:
     return await asyncio.to_thread(parse_body, value, model) if in_thread else parse_body(value, model)
 
 
+async def read_content(request: Request) -> bytes:
+    """The request's body as it came, for who checks it themselves; its type is JSON. Raises Problem."""
+    _check_content_type(request.headers.get("content-type", ""))
+    return await request.body()
+
+
 def parse_body(value: Any, model: type[Model]) -> Model:
     """Raises Problem."""
     if not isinstance(value, dict):

@@ -88,13 +88,13 @@ def export_command(name: str, file: Path | None, other_name: str | None) -> None
 def import_command(file: Path, name: str | None) -> None:
     """Take in a profile from FILE (- for standard input). What cannot be used is refused, and the stored ones stay."""
     from app.cli.session import run_with_service
-    from app.profiles import import_profile, summarize
+    from app.profiles import import_profile
 
     content = _read(file)
 
     async def work(service: Crosspoint, _report: Report) -> tuple[str, bool]:
         profile = await import_profile(service, content, name)
-        return profile.name, bool(summarize(profile, await service.survey())["this_machine"])
+        return profile.name, profile.fingerprint == (await service.survey()).fingerprint
 
     kept, here = run_with_service(work, quiet=True)
     asked = f"crosspoint recommend MODEL --profile {_quoted(kept)}"

@@ -41,7 +41,7 @@ def show_profile(profile: Profile) -> None:
     noise = ", ".join(f"{name} {_noise_text(name, value)}" for name, value in profile.noise.items())
     print_pairs(
         [
-            ("measured at", f"{profile.created_at}, {format_seconds(age_seconds(profile))} ago"),
+            ("measured at", f"{profile.created_at}, {format_seconds(age_seconds(profile.created_at))} ago"),
             ("measured in", f"{format_seconds(profile.duration_seconds)}, effort {profile.effort}"),
             ("points", f"{len(profile.points)} and {len(profile.networks)} whole networks"),
             ("plans", ", ".join(_plans(profile)) or "none"),

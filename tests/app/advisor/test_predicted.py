@@ -23,7 +23,7 @@ workloads = st.builds(
     ),
     st.floats(1e5, 1e10),
     st.floats(1e4, 1e8),
-    st.integers(10, 200),
+    st.integers(20, 200),  # as in the networks that the made-up profile was fitted to
     st.integers(1, 256),
 )
 

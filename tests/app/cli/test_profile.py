@@ -99,25 +99,14 @@ def test_without_a_profile_of_this_machine_show_says_so(run: Run) -> None:
     assert "rig" in shown.stderr
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{}",
-        '{"schema_version": "1", "po',
-        '{"schema_version": "2"}',
-        "[" * 50_000,
-        '{"schema_version": "1", "name": "x", "points": ' + "[0," * 1000 + "0" + "]" * 1000 + "}",
-        " " * (5 * 2**20),
-        '{"schema_version": "1", "created_at": NaN}',
-    ],
-)
-def test_what_is_no_profile_is_refused_in_a_sentence_and_the_old_one_stays(run: Run, content: str) -> None:
+def test_what_is_no_profile_is_refused_in_a_sentence_and_the_old_one_stays(run: Run) -> None:
     before = run("export", "rig").stdout
-    refused = run("import", "-", "--name", "rig", given=content)
-    assert refused.returncode == ExitCode.USAGE
-    assert refused.stderr.startswith("Error: This profile was not taken: ")
-    assert refused.stderr.count("\n") == 1
+    contents = ('{"schema_version": "1", "po', "[" * 50_000, " " * (5 * 2**20), before[: len(before) // 2])
+    for content in contents:
+        refused = run("import", "-", "--name", "rig", given=content)
+        assert refused.returncode == ExitCode.USAGE
+        assert refused.stderr.startswith("Error: This profile was not taken: ")
+        assert refused.stderr.count("\n") == 1
     assert run("export", "rig").stdout == before
 
 
