@@ -8,6 +8,7 @@ from probes.diagnose import nvidia_kernel, nvidia_library, other_links
 from probes.diagnose.card_memory import check_memory
 from probes.diagnose.facts import Facts
 from probes.diagnose.links import Case, Chain, Check, walk
+from probes.diagnose.nvidia_kernel import VIRTUAL_MACHINE_DRIVERS
 from probes.diagnose.torch_links import check_kernels, check_torch
 from probes.diagnose.visibility import check_hidden
 from probes.hardware import Accelerator, Finding
@@ -18,6 +19,9 @@ _UPPER: tuple[tuple[str, Check], ...] = (
     ("not hidden by the environment", check_hidden),
     ("free memory", check_memory),
 )
+
+
+_INTEL_GPU_DRIVERS = ("xe", "i915", *VIRTUAL_MACHINE_DRIVERS)
 
 
 def _lower_links(library: str, runtime: str) -> tuple[tuple[str, Check], ...]:
@@ -53,7 +57,15 @@ def build_chains(facts: Facts) -> tuple[Chain, ...]:
 
 def _is_worth_it(card: Accelerator) -> bool:
     """A PC processor's own graphics are no training GPUs; Apple's are. A MIG instance shares its card's chain."""
-    return card.parent_id is None and (card.segment != "integrated" or card.vendor == "Apple")
+    if card.parent_id is not None or (card.segment == "integrated" and card.vendor != "Apple"):
+        return False
+    return card.vendor != "Intel" or _is_intel_gpu(card)
+
+
+def _is_intel_gpu(card: Accelerator) -> bool:
+    """Intel's neural processors sit on the chip (bus 0), its old co-processors have drivers of their own."""
+    on_chip = (card.pci_address or "").startswith("0000:00:")
+    return not on_chip and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)
 
 
 def find_broken_links(facts: Facts) -> Iterator[Finding]:

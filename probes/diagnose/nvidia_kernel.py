@@ -18,7 +18,7 @@ RUN_WITH_GPU = (
 )
 _FALLEN_OFF = 79  # XID: the GPU does not answer on the bus any more (docs.nvidia.com/deploy/xid-errors)
 _FREE_DRIVERS = ("nouveau", "nova_core", "nova")
-_VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
+VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
 
 
 def is_told(case: Case) -> bool:
@@ -50,7 +50,7 @@ def check_bus(case: Case) -> Checked:
 
 def check_module(case: Case) -> Checked:
     driver, modules = case.driver, case.driver.kernel_modules if case.driver else None
-    if case.card.kernel_driver in _VIRTUAL_MACHINE_DRIVERS:
+    if case.card.kernel_driver in VIRTUAL_MACHINE_DRIVERS:
         return broken(_reserved(case))
     if is_told(case):
         return fine(f"NVIDIA's driver {case.card.driver_version or ''} answers for it".replace("  ", " "))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
-from probes.diagnose.nvidia_kernel import access_lost, no_permission
+from probes.diagnose.nvidia_kernel import VIRTUAL_MACHINE_DRIVERS, access_lost, no_permission
 from probes.hardware import Finding
 
-_VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
 _MODULES = {"AMD": ("amdgpu",), "Intel": ("xe", "i915")}
 _INSTALL = {
     "AMD": "sudo modprobe amdgpu; where there is no such module, install the kernel's extra modules or amdgpu-dkms: "
@@ -32,7 +31,7 @@ def check_module(case: Case) -> Checked:
     vendor, bound = case.card.vendor or "", case.card.kernel_driver
     if vendor == "Apple":
         return fine("macOS brings its driver")
-    if bound in _VIRTUAL_MACHINE_DRIVERS:
+    if bound in VIRTUAL_MACHINE_DRIVERS:
         return broken(_reserved(case))
     modules = case.driver.kernel_modules if case.driver else None
     loaded = [name for name in _MODULES.get(vendor, ()) if name == bound or name in (modules or ())]

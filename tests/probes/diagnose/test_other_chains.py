@@ -1,0 +1,149 @@
+"""The chains of AMD's, Intel's and Apple's cards."""
+
+from dataclasses import replace
+
+import pytest
+
+from probes.diagnose import Facts, State
+from probes.hardware import Accelerator, DeviceFile, Driver, Software, System, Torch
+from tests.probes.diagnose.situations import CONTAINER, GIB, HEALTHY, assert_breaks, chain_of, codes, only, with_driver
+
+AMD_FILES = (DeviceFile("/dev/kfd", True, True, None, "render"), DeviceFile("/dev/dri/renderD128", True, True))
+AMD = replace(
+    HEALTHY,
+    accelerators=(
+        Accelerator(
+            "GPU-1a2b",
+            vendor="AMD",
+            name="AMD Radeon RX 7900 XTX",
+            pci_address="0000:03:00.0",
+            gfx_target="gfx1100",
+            kernel_driver="amdgpu",
+            memory_total_bytes=24 * GIB,
+            memory_free_bytes=23 * GIB,
+        ),
+    ),
+    software=Software(
+        "3.12",
+        Torch("2.13.0+rocm7.0", hip_version="7.0", cuda_available=True, architectures=("gfx1030", "gfx1100")),
+        drivers=(Driver("AMD", ("amdgpu",), device_files=AMD_FILES),),
+    ),
+    limits=replace(HEALTHY.limits, locked_memory_unlimited=True),
+)
+INTEL = replace(
+    AMD,
+    accelerators=(Accelerator("pci-0000:03:00.0", vendor="Intel", name="Intel Arc A770", pci_address="0000:03:00.0"),),
+    software=Software(
+        "3.12",
+        Torch("2.13.0+xpu", cuda_available=False),
+        drivers=(
+            Driver(
+                "Intel",
+                ("xe",),
+                library="libze_intel_gpu.so.1",
+                device_files=(DeviceFile("/dev/dri/renderD128", True, True, None, "render"),),
+            ),
+        ),
+    ),
+)
+APPLE = Facts(
+    system=System(os="macOS 15.1", architecture="arm64"),
+    accelerators=(
+        Accelerator("apple-0", vendor="Apple", name="Apple M3 Max", segment="integrated", unified_memory=True),
+    ),
+    software=Software("3.12", Torch("2.13.0", cuda_available=False)),
+)
+
+
+@pytest.mark.parametrize("facts", [AMD, INTEL, APPLE], ids=["AMD", "Intel", "Apple"])
+def test_healthy_machines_of_other_vendors_have_no_findings(facts: Facts) -> None:
+    assert codes(facts) == []
+    assert State.BROKEN not in {link.state for link in chain_of(facts).links}
+
+
+def test_each_vendor_has_its_own_names_of_the_links() -> None:
+    names = [[link.name for link in chain_of(facts).links][4] for facts in (AMD, INTEL, APPLE)]
+    assert names == ["HIP initialises", "Level Zero initialises", "Metal initialises"]
+
+
+@pytest.mark.parametrize("facts", [AMD, INTEL], ids=["AMD", "Intel"])
+def test_the_lower_links_of_other_vendors_break_alike(facts: Facts) -> None:
+    card = replace(facts.accelerators[0], kernel_driver="vfio-pci")
+    reserved = replace(facts, accelerators=(card,))
+    assert_breaks(reserved, "kernel module", "gpu-reserved-for-virtual-machine")
+    bare = with_driver(replace(facts, accelerators=(replace(card, kernel_driver=None),)), kernel_modules=())
+    assert_breaks(bare, "kernel module", "gpu-without-driver")
+    assert_breaks(with_driver(facts, device_files=()), "device files and permissions", "device-files-missing")
+    contained = replace(with_driver(facts, device_files=()), system=CONTAINER)
+    assert_breaks(contained, "device files and permissions", "container-without-gpu")
+
+
+def test_a_user_outside_the_render_group_is_told_of_it() -> None:
+    refused = DeviceFile("/dev/kfd", False, False, "EACCES", "render")
+    finding = assert_breaks(
+        with_driver(AMD, device_files=(refused,)), "device files and permissions", "no-permission-on-device-files"
+    )
+    assert "usermod -aG render" in (finding.fix or "")
+    lost = replace(refused, error="EPERM")
+    assert_breaks(with_driver(AMD, device_files=(lost,)), "device files and permissions", "gpu-access-lost")
+
+
+def test_a_torch_for_another_vendor_is_the_wrong_one() -> None:
+    wrong = Torch("2.13.0+cu130", cuda_version="13.0", cuda_available=False)
+    amd = replace(AMD, software=replace(AMD.software, torch=wrong))
+    intel = replace(INTEL, software=replace(INTEL.software, torch=wrong))
+    assert_breaks(amd, "torch is built for it", "torch-without-rocm")
+    assert_breaks(intel, "torch is built for it", "torch-without-xpu")
+
+
+def test_intels_library_is_needed_beside_torch() -> None:
+    assert_breaks(with_driver(INTEL, library=None), "driver library", "driver-library-missing")
+
+
+def test_an_error_of_amds_runtime_is_named() -> None:
+    facts = with_driver(AMD, compute_error="hipErrorNoDevice")
+    assert "hipErrorNoDevice" in assert_breaks(facts, "HIP initialises", "cuda-does-not-initialise").message
+
+
+def test_amds_kernels_are_for_one_architecture_each() -> None:
+    card = replace(AMD.accelerators[0], gfx_target="gfx1032")
+    facts = replace(AMD, accelerators=(card,))
+    assert_breaks(facts, "torch has kernels for this card", "torch-without-kernels")
+    assert codes(replace(facts, environment={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"})) == []
+
+
+@pytest.mark.parametrize("variable", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
+def test_amds_variables_hide_cards_too(variable: str) -> None:
+    facts = replace(AMD, environment={variable: "9"})
+    finding = assert_breaks(facts, "not hidden by the environment", "visible-devices-match-nothing")
+    assert variable in (finding.fix or "")
+
+
+def test_intels_mask_hides_cards_too() -> None:
+    facts = replace(INTEL, environment={"ZE_AFFINITY_MASK": "3"})
+    assert_breaks(facts, "not hidden by the environment", "visible-devices-match-nothing")
+
+
+def test_a_python_for_intels_processors_keeps_apples_gpu_from_torch() -> None:
+    facts = replace(APPLE, system=replace(APPLE.system, architecture="x86_64"))
+    assert_breaks(facts, "torch is built for it", "torch-without-mps")
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        Accelerator("pci-0000:00:02.0", vendor="Intel", segment="integrated", pci_address="0000:00:02.0"),
+        Accelerator("pci-0000:00:0b.0", vendor="Intel", pci_address="0000:00:0b.0"),  # an NPU, on the chip
+        Accelerator("pci-0000:83:00.0", vendor="Intel", pci_address="0000:83:00.0", kernel_driver="mic"),
+        Accelerator("pci-0000:1b:00.0", vendor="NEC", pci_address="0000:1b:00.0"),
+    ],
+    ids=["graphics in the processor", "neural processor", "Xeon Phi", "vector engine"],
+)
+def test_what_torch_has_no_backend_for_is_not_called_broken(card: Accelerator) -> None:
+    facts = replace(INTEL, accelerators=(card,), software=replace(INTEL.software, drivers=(Driver("Intel", ()),)))
+    assert set(codes(facts)) <= {"no-gpu"}
+
+
+def test_the_package_of_a_fix_goes_with_the_vendor() -> None:
+    bare = with_driver(INTEL, kernel_modules=())
+    assert "modprobe xe" in (only(bare).fix or "")
