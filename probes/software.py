@@ -56,11 +56,13 @@ def parse_torch_version(
 ) -> Torch:
     """torch/version.py's assignments: `__version__ = '2.13.0+cpu'`, `cuda: Optional[str] = None`."""
     found = clean(_find_assignment(text, "__version__")) or read_package("torch")
-    cuda, hip = _find_assignment(text, "cuda"), _find_assignment(text, "hip")
+    cuda, hip, xpu = (clean(_find_assignment(text, name)) for name in ("cuda", "hip", "xpu"))
     known_without = "cuda" in text and cuda is None and hip is None
     return Torch(
         version=found,
         cuda_version=cuda,
+        hip_version=hip,
+        xpu_version=xpu,
         cudnn_version=read_cudnn() if cuda else None,
         cuda_available=False if known_without else None,
         device_count=0 if known_without else None,

@@ -13,11 +13,18 @@ from probes.cpu import CpuReading, read_cpu, with_limits
 from probes.cpuinfo import read_cpuinfo
 from probes.diagnose import Facts, diagnose
 from probes.fingerprint import compute_fingerprint
+from probes.gpu.amd import DRIVER as AMD_DRIVER
+from probes.gpu.amd import read_amd
+from probes.gpu.apple import read_apple
+from probes.gpu.cuda import CudaReading, read_cuda
 from probes.gpu.driver import DriverReading, join_answers, read_drivers, with_bindings
+from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
+from probes.gpu.intel import read_intel
 from probes.gpu.judge import judge_accelerators
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
 from probes.gpu.pci import read_pci_accelerators
 from probes.hardware import (
+    Accelerator,
     Cpu,
     Limits,
     Load,
@@ -113,6 +120,37 @@ def probe_nvidia(request: Request) -> Told:
     return Told(reading, reading.outcome, reading.reason)
 
 
+def probe_cuda(request: Request) -> Told:
+    if not request.root.is_host:
+        return Told(None, Outcome.UNSUPPORTED, "a captured machine's CUDA cannot be asked")
+    reading = read_cuda(request.deadline_seconds * _CHILD_SHARE)
+    return Told(reading, reading.outcome, reading.reason)
+
+
+def probe_amd(request: Request) -> Told:
+    cards = _list_driven(request.root, (AMD_DRIVER,))
+    if not cards:
+        return Told((), Outcome.ABSENT, f"the driver {AMD_DRIVER} drives no card here")
+    available = read_memory(request.root).memory.available_bytes
+    return Told(tuple(read_amd(request.root, card, available) for card in cards))
+
+
+def probe_intel(request: Request) -> Told:
+    cards = _list_driven(request.root, INTEL_DRIVERS)
+    if not cards:
+        return Told((), Outcome.ABSENT, f"no driver of Intel's ({' or '.join(INTEL_DRIVERS)}) drives a GPU here")
+    return Told(tuple(read_intel(request.root, card) for card in cards))
+
+
+def _list_driven(root: Root, drivers: tuple[str, ...]) -> list[Accelerator]:
+    return [card for card in read_pci_accelerators(root) if card.kernel_driver in drivers]
+
+
+def probe_apple(request: Request) -> Told:
+    cards = read_apple(request.root, request.deadline_seconds * _CHILD_SHARE)
+    return Told(cards) if cards else Told((), Outcome.ABSENT, "there is no GPU of Apple's here")
+
+
 def probe_drivers(request: Request) -> DriverReading:
     return read_drivers(request.root)
 
@@ -128,6 +166,10 @@ PROBES: tuple[tuple[str, Callable[[Request], Any]], ...] = (
     ("software", probe_software),
     ("pci", probe_pci),
     ("nvidia", probe_nvidia),
+    ("cuda", probe_cuda),
+    ("amd", probe_amd),
+    ("intel", probe_intel),
+    ("apple", probe_apple),
     ("drivers", probe_drivers),
 )
 
@@ -160,14 +202,17 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     values = {name: answer.value for name, answer in answers.items()}
     memory = values["memory"] or Memory()
     nvidia = values["nvidia"] or NvidiaReading(Outcome.FAILED)
-    software = replace(values["software"] or Software(), cuda_driver_version=nvidia.cuda_driver_version)
+    cuda: CudaReading | None = values["cuda"]
+    cuda_version = nvidia.cuda_driver_version or (cuda.driver_version if cuda else None)
+    software = replace(values["software"] or Software(), cuda_driver_version=cuda_version)
     if nvidia.driver_version:
         software = replace(software, nvidia_driver=nvidia.driver_version)
     nvidia_report = answers["nvidia"].report
     reading = values["drivers"] or DriverReading()
-    judged = judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory)
+    others = [card for vendor in ("amd", "intel", "apple") for card in values[vendor] or ()]
+    judged = judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory, others=others, cuda=cuda)
     accelerators = with_bindings(judged, reading.bindings)
-    drivers = join_answers(reading.drivers, nvidia, values.get("cuda"), accelerators)
+    drivers = join_answers(reading.drivers, nvidia, cuda, accelerators)
     survey = Survey(
         surveyed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         fingerprint="",

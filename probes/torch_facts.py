@@ -1,7 +1,7 @@
 """What only torch itself can tell, merged into a survey: the micro-training's `ready` event (docs/protocol.md).
 
-torch counts devices in another order than NVML, so they are matched by UUID, else by PCI address. Unknown or
-ill-typed fields of the event change nothing, and nothing here raises.
+torch counts devices in another order than NVML, so they are matched by UUID, else by PCI address
+(probes.gpu.identity). Unknown or ill-typed fields of the event change nothing, and nothing here raises.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from probes.gpu.identity import is_same_card
 from probes.hardware import Accelerator, Software, Survey, Torch
 from probes.reading import clean
 
@@ -27,6 +28,8 @@ def add_to_software(software: Software, ready: dict[str, Any]) -> Software:
         torch,
         version=_text(ready.get("torch")) or torch.version,
         cuda_version=_text(ready.get("cuda_version")) or torch.cuda_version,
+        hip_version=_text(ready.get("hip_version")) or torch.hip_version,
+        xpu_version=_text(ready.get("xpu_version")) or torch.xpu_version,
         cudnn_version=_text(ready.get("cudnn_version")) or torch.cudnn_version,
         cuda_available=bool(cuda),
         device_count=len(cuda),
@@ -40,43 +43,77 @@ def has_kernels(capability: str | None, architectures: Sequence[str]) -> bool:
     """Whether a build for these architectures (`sm_86`, `compute_90`) runs on a card; True where it cannot be told.
 
     Machine code runs on the same major version with the same or a higher minor one; PTX (compute_…) on any newer card
-    (CUDA C++ Programming Guide, "Binary compatibility" and "PTX compatibility").
+    (CUDA C++ Programming Guide, "Binary compatibility" and "PTX compatibility"). What was built for one architecture's
+    own features (`sm_90a`) runs there alone, and for a family's (`sm_100f`) on the family's later members alone.
     """
-    card = re.fullmatch(r"(\d+)\.(\d+)", capability or "")
-    built = [re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name) for name in architectures]
-    known = [(match[1], int(match[2]), int(match[3])) for match in built if match]
+    card = re.fullmatch(r"(\d{1,3})\.(\d)", capability or "")
+    built = [re.fullmatch(r"(sm|compute)_(\d{1,3})(\d)([af]?)", name) for name in architectures]
+    known = [(match[1], (int(match[2]), int(match[3])), match[4]) for match in built if match]
     if card is None or not known:
         return True
-    major, minor = int(card[1]), int(card[2])
-    return any(
-        (kind == "sm" and own_major == major and own_minor <= minor)
-        or (kind == "compute" and (own_major, own_minor) <= (major, minor))
-        for kind, own_major, own_minor in known
-    )
+    return any(_runs_on((int(card[1]), int(card[2])), *build) for build in known)
+
+
+def _runs_on(card: tuple[int, int], kind: str, built: tuple[int, int], features: str) -> bool:
+    if features == "a":
+        return built == card
+    same_family = built[0] == card[0] and built[1] <= card[1]
+    return same_family or (kind == "compute" and not features and built <= card)
+
+
+def has_gfx_kernels(target: str | None, architectures: Sequence[str]) -> bool:
+    """Whether a ROCm build for these targets (`gfx1100`, `gfx90a:xnack-`) runs on a card of `target`.
+
+    AMD's machine code runs on its own target alone; builds for generic targets (`gfx11-generic`) cover several, and
+    then, as without any word of the card or the build, it cannot be told: True.
+    """
+    built = {name.partition(":")[0] for name in architectures if name.startswith("gfx")}
+    if target is None or not built or any(name.endswith("-generic") for name in built):
+        return True
+    return target in built
+
+
+# What may hide a vendor's card from a torch that is built for it.
+_HIDING = {
+    "NVIDIA": "CUDA_VISIBLE_DEVICES",
+    "AMD": "HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES",
+    "Intel": "ZE_AFFINITY_MASK or ONEAPI_DEVICE_SELECTOR",
+}
 
 
 def _add_device(card: Accelerator, devices: list[dict[str, Any]]) -> Accelerator:
     device = next((device for device in devices if _is_same(card, device)), None)
     if device is not None:
         why = _text(device.get("why_not")) or _explain_kernels(card, device)
-        return replace(card, torch_device=_text(device.get("device")), usable=why is None, why_not=why)
-    if card.usable is None and card.vendor == "NVIDIA":
-        return replace(card, usable=False, why_not="torch does not list it (CUDA_VISIBLE_DEVICES may hide it)")
-    return card
+        named = replace(card, torch_device=_text(device.get("device")), usable=why is None, why_not=why)
+        return _add_memory(named, device)
+    if card.usable is None and card.vendor in _HIDING:
+        why = f"torch does not list it ({_HIDING[card.vendor]} may hide it)"
+        return replace(card, torch_device=None, usable=False, why_not=why)
+    return replace(card, torch_device=None)
+
+
+def _add_memory(card: Accelerator, device: dict[str, Any]) -> Accelerator:
+    """Where no driver told of it: Intel's kernel drivers do not."""
+    total = device.get("memory_total_bytes")
+    if card.memory_total_bytes is not None or type(total) is not int or not 0 < total < 1 << 50:
+        return card
+    return replace(card, memory_total_bytes=total)
 
 
 def _is_same(card: Accelerator, device: dict[str, Any]) -> bool:
-    """A MIG instance shares its card's address, so only its UUID counts."""
-    uuid = str(device.get("uuid") or "").removeprefix("GPU-")
-    if uuid and uuid.removeprefix("MIG-") == card.id.removeprefix("GPU-").removeprefix("MIG-"):
-        return True
-    address = device.get("pci_address")
-    return address is not None and address == card.pci_address and not card.id.startswith("MIG-")
+    if device.get("device") == "mps":
+        return card.vendor == "Apple"
+    return is_same_card(card, _text(device.get("uuid")), _text(device.get("pci_address")))
 
 
 def _explain_kernels(card: Accelerator, device: dict[str, Any]) -> str | None:
+    architectures = _architectures([device])
+    target = _text(device.get("gfx_target")) or card.gfx_target
+    if not has_gfx_kernels(target, architectures):
+        return f"this build of torch has no kernels for {target}; install one that has"
     capability = _text(device.get("capability")) or card.compute_capability
-    if has_kernels(capability, _architectures([device])):
+    if has_kernels(capability, architectures):
         return None
     return f"this build of torch has no kernels for compute capability {capability}; install one that has"
 

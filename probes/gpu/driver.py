@@ -272,4 +272,9 @@ def with_bindings(cards: Sequence[Accelerator], bindings: Mapping[str, Binding])
 def _bind(card: Accelerator, binding: Binding | None) -> Accelerator:
     if binding is None:
         return card
-    return replace(card, kernel_driver=binding.kernel_driver, pcie_lanes_slot=binding.slot_lanes)
+    # The port above a card with a switch of its own is inside the card: pcie_link knows better where it told.
+    return replace(
+        card,
+        kernel_driver=card.kernel_driver or binding.kernel_driver,
+        pcie_lanes_slot=card.pcie_lanes_slot or binding.slot_lanes,
+    )

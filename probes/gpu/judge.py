@@ -1,24 +1,48 @@
 """Whether torch could use each accelerator, where that is certain without asking torch; and why not."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from probes.gpu.apple import LINUX_DRIVER
+from probes.gpu.cuda import CudaReading
 from probes.gpu.merge import merge_accelerators
 from probes.gpu.naming import with_name_facts
 from probes.gpu.nvml_process import NvidiaReading
+from probes.gpu.torch_names import with_cuda_facts
 from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software
+
+_VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback")
+# Drivers that show pictures and run no kernels of torch's, by vendor; and the one that does.
+_DISPLAY_DRIVERS = {
+    "nouveau": "the free driver nouveau drives it, which CUDA cannot use; install NVIDIA's driver",
+    "nova_core": "the free driver nova drives it, which CUDA cannot use; install NVIDIA's driver",
+    "radeon": "the old driver radeon drives it, which ROCm cannot use; it needs amdgpu",
+    "simpledrm": "only the firmware's picture is driven on it; install its driver",
+}
+_DRIVERS = {"AMD": "amdgpu", "Intel": "xe or i915"}
 
 
 def judge_accelerators(
-    on_bus: tuple[Accelerator, ...],
+    on_bus: Sequence[Accelerator],
     nvidia: NvidiaReading,
     report: ProbeReport,
     software: Software,
     memory: Memory,
+    *,
+    others: Sequence[Accelerator] = (),
+    cuda: CudaReading | None = None,
 ) -> tuple[Accelerator, ...]:
-    """One list of what the bus shows and what drivers tell, named and judged."""
-    cards = [with_name_facts(card) for card in merge_accelerators(on_bus, nvidia.accelerators)]
-    told = {card.id for card in nvidia.accelerators}
-    return tuple(_judge(_share_memory(card, memory), card.id in told, report, software) for card in cards)
+    """One list of what the bus shows and what drivers tell, named and judged.
+
+    others: what AMD's, Intel's and Apple's drivers tell; cuda: None where CUDA was not asked.
+    """
+    told = [*nvidia.accelerators, *others]
+    cards = [with_name_facts(card) for card in merge_accelerators(on_bus, told)]
+    known = {card.id for card in told}
+    judged = (_judge(card, card.id in known, report, software) for card in cards)
+    named = with_cuda_facts(tuple(judged), cuda or CudaReading(Outcome.UNSUPPORTED), software.torch)
+    last = (_judge_by_torch(with_name_facts(card), software) for card in named)
+    return tuple(_share_memory(card, memory) for card in last)
 
 
 def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:
@@ -29,26 +53,49 @@ def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:
 
 
 def _judge(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> Accelerator:
-    """Whether torch could use a card, where that is certain without asking torch."""
+    """What stands between a card and its driver; whatever stands above is asked later."""
     if card.usable is not None:
         return card
-    why = _why_unusable(card, is_told, report, software)
+    why = _explain_driver(card, is_told, report, software)
     return replace(card, usable=False, why_not=why) if why else card
 
 
-def _why_unusable(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> str | None:
+def _explain_driver(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> str | None:
+    if card.kernel_driver in _VIRTUAL_MACHINE_DRIVERS:
+        return f"it is set aside for a virtual machine (bound to {card.kernel_driver})"
+    if card.kernel_driver in _DISPLAY_DRIVERS:
+        return _DISPLAY_DRIVERS[card.kernel_driver]
     if card.vendor == "NVIDIA" and not is_told and report.outcome is not Outcome.UNSUPPORTED:
         reason = report.reason or "it lists other cards only"
         return f"it is on the PCI bus, but NVIDIA's driver does not tell of it: {reason}"
+    is_known = software.python is not None  # a captured machine may lack the links that tell of drivers
+    if is_known and card.vendor in _DRIVERS and card.pci_address and card.kernel_driver is None:
+        return f"no driver is bound to it ({_DRIVERS[card.vendor]} is needed)"
+    return None
+
+
+def _judge_by_torch(card: Accelerator, software: Software) -> Accelerator:
+    if card.usable is not None:
+        return card
+    why = _explain_torch(card, software)
+    return replace(card, usable=False, why_not=why, torch_device=None) if why else card
+
+
+def _explain_torch(card: Accelerator, software: Software) -> str | None:
     torch = software.torch
     if software.python is None:
         return None  # a captured machine: nothing is known of its software
     if torch is None:
         return "torch is not installed"
-    if card.vendor == "NVIDIA" and torch.cuda_available is False and torch.cuda_version is None:
-        return f"torch {torch.version} is built without CUDA"
-    if card.vendor == "AMD" and torch.cuda_available is False:
-        return f"torch {torch.version} is built without ROCm"
+    built = {"NVIDIA": torch.cuda_version, "AMD": torch.hip_version, "Intel": torch.xpu_version}
+    if card.vendor == "Apple" and card.kernel_driver != LINUX_DRIVER:
+        return None
+    if card.vendor not in built:
+        return "torch has no backend of its own for it here"
+    is_known = torch.cuda_available is False or any(built.values())
+    if built[card.vendor] is not None or not is_known:
+        return None
     if card.segment == "integrated":
         return "graphics built into the CPU; crosspoint does not train on it"
-    return None if card.vendor in ("NVIDIA", "AMD", "Intel") else "torch has no backend of its own for it"
+    names = {"NVIDIA": "CUDA", "AMD": "ROCm", "Intel": "XPU support"}
+    return f"torch {torch.version} is built without {names[card.vendor]}"

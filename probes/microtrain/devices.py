@@ -10,35 +10,68 @@ from probes.microtrain.failures import first_line
 
 
 def read_devices() -> list[dict[str, Any]]:
-    """One row a CUDA device; a device that cannot be asked has nulls and a `why_not`.
+    """One row a device of CUDA's (or ROCm's), Intel's or Apple's; one that cannot be asked has nulls and a `why_not`.
 
-    pci_address as in 0000:01:00.0; uuid as NVML writes it (GPU-…); capability as in 8.6; architectures: what this
-    torch was built for (sm_86, …), the same for every device.
+    pci_address as in 0000:01:00.0; uuid as torch writes it, with GPU- in front; capability as in 8.6; gfx_target as in
+    gfx1100; architectures: what this torch was built for (sm_86, gfx1100, …), the same for every device.
     """
+    return [*_read_all("cuda", torch.cuda), *_read_all("xpu", torch.xpu), *_read_mps()]
+
+
+def _read_all(kind: str, module: Any) -> list[dict[str, Any]]:
     try:
-        count = torch.cuda.device_count()
+        count = module.device_count()
     except RuntimeError:
         return []
-    return [_read_device(index) for index in range(count)]
+    return [_read_device(kind, module, index) for index in range(count)]
 
 
-def _read_device(index: int) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(("name", "uuid", "pci_address", "capability", "architectures", "why_not"))
-    row["device"] = f"cuda:{index}"
+def _read_device(kind: str, module: Any, index: int) -> dict[str, Any]:
+    row = _empty_row(f"{kind}:{index}")
     try:
-        facts = torch.cuda.get_device_properties(index)
+        facts = module.get_device_properties(index)
         row["name"] = facts.name
-        row["capability"] = f"{facts.major}.{facts.minor}"
-        row["architectures"] = torch.cuda.get_arch_list()
+        row["memory_total_bytes"] = getattr(facts, "total_memory", None)
         row["uuid"] = _uuid(facts)
         row["pci_address"] = _pci_address(facts)
+        if kind == "cuda":
+            row["capability"] = f"{facts.major}.{facts.minor}"
+            row["architectures"] = module.get_arch_list()
+            row["gfx_target"] = _gfx_target(facts)
     except (RuntimeError, AssertionError) as error:  # a driver that answers no
-        row["why_not"] = f"CUDA could not be started on this device: {first_line(error)}"
+        row["why_not"] = f"{kind.upper()} could not be started on this device: {first_line(error)}"
     return row
+
+
+def _read_mps() -> list[dict[str, Any]]:
+    """Apple's GPU: there is at most one, and it needs no telling apart."""
+    return [_empty_row("mps")] if torch.backends.mps.is_available() else []
+
+
+def _empty_row(device: str) -> dict[str, Any]:
+    names = (
+        "name",
+        "uuid",
+        "pci_address",
+        "capability",
+        "gfx_target",
+        "architectures",
+        "memory_total_bytes",
+        "why_not",
+    )
+    return {**dict.fromkeys(names), "device": device}
+
+
+def _gfx_target(facts: Any) -> str | None:
+    """`gfx90a:sramecc+:xnack-` is gfx90a with two of its features; CUDA's devices have none."""
+    name = str(getattr(facts, "gcnArchName", "") or "").partition(":")[0]
+    return name if name.startswith("gfx") else None
 
 
 def _uuid(facts: Any) -> str | None:
     uuid = getattr(facts, "uuid", None)
+    if isinstance(uuid, bytes | bytearray):
+        uuid = bytes(uuid).hex()
     return None if uuid is None else f"GPU-{uuid}"
 
 

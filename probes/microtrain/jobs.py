@@ -21,6 +21,8 @@ def describe_self() -> Document:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cuda_version": torch.version.cuda,
+        "hip_version": torch.version.hip,
+        "xpu_version": torch.version.xpu,
         "cudnn_version": _cudnn_version(),
         "devices": read_devices(),
     }
