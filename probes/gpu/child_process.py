@@ -42,29 +42,37 @@ class ChildAnswer:
     ending: str | None
 
 
-def ask_child(module: str, subject: str, deadline_seconds: float, environment: Mapping[str, str]) -> ChildAnswer:
-    """Runs `python -m module`. subject: what to call it in sentences, as in "NVML". Never raises.
+def ask_child(
+    module: str,
+    subject: str,
+    deadline_seconds: float,
+    environment: Mapping[str, str],
+    arguments: tuple[str, ...] = (),
+) -> ChildAnswer:
+    """Runs `python -m module LIFE arguments…`. subject: what to call it in sentences, as in "NVML". Never raises.
 
     Takes at most the deadline and twice TERM_SECONDS.
     """
-    output, ending = run_child(module, subject, deadline_seconds, environment)
+    output, ending = run_child(module, subject, deadline_seconds, environment, arguments)
     return ChildAnswer(parse_documents(output), ending)
 
 
 def run_child(
-    module: str, subject: str, deadline_seconds: float, environment: Mapping[str, str]
+    module: str,
+    subject: str,
+    deadline_seconds: float,
+    environment: Mapping[str, str],
+    arguments: tuple[str, ...] = (),
 ) -> tuple[str, str | None]:
     """The child's output, and why it ended early."""
-    package_parent = str(Path(__file__).resolve().parents[2])
-    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    command = [sys.executable, "-m", module, str(deadline_seconds + 2 * TERM_SECONDS)]
+    command = [sys.executable, "-m", module, str(deadline_seconds + 2 * TERM_SECONDS), *arguments]
     try:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**environment, "PYTHONPATH": os.pathsep.join([*paths, package_parent])},
+            env=child_environment(environment),
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -75,6 +83,13 @@ def run_child(
         return _end(child), TIMEOUT
     ending = None if child.returncode == 0 else explain_ending(subject, child.returncode)
     return _decode(output), ending
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """This package must be found, from wherever it was started."""
+    package_parent = str(Path(__file__).resolve().parents[2])
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {**environment, "PYTHONPATH": os.pathsep.join([*paths, package_parent])}
 
 
 def parse_documents(output: str) -> tuple[dict[str, Any], ...]:
@@ -121,7 +136,7 @@ def _end(child: "subprocess.Popen[bytes]") -> str:
     """TERM, then KILL, to the whole group; returns what was said. A child stuck in the driver is left behind."""
     output = b""
     for signal_name in ("SIGTERM", "SIGKILL"):
-        _signal_group(child, signal_name)
+        signal_group(child, signal_name)
         try:
             output, _ = child.communicate(timeout=TERM_SECONDS)
         except subprocess.TimeoutExpired as expired:
@@ -131,7 +146,7 @@ def _end(child: "subprocess.Popen[bytes]") -> str:
     return _decode(output)
 
 
-def _signal_group(child: "subprocess.Popen[bytes]", name: str) -> None:
+def signal_group(child: "subprocess.Popen[bytes]", name: str) -> None:
     try:
         if hasattr(os, "killpg"):
             os.killpg(child.pid, getattr(signal, name))

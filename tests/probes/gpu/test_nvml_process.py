@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.gpu.nvml_process import NvidiaReading, is_driver_present, parse_output, read_nvidia
-from probes.hardware import Outcome
+from probes.gpu.child_process import parse_documents as parse_lines
+from probes.gpu.nvml_process import NvidiaReading, is_driver_present, parse_documents, read_nvidia
+from probes.hardware import Outcome, Xid
 
 FAKE = str(Path(__file__).parent / "fake_nvml")
 PLENTY = 30.0
@@ -21,7 +22,7 @@ def read(scene: str, deadline_seconds: float = PLENTY, **environment: str) -> Nv
 
 def is_running(pid_file: Path) -> bool:
     try:
-        os.kill(int(pid_file.read_text()), 0)
+        os.kill(int(pid_file.read_text().split()[-1]), 0)
     except ProcessLookupError:
         return False
     return True
@@ -81,11 +82,66 @@ def test_a_library_on_the_loaders_path_is_a_driver(tmp_path: Path) -> None:
     assert is_driver_present({"LD_LIBRARY_PATH": f"/nowhere:{tmp_path}"})
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetMemoryBusWidth",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetTotalEccErrors",
+        "nvmlDeviceGetComputeRunningProcesses",
+    ],
+)
+def test_a_crash_about_one_card_leaves_the_other_whole(call: str) -> None:
+    """Whichever is read first: the other is asked again in a process of its own."""
+    reading = read("two", FAKE_NVML_FAULT=f"crash {call} 0")
+    assert reading.outcome is Outcome.FAILED
+    assert "SIGSEGV" in (reading.reason or "")
+    assert reading.driver_version == "580.65.06"
+    *crashing, whole = reading.accelerators
+    assert all(card.id == "GPU-00000000" for card in crashing), "known by name, or from the bus alone"
+    assert (whole.id, whole.processes is not None, whole.nvlinks) == ("GPU-00000001", True, 3)
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount", "nvmlSystemGetDriverVersion"])
+def test_a_crash_about_no_card_is_a_failure(call: str) -> None:
+    reading = read("two", FAKE_NVML_FAULT=f"crash {call}")
+    assert reading.outcome is Outcome.FAILED
+    assert reading.accelerators == ()
+
+
+def test_a_card_that_crashes_every_process_keeps_what_it_told_first() -> None:
+    [card] = read("healthy", FAKE_NVML_FAULT="crash nvmlDeviceGetEccMode 0").accelerators
+    assert (card.name, card.memory_total_bytes, card.ecc_enabled) == ("NVIDIA GeForce RTX 3080 Ti", 12 << 30, None)
+
+
 def test_lines_that_are_no_documents_are_passed_over() -> None:
-    text = 'garbage\n[1]\n{"card": {"id": 1}}\n{"card": {"id": "a", "unknown": 1}}\n{"done": true}\n'
-    assert parse_output(text, None) == NvidiaReading(Outcome.OK)
+    text = 'garbage\n[1]\n{"key": 1}\n{"key": "0", "facts": 1}\n{"key": "0", "facts": {"x": 1}}\n{"done": true}\n'
+    assert parse_documents(parse_lines(text), None) == NvidiaReading(Outcome.OK)
+
+
+def test_cards_come_in_the_drivers_order_with_their_instances() -> None:
+    keys = ["10", "2", "2.10", "0", "2.9"]
+    documents = [{"key": key, "facts": {"id": key}} for key in keys]
+    reading = parse_documents([*documents, {"done": True}], None)
+    assert [card.id for card in reading.accelerators] == ["0", "2", "2.9", "2.10", "10"]
+
+
+def test_errors_in_the_log_find_their_card() -> None:
+    documents = [
+        {"xids": {"0000:02:00.0": [{"code": 79, "meaning": None, "age_seconds": 5.0}]}},
+        {"key": "0", "facts": {"id": "a", "pci_address": "0000:01:00.0"}},
+        {"key": "1", "facts": {"id": "b", "pci_address": "0000:02:00.0"}},
+        {"done": True},
+    ]
+    clean, faulty = parse_documents(documents, None).accelerators
+    assert (clean.xids, faulty.xids) == ((), (Xid(79, None, 5.0),))
+    unknown, _ = parse_documents([{"xids": None}, *documents[1:]], None).accelerators
+    assert unknown.xids is None
 
 
 def test_a_silent_child_is_a_failure() -> None:
-    assert parse_output("", None).outcome is Outcome.FAILED
-    assert signal.SIGABRT.name in (read("crash").reason or "")
+    assert parse_documents((), None).outcome is Outcome.FAILED

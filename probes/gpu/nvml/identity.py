@@ -1,0 +1,72 @@
+"""What a card is and how it was set up: facts that stay while the driver runs."""
+
+from typing import Any
+
+from probes.gpu.nvml.asking import Card, as_count, as_counts, as_flag, as_text
+from probes.gpu.pci import normalize_address
+
+# CUDA cores in one multiprocessor by compute capability (CUDA C++ Programming Guide, "Arithmetic Instructions").
+_CORES_PER_MULTIPROCESSOR = {
+    "3.0": 192, "3.5": 192, "3.7": 192, "5.0": 128, "5.2": 128, "5.3": 128, "6.0": 64, "6.1": 128, "6.2": 128,
+    "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.7": 128, "8.9": 128, "9.0": 128, "10.0": 128,
+    "10.3": 128, "11.0": 128, "12.0": 128, "12.1": 128,
+}  # fmt: skip
+_ARCHITECTURE = "NVML_DEVICE_ARCH_"
+_VIRTUALIZATION = ("none", "passthrough", "vgpu", "host-vgpu", "host-vsga")  # nvmlGpuVirtualizationMode_t, in order
+_MEMORY_CLOCK = 2  # NVML_CLOCK_MEM
+
+
+def read_identity(card: Card, index: int) -> dict[str, Any]:
+    address = normalize_address(as_text(getattr(card.ask("nvmlDeviceGetPciInfo"), "busId", None)))
+    return {
+        "id": card.text("nvmlDeviceGetUUID") or (f"pci-{address}" if address else f"nvidia-{index}"),
+        "name": card.text("nvmlDeviceGetName"),
+        "pci_address": address,
+        "architecture": _read_architecture(card),
+    }
+
+
+def read_setup(card: Card) -> dict[str, Any]:
+    mode = as_count(card.ask("nvmlDeviceGetVirtualizationMode"))
+    return {
+        "persistence_mode": as_flag(card.ask("nvmlDeviceGetPersistenceMode")),
+        "virtualization": _VIRTUALIZATION[mode] if mode is not None and mode < len(_VIRTUALIZATION) else None,
+        "mig_mode": as_flag(as_counts(card.ask("nvmlDeviceGetMigMode"), 2)[0]),
+    }
+
+
+def read_build(card: Card) -> dict[str, Any]:
+    capability = _read_capability(card)
+    width = card.positive("nvmlDeviceGetMemoryBusWidth")
+    clock = card.positive("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK)
+    return {
+        "compute_capability": capability,
+        "multiprocessors": _count_multiprocessors(card, capability),
+        "memory_bus_bits": width,
+        "memory_bandwidth_bytes_per_second": _bandwidth(width, clock),
+    }
+
+
+def _bandwidth(bus_bits: int | None, clock_mhz: int | None) -> float | None:
+    """Bytes per second: bus width in bits / 8, memory clock in MHz, two transfers a clock (DDR, as NVML counts)."""
+    return bus_bits / 8 * clock_mhz * 1e6 * 2 if bus_bits and clock_mhz else None
+
+
+def _read_capability(card: Card) -> str | None:
+    major, minor = as_counts(card.ask("nvmlDeviceGetCudaComputeCapability"), 2)
+    return f"{major}.{minor}" if major and minor is not None else None
+
+
+def _count_multiprocessors(card: Card, capability: str | None) -> int | None:
+    """NVML counts CUDA cores of a whole card; exact division or None."""
+    cores = card.positive("nvmlDeviceGetNumGpuCores")
+    per_unit = _CORES_PER_MULTIPROCESSOR.get(capability or "")
+    return cores // per_unit if cores and per_unit and cores % per_unit == 0 else None
+
+
+def _read_architecture(card: Card) -> str | None:
+    """NVML's own answer: the compute capability's major number does not tell families apart."""
+    answer = as_count(card.ask("nvmlDeviceGetArchitecture"))
+    names = [name for name in dir(card.nvml) if name.startswith(_ARCHITECTURE)]
+    found = [name.removeprefix(_ARCHITECTURE) for name in names if getattr(card.nvml, name) == answer]
+    return found[0].title() if answer is not None and found else None
