@@ -25,7 +25,7 @@ from probes.frequency import (
 )
 from probes.hardware import Cpu, Outcome
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets, sve_bits_of
-from probes.names.cpu import CpuName, parse_cpu_name
+from probes.names.cpu import CpuName, name_by_host, parse_cpu_name
 from probes.names.cpu_identity import parse_cpuinfo as parse_identity
 from probes.names.explanation import explain_identification
 from probes.names.microarchitecture import identify
@@ -93,7 +93,7 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     leader = next(iterate_cpus(kinds.performance if kinds else topology.online))
     vendor_id, name = decode_identity(cpuinfo, leader)
     cpu = Cpu(
-        **describe_name(vendor_id, name),
+        **describe_name(vendor_id, name, _name_by_host(root, found.name)),
         architecture=platform.machine() if root.is_host else infer_architecture(cpuinfo),
         microarchitecture=found.name,
         identified_by=clean(explain_identification(identity, found), _LONGEST_SENTENCE),
@@ -111,9 +111,14 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     return CpuReading(cpu, topology.online, _explain_cpuinfo(root, cpuinfo) or found.reason)
 
 
-def describe_name(vendor_id: str | None, name: str | None) -> dict[str, Any]:
-    """The fields that the vendor's words settle."""
-    said = (parse_cpu_name(name) if name else None) or CpuName(vendor="")
+def _name_by_host(root: Root, microarchitecture: str | None) -> str | None:
+    maker, product = (clean(root.read(f"/sys/class/dmi/id/{field}")) for field in ("sys_vendor", "product_name"))
+    return name_by_host(maker, product, microarchitecture)
+
+
+def describe_name(vendor_id: str | None, name: str | None, sold_as: str | None = None) -> dict[str, Any]:
+    """The fields that the vendor's words settle. sold_as: the marketing name, where the processor's own is not one."""
+    said = parse_cpu_name(sold_as or name or "") or CpuName(vendor="")
     return {
         "name": name,
         "vendor": clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
@@ -188,8 +193,9 @@ def _load_arm_parts() -> dict[int | None, dict[str, Any]]:
 
 
 def _vendor_from_name(name: str | None) -> str | None:
-    """POWER names itself only in its model name."""
-    return "IBM" if name and name.startswith("POWER") else None
+    """POWER names itself only in its model name, some RISC-V cores in the device tree's."""
+    starts = {"POWER": "IBM", "sifive,": "SiFive", "thead,": "T-Head", "spacemit,": "SpacemiT", "andestech,": "Andes"}
+    return next((vendor for start, vendor in starts.items() if (name or "").startswith(start)), None)
 
 
 def infer_architecture(cpuinfo: CpuInfo) -> str | None:

@@ -1,5 +1,6 @@
 """The CPU on macOS and Windows, where there is no /proc to read."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from probes.frequency import parse_clock
 from probes.hardware import CacheSizes, CoreCluster, Cpu
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets
 from probes.names.cpu import CpuName, parse_cpu_name
@@ -18,6 +20,8 @@ from probes.reading import clean
 _SYSCTL_SECONDS = 2.0  # it answers in milliseconds
 _VENDORS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
 _MAC_KINDS = ("performance", "efficiency")
+# Apple's names of Arm features (sysctl hw.optional.arm) in Linux's spelling; those that are alike are not listed.
+_MAC_FEATURES = {"dotprod": "asimddp", "fhm": "asimdfhm", "fp16": "asimdhp"}
 
 
 @cache
@@ -48,8 +52,9 @@ def describe_mac(text: str) -> Cpu:
     cores = [parse_number(fields.get(f"hw.perflevel{level}.physicalcpu")) for level in range(2)]
     kinds = [count for count in cores if count] if None not in cores else []
     apple = identity.vendor_id is None
+    spoken = {_MAC_FEATURES.get(flag, flag) for flag in identity.flags} | ({"asimd"} if apple else set())
     cpu = replace(
-        describe_identity(identity),
+        describe_identity(replace(identity, flags=frozenset(spoken))),
         vendor="Apple" if apple else _VENDORS.get(identity.vendor_id or "", identity.vendor_id),
         architecture="arm64" if apple else "x86_64",
         sockets=parse_number(fields.get("hw.packages")),
@@ -132,12 +137,12 @@ def describe_identity(identity: CpuIdentity) -> Cpu:
         suffix=said.suffix,
         suffix_meaning=said.suffix_meaning,
         instruction_sets=parse_instruction_sets(" ".join(sorted(identity.flags))),
+        base_frequency_hz=parse_clock(name),
     )
 
 
 def _with_threads(cpu: Cpu) -> Cpu:
     """macOS builds torch for Arm without the kernels that Linux has; what it takes there is not known."""
     threads = cpu.logical_cores // cpu.physical_cores if cpu.logical_cores and cpu.physical_cores else None
-    chosen = choose_torch_instruction_set(cpu.architecture, cpu.instruction_sets)
-    sets = (*cpu.instruction_sets, "asimd") if cpu.architecture == "arm64" else cpu.instruction_sets
-    return replace(cpu, threads_per_core=threads, torch_instruction_set=chosen, instruction_sets=tuple(sorted({*sets})))
+    chosen = choose_torch_instruction_set(cpu.architecture, cpu.instruction_sets, None, os.environ)
+    return replace(cpu, threads_per_core=threads, torch_instruction_set=chosen)

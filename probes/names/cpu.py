@@ -82,6 +82,19 @@ def parse_cpu_name(name: str) -> CpuName | None:
     return None
 
 
+def name_by_host(maker: str | None, product: str | None, core: str | None) -> str | None:
+    """The processor's marketing name where its maker sells this core in one processor only; None elsewhere.
+
+    maker, product: DMI's sys_vendor and product_name, stripped. core: the microarchitecture. Linux on Arm says no more.
+    """
+    for row in read_table("cpus")["host"]:
+        other = row.get("unless")
+        if row["maker"] == maker and not (other and (product or "").startswith(other)):
+            named: str | None = row["cores"].get(core)
+            return named
+    return None
+
+
 def plain_name(name: str) -> str:
     """Upper case, without what says nothing of the part, blanks single."""
     return " ".join(NOISE.sub(" ", name.upper()).split()).replace(" -", "-").replace("FX -", "FX-")

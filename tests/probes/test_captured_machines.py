@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
+from probes.cpu_portable import describe_identity, describe_mac
+from probes.hardware import Cpu
+from probes.names.cpuid import parse_cpuid
 from probes.survey import take_survey
 
 HOSTS = Path(__file__).resolve().parents[3] / "shared" / "hosts"
+CPUINFO = sorted(HOSTS.glob("cpuinfo/*"))
+# What the vendor's own numbers say of two files whose names say otherwise: model 0x8C, and model 0xC6.
+MISNAMED = {"windows-cpuid-icelake": "tigerlake", "linux-ubuntu24.04-alderlake": "arrowlake"}
 MACHINES = sorted(HOSTS.glob("machines/*.tar.gz"))
 without_hosts = pytest.mark.skipif(not HOSTS.exists(), reason="the captured machines (../shared/hosts) are not here")
 
@@ -48,3 +54,29 @@ def _settled(truth: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value for key, value in truth.items() if value is not None and key not in ("source", "hypervisor_vendor")
     }
+
+
+@without_hosts
+@pytest.mark.parametrize("path", CPUINFO, ids=lambda path: path.name)
+def test_a_cpus_own_description_is_enough_to_name_it(path: Path, tmp_path: Path) -> None:
+    cpu = _describe(path, tmp_path)
+    name = (cpu.microarchitecture or "").removeprefix("Apple ").lower()
+    plain = "".join(letter for letter in name if letter.isalnum())
+    assert plain == MISNAMED.get(path.name, path.name.split("-")[-1].replace("_", ""))
+    assert cpu.name
+    assert cpu.identified_by
+
+
+def _describe(path: Path, sysroot: Path) -> Cpu:
+    """Linux's as a captured machine that has nothing else; the others through what reads macOS and Windows."""
+    text = path.read_text("utf-8")
+    if path.name.startswith("darwin"):
+        return describe_mac(text)
+    if path.name.startswith("windows"):
+        return describe_identity(parse_cpuid(text))
+    (sysroot / "proc").mkdir()
+    (sysroot / "proc/cpuinfo").write_text(text, "utf-8")
+    survey = take_survey(sysroot, deadline_seconds=60)
+    assert survey.probes["cpu"].outcome == "ok"
+    assert survey.cpu.logical_cores
+    return survey.cpu

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.names.cpu import MAX_NAME_LENGTH, compiled, ordinal, parse_cpu_name
+from probes.names.cpu import MAX_NAME_LENGTH, compiled, name_by_host, ordinal, parse_cpu_name
 from probes.names.tables import read_table
 
 Row = tuple[str, str | None, str | None, str | None, str | None]
@@ -143,6 +143,9 @@ AMD: list[Row] = [
 OTHERS: list[Row] = [
     ("Apple M1", "Apple M1", "M1", None, "consumer"),
     ("Apple M2 Max", "Apple M2", "M2 Max", "Max", "consumer"),
+    ("Firestorm-M1-Pro", "Apple M1", "M1 Pro", "Pro", "consumer"),
+    ("Blizzard-M2", "Apple M2", "M2", None, "consumer"),
+    ("Firestorm-M1-Max", "Apple M1", None, None, "consumer"),
     ("AWS Graviton", "Graviton", "Graviton", None, "data-center"),
     ("AWS Graviton3E", "Graviton3", "Graviton", "E", "data-center"),
     ("Ampere(R) Altra(R) Processor", "Altra", "Altra", None, "data-center"),
@@ -294,3 +297,24 @@ WORDS = [
 def test_any_mixture_of_words_from_names_is_a_name_or_none(words: list[str]) -> None:
     found = parse_cpu_name("".join(words))
     assert found is None or found.tier
+
+
+@pytest.mark.parametrize(
+    ("maker", "product", "core", "generation"),
+    [
+        ("Amazon EC2", "c6g.large", "Neoverse N1", "Graviton2"),
+        ("Amazon EC2", "m8g.metal-24xl", "Neoverse V2", "Graviton4"),
+        ("Amazon EC2", "p6e-gb200.36xlarge", "Neoverse V2", None),
+        ("Microsoft Corporation", "Virtual Machine", "Neoverse N2", "Cobalt 100"),
+        ("Google", "Google Compute Engine", "Neoverse V2", None),
+        ("NVIDIA", None, "Neoverse V2", "Grace"),
+        ("QEMU", "KVM Virtual Machine", "Neoverse N1", None),
+        (None, None, None, None),
+    ],
+)
+def test_a_cloud_sells_an_arm_core_under_one_name_or_it_is_not_settled(
+    maker: str | None, product: str | None, core: str | None, generation: str | None
+) -> None:
+    name = name_by_host(maker, product, core)
+    found = parse_cpu_name(name) if name else None
+    assert (found.generation if found else None) == generation
