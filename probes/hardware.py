@@ -113,6 +113,7 @@ class Cpu:
     clusters: tuple[CoreCluster, ...] = ()
     usable_cores: float | None = None
     usable_cores_limit: str | None = None  # affinity, cgroup or None
+    allowed_logical_cores: int | None = None  # that affinity and cpusets leave; a quota may allow less time on them
     numa_nodes: int | None = None
     numa_nodes_without_cpus: int | None = None  # memory expanders, a GPU's own memory
     cache_bytes: CacheSizes = field(default_factory=CacheSizes)

@@ -6,7 +6,7 @@ cgroup may be tighter than one's own (lxc/lxcfs#688): every level is read, and t
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from probes.cgroups import Cgroups
 from probes.cpusets import parse_cpu_list, parse_cpu_mask
@@ -20,6 +20,7 @@ class UsableCores:
 
     cores: float
     limit: str | None
+    allowed: int | None = field(default=None, compare=False)  # CPUs that the sets leave, before any quota
 
 
 def read_usable_cores(root: Root, online: int) -> UsableCores:
@@ -50,8 +51,8 @@ def combine_limits(online: int, affinity: int | None, cpuset: int | None, quota:
         if cpus is not None and allowed & cpus and allowed & cpus != allowed:
             allowed, limit = allowed & cpus, cause
     if quota is not None and quota < allowed.bit_count():
-        return UsableCores(quota, "cgroup")
-    return UsableCores(float(allowed.bit_count()), limit)
+        return UsableCores(quota, "cgroup", allowed.bit_count())
+    return UsableCores(float(allowed.bit_count()), limit, allowed.bit_count())
 
 
 def read_affinity(root: Root) -> int | None:
@@ -119,7 +120,8 @@ def _read_quota_v1(root: Root, folder: str) -> float | None:
     quota = root.read_if_there(f"{folder}/cpu.cfs_quota_us")
     if quota is None or quota.strip() == "-1":
         return None
-    return _parse_limit(f"{folder}/cpu.cfs_quota_us", f"{quota} {root.require(f'{folder}/cpu.cfs_period_us')}")
+    period = root.require(f"{folder}/cpu.cfs_period_us")
+    return _parse_limit(f"{folder}/cpu.cfs_quota_us", f"{parse_int(quota)} {parse_int(period)}")
 
 
 def _read_quota_v2(root: Root, folder: str) -> float | None:

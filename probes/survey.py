@@ -17,7 +17,7 @@ from probes.gpu.amd import DRIVER as AMD_DRIVER
 from probes.gpu.amd import read_amd
 from probes.gpu.apple import read_apple
 from probes.gpu.cuda import CudaReading, read_cuda
-from probes.gpu.driver import DriverReading, join_answers, read_drivers, with_bindings
+from probes.gpu.driver import join_answers, read_drivers
 from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
 from probes.gpu.intel import read_intel
 from probes.gpu.judge import judge_accelerators
@@ -26,6 +26,7 @@ from probes.gpu.pci import read_pci_accelerators
 from probes.hardware import (
     Accelerator,
     Cpu,
+    Driver,
     Limits,
     Load,
     Memory,
@@ -151,7 +152,7 @@ def probe_apple(request: Request) -> Told:
     return Told(cards) if cards else Told((), Outcome.ABSENT, "there is no GPU of Apple's here")
 
 
-def probe_drivers(request: Request) -> DriverReading:
+def probe_drivers(request: Request) -> tuple[Driver, ...]:
     return read_drivers(request.root)
 
 
@@ -208,11 +209,11 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     if nvidia.driver_version:
         software = replace(software, nvidia_driver=nvidia.driver_version)
     nvidia_report = answers["nvidia"].report
-    reading = values["drivers"] or DriverReading()
     others = [card for vendor in ("amd", "intel", "apple") for card in values[vendor] or ()]
-    judged = judge_accelerators(values["pci"] or (), nvidia, nvidia_report, software, memory, others=others, cuda=cuda)
-    accelerators = with_bindings(judged, reading.bindings)
-    drivers = join_answers(reading.drivers, nvidia, cuda, accelerators)
+    accelerators = judge_accelerators(
+        values["pci"] or (), nvidia, nvidia_report, software, memory, others=others, cuda=cuda
+    )
+    drivers = join_answers(values["drivers"] or (), nvidia, cuda, accelerators)
     survey = Survey(
         surveyed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         fingerprint="",
@@ -237,4 +238,6 @@ def with_findings(survey: Survey, environment: Mapping[str, str]) -> Survey:
 
 def _limit_cpu(reading: CpuReading | None, limits: UsableCores | None) -> Cpu:
     cpu = reading.cpu if reading else Cpu()
-    return with_limits(cpu, limits.cores, limits.limit) if limits else cpu
+    if limits is None:
+        return cpu
+    return replace(with_limits(cpu, limits.cores, limits.limit), allowed_logical_cores=limits.allowed)

@@ -59,6 +59,8 @@ def _is_worth_it(card: Accelerator) -> bool:
     """A PC processor's own graphics are no training GPUs; Apple's are. A MIG instance shares its card's chain."""
     if card.parent_id is not None or (card.segment == "integrated" and card.vendor != "Apple"):
         return False
+    if card.vendor == "Apple":
+        return card.kernel_driver is None  # under Linux torch has no backend for it
     return card.vendor != "Intel" or _is_intel_gpu(card)
 
 

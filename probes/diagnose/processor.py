@@ -40,7 +40,9 @@ def _threads(facts: Facts) -> int | None:
 def find_quota_below_cores(facts: Facts) -> Iterator[Finding]:
     usable, cores = facts.cpu.usable_cores, facts.cpu.physical_cores
     if usable is None or cores is None or facts.cpu.usable_cores_limit != "cgroup" or usable >= cores:
-        return  # affinity is seen by every library that counts; a quota by hardly any
+        return
+    if facts.cpu.allowed_logical_cores is not None and usable >= facts.cpu.allowed_logical_cores:
+        return  # affinity and cpusets are seen by every library that counts; a quota by hardly any
     threads = _threads(facts)
     if threads is not None and 0 < threads <= max(1.0, usable):
         return  # told already

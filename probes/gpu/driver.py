@@ -6,8 +6,8 @@ Nothing is opened or loaded here: opening a card's device file may wake the card
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from probes.gpu.child_process import LIBRARY_FOLDERS
 from probes.gpu.cuda import CudaReading
@@ -64,25 +64,10 @@ FAMILIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """What the kernel bound a PCI device to, and how wide the port is that it sits in."""
-
-    kernel_driver: str | None = None
-    slot_lanes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DriverReading:
-    drivers: tuple[Driver, ...] = ()
-    bindings: dict[str, Binding] = field(default_factory=dict)  # by PCI address
-
-
-def read_drivers(root: Root) -> DriverReading:
+def read_drivers(root: Root) -> tuple[Driver, ...]:
     """One row a vendor of whose driver anything is there."""
     modules, entries = read_modules(root), read_device_names(root)
-    drivers = (read_driver(root, family, modules, entries) for family in FAMILIES)
-    return DriverReading(tuple(drivers), read_bindings(root))
+    return tuple(read_driver(root, family, modules, entries) for family in FAMILIES)
 
 
 def read_driver(root: Root, family: Family, modules: set[str] | None, entries: list[str] | None) -> Driver:
@@ -197,29 +182,6 @@ def _read_library_version(root: Root, folder: str, name: str) -> str | None:
     return found.group(1) if found else None
 
 
-def read_bindings(root: Root) -> dict[str, Binding]:
-    """For every display and compute device on the bus."""
-    top = "/sys/bus/pci/devices"
-    return {
-        name: _read_binding(root, f"{top}/{name}") for name in root.list(top) if _may_compute(root, f"{top}/{name}")
-    }
-
-
-def _may_compute(root: Root, folder: str) -> bool:
-    """Display controllers, co-processors and processing accelerators (PCI base classes 03, 0b, 12)."""
-    return (root.read(f"{folder}/class") or "").strip()[:4] in ("0x03", "0x0b", "0x12")
-
-
-def _read_binding(root: Root, folder: str) -> Binding:
-    """`..` of a device's folder is its port's, since sysfs links the bus's names to the tree of devices."""
-    link = root.link_target(f"{folder}/driver")
-    name = link.rsplit("/", 1)[-1] if link else None
-    if name is None:
-        event = root.read(f"{folder}/uevent") or ""
-        name = next((line[7:] for line in event.splitlines() if line.startswith("DRIVER=")), None)
-    return Binding(clean(name), root.read_int(f"{folder}/../max_link_width") or None)
-
-
 def read_fabric_manager(root: Root) -> str | None:
     """Whether the service runs that NVSwitch machines need; None without an NVSwitch, or where a container hides it."""
     if not root.exists(_NVSWITCH_SIGN):
@@ -263,18 +225,3 @@ def _add_answers(driver: Driver, nvidia: NvidiaReading, cuda: CudaReading | None
 def _is_there(driver: Driver) -> bool:
     """A library alone is none: images bring libraries of cards that are not there."""
     return bool(driver.kernel_modules or driver.kernel_module_version or driver.device_files or driver.library_error)
-
-
-def with_bindings(cards: Sequence[Accelerator], bindings: Mapping[str, Binding]) -> tuple[Accelerator, ...]:
-    return tuple(_bind(card, bindings.get(card.pci_address or "")) for card in cards)
-
-
-def _bind(card: Accelerator, binding: Binding | None) -> Accelerator:
-    if binding is None:
-        return card
-    # The port above a card with a switch of its own is inside the card: pcie_link knows better where it told.
-    return replace(
-        card,
-        kernel_driver=card.kernel_driver or binding.kernel_driver,
-        pcie_lanes_slot=card.pcie_lanes_slot or binding.slot_lanes,
-    )

@@ -36,7 +36,8 @@ from probes.identity_changes import explain_changes
 PASSING: dict[type, str] = {
     System: "hostname os kernel architecture virtualization container page_bytes",
     Cpu: "vendor microarchitecture generation tier suffix suffix_meaning identified_by performance_cores "
-    "efficiency_cores low_power_cores threads_per_core offline_logical_cores clusters usable_cores_limit numa_nodes "
+    "efficiency_cores low_power_cores threads_per_core offline_logical_cores clusters usable_cores_limit "
+    "allowed_logical_cores numa_nodes "
     "numa_nodes_without_cpus cache_bytes base_frequency_hz max_frequency_hz governor frequency_driver",
     Memory: "total_bytes available_bytes usable_bytes swap_total_bytes swap_used_bytes reclaimable_bytes",
     Accelerator: "architecture generation tier suffix tier_meaning segment parent_id memory_total_bytes "
@@ -46,7 +47,8 @@ PASSING: dict[type, str] = {
     "memory_clock_maximum_hz memory_bus_bits persistence_mode virtualization mig_mode ecc_enabled "
     "ecc_corrected_errors ecc_uncorrected_errors ecc_needs_reset xids nvlinks nvlinks_maximum "
     "nvlink_bytes_per_second processes pcie_generation pcie_generation_maximum pcie_lanes pcie_lanes_maximum "
-    "kernel_driver pcie_lanes_slot ecc_corrected_errors_lifetime ecc_uncorrected_errors_lifetime ecc_repair_failed",
+    "kernel_driver pcie_lanes_slot gfx_target ecc_corrected_errors_lifetime "
+    "ecc_uncorrected_errors_lifetime ecc_repair_failed",
     Driver: "kernel_modules library library_version device_files library_error compute_error compute_devices "
     "fabric_manager",
     Torch: "cudnn_version cuda_available device_count current_device architectures hip_version xpu_version",
