@@ -10,6 +10,8 @@ from probes.hardware import (
     CacheSizes,
     Cpu,
     Finding,
+    Limits,
+    Load,
     Memory,
     Outcome,
     ProbeReport,
@@ -36,7 +38,7 @@ HYBRID = replace(
         usable_cores=4.0,
         usable_cores_limit="cgroup",
         cache_bytes=CacheSizes(l1d=655360, l2=14680064),
-        instruction_sets=("avx2", "smep", "avx_vnni"),
+        instruction_sets=("avx2", "avx_vnni"),
     ),
     memory=Memory(total_bytes=64_000_000_000, usable_bytes=8_000_000_000, limit_bytes=10_000_000_000),
     accelerators=(
@@ -68,10 +70,23 @@ def test_cores_say_what_is_there_what_kind_and_what_may_be_used(capsys: pytest.C
     assert "limited to 10 GB by cgroup" in out
 
 
-def test_instruction_sets_are_those_that_kernels_are_chosen_by(capsys: pytest.CaptureFixture[str]) -> None:
-    out = show(HYBRID, capsys)
-    assert "avx2, avx_vnni" in out
-    assert "smep" not in out
+def test_a_learner_reads_what_the_suffix_means_and_what_torch_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    cpu = replace(
+        HYBRID.cpu, generation="12th Gen Core", suffix="KF", suffix_meaning="Unlocked.", torch_instruction_set="AVX2"
+    )
+    out = show(replace(HYBRID, cpu=cpu), capsys)
+    assert "avx2, avx_vnni; torch's own kernels: AVX2" in out
+    assert "suffix KF" in out
+    assert "Unlocked." in out
+
+
+def test_limits_and_load_are_told_where_they_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    limits = Limits(shared_memory_total_bytes=67_108_864, locked_memory_unlimited=True, open_files=1024)
+    load = Load(load_average=3.5, busy_fraction=0.5, steal_fraction=0.1)
+    out = show(replace(HYBRID, limits=limits, load=load), capsys)
+    assert "/dev/shm 67.1 MB, locked memory unlimited, 1024 open files" in out
+    assert "taken by the hypervisor for others" in out
+    assert "limits" not in show(HYBRID, capsys)
 
 
 def test_a_gpu_that_cannot_be_used_says_why(capsys: pytest.CaptureFixture[str]) -> None:
