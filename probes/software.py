@@ -57,7 +57,8 @@ def parse_torch_version(
     """torch/version.py's assignments: `__version__ = '2.13.0+cpu'`, `cuda: Optional[str] = None`."""
     found = clean(_find_assignment(text, "__version__")) or read_package("torch")
     cuda, hip, xpu = (clean(_find_assignment(text, name)) for name in ("cuda", "hip", "xpu"))
-    known_without = "cuda" in text and cuda is None and hip is None
+    tells = re.search(r"^cuda\s*[:=]", text, re.MULTILINE) is not None
+    known_without = tells and cuda is None and hip is None
     return Torch(
         version=found,
         cuda_version=cuda,

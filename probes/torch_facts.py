@@ -87,10 +87,10 @@ def _add_device(card: Accelerator, devices: list[dict[str, Any]]) -> Accelerator
         why = _text(device.get("why_not")) or _explain_kernels(card, device)
         named = replace(card, torch_device=_text(device.get("device")), usable=why is None, why_not=why)
         return _add_memory(named, device)
-    if card.usable is None and card.vendor in _HIDING:
-        why = f"torch does not list it ({_HIDING[card.vendor]} may hide it)"
-        return replace(card, torch_device=None, usable=False, why_not=why)
-    return replace(card, torch_device=None)
+    if card.usable is not None:
+        return replace(card, torch_device=None)
+    may = f" ({_HIDING[card.vendor]} may hide it)" if card.vendor in _HIDING else ""
+    return replace(card, torch_device=None, usable=False, why_not=f"torch does not list it{may}")
 
 
 def _add_memory(card: Accelerator, device: dict[str, Any]) -> Accelerator:

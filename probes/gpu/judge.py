@@ -78,7 +78,10 @@ def _judge_by_torch(card: Accelerator, software: Software) -> Accelerator:
     if card.usable is not None:
         return card
     why = _explain_torch(card, software)
-    return replace(card, usable=False, why_not=why, torch_device=None) if why else card
+    if why is not None:
+        return replace(card, usable=False, why_not=why, torch_device=None)
+    is_mps = card.vendor == "Apple" and software.torch is not None  # torch has one name for the one GPU there is
+    return replace(card, torch_device="mps") if is_mps else card
 
 
 def _explain_torch(card: Accelerator, software: Software) -> str | None:

@@ -15,10 +15,11 @@ def read_devices() -> list[dict[str, Any]]:
     pci_address as in 0000:01:00.0; uuid as torch writes it, with GPU- in front; capability as in 8.6; gfx_target as in
     gfx1100; architectures: what this torch was built for (sm_86, gfx1100, …), the same for every device.
     """
-    return [*_read_all("cuda", torch.cuda), *_read_all("xpu", torch.xpu), *_read_mps()]
+    return [*read_kind("cuda", torch.cuda), *read_kind("xpu", torch.xpu), *_read_mps()]
 
 
-def _read_all(kind: str, module: Any) -> list[dict[str, Any]]:
+def read_kind(kind: str, module: Any) -> list[dict[str, Any]]:
+    """The devices of one of torch's backends; module: torch.cuda, torch.xpu."""
     try:
         count = module.device_count()
     except RuntimeError:

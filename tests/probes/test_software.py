@@ -39,6 +39,18 @@ def test_a_cuda_builds_versions_are_read() -> None:
     assert (torch.cuda_version, torch.cudnn_version) == ("13.0", "9.15.1.9")
 
 
+def test_builds_for_amd_and_intel_are_told_by_their_own_versions() -> None:
+    rocm = parse_torch_version(ROCM_BUILD, lambda _: None, lambda: None)
+    assert (rocm.cuda_version, rocm.hip_version, rocm.xpu_version) == (None, "7.0", None)
+    xpu = parse_torch_version(CPU_BUILD + "xpu: Optional[str] = '20250301'\n", lambda _: None, lambda: None)
+    assert (xpu.xpu_version, xpu.cuda_available) == ("20250301", False)
+
+
+def test_a_file_that_breaks_off_does_not_prove_a_build_without_cuda() -> None:
+    torch = parse_torch_version("__version__ = '2.13.0+cuda'\n", lambda _: None, lambda: None)
+    assert (torch.version, torch.cuda_available) == ("2.13.0+cuda", None)
+
+
 def test_an_unreadable_version_file_leaves_the_packages_word() -> None:
     torch = parse_torch_version("garbage", lambda name: f"{name} 2", lambda: None)
     assert (torch.version, torch.cuda_available) == ("torch 2", None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from probes.hardware import Accelerator, Software, Survey, Torch
 from probes.survey import take_survey
-from probes.torch_facts import add_to_software, has_kernels, with_torch_facts
+from probes.torch_facts import add_to_software, has_gfx_kernels, has_kernels, with_torch_facts
 
 CARD = Accelerator("GPU-1f2e", vendor="NVIDIA", pci_address="0000:01:00.0", compute_capability="8.6")
 READY = {
@@ -58,6 +58,60 @@ def test_a_card_that_this_build_has_no_kernels_for_is_not_usable(survey: Survey)
     assert "no kernels for compute capability 8.6" in (told.why_not or "")
 
 
+def test_intels_and_apples_devices_are_found_without_any_order(survey: Survey) -> None:
+    arc = Accelerator("pci-0000:03:00.0", vendor="Intel", pci_address="0000:03:00.0")
+    other = replace(arc, id="pci-0000:04:00.0", pci_address="0000:04:00.0")
+    apple = Accelerator("apple-gpu", vendor="Apple")
+    ready = {
+        "xpu_version": "20250301",
+        "devices": [
+            {"device": "xpu:0", "uuid": "GPU-8680a056-0800-0000-0400-000000000000", "memory_total_bytes": 16},
+            {"device": "mps"},
+        ],
+    }
+    told = with_torch_facts(replace(survey, accelerators=(arc, other, apple)), ready)
+    assert [card.torch_device for card in told.accelerators] == [None, "xpu:0", "mps"]
+    assert [card.usable for card in told.accelerators] == [False, True, True]
+    assert "ZE_AFFINITY_MASK" in (told.accelerators[0].why_not or "")
+    assert told.accelerators[1].memory_total_bytes == 16, "no kernel driver of Intel's tells it"
+    assert told.software.torch is not None
+    assert (told.software.torch.xpu_version, told.software.torch.device_count) == ("20250301", 0)
+
+
+def test_a_mig_instance_does_not_make_its_card_usable(survey: Survey) -> None:
+    """torch lists the instance's UUID at the card's address."""
+    card = replace(CARD, id="GPU-11111111-2222-3333-4444-555555555555", usable=False, why_not="MIG splits this card")
+    device = {"device": "cuda:0", "uuid": "GPU-22222222-2222-3333-4444-555555555555", "pci_address": card.pci_address}
+    told = with_torch_facts(replace(survey, accelerators=(card,)), {"devices": [device]}).accelerators[0]
+    assert (told.usable, told.torch_device, told.why_not) == (False, None, "MIG splits this card")
+
+
+def test_a_rocm_build_without_this_cards_kernels_says_so(survey: Survey) -> None:
+    radeon = Accelerator("GPU-1", vendor="AMD", pci_address="0000:03:00.0", gfx_target="gfx1103")
+    device = {"device": "cuda:0", "pci_address": "0000:03:00.0", "capability": "11.0", "architectures": ["gfx1100"]}
+    told = with_torch_facts(replace(survey, accelerators=(radeon,)), {"devices": [device]}).accelerators[0]
+    assert told.usable is False
+    assert "no kernels for gfx1103" in (told.why_not or "")
+
+
+@pytest.mark.parametrize(
+    ("target", "architectures", "runs"),
+    [
+        ("gfx1100", ["gfx90a", "gfx1100"], True),
+        ("gfx90a", ["gfx90a:sramecc+:xnack-"], True),
+        ("gfx1103", ["gfx1100"], False),
+        ("gfx1103", ["gfx11-generic"], True),
+        ("gfx1103", ["sm_90"], True),
+        ("gfx1103", [], True),
+        (None, ["gfx1100"], True),
+    ],
+)
+def test_amds_machine_code_runs_on_its_own_target_alone(
+    target: str | None, architectures: list[str], runs: bool
+) -> None:
+    assert has_gfx_kernels(target, architectures) is runs
+
+
 @pytest.mark.parametrize(
     ("capability", "architectures", "runs"),
     [
@@ -68,6 +122,11 @@ def test_a_card_that_this_build_has_no_kernels_for_is_not_usable(survey: Survey)
         ("12.0", ["sm_90", "sm_100a", "compute_120"], True),
         ("7.5", [], True),
         (None, ["sm_90"], True),
+        ("9.0", ["sm_90a"], True),
+        ("10.3", ["sm_100a"], False),
+        ("10.3", ["sm_100f"], True),
+        ("12.0", ["compute_90a"], False),
+        ("12.0", ["compute_100f"], False),
     ],
 )
 def test_machine_code_runs_on_its_major_version_and_ptx_on_anything_newer(
@@ -78,7 +137,10 @@ def test_machine_code_runs_on_its_major_version_and_ptx_on_anything_newer(
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner))
 DEVICES = st.dictionaries(
-    st.sampled_from(["device", "uuid", "pci_address", "capability", "architectures", "why_not"]), JSON
+    st.sampled_from(
+        ["device", "uuid", "pci_address", "capability", "gfx_target", "architectures", "memory_total_bytes", "why_not"]
+    ),
+    JSON,
 )
 
 
