@@ -21,6 +21,7 @@ Emit = Callable[[Facts], None]
 
 _MAX_CARDS = 64
 _PATIENCE = 0.5  # of an interval, for all cards to answer
+_SILENT_INTERVALS = 5  # a busy machine may be late by one or two
 _LOST_SECONDS = 10.0  # how long a lost card is left alone before NVML is started again to look for it
 _REPEAT_SECONDS = 30.0  # how long MIG instances are believed to be the same
 _HELD_CARDS = "/proc/driver/nvidia/gpus"  # a folder for each card that the driver holds, by PCI address
@@ -42,7 +43,7 @@ def watch_cards(
         cards = WatchedCards(nvml, present[0])
         while find_present(nvml) == present and not cards.is_outdated:
             began = time.monotonic()
-            emit({"cards": cards.ask(interval_seconds * _PATIENCE)})
+            emit({"cards": cards.ask(interval_seconds)})
             time.sleep(max(0.0, interval_seconds - (time.monotonic() - began)))
         if cards.is_stuck:
             return {"outcome": "timeout", "reason": "NVML does not answer about a card; the driver or the card hangs"}
@@ -73,22 +74,26 @@ class WatchedCards:
         self._nvml = nvml
         self._count = count
         self._threads: dict[str, threading.Thread] = {}
+        self._asked: dict[str, float] = {}
         self._facts: dict[str, Facts] = {}
         self._began = self._listed = time.monotonic()
         self._readers = self._list()
 
-    def ask(self, patience_seconds: float) -> dict[str, Facts]:
-        """What every card says; of one that does not answer in time, that it does not."""
-        if time.monotonic() - self._listed > _REPEAT_SECONDS and not self.is_stuck:
-            self._listed, self._readers = time.monotonic(), self._list()
-        ends = time.monotonic() + patience_seconds
-        for name in [name for name in self._readers if not self._is_asked(name)]:
-            self._facts[name] = {"why_not": "NVML does not answer about this card; the driver or the card hangs"}
-            self._threads[name] = threading.Thread(target=self._ask_one, args=(name,), daemon=True)
-            self._threads[name].start()
+    def ask(self, interval_seconds: float) -> dict[str, Facts]:
+        """What every card said last; of one that has not answered for several intervals, that it does not."""
+        now = time.monotonic()
+        if now - self._listed > _REPEAT_SECONDS and not self.is_stuck:
+            self._listed, self._readers = now, self._list()
         for name in self._readers:
-            self._threads[name].join(max(0.0, ends - time.monotonic()))
-        return {name: self._facts[name] for name in self._readers}
+            if not (name in self._threads and self._threads[name].is_alive()):
+                self._asked[name] = now
+                self._threads[name] = threading.Thread(target=self._ask_one, args=(name,), daemon=True)
+                self._threads[name].start()
+        for name in self._readers:
+            self._threads[name].join(max(0.0, now + _PATIENCE * interval_seconds - time.monotonic()))
+            if self._threads[name].is_alive() and now - self._asked[name] > _SILENT_INTERVALS * interval_seconds:
+                self._facts[name] = {"why_not": "NVML does not answer about this card; the driver or the card hangs"}
+        return {name: self._facts[name] for name in self._readers if name in self._facts}
 
     @property
     def is_stuck(self) -> bool:
@@ -102,9 +107,6 @@ class WatchedCards:
 
     def _list(self) -> dict[str, Callable[[], Facts]]:
         return dict(found for index in range(min(self._count, _MAX_CARDS)) for found in list_readers(self._nvml, index))
-
-    def _is_asked(self, name: str) -> bool:
-        return name in self._threads and self._threads[name].is_alive()
 
     def _ask_one(self, name: str) -> None:
         self._facts[name] = self._readers[name]()
