@@ -9,7 +9,7 @@ from probes.topology import CPU_FOLDER, Topology, read_present
 
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 _OTHER, _UNKNOWN = "other", "unknown"
-_TYPES = {"Data", "Instruction", "Unified", ""}
+_TYPES = {"Data", "Instruction", "Unified"}
 _MAX_LEVEL = 9
 MAX_CACHE_BYTES = 4 << 30  # one cache; the largest, IBM Z's virtual fourth level, has 2 GB
 _KINDS = {(1, "Data"): "l1d", (1, "Instruction"): "l1i", (2, ""): "l2", (3, ""): "l3"}
@@ -92,7 +92,9 @@ def _read_kind(root: Root, folder: str) -> str:
     level = root.read_int(f"{folder}/level")
     if level is None or not 0 < level <= _MAX_LEVEL:
         return _UNKNOWN
-    text = (root.read(f"{folder}/type") or "").strip() if level == 1 else ""
+    if level > 1:
+        return _KINDS.get((level, ""), _OTHER)
+    text = (root.read(f"{folder}/type") or "").strip()
     return _KINDS.get((level, text), _OTHER) if text in _TYPES else _UNKNOWN
 
 

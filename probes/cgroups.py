@@ -52,7 +52,7 @@ class Cgroups:
 
     def _find_v2(self, controller: str) -> Levels | None:
         for mount in self._mounts:
-            if mount.kind == "cgroup2" and self._has_controller(mount, controller):
+            if mount.kind == "cgroup2":
                 return Levels(2, self._walk(mount, self._path_of("", controller)))
         return None
 
@@ -71,11 +71,6 @@ class Cgroups:
                 Outcome.FAILED, f"/proc/self/cgroup does not tell this process's {hierarchy or 'v2'} cgroup"
             )
         return "/"
-
-    def _has_controller(self, mount: Mount, controller: str) -> bool:
-        """A hybrid set-up mounts cgroup2 without controllers; a capture may lack the file that lists them."""
-        listed = self._root.read(f"{mount.point}/cgroup.controllers")
-        return listed is None or controller in listed.split()
 
     def _walk(self, mount: Mount, path: str) -> tuple[str, ...]:
         """The process's folder and all above, up to the mount. A container sees its own cgroup as the mount's top."""

@@ -44,8 +44,8 @@ def read_memory(root: Root) -> MemoryReading:
         root.require("/proc/meminfo")
         raise Unreadable(Outcome.FAILED, "/proc/meminfo has no MemTotal and no NUMA node tells its size")
     available = estimate_available(meminfo)
-    if available is not None and available > total:
-        available = None  # one of the two is garbled
+    if available is not None:  # of the whole machine, while this process may be kept to some nodes
+        available = None if available > meminfo.get("MemTotal", available) else min(available, total)
     swap_total, swap_used = measure_swap(meminfo)
     memory = Memory(
         total_bytes=total, available_bytes=available, swap_total_bytes=swap_total, swap_used_bytes=swap_used

@@ -86,7 +86,13 @@ def _read_cores(root: Root, online: int, cpuinfo: CpuInfo) -> tuple[int, ...] | 
     siblings = _read_sibling_sets(root, online, "core_cpus", "thread_siblings")
     if _is_partition(siblings, online):
         return siblings
-    return _group(online, lambda cpu: _core_id(root, cpu)) or _group(online, lambda cpu: _cpuinfo_core(cpuinfo, cpu))
+    by_id = _group(online, lambda cpu: _core_id(root, cpu)) or _group(online, lambda cpu: _cpuinfo_core(cpuinfo, cpu))
+    return by_id if by_id and _agree(by_id, siblings) else None
+
+
+def _agree(groups: tuple[int, ...], sets: tuple[int, ...]) -> bool:
+    """Whether most sets, of which some are garbled, are groups: hypervisors number cores as they like."""
+    return not sets or 2 * len(set(sets) & set(groups)) > len(sets)
 
 
 def _core_id(root: Root, cpu: int) -> Hashable:
