@@ -37,8 +37,10 @@ def read_core_kinds(root: Root, online: int) -> CoreKinds | None:
     if core and (atom or low_power):
         kinds = CoreKinds(core & ~atom & ~low_power, atom & ~low_power, low_power)
         return kinds if core | atom | low_power == online and not core & (atom | low_power) else None
-    present = iterate_cpus(online & read_present(root))
-    capacities = {cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in present}
+    present = online & read_present(root)
+    if not root.exists(f"{CPU_FOLDER}/cpu{next(iterate_cpus(present), 0)}/cpu_capacity"):
+        return None
+    capacities = {cpu: root.read_int(f"{CPU_FOLDER}/cpu{cpu}/cpu_capacity") for cpu in iterate_cpus(present)}
     return split_by_speed({cpu: capacity for cpu, capacity in capacities.items() if capacity and capacity > 0}, online)
 
 
