@@ -31,30 +31,33 @@ def _number(card: Accelerator) -> str:
 
 
 def find_memory_errors(facts: Facts) -> Iterator[Finding]:
+    """Of several signs the gravest."""
     for card in facts.accelerators:
-        if card.ecc_needs_reset:
-            message = (
-                "A failing part of this card's memory waits for a reset to be taken out of use; until "
-                "then errors may come back."
-            )
-            yield make_finding(
-                "gpu-memory-errors",
-                _name(card),
-                message,
-                f"End its programs, then: sudo nvidia-smi -i {_number(card)} -r",
-            )
-        elif card.ecc_uncorrected_errors:
-            message = (
-                f"This card's memory had {card.ecc_uncorrected_errors} errors that could not be corrected "
-                "since the driver "
-                "was loaded: what was computed then may be wrong."
-            )
-            yield make_finding(
-                "gpu-memory-errors",
-                _name(card),
-                message,
-                f"nvidia-smi -i {_number(card)} -q -d ECC,ROW_REMAPPER; if it goes on, have the card replaced.",
-            )
+        told = _explain_memory(card)
+        if told is not None:
+            yield make_finding("gpu-memory-errors", _name(card), *told)
+
+
+def _explain_memory(card: Accelerator) -> tuple[str, str] | None:
+    """A message and a fix."""
+    if card.ecc_repair_failed:
+        return (
+            "This card's memory has failing cells and no spare ones left to take over for them.",
+            "Have the card replaced; until then do not trust what is computed on it.",
+        )
+    if card.ecc_needs_reset:
+        return (
+            "A failing part of this card's memory waits for a reset to be taken out of use; until then "
+            "errors may come back.",
+            f"End its programs, then: sudo nvidia-smi -i {_number(card)} -r",
+        )
+    if card.ecc_uncorrected_errors:
+        return (
+            f"This card's memory had {card.ecc_uncorrected_errors} errors that could not be corrected since the driver "
+            "was loaded: what was computed then may be wrong.",
+            f"nvidia-smi -i {_number(card)} -q -d ECC,ROW_REMAPPER; if it goes on, have the card replaced.",
+        )
+    return None
 
 
 def find_driver_errors(facts: Facts) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from tests.probes.diagnose.situations import HEALTHY, codes, only, with_card
 
 def test_memory_that_failed_is_found() -> None:
     assert only(with_card(ecc_needs_reset=True)).code == "gpu-memory-errors"
+    assert "replaced" in (only(with_card(ecc_repair_failed=True, ecc_needs_reset=True)).fix or "")
     assert "3 errors" in only(with_card(ecc_uncorrected_errors=3)).message
     assert codes(with_card(ecc_uncorrected_errors=0, ecc_corrected_errors=12, ecc_needs_reset=False)) == []
 
