@@ -23,6 +23,7 @@ from probes.gpu.intel import read_intel
 from probes.gpu.judge import judge_accelerators
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
 from probes.gpu.pci import read_pci_accelerators
+from probes.gpu.xid import read_xids
 from probes.hardware import (
     Accelerator,
     Cpu,
@@ -116,7 +117,9 @@ def probe_pci(request: Request) -> Told:
 
 def probe_nvidia(request: Request) -> Told:
     if not request.root.is_host:
-        return Told(None, Outcome.UNSUPPORTED, "a captured machine's driver cannot be asked")
+        reason = "a captured machine's driver cannot be asked"
+        saved = NvidiaReading(Outcome.UNSUPPORTED, reason, xids=read_xids(request.root))
+        return Told(saved, Outcome.UNSUPPORTED, reason)
     reading = request.read_nvidia(request.deadline_seconds * _CHILD_SHARE)
     return Told(reading, reading.outcome, reading.reason)
 

@@ -37,12 +37,19 @@ def judge_accelerators(
     others: what AMD's, Intel's and Apple's drivers tell; cuda: None where CUDA was not asked.
     """
     told = [*nvidia.accelerators, *others]
-    cards = [with_name_facts(card) for card in merge_accelerators(on_bus, told)]
+    cards = [with_name_facts(_add_xids(card, nvidia)) for card in merge_accelerators(on_bus, told)]
     known = {card.id for card in told}
     judged = (_judge(card, card.id in known, report, software) for card in cards)
     named = with_cuda_facts(tuple(judged), cuda or CudaReading(Outcome.UNSUPPORTED), software.torch)
     last = (_judge_by_torch(with_name_facts(card), software) for card in named)
     return tuple(_share_memory(card, memory) for card in last)
+
+
+def _add_xids(card: Accelerator, nvidia: NvidiaReading) -> Accelerator:
+    """A card that NVML does not tell of is the one whose errors matter most."""
+    if nvidia.xids is None or card.vendor != "NVIDIA" or card.xids is not None or card.pci_address is None:
+        return card
+    return replace(card, xids=tuple(nvidia.xids.get(card.pci_address, ())))
 
 
 def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:

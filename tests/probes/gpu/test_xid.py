@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from probes.gpu.xid import gather_xids, parse_record, read_kernel_log, read_meanings, read_xids
 from probes.hardware import Xid
 from probes.reading import Root
+from probes.survey import take_survey
+from tests.probes.machines import write_machine, x86_machine
 
 FALLEN = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
@@ -93,6 +95,14 @@ def test_a_captured_machine_tells_what_it_saved(tmp_path: Path) -> None:
     (tmp_path / "var/log").mkdir(parents=True)
     (tmp_path / "var/log/dmesg").write_text(f"[    1.5] kernel: hello\n[   12.3] {FALLEN}\n")
     assert read_xids(Root(tmp_path)) == {"0000:01:00.0": (Xid(79, read_meanings()[79], None),)}
+
+
+def test_a_card_that_no_driver_tells_of_has_its_errors_too(tmp_path: Path) -> None:
+    place = "sys/bus/pci/devices/0000:01:00.0"
+    files = {f"{place}/class": "0x030000", f"{place}/vendor": "0x10de", f"{place}/device": "0x2204"}
+    write_machine(tmp_path, {**x86_machine(), **files, "var/log/dmesg": f"[   12.3] {FALLEN}\n"})
+    [card] = take_survey(tmp_path, deadline_seconds=60).accelerators
+    assert [xid.code for xid in card.xids or ()] == [79]
 
 
 def test_every_meaning_is_a_sentence_for_people() -> None:
