@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from app import advisor, labjobs
+from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans, probe_batch_sizes
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.errors import LabError
-from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting
+from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting, unless_unreadable
 from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
@@ -55,6 +56,7 @@ class Recommending:
         try:
             survey = await self._crosspoint.survey()
             profile = await self._crosspoint.profile(survey, self._request.profile)
+            await self._note_outdated(survey, profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
             trace = await self._trace_and_measure(survey, profile, plans)
@@ -130,6 +132,13 @@ class Recommending:
         fresh = {_identity(item) for item in self._fresh}
         known = [*self._fresh, *(item for item in stored if _identity(item) not in fresh)]
         return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request)
+
+    async def _note_outdated(self, survey: Survey, profile: Profile | None) -> None:
+        """Say that the machine has changed since it was calibrated, where that is why it has no profile."""
+        if profile is None and survey.fingerprint:
+            old = await unless_unreadable(self._crosspoint.store.outdated_profile(survey.fingerprint))
+            if old is not None:
+                self._notes.append(explain_outdated(old, survey))
 
     def _note_unmeasurable(self, why: str) -> None:
         if self._request.effort != "instant":

@@ -25,6 +25,8 @@ from tests.app.test_store import PROFILE
 
 T = TypeVar("T")
 IRIS = Workload(parse_model("iris-mlp"), 8)
+FIGURES = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
+SUMMARY = Workload(parse_model({"summary": FIGURES}), 8)
 QUICK = Request(IRIS, effort="quick", time_limit_seconds=1.0)
 
 
@@ -134,11 +136,8 @@ def test_a_profile_that_is_not_stored_is_named_beside_those_that_are(tmp_path: P
 
 
 def test_a_summary_is_answered_without_any_process(tmp_path: Path) -> None:
-    figures = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
-    summary = Workload(parse_model({"summary": figures}), 8)
-
     async def use(crosspoint: Crosspoint) -> None:
-        answer = await crosspoint.recommend(Request(summary, effort="quick"))
+        answer = await crosspoint.recommend(Request(SUMMARY, effort="quick"))
         assert answer.options
         assert any(reason.code == "not-measured" for reason in answer.reasons)
 
@@ -213,5 +212,32 @@ def test_who_has_waited_long_enough_for_the_machine_gets_an_estimate(
         assert crosspoint.lab.waiting == 1
         crosspoint.lab.release(held)
         assert {option.basis for option in (await crosspoint.recommend(QUICK)).options} == {"measured"}
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_machine_that_changed_since_its_calibration_is_told_so(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        before = replace(survey, fingerprint="before")
+        await crosspoint.store.keep_survey(before)
+        await crosspoint.store.keep_profile(replace(a_profile(fingerprint="before"), software={"torch": "1.0"}))
+        answer = await crosspoint.recommend(Request(SUMMARY))
+        (reason,) = [reason for reason in answer.reasons if reason.code == "stale-profile"]
+        assert "torch 1.0 then" in reason.text
+        assert "crosspoint calibrate" in reason.text
+        assert {option.basis for option in answer.options} == {None}
+        await crosspoint.store.keep_profile(a_profile(fingerprint=survey.fingerprint))
+        answer = await crosspoint.recommend(Request(SUMMARY))
+        assert "stale-profile" not in {reason.code for reason in answer.reasons}
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_profile_of_a_stranger_is_never_taken_for_this_machines_past(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.store.keep_profile(a_profile(fingerprint="stranger"))
+        answer = await crosspoint.recommend(Request(SUMMARY))
+        assert "stale-profile" not in {reason.code for reason in answer.reasons}
 
     with_crosspoint(tmp_path, use)
