@@ -8,18 +8,28 @@
 The names are those of the survey. What does not change, a card's name or architecture, comes from the survey given.
 """
 
-import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
+from probes.gpu.amd import read_amd
+from probes.gpu.intel import read_intel
 from probes.gpu.nvml_watch import NvmlWatch, Watched
 from probes.hardware import Accelerator, Load, Memory
+from probes.load import read_load
 from probes.memory import read_memory
 from probes.reading import Root, Unreadable
 
+_DEVICES = "/sys/bus/pci/devices"
+# Kernel driver -> what its folder in /sys tells of a card, in some tenths of a millisecond.
+_SYSFS_READERS: dict[str | None, Callable[[Root, Accelerator], Accelerator]] = {
+    "amdgpu": read_amd,
+    "i915": read_intel,
+    "xe": read_intel,
+}
 # What a card told this many intervals ago, and a start's worth, is no longer now.
 STALE_INTERVALS = 3
 STALE_SECONDS = 2.0
@@ -80,17 +90,18 @@ class Live:
 
 
 class LiveReader:
-    """For one thread at a time. watch: of a caller who has one already, and who starts and stops it then."""
+    """For one thread at a time. watch: of a caller who has one already."""
 
-    def __init__(self, root: Root | None = None, interval_seconds: float = 1.0, watch: Watch | None = None) -> None:
-        self._root = root or Root()
+    def __init__(self, interval_seconds: float = 1.0, watch: Watch | None = None, path: Path = Path("/")) -> None:
+        self._path = path
         self._stale_seconds = STALE_INTERVALS * interval_seconds + STALE_SECONDS
         self._watch: Watch = watch or NvmlWatch(interval_seconds)
-        self._meter = CpuMeter()
         self._started = 0.0
+        self._known: Sequence[Accelerator] | None = None
+        self._devices: list[str] = []
 
     def start(self) -> None:
-        self._meter.read()  # what the first reading's fractions are taken from
+        read_load(Root(self._path))  # what the first reading's fractions are taken from
         self._started = time.monotonic()
         self._watch.start()
 
@@ -98,15 +109,32 @@ class LiveReader:
         self._watch.stop()
 
     def read(self, known: Sequence[Accelerator]) -> Live:
-        """Never blocks on a driver. known: the cards of the last survey."""
-        watched = self._watch.latest()
+        """Never waits for a driver. known: the cards of the last survey."""
+        root, watched = Root(self._path), self._watch.latest()
+        cards, outdated = self._read_cards(root, known, watched)
+        return Live(
+            read_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            load=read_load(root),
+            memory=_read_memory(root),
+            accelerators=tuple(_show(card) for card in cards),
+            reason=watched.reason,
+            outdated=outdated or self._bus_has_changed(root, known),
+        )
+
+    def _read_cards(
+        self, root: Root, known: Sequence[Accelerator], watched: Watched
+    ) -> tuple[tuple[Accelerator, ...], bool]:
         if watched.age_seconds is None and time.monotonic() - self._started < STALE_SECONDS:
-            now, outdated = tuple(known), False  # just started: the survey is as new as anything
-        else:
-            now, outdated = update_cards(known, watched, self._stale_seconds)
-        read_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        cards = tuple(_show(card) for card in now)
-        return Live(read_at, self._meter.read(), _read_memory(self._root), cards, watched.reason, outdated)
+            return tuple(known), False  # just started: the survey is as new as anything
+        cards, outdated = update_cards(known, watched, self._stale_seconds)
+        return tuple(_read_sysfs(root, card) for card in cards), outdated
+
+    def _bus_has_changed(self, root: Root, known: Sequence[Accelerator]) -> bool:
+        """Since the first reading with these known cards: one was put in or taken out."""
+        devices = sorted(root.list(_DEVICES))
+        if known is not self._known:
+            self._known, self._devices = known, devices
+        return devices != self._devices
 
 
 def update_cards(
@@ -143,6 +171,14 @@ def with_live_facts(card: Accelerator, facts: Mapping[str, Any]) -> Accelerator:
     return replace(card, **changes)
 
 
+def _read_sysfs(root: Root, card: Accelerator) -> Accelerator:
+    read = _SYSFS_READERS.get(card.kernel_driver)
+    if read is None or card.pci_address is None:
+        return card
+    told = read(root, with_live_facts(card, {}))
+    return with_live_facts(card, {name: getattr(told, name) for name in LIVE_FIELDS})
+
+
 def _is_watched(card: Accelerator) -> bool:
     """NVML told of it; a card that only the bus shows has an id of its address."""
     return card.vendor == "NVIDIA" and card.id.startswith(("GPU-", "MIG-"))
@@ -157,36 +193,3 @@ def _read_memory(root: Root) -> Memory:
         return read_memory(root).memory
     except (Unreadable, OSError):
         return Memory()
-
-
-class CpuMeter:
-    """Fractions of all CPU time since the last reading of this meter."""
-
-    def __init__(self) -> None:
-        self._last: tuple[float, dict[str, float]] | None = None
-
-    def read(self) -> Load:
-        import psutil
-
-        now, times = time.monotonic(), psutil.cpu_times()._asdict()
-        before, self._last = self._last, (now, times)
-        average = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        if before is None:
-            return Load(load_average=average)
-        spent = {name: max(0.0, value - before[1].get(name, 0.0)) for name, value in times.items()}
-        return _divide(spent, now - before[0], average)
-
-
-def _divide(spent: dict[str, float], interval_seconds: float, average: float | None) -> Load:
-    """Linux counts a guest's time in `user` and `nice` already."""
-    total = sum(seconds for name, seconds in spent.items() if name not in ("guest", "guest_nice"))
-    if total <= 0:
-        return Load(load_average=average)
-    steal = spent.get("steal")
-    idle = spent.get("idle", 0.0) + spent.get("iowait", 0.0) + (steal or 0.0)
-    return Load(
-        load_average=average,
-        steal_fraction=None if steal is None else steal / total,
-        busy_fraction=max(0.0, 1.0 - idle / total),
-        interval_seconds=interval_seconds,
-    )

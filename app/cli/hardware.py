@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.cli.endings import fail_usage
+
 if TYPE_CHECKING:
+    from app.service import Crosspoint
     from probes.hardware import Survey
 
 
@@ -15,19 +18,83 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the survey as JSON, as GET /hardware answers.")
 @click.option(
     "--sysroot",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Read /proc, /sys and /cgroup below this folder: a captured machine.",
 )
-def command(as_json: bool, sysroot: Path | None) -> None:
+@click.option(
+    "--labels", is_flag=True, help="Print node labels, key=value a line, for Node Feature Discovery's features.d."
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --labels: the file to write, whole or not at all.",
+)
+@click.option("--history", is_flag=True, help="Show when this machine changed, and what had changed.")
+def command(as_json: bool, sysroot: Path | None, labels: bool, output: Path | None, history: bool) -> None:
     """Show what this machine is, and what stands in the way of training on it."""
     from app.cli.hardware_view import show_survey
     from app.cli.output import print_json
 
+    if labels + history + as_json > 1 and not (history and as_json):
+        fail_usage("Choose one of --json, --labels and --history (--history goes with --json).")
+    if output is not None and not labels:
+        fail_usage("--output goes with --labels.")
+    if history:
+        show_history(sysroot, as_json)
+        return
+    if labels:
+        print_labels(sysroot, output)
+        return
     document = read_survey(sysroot).to_json()
     if as_json:
         print_json(document)
-    else:
+    check_sysroot(sysroot)
+    if not as_json:
         show_survey(document)
+
+
+def check_sysroot(sysroot: Path | None) -> None:
+    """Raises CommandFailed for what is no folder; a program has had its document by then, with each probe's reason."""
+    from probes.reading import Root, Unreadable
+
+    try:
+        Root(sysroot or Path("/")).check()
+    except Unreadable as unreadable:
+        fail_usage(f"--sysroot: {unreadable.reason}.")
+
+
+def print_labels(sysroot: Path | None, output: Path | None) -> None:
+    from app.cli.feature_file import write_whole
+    from probes.labels import make_labels, write_labels
+
+    check_sysroot(sysroot)
+    text = write_labels(make_labels(read_survey(sysroot)))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(output, text)
+
+
+def show_history(sysroot: Path | None, as_json: bool) -> None:
+    """The state of now is kept before it is shown."""
+    from app.cli.hardware_view import show_states
+    from app.cli.output import print_json
+    from app.cli.session import run_with_service
+
+    if sysroot is not None:
+        fail_usage("A captured machine has no history: leave --sysroot out.")
+    states = run_with_service(lambda service, _: _note_and_read(service), quiet=True)
+    if as_json:
+        print_json({"history": states})
+    else:
+        show_states(states)
+
+
+async def _note_and_read(service: Crosspoint) -> list[dict[str, Any]]:
+    from app.keeping import trouble_with
+
+    await trouble_with(service.note_state(await service.survey()))
+    return await service.history()
 
 
 def read_survey(sysroot: Path | None) -> Survey:

@@ -95,3 +95,14 @@ def _show_failures(probes: Document) -> None:
     if failed:
         print_heading("Not read")
         print_pairs([(name, join_words(report["outcome"], report["reason"])) for name, report in failed])
+
+
+def show_states(states: list[Document]) -> None:
+    """states: the rows of GET /hardware/history, newest first."""
+    if not states:
+        print_text("Nothing is known of this machine's past.")
+        return
+    columns = (Column("since"), Column("fingerprint", needed=False), Column("what had changed", prose=True))
+    rows = [[state["seen_at"], state["fingerprint"], "; ".join(state["changes"])] for state in states]
+    rows[-1][-1] = rows[-1][-1] or "first seen"
+    print_table(columns, rows)

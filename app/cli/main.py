@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("app.cli.serve", "Serve the HTTP interface and the page."),
     "hardware": ("app.cli.hardware", "Show what this machine is, and what stands in the way of training on it."),
     "doctor": ("app.cli.doctor", "Say what stands in the way of training here, and what to do."),
+    "watch": ("app.cli.watch", "Show how busy CPU and accelerators are, once a second."),
     "recommend": ("app.cli.recommend", "Say where a model should train, with which settings, and why."),
     "measure": ("app.cli.measure", "Run a model's real steps under every plan, and show the times."),
     "calibrate": ("app.cli.calibrate", "Measure this machine's constants once, and keep them as a profile."),
