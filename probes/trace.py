@@ -6,10 +6,11 @@ advisor. Quantities are affine in the batch: `[constant, per_sample]`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-SCHEMA_VERSION = "2"  # 2: the step under autocast stands beside the step in fp32
+SCHEMA_VERSION = "3"  # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside
 
 AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
@@ -69,7 +70,8 @@ class Trace:
     layer's gradient at small batches, the end of the forward at ordinary ones): activation_bytes_at is exact.
     input_bytes: one batch as it is put on the device. All at fp32 unless the model says otherwise.
     autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same operations), casts
-    included; empty when the step does not run under autocast.
+    included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peaks' lines
+    with what the kernels of this machine's CPU take inside; empty when not known.
     """
 
     model_key: str
@@ -89,6 +91,8 @@ class Trace:
     activation_peaks: tuple[Affine, ...] = ()
     autocast_operations: tuple[Operation, ...] = ()
     autocast_peaks: tuple[Affine, ...] = ()
+    kernel_peaks: tuple[Affine, ...] = ()
+    autocast_kernel_peaks: tuple[Affine, ...] = ()
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
@@ -99,6 +103,12 @@ class Trace:
         """What a step runs in this precision: under autocast for bf16 and fp16, as far as that was traced."""
         return self.autocast_operations or self.operations if precision in AUTOCAST else self.operations
 
+    def peaks_under(self, precision: str, *, cpu: bool) -> tuple[Affine, ...]:
+        """Lines of the step's peak in this precision; on a CPU with what its kernels take inside. Empty: not known."""
+        if precision in AUTOCAST:
+            return (self.autocast_kernel_peaks if cpu else ()) or self.autocast_peaks
+        return (self.kernel_peaks if cpu else ()) or self.activation_peaks or (self.activation_bytes,)
+
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""
         return sum(op.count * op.flops.at(batch_size) for op in self.operations)
@@ -108,7 +118,11 @@ class Trace:
         return sum(op.count for op in self.operations)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Operations are rows in the order of Operation's fields: there are hundreds in a trace."""
+        document = asdict(replace(self, operations=(), autocast_operations=()))
+        for name in ("operations", "autocast_operations"):
+            document[name] = [_operation_to_row(operation) for operation in getattr(self, name)]
+        return document
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Trace:
@@ -119,16 +133,26 @@ class Trace:
         values["batch_sizes"] = tuple(values["batch_sizes"])
         for name in ("activation_bytes", "input_bytes"):
             values[name] = Affine(*values[name])
-        values["activation_peaks"] = tuple(Affine(*line) for line in values.get("activation_peaks", ()))
-        values["autocast_peaks"] = tuple(Affine(*line) for line in values.get("autocast_peaks", ()))
+        for name in ("activation_peaks", "autocast_peaks", "kernel_peaks", "autocast_kernel_peaks"):
+            values[name] = tuple(Affine(*line) for line in values.get(name, ()))
         for name in ("operations", "autocast_operations"):
-            values[name] = tuple(_operation_from_json(row) for row in values.get(name, ()))
+            values[name] = tuple(_operation_from_row(row) for row in values.get(name, ()))
         return cls(**values)
 
 
-def _operation_from_json(row: dict[str, Any]) -> Operation:
-    values = dict(row)
-    for name in ("flops", "read_bytes", "written_bytes"):
-        values[name] = Affine(*values[name])
-    values["shapes"] = tuple(tuple(shape) for shape in values["shapes"])
-    return Operation(**values)
+def _operation_to_row(operation: Operation) -> list[Any]:
+    o = operation
+    lines = ([_short(number) for number in line] for line in (o.flops, o.read_bytes, o.written_bytes))
+    return [o.kind, o.name, o.phase, o.dtype, o.count, *lines, o.shapes]
+
+
+def _short(number: float) -> float:
+    return int(number) if number == int(number) else number
+
+
+def _operation_from_row(row: Sequence[Any] | dict[str, Any]) -> Operation:
+    """Schema 1 named the fields in every row."""
+    row = [row[field] for field in Operation.__slots__] if isinstance(row, dict) else row
+    kind, name, phase, dtype, count, *lines, shapes = row
+    flops, read, written = (Affine(*line) for line in lines)
+    return Operation(kind, name, phase, dtype, count, flops, read, written, tuple(tuple(shape) for shape in shapes))

@@ -131,8 +131,10 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
 
 
 def _activations(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
-    lines = trace.activation_peaks or (trace.activation_bytes,)
-    factor = _autocast_factor(trace) if _halved(plan) else 1.0
+    lines = trace.peaks_under(plan.precision, cpu=plan.is_cpu)
+    if lines:
+        return lines
+    lines, factor = trace.activation_peaks or (trace.activation_bytes,), _autocast_factor(trace)
     copies = _copied_weights(trace, plan)
     return tuple(Affine(line.constant * factor + copies, line.per_sample * factor) for line in lines)
 

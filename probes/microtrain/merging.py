@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from probes.microtrain.recording import Record
 from probes.trace import Affine, Operation
@@ -25,7 +25,11 @@ def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence
     of the largest batches last. Moments correspond where both steps ran the same operations; else only peaks do."""
     if len(one) != len(other):
         one, other = [max(one)], [max(other)]
-    lines = {affine(batch_sizes, pair) for pair in zip(one, other, strict=True)}
+    return highest_lines({affine(batch_sizes, pair) for pair in zip(one, other, strict=True)})
+
+
+def highest_lines(lines: Collection[Affine]) -> tuple[Affine, ...]:
+    """Those that are highest at some batch size from 1 on, by growing slope."""
     found = [max(lines, key=lambda line: (line.at(1), line.per_sample))]
     while steeper := [line for line in lines if line.per_sample > found[-1].per_sample]:
         top = found[-1]

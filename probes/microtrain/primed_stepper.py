@@ -13,6 +13,7 @@ from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
 from probes.microtrain.recording import Record, Recorder
+from probes.microtrain.scratch import Call
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import Phase
 from probes.workload.description import Precision, Workload
@@ -20,11 +21,13 @@ from probes.workload.description import Precision, Workload
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step."""
+    """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step; calls:
+    those whose kernels may take memory inside."""
 
     records: list[Record]
     activation_bytes: list[int]
     input_bytes: int
+    calls: list[Call | None]
 
 
 class Resident(NamedTuple):
@@ -72,7 +75,7 @@ class PrimedStepper:
         with self._recorder:
             step.compute(batch)
         activations = [alive - resident for alive in self._recorder.live_bytes]
-        return Recording(self._recorder.records, activations, _total(inputs.values()))
+        return Recording(self._recorder.records, activations, _total(inputs.values()), self._recorder.calls)
 
     def _make_step(self, batch: Batch) -> Step:
         """As make_step does, but the module stays where it is: fake tensors cannot be moved."""

@@ -12,10 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
+from probes.microtrain.scratch import Call, call_of
 from probes.microtrain.stand_ins import StandIns
 from probes.trace import Kind, Phase
 
-_SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
+SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
 
 
 class Record(NamedTuple):
@@ -66,12 +67,13 @@ class Recorder(TorchDispatchMode):
         self.live = LiveBytes()
         self._stand_ins = StandIns()
         self.live_bytes: list[int] = []  # with each record: alive as it ended
+        self.calls: list[Call | None] = []  # with each record whose kernel may take memory inside
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func.namespace in _SILENT:
+        if func.namespace in SILENT:
             return func(*args, **kwargs)
         if func._can_decompose():
             with self:
@@ -89,17 +91,10 @@ class Recorder(TorchDispatchMode):
         self.live_bytes.append(self.live.now)
         typed = next((t for t in (*outputs, *inputs) if t.dtype.is_floating_point), None)
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
-        self.records.append(
-            Record(
-                self.phase,
-                kind_of(func),
-                str(func._overloadpacket),
-                dtype,
-                tuple(tuple(t.shape) for t in inputs),
-                flops_of(func, args, kwargs, result),
-                *traffic_of(func, inputs, outputs),
-            )
-        )
+        cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
+        shapes = tuple(tuple(t.shape) for t in inputs)
+        self.records.append(Record(self.phase, kind_of(func), str(func._overloadpacket), dtype, shapes, *cost))
+        self.calls.append(call_of(func, kind_of(func), dtype, args, kwargs, cost))
 
 
 _NOTHING = torch.empty(0)

@@ -115,13 +115,14 @@ def _recurrent(_: StandIns, args: Arguments, kwargs: dict[str, Any]) -> Any:
     """With the workspace that oneDNN keeps for the backward; torch's stand-in says it is empty."""
     output, hidden, cell, workspace = aten.mkldnn_rnn_layer.default(*args, **kwargs)
     if args[-1]:  # train
-        size = workspace_bytes(tuple(args[0].shape), tuple(args[1].shape), tuple(args[2].shape), *args[7:])
+        shapes = (tuple(tensor.shape) for tensor in args[:3])
+        size = workspace_bytes(args[0].dtype, *shapes, *args[7:])
         workspace = args[0].new_empty(size, dtype=torch.uint8)
     return output, hidden, cell, workspace
 
 
 def workspace_bytes(
-    inputs: tuple[int, ...], weights: tuple[int, ...], recurrent: tuple[int, ...], *options: Any
+    dtype: torch.dtype, inputs: tuple[int, ...], weights: tuple[int, ...], recurrent: tuple[int, ...], *options: Any
 ) -> int:
     """What a layer of these shapes keeps: asked by running it once for real. options: the operation's from `reverse`
     on."""
@@ -129,17 +130,18 @@ def workspace_bytes(
     hidden = recurrent[-1]
     if 2.0 * steps * batch * weights[0] * (weights[1] + hidden) > _LONGEST_RUN_FLOPS:
         numbers = _NUMBERS_A_HIDDEN_UNIT * hidden + _NUMBERS_A_FURTHER_INPUT * max(weights[1] - hidden, 0)
-        return int(4 * steps * batch * numbers)
-    return _run_for_workspace(inputs, weights, recurrent, _hashable(options))
+        return int(dtype.itemsize * steps * batch * numbers)
+    return _run_for_workspace(dtype, inputs, weights, recurrent, _hashable(options))
 
 
 @lru_cache(maxsize=256)
 def _run_for_workspace(
-    inputs: tuple[int, ...], weights: tuple[int, ...], recurrent: tuple[int, ...], options: Any
+    dtype: torch.dtype, inputs: tuple[int, ...], weights: tuple[int, ...], recurrent: tuple[int, ...], options: Any
 ) -> int:
     biases, states = (weights[0],), (inputs[1], recurrent[-1])
     with no_dispatch(), torch.enable_grad():  # without, oneDNN keeps nothing
-        tensors = [torch.zeros(shape) for shape in (inputs, weights, recurrent, biases, biases, states, states)]
+        shapes = (inputs, weights, recurrent, biases, biases, states, states)
+        tensors = [torch.zeros(shape, dtype=dtype) for shape in shapes]
         workspace = aten.mkldnn_rnn_layer.default(*tensors, *(list(o) if isinstance(o, tuple) else o for o in options))
         return int(workspace[3].numel())
 

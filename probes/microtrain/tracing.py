@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
+from probes.microtrain.kernel_peaks import kernel_peaks
 from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper, Recording
@@ -119,6 +120,8 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         operations=merge(pair, one.records, other.records),
         autocast_operations=merge(pair, *(recording.records for recording in autocast)) if autocast else (),
         autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
+        kernel_peaks=kernel_peaks(pair, one, other),
+        autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
         torch_version=torch.__version__,
         **stepper.resident_bytes()._asdict(),
     )

@@ -1,0 +1,208 @@
+"""How many of transformers' architectures are traced, and why the others are not.
+
+    python -m benchmarks.traces --output traces.json                  # every model type and task: half an hour
+    python -m benchmarks.traces --output traces.json --types bert t5  # these only
+
+Each is traced as the service does it, in the tracing process, with the config's own sizes but few layers; where that
+fails, with all layers. The process has a limit of memory and each question a deadline. No quiet machine is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probes.workload.architectures import read_architectures
+from probes.workload.description import InvalidModel, Workload
+from probes.workload.models import parse_model
+
+Document = dict[str, Any]
+
+DEADLINE_SECONDS = 120.0  # for one trace: on a busy machine; alone it takes one to five seconds
+READY_SECONDS = 180.0
+MEMORY_BYTES = 6 * 2**30  # private memory of the tracing process, libraries included
+FEW = 2  # layers: enough that one follows another
+# What configs call the number of their layers.
+LAYER_COUNTS = (
+    "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
+    "num_encoder_layers", "num_decoder_layers", "encoder_num_hidden_layers", "decoder_num_hidden_layers",
+)  # fmt: skip
+
+
+class Case(NamedTuple):
+    model_type: str
+    task: str
+
+
+class Tracer:
+    """The tracing process, with a limit of memory; started anew when it dies or takes too long."""
+
+    def __init__(self, memory_bytes: int, deadline_seconds: float) -> None:
+        self._memory, self._deadline = memory_bytes, deadline_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+
+    def trace(self, workload: Workload) -> Document:
+        """The last event of the job."""
+        process = self._start()
+        assert process.stdin is not None
+        job = {"job": "trace", "kind": "trace", "workload": workload.to_json()}
+        process.stdin.write(json.dumps(job).encode() + b"\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + self._deadline
+        while (event := self._read(deadline)) is not None:
+            if event["event"] in ("result", "failed"):
+                return event
+        late = time.monotonic() >= deadline
+        self.end()
+        reason = f"It took more than {self._deadline:.0f} s." if late else "The tracing process died."
+        return {"event": "failed", "code": "late" if late else "died", "reason": reason}
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "probes.microtrain"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            )
+            resource.prlimit(self._process.pid, resource.RLIMIT_DATA, (self._memory, self._memory))
+            self._rest = b""
+            self._read(time.monotonic() + READY_SECONDS)
+        return self._process
+
+    def _read(self, deadline: float) -> Document | None:
+        """The next event, or None: dead or late."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                return None
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                return None
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return dict(json.loads(line))
+
+
+def all_cases(types: list[str], tasks: list[str]) -> list[Case]:
+    known = read_architectures()
+    return [
+        Case(name, task)
+        for name in known.trainable_types()
+        for task in known.tasks(name)
+        if (not types or name in types) and (not tasks or task in tasks)
+    ]
+
+
+def configs_of(model_type: str) -> Iterator[tuple[str, Document]]:
+    """The configs to try: few layers, then as the class has it."""
+    few = fewer_layers(default_config(model_type))
+    if few:
+        yield "few layers", {"model_type": model_type, **few}
+    yield "default", {"model_type": model_type}
+
+
+def default_config(model_type: str) -> Document:
+    """What the config's class says; empty when it says nothing without being told something."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    try:
+        return dict(transformers.AutoConfig.for_model(model_type).to_dict())
+    except Exception:  # noqa: BLE001 - a config class may raise anything; the tracing process will say what
+        return {}
+
+
+def fewer_layers(config: Document) -> Document:
+    """The overrides that leave few layers, in nested configs too."""
+    few: Document = {}
+    for key, value in config.items():
+        if key in LAYER_COUNTS and isinstance(value, int) and value > FEW:
+            few[key] = FEW
+        elif isinstance(value, dict) and key.endswith("_config") and (inner := fewer_layers(value)):
+            few[key] = {"model_type": value["model_type"], **inner} if value.get("model_type") else inner
+    return few
+
+
+def trace_case(tracer: Tracer, case: Case) -> Document:
+    """A row of the table."""
+    row: Document = {}
+    for sizes, config in configs_of(case.model_type):
+        before = time.monotonic()
+        row = {**case._asdict(), "sizes": sizes, **_try(tracer, config, case.task)}
+        row["seconds"] = round(time.monotonic() - before, 2)
+        if row["outcome"] == "traced":
+            break
+    return row
+
+
+def _try(tracer: Tracer, config: Document, task: str) -> Document:
+    try:
+        workload = Workload(parse_model({"huggingface": config, "task": task}), 4)
+    except InvalidModel as error:
+        return {"outcome": "refused", "code": "invalid-model", "reason": str(error)}
+    event = tracer.trace(workload)
+    if event["event"] == "result":
+        trace = event["result"]
+        return {"outcome": "traced", "parameters": trace["parameters"], "operations": len(trace["operations"])}
+    refused = event["code"] in ("invalid-model", "unsupported")
+    return {"outcome": "refused" if refused else "failed", "code": event["code"], "reason": event["reason"]}
+
+
+def summarize(rows: list[Document]) -> Document:
+    """Counts by task and outcome, and the model types that no task traces."""
+    tasks = dict.fromkeys(row["task"] for row in rows)
+    traced = {row["model_type"] for row in rows if row["outcome"] == "traced"}
+    return {
+        "by_task": {task: dict(Counter(row["outcome"] for row in rows if row["task"] == task)) for task in tasks},
+        "all": dict(Counter(row["outcome"] for row in rows)),
+        "model_types": len({row["model_type"] for row in rows}),
+        "model_types_untraced": sorted({row["model_type"] for row in rows} - traced),
+    }
+
+
+def main() -> None:
+    import torch
+    import transformers
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--types", nargs="*", default=[], help="model types; all when left out")
+    parser.add_argument("--tasks", nargs="*", default=[], help="tasks; all when left out")
+    options = parser.parse_args()
+    tracer, rows = Tracer(MEMORY_BYTES, DEADLINE_SECONDS), []
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    try:
+        for case in all_cases(options.types, options.tasks):
+            rows.append(trace_case(tracer, case))
+            sys.stderr.write(f"{case.model_type} {case.task}: {rows[-1]['outcome']} {rows[-1].get('reason', '')}\n")
+            document = {"versions": versions, "summary": summarize(rows), "rows": rows}
+            options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    finally:
+        tracer.end()
+
+
+if __name__ == "__main__":
+    main()
