@@ -2,10 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
 from probes.survey import take_survey
+
+READER_GONE = 141
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,8 +19,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--deadline", type=float, default=5.0, metavar="SECONDS", help="how long a probe may take")
     options = parser.parse_args(arguments)
     survey = take_survey(options.sysroot, deadline_seconds=options.deadline)
-    json.dump(survey.to_json(), sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    return write_out(json.dumps(survey.to_json(), indent=2) + "\n")
+
+
+def write_out(text: str) -> int:
+    """The exit code: shells expect 141 (128 + SIGPIPE) of a program whose reader has gone."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
+        return READER_GONE
     return 0
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from enum import IntEnum
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -48,6 +48,15 @@ class CommandFailed(Exception):
 
 def report_ending(error: BaseException) -> int:
     """Print what the user should know about `error` and return the exit code."""
+    try:
+        return _report(error)
+    except BrokenPipeError:  # whoever read standard error is gone, too
+        _silence(sys.stderr)
+        _silence(sys.stdout)
+        return ExitCode.READER_GONE
+
+
+def _report(error: BaseException) -> int:
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
@@ -93,12 +102,17 @@ def _say(message: str, code: ExitCode) -> int:
 
 
 def _report_lost_output(error: OSError) -> int:
-    """Stop Python from flushing into the closed pipe again at exit, which would print a traceback."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
+    _silence(sys.stdout)
     if error.errno == errno.EPIPE:
         return ExitCode.READER_GONE
     return _say("The output could not be written: no space is left where it goes.", ExitCode.FAULT)
+
+
+def _silence(stream: TextIO) -> None:
+    """Stop Python from flushing into the closed pipe again at exit, which would print a traceback."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, stream.fileno())
+    os.close(devnull)
 
 
 def _report_fault(error: BaseException) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Sequence
@@ -109,7 +110,12 @@ def _console() -> Console:
     """rich itself honours NO_COLOR, COLUMNS and a terminal's width; imported here, where a table is printed."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    class PipedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """rich would exit with 1; app.cli.endings knows the code that shells expect."""
+            raise BrokenPipeError(errno.EPIPE, "the reader is gone")
+
+    console = PipedConsole(file=sys.stdout, highlight=False, soft_wrap=False)
     if not console.is_terminal and not _columns_given():
         console.width = PIPED_WIDTH
     return console

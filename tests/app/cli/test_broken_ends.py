@@ -1,0 +1,86 @@
+"""Commands whose reader leaves, and roots that are no machine: an exit code and one sentence, never a traceback."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.cli.endings import ExitCode
+from app.cli.main import main
+from tests.probes.machines import write_machine, x86_machine
+
+COMMAND = [sys.executable, "-c", "import sys; from app.cli.main import main; sys.exit(main())"]
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+
+
+ROOTS: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: None,
+    "file": lambda path: path.write_text("a machine?"),
+    "pipe": os.mkfifo,
+    "socket": make_socket,
+    "loop": lambda path: path.symlink_to(path.name),
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+}
+
+
+@pytest.fixture(params=sorted(ROOTS))
+def no_root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    ROOTS[request.param](tmp_path / "root")
+    return tmp_path / "root"
+
+
+def test_a_sysroot_that_is_no_folder_is_wrong_usage(no_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "--sysroot", str(no_root)]) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("Error: --sysroot: the sysroot ")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_program_gets_each_probes_reason_too(no_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "--json", "--sysroot", str(no_root)]) == ExitCode.USAGE
+    reports = json.loads(capsys.readouterr().out)["probes"].values()
+    assert {report["outcome"] for report in reports} == {"failed"}
+    assert all(report["reason"].startswith("the sysroot") for report in reports)
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--labels"]])
+def test_a_machine_of_rubbish_is_shown_as_far_as_it_goes(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = dict.fromkeys(x86_machine(), "\x1b[31m 99999999999999999999999 �")
+    assert main(["hardware", *words, "--sysroot", str(write_machine(tmp_path, files))]) == ExitCode.DONE
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    assert "\x1b" not in captured.out
+
+
+@pytest.mark.parametrize("words", [["hardware"], ["hardware", "--json"], ["models"], ["hardware", "--bogus"]])
+def test_a_reader_that_left_both_ends_is_what_shells_know_as_141(words: list[str]) -> None:
+    assert run_into_closed_pipe([*COMMAND, *words]) == (ExitCode.READER_GONE, "")
+
+
+def test_the_survey_alone_ends_quietly_when_its_reader_left() -> None:
+    assert run_into_closed_pipe([sys.executable, "-m", "probes"]) == (ExitCode.READER_GONE, "")
+
+
+def run_into_closed_pipe(words: list[str]) -> tuple[int, str]:
+    """Exit code, and what a faithful reader of standard error would have seen; nobody reads standard output."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        shown = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        deaf = subprocess.run(words, stdout=theirs, stderr=theirs, check=False, timeout=60)
+    finally:
+        os.close(theirs)
+    return deaf.returncode, "" if "--bogus" in words else shown.stderr
