@@ -32,7 +32,7 @@ IDENTITY: dict[type, frozenset[str]] = {
     Memory: frozenset({"limit_bytes"}),
     Accelerator: frozenset({"id", "vendor", "name", "driver_version"}),
     Driver: frozenset({"vendor", "kernel_module_version"}),
-    Torch: frozenset({"version", "cuda_version"}),
+    Torch: frozenset({"version", "cuda_version", "hip_version", "xpu_version"}),
     Software: frozenset({"torch", "nvidia_driver", "drivers"}),
 }
 # Which probes tell of each part. One that is not taken (an older survey) does not count.
@@ -85,7 +85,7 @@ def read_identity(facts: HasIdentity) -> Identity:
             "cards": sorted(([_hash(card.id), card.name or card.vendor] for card in facts.accelerators), key=str),
             "drivers": _driver_versions(facts),
         },
-        "torch": {"version": torch.version, "cuda_version": torch.cuda_version} if torch else {},
+        "torch": {name: getattr(torch, name) for name in sorted(IDENTITY[Torch])} if torch else {},
     }
 
 

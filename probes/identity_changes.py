@@ -52,6 +52,8 @@ def _explain_accelerators(old: dict[str, Any], new: dict[str, Any]) -> Iterator[
 def _explain_torch(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     yield from _explain_named(old, new, "torch", "version")
     yield from _explain_named(old, new, "torch's CUDA", "cuda_version")
+    yield from _explain_named(old, new, "torch's ROCm", "hip_version")
+    yield from _explain_named(old, new, "torch's XPU", "xpu_version")
 
 
 _EXPLAINED: dict[str, Callable[[dict[str, Any], dict[str, Any]], Iterator[str]]] = {

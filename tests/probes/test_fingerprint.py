@@ -51,7 +51,7 @@ PASSING: dict[type, str] = {
     "ecc_uncorrected_errors_lifetime ecc_repair_failed",
     Driver: "kernel_modules library library_version device_files library_error compute_error compute_devices "
     "fabric_manager",
-    Torch: "cudnn_version cuda_available device_count current_device architectures hip_version xpu_version",
+    Torch: "cudnn_version cuda_available device_count current_device architectures",
     Software: "python cuda_driver_version",
 }
 # Facts of which nothing is in the identity.
@@ -117,6 +117,7 @@ CHANGED_MACHINES = [
     ),
     (with_software(torch=Torch("2.10.0", "12.8")), "torch 2.9.0 -> 2.10.0"),
     (with_software(torch=Torch("2.9.0", "13.0")), "torch's CUDA 12.8 -> 13.0"),
+    (with_software(torch=Torch("2.9.0", "12.8", hip_version="6.4")), "torch's ROCm none -> 6.4"),
     (with_software(torch=None), "torch 2.9.0 -> none"),
 ]
 
