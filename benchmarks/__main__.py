@@ -19,7 +19,12 @@ from benchmarks.machine import read_machine
 
 RESULTS = Path(__file__).parent / "results"
 # Name -> module; each takes --output FILE and writes JSON there. Add one: a module, a line.
-SUITES = {"service": "benchmarks.service", "decisions": "benchmarks.decisions"}
+SUITES = {
+    "service": "benchmarks.service",
+    "decisions": "benchmarks.decisions",
+    "memory": "benchmarks.memory",
+    "traces": "benchmarks.traces",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

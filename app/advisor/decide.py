@@ -46,7 +46,8 @@ def recommend(
     plans = candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
     times = times_of_plans(plans, profile, trace, measurements, workload)
     machine = survey if elsewhere is None else idle_survey(elsewhere.hardware) if elsewhere.hardware else None
-    memory = {plan.key: _memory(machine, profile, trace, measurements, plan) for plan in plans}
+    kind = workload.model.kind
+    memory = {plan.key: _memory(machine, profile, trace, measurements, plan, kind) for plan in plans}
     outcomes = {plan.key: tried(measurements, plan, workload.batch_size, _free(memory[plan.key])) for plan in plans}
     options = [option_for(times[plan.key], memory[plan.key], outcomes[plan.key], workload) for plan in plans]
     ranking = rank_options(options, _ratio_spread(times, workload))
@@ -85,9 +86,14 @@ def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
 
 
 def _memory(
-    survey: Survey | None, profile: Profile | None, trace: Trace | None, measurements: Sequence[Measurement], plan: Plan
+    survey: Survey | None,
+    profile: Profile | None,
+    trace: Trace | None,
+    measurements: Sequence[Measurement],
+    plan: Plan,
+    model_kind: str,
 ) -> MemoryEstimate | None:
-    return None if trace is None else estimate_memory(survey, profile, trace, measurements, plan)
+    return None if trace is None else estimate_memory(survey, profile, trace, measurements, plan, model_kind)
 
 
 def _free(memory: MemoryEstimate | None) -> int | None:

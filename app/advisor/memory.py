@@ -18,6 +18,16 @@ KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
 # More than a process takes before there is a model, far more: with torch on a CPU it is about 0.33 GB (measured;
 # README.md has a table). A GPU's context differs by card and driver and has no such bound.
 CPU_OVERHEAD_AT_MOST = 2 * 2**30
+# What libraries take once they work, beyond a process that has imported torch: torch imports its compiler with the
+# first optimizer, transformers the model's own modules, oneDNN writes code and keeps room for each shape. Measured
+# on x86 (torch 2.13, transformers 5.23; mnist-mlp, mnist-cnn, resnet-18 and a small BERT of the catalogue's kinds).
+WORKING_BYTES = {
+    ("layers", "inference"): 9_000_000,
+    ("layers", "training"): 95_000_000,
+    ("huggingface", "inference"): 118_000_000,
+    ("huggingface", "training"): 170_000_000,
+}
+CONVOLUTION_BYTES = {"inference": 20_000_000, "training": 40_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +35,7 @@ class MemoryEstimate:
     """Bytes at the step's peak, each part apart. None: not known.
 
     activations: lines over the batch, the highest of which counts: which moment is the peak depends on the batch.
-    overhead: what a process takes before there is a model (interpreter, torch; on a GPU the context).
+    overhead: what a process takes beside its tensors (interpreter, libraries at work; on a GPU the context).
     overhead_at_most: where the overhead was not measured, what it surely stays below.
     """
 
@@ -36,6 +46,7 @@ class MemoryEstimate:
     overhead: int | None
     available: int | None
     overhead_at_most: int | None = None
+    on_cpu: bool = True
 
     @property
     def fixed(self) -> int:
@@ -45,6 +56,10 @@ class MemoryEstimate:
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
         return math.ceil(self.fixed + self.activations_at(batch_size))
+
+    def allocated(self, batch_size: int) -> int:
+        """What torch's allocator hands out of it: the tensors, and on a CPU what kernels take inside."""
+        return self.peak(batch_size) - (self.overhead or 0)
 
     def activations_at(self, batch_size: int) -> float:
         return max(0.0, *(line.at(batch_size) for line in self.activations))
@@ -86,22 +101,42 @@ class MemoryEstimate:
             overhead_bytes=self.overhead,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
+            allocated_peak_bytes=self.allocated(batch_size),
+            process_peak_bytes=self.peak(batch_size) if known and self.on_cpu else None,
         )
 
 
 def estimate_memory(
-    survey: Survey | None, profile: Profile | None, trace: Trace, measurements: Sequence[Measurement], plan: Plan
+    survey: Survey | None,
+    profile: Profile | None,
+    trace: Trace,
+    measurements: Sequence[Measurement],
+    plan: Plan,
+    model_kind: str = "layers",
 ) -> MemoryEstimate:
-    """Memory of the traced workload under the plan, as a function of the batch. survey: None for another machine."""
+    """Memory of the traced workload under the plan, as a function of the batch. survey: None for another machine.
+
+    model_kind: of probes.workload.description.ModelDescription; transformers' own modules take memory too.
+    """
+    base = _overhead(profile, measurements, plan)
+    working = working_bytes(trace, model_kind) if plan.is_cpu else 0
     return MemoryEstimate(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
         activations=_activations(trace, plan),
-        overhead=_overhead(profile, measurements, plan),
+        overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
+        on_cpu=plan.is_cpu,
     )
+
+
+def working_bytes(trace: Trace, model_kind: str) -> int:
+    """What libraries take on a CPU once this workload runs."""
+    kind = "huggingface" if model_kind == "huggingface" else "layers"
+    convolves = any(operation.kind == "convolution" for operation in trace.operations)
+    return WORKING_BYTES[kind, trace.mode] + (CONVOLUTION_BYTES[trace.mode] if convolves else 0)
 
 
 def available_bytes(survey: Survey, plan: Plan) -> int | None:

@@ -160,7 +160,9 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     if outcome.peak_bytes is None:
         return parts
     activations = max(outcome.peak_bytes - memory.fixed, 0)
-    return replace(parts, peak_bytes=outcome.peak_bytes, activations_bytes=math.ceil(activations))
+    named = "process_peak_bytes" if memory.on_cpu else "reserved_peak_bytes"
+    measured: dict[str, int | None] = {"peak_bytes": outcome.peak_bytes, named: outcome.peak_bytes}
+    return replace(parts, activations_bytes=math.ceil(activations), **measured)
 
 
 def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:

@@ -34,7 +34,11 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class MemoryParts:
-    """Bytes of one process that trains; None where it is not known."""
+    """Bytes of one process that trains; None where it is not known.
+
+    The first parts add up to peak_bytes. allocated_peak: what torch's allocator hands out at most; reserved_peak: what
+    a GPU's allocator holds for that, in blocks; process_peak: a CPU's whole process, libraries included.
+    """
 
     weights_bytes: int | None = None
     gradients_bytes: int | None = None
@@ -43,6 +47,9 @@ class MemoryParts:
     overhead_bytes: int | None = None
     peak_bytes: int | None = None
     available_bytes: int | None = None
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    process_peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

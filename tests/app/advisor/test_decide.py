@@ -90,6 +90,9 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "overhead_bytes",
         "peak_bytes",
         "available_bytes",
+        "allocated_peak_bytes",
+        "reserved_peak_bytes",
+        "process_peak_bytes",
     }
     crossover = document["crossovers"][0]
     assert set(crossover) == {

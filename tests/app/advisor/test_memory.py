@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.memory import MemoryEstimate, available_bytes, estimate_memory
+from app.advisor.memory import MemoryEstimate, available_bytes, estimate_memory, working_bytes
 from app.advisor.summary import trace_of_summary
 from probes.measurement import MemoryPeak
 from probes.trace import Affine
@@ -87,7 +87,40 @@ def test_bf16_halves_activations_and_keeps_a_copy_of_the_weights_while_stepping(
 def test_the_processs_own_memory_comes_from_a_measurement_when_nothing_was_calibrated() -> None:
     row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=300))
     trace = trace_of_summary(a_workload())
-    assert estimate_memory(a_survey(), None, trace, [row], ONE).overhead == 300
+    assert estimate_memory(a_survey(), None, trace, [row], ONE).overhead == 300 + working_bytes(trace, "layers")
+
+
+def test_libraries_at_work_take_memory_of_their_own() -> None:
+    training, inference = (trace_of_summary(a_workload(mode=mode)) for mode in ("training", "inference"))
+    assert working_bytes(training, "huggingface") > working_bytes(training, "layers")
+    assert working_bytes(training, "layers") > working_bytes(inference, "layers")
+
+
+def test_allocated_reserved_and_process_are_told_apart() -> None:
+    row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=300))
+    trace = trace_of_summary(a_workload())
+    cpu = estimate_memory(a_survey(), None, trace, [row], ONE).parts(4)
+    assert cpu.allocated_peak_bytes is not None
+    assert cpu.overhead_bytes is not None
+    assert cpu.process_peak_bytes == cpu.peak_bytes == cpu.allocated_peak_bytes + cpu.overhead_bytes
+    assert cpu.reserved_peak_bytes is None
+    gpu = estimate_memory(a_survey(gpus=[a_gpu()]), None, trace, [], Plan("cuda:0")).parts(4)
+    assert gpu.allocated_peak_bytes == cpu.allocated_peak_bytes
+    assert gpu.process_peak_bytes is None
+
+
+def test_what_cpu_kernels_take_inside_counts_on_the_cpu_and_not_on_a_gpu() -> None:
+    trace = replace(
+        trace_of_summary(a_workload()),
+        activation_peaks=(Affine(0.0, 100.0),),
+        kernel_peaks=(Affine(50.0, 120.0),),
+        autocast_peaks=(Affine(0.0, 60.0),),
+        autocast_kernel_peaks=(Affine(0.0, 70.0),),
+    )
+    peaks = [estimate_memory(None, None, trace, [], plan).activations_at(10) for plan in (ONE, ONE_BF16)]
+    assert peaks == [1250, 700]
+    on_gpu = [estimate_memory(None, None, trace, [], Plan("cuda:0", p)).activations_at(10) for p in ("fp32", "bf16")]  # type: ignore[arg-type]
+    assert on_gpu == [1000, 600]
     assert estimate_memory(a_survey(), None, trace, [], ONE).overhead is None
 
 

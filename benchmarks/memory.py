@@ -1,0 +1,179 @@
+"""How good are the estimates of memory: against real steps, beside three well-known estimators.
+
+    python -m benchmarks.memory --output memory.json               # every workload: half an hour on two cores
+    python -m benchmarks.memory --output memory.json --cases 3     # the first of them
+
+Truth comes from a process of its own for each case (benchmarks.memory_truth). Beside our estimate stand what
+`accelerate estimate-memory` says (its published rule: weights in fp32, times four for training with Adam), torch's
+MemTracker (which runs the step), and DeepSpeed's rule for ZeRO-2 on one device (20 bytes a parameter; activations are
+left out by both rules). Memory needs no quiet machine. Nothing is fitted to these workloads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+
+from app.advisor.memory import estimate_memory
+from benchmarks.workloads import WORKLOADS, Row
+from probes.measurement import Measurement, MemoryPeak
+from probes.microtrain.tracing import trace_workload
+from probes.trace import Trace
+from probes.workload.description import Plan, Precision, Workload
+
+Document = dict[str, Any]
+
+CHILD_SECONDS = 600.0
+# Threads that wait for each other on a crowded machine should sleep, not spin.
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1", "KINETO_LOG_LEVEL": "99"}
+FIGURES = ("ours", "accelerate", "mem_tracker", "deepspeed")
+
+
+class Case(NamedTuple):
+    row: Row
+    workload: Workload
+    precision: Precision
+
+
+def all_cases() -> list[Case]:
+    """Every workload in fp32, every other one in bf16, every third that trains with another optimizer."""
+    plain = [Case(row, row.workload(), "fp32") for row in WORKLOADS]
+    narrow = [Case(row, row.workload(), "bf16") for row in WORKLOADS[::2]]
+    training = [row for row in WORKLOADS if row.mode == "training" and row.optimizer == "adamw"]
+    others = [
+        Case(row, replace(row.workload(), optimizer=("sgd", "adam")[index % 2]), "fp32")
+        for index, row in enumerate(training[1::3])
+    ]
+    return [*plain, *narrow, *others]
+
+
+def run_case(case: Case) -> list[Document]:
+    """A row for each batch size, or one that says why there is none."""
+    name = {"name": case.row.name, "family": case.row.family, "mode": case.workload.mode}
+    name |= {"optimizer": case.workload.optimizer, "precision": case.precision}
+    try:
+        truth = read_truth(case)
+        trace = trace_workload(case.workload)
+    except Exception as error:  # noqa: BLE001 - a case that fails is shown, and costs only itself
+        return [{**name, "failed": f"{type(error).__name__}: {str(error)[:200]}"}]
+    return [{**name, **row} for row in compare(case, trace, truth)]
+
+
+def read_truth(case: Case) -> Document:
+    job = {"workload": case.workload.to_json(), "precision": case.precision, "batch_sizes": case.row.batch_sizes}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.memory_truth"],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        timeout=CHILD_SECONDS,
+        env={**os.environ, **ENVIRONMENT},
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["the process died"])[-1])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def compare(case: Case, trace: Trace, truth: Document) -> Iterator[Document]:
+    plan, base = Plan("cpu", case.precision), MemoryPeak(process_base_bytes=truth["base_bytes"])
+    known = Measurement(plan, 1, case.workload.data, "ok", memory=base)  # a base, as calibration measures it: no more
+    estimate = estimate_memory(None, None, trace, [known], plan, case.workload.model.kind)
+    for row in truth["rows"]:
+        size = row["batch_size"]
+        allocated = estimate.allocated(size)
+        yield {
+            "batch_size": size,
+            "base_bytes": truth["base_bytes"],
+            "allocated_bytes": row["allocated_bytes"],
+            "process_bytes": row["process_bytes"],
+            "estimated_process_bytes": estimate.peak(size),
+            "estimates": {
+                "ours": allocated,
+                "accelerate": accelerate_bytes(trace),
+                "mem_tracker": row["tracker_bytes"],
+                "deepspeed": deepspeed_bytes(trace),
+            },
+        }
+
+
+def accelerate_bytes(trace: Trace) -> int:
+    """accelerate/commands/estimate.py: the weights; in training with Adam four times that. Whatever the batch."""
+    return trace.parameter_bytes * (4 if trace.mode == "training" else 1)
+
+
+def deepspeed_bytes(trace: Trace) -> int | None:
+    """estimate_zero2_model_states_mem_needs (deepspeed/runtime/zero/stage_1_and_2.py), one device without offload: 4
+    bytes a parameter, and 16 shared by the devices. Training only."""
+    return 20 * trace.parameters if trace.mode == "training" else None
+
+
+def summarise(rows: Sequence[Document]) -> Document:
+    good = [row for row in rows if "failed" not in row]
+    families = dict.fromkeys(row["family"] for row in good)
+    return {
+        "cases": len(good),
+        "failed": [row for row in rows if "failed" in row],
+        "allocated": {name: _errors(good, name) for name in FIGURES},
+        "process": _spread([abs(row["estimated_process_bytes"] / row["process_bytes"] - 1) for row in good]),
+        "by_family": {
+            family: {name: _errors([row for row in good if row["family"] == family], name) for name in FIGURES}
+            | {
+                "process": _spread(
+                    [
+                        abs(row["estimated_process_bytes"] / row["process_bytes"] - 1)
+                        for row in good
+                        if row["family"] == family
+                    ]
+                )
+            }
+            for family in families
+        },
+    }
+
+
+def _errors(rows: Sequence[Document], name: str) -> Document:
+    told = [(row["estimates"][name], row["allocated_bytes"]) for row in rows if row["estimates"][name] is not None]
+    return _spread([abs(estimate / truth - 1) for estimate, truth in told])
+
+
+def _spread(errors: Sequence[float]) -> Document:
+    if not errors:
+        return {"rows": 0, "median": None, "worst": None}
+    return {"rows": len(errors), "median": round(median(errors), 4), "worst": round(max(errors), 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--cases", type=int, help="the first so many; all when left out")
+    options = parser.parse_args()
+    rows: list[Document] = []
+    for case in all_cases()[: options.cases]:
+        rows += run_case(case)
+        sys.stderr.write(f"{_describe(rows[-1])}\n")
+        document = {"torch": torch.__version__, "summary": summarise(rows), "rows": rows}
+        options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _describe(row: Document) -> str:
+    name = f"{row['name']}, {row['mode']}, {row['optimizer']}, {row['precision']}"
+    if "failed" in row:
+        return f"{name}: {row['failed']}"
+    allocated = row["estimates"]["ours"] / row["allocated_bytes"] - 1
+    process = row["estimated_process_bytes"] / row["process_bytes"] - 1
+    return f"{name}, batch {row['batch_size']}: allocated {allocated:+.1%}, process {process:+.1%}"
+
+
+if __name__ == "__main__":
+    main()
