@@ -44,6 +44,12 @@ def read_core_kinds(root: Root, online: int) -> CoreKinds | None:
     return split_by_speed({cpu: capacity for cpu, capacity in capacities.items() if capacity and capacity > 0}, online)
 
 
+def splits_no_core(kinds: CoreKinds, topology: Topology) -> bool:
+    """Whether the threads of each core are of one kind; else what told the kinds, or the cores, is garbled."""
+    sets = (kinds.performance, kinds.efficiency, kinds.low_power)
+    return all(sum(1 for cpus in sets if core & cpus) == 1 for core in topology.cores or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """What betrays kinds of core where the kernel does not name them."""

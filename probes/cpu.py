@@ -12,7 +12,7 @@ from typing import Any
 
 from probes.caches import read_caches, sum_caches
 from probes.core_clusters import describe_clusters, name_designs
-from probes.core_kinds import CoreKinds, Witnesses, guess_core_kinds, read_core_kinds, with_low_power
+from probes.core_kinds import CoreKinds, Witnesses, guess_core_kinds, read_core_kinds, splits_no_core, with_low_power
 from probes.cpu_portable import read_portable_cpu
 from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo, read_cpuinfo_text
 from probes.cpusets import iterate_cpus, parse_cpu_list
@@ -90,6 +90,7 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     witnesses = Witnesses(topology, caches, cpuinfo, identity, maximum_hz)
     kinds = read_core_kinds(root, topology.online) or guess_core_kinds(witnesses)
     kinds = with_low_power(kinds, caches) if kinds and identity.vendor_id == "GenuineIntel" else kinds
+    kinds = kinds if kinds and splits_no_core(kinds, topology) else None
     leader = next(iterate_cpus(kinds.performance if kinds else topology.online))
     vendor_id, name = decode_identity(cpuinfo, leader)
     cpu = Cpu(

@@ -78,6 +78,12 @@ def test_lists_that_do_not_tell_of_every_cpu_tell_nothing(tmp_path: Path, core: 
     assert counts(read(tmp_path, files)) == (None, None, None)
 
 
+def test_kinds_that_split_a_core_are_not_believed(tmp_path: Path) -> None:
+    """CPU 1 is a thread of CPU 0's core; a garbled list calls it an atom."""
+    files = machine(6, 2, ((2, 3, 4, 5),)) | pmus("0", "1-5") | {"proc/cpuinfo": intel(6, 0x97)}
+    assert counts(read(tmp_path, files)) == (None, None, None)
+
+
 def test_a_model_without_efficiency_cores_is_not_taken_for_hybrid_by_its_caches(tmp_path: Path) -> None:
     """A Knights Landing of which one core is switched off: its neighbour has the shared L2 for itself."""
     files = machine(5, 0, ((0, 1), (2, 3))) | {"proc/cpuinfo": intel(5, 0x57, "Intel(R) Xeon Phi(TM) CPU 7250")}
