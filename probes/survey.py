@@ -15,6 +15,7 @@ from probes.diagnose import Facts, diagnose
 from probes.fingerprint import compute_fingerprint
 from probes.gpu.amd import DRIVER as AMD_DRIVER
 from probes.gpu.amd import read_amd
+from probes.gpu.amdsmi import read_amdsmi, with_amdsmi
 from probes.gpu.apple import read_apple
 from probes.gpu.cuda import CudaReading, read_cuda
 from probes.gpu.driver import join_answers, read_drivers
@@ -136,7 +137,12 @@ def probe_amd(request: Request) -> Told:
     if not cards:
         return Told((), Outcome.ABSENT, f"the driver {AMD_DRIVER} drives no card here")
     available = read_memory(request.root).memory.available_bytes
-    return Told(tuple(read_amd(request.root, card, available) for card in cards))
+    told = tuple(read_amd(request.root, card, available) for card in cards)
+    if not request.root.is_host:
+        return Told(told)
+    library = read_amdsmi(request.deadline_seconds * _CHILD_SHARE)
+    reason = None if library.outcome is Outcome.ABSENT else library.reason  # /sys alone is enough
+    return Told(with_amdsmi(told, library), reason=reason)
 
 
 def probe_intel(request: Request) -> Told:

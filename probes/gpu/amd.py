@@ -50,7 +50,7 @@ def read_amd(root: Root, card: Accelerator, available_bytes: int | None = None) 
     told = replace(
         named,
         id=_read_uuid(root, folder) or card.id,
-        driver_version=clean(root.read(f"/sys/module/{DRIVER}/version")),
+        driver_version=clean(root.read(f"/sys/module/{DRIVER}/version")) or card.driver_version,
         utilization_percent=_read_percent(root, f"{folder}/gpu_busy_percent"),
         graphics_clock_maximum_hz=parse_highest_clock(root.read(f"{folder}/pp_dpm_sclk")),
         memory_clock_maximum_hz=parse_highest_clock(root.read(f"{folder}/pp_dpm_mclk")),
@@ -158,7 +158,7 @@ def _add_memory(root: Root, folder: str, card: Accelerator, available_bytes: int
     """
     total, free = _read_pool(root, folder, "vram")
     if card.unified_memory is not True:
-        return replace(card, memory_total_bytes=total, memory_free_bytes=free)
+        return replace(card, memory_total_bytes=total or card.memory_total_bytes, memory_free_bytes=free)
     shared, shared_free = _read_pool(root, folder, "gtt")
     if total is None or shared is None:
         return card

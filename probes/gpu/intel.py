@@ -50,8 +50,8 @@ def read_intel(root: Root, card: Accelerator) -> Accelerator:
     codes = None if gt is None else gt.read_throttling(root)
     told = replace(
         card,
-        driver_version=clean(root.read(f"/sys/module/{driver}/version")),
-        memory_total_bytes=None if card.unified_memory else _read_memory(root, folder),
+        driver_version=clean(root.read(f"/sys/module/{driver}/version")) or card.driver_version,
+        memory_total_bytes=(None if card.unified_memory else _read_memory(root, folder)) or card.memory_total_bytes,
         graphics_clock_hz=None if gt is None else _read_clock(root, gt.clock_now),
         graphics_clock_maximum_hz=None if gt is None else _read_clock(root, gt.clock_maximum),
         throttle_codes=codes,
