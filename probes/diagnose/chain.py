@@ -52,6 +52,7 @@ LINKS: dict[str, tuple[tuple[str, Check], ...]] = {
 def build_chains(facts: Facts) -> tuple[Chain, ...]:
     """One chain a card that torch could train on."""
     cards = [card for card in facts.accelerators if card.vendor in LINKS and _is_worth_it(card)]
+    cards += [facts.silent_card] if facts.silent_card else []
     return tuple(walk(Case(facts, card, facts.driver_of(card.vendor)), LINKS[card.vendor or ""]) for card in cards)
 
 

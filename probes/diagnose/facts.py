@@ -73,6 +73,15 @@ class Facts:
         return next((driver for driver in self.software.drivers if driver.vendor == vendor), None)
 
     @property
+    def silent_card(self) -> Accelerator | None:
+        """An NVIDIA card of which only its failing driver tells: under WSL, on a Jetson, behind a hidden bus."""
+        report = self.probes.get("nvidia")
+        failed = report is not None and report.outcome in (Outcome.FAILED, Outcome.TIMEOUT, Outcome.DENIED)
+        if not failed or not self.is_live or any(card.vendor == "NVIDIA" for card in self.accelerators):
+            return None
+        return Accelerator("nvidia", vendor="NVIDIA", name="NVIDIA GPU")
+
+    @property
     def training_cards(self) -> tuple[Accelerator, ...]:
         """Cards that torch could train on: no graphics built into a processor, no part of a card."""
         return tuple(card for card in self.accelerators if card.segment != "integrated" and card.parent_id is None)

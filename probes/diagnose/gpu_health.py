@@ -22,6 +22,11 @@ _LOW_LIMIT_CLOCK = 0.7  # of the maximum: below it the power limit costs more th
 _BUSY_PERCENT = 50.0  # an idle link slows down to save power (NVIDIA/open-gpu-kernel-modules#731)
 
 
+def _whole_cards(facts: Facts) -> list[Accelerator]:
+    """A MIG instance shares its card's health."""
+    return [card for card in facts.accelerators if card.parent_id is None]
+
+
 def _name(card: Accelerator) -> str:
     return card.torch_device or card.name or card.pci_address or card.id
 
@@ -32,7 +37,7 @@ def _number(card: Accelerator) -> str:
 
 def find_memory_errors(facts: Facts) -> Iterator[Finding]:
     """Of several signs the gravest."""
-    for card in facts.accelerators:
+    for card in _whole_cards(facts):
         told = _explain_memory(card)
         if told is not None:
             yield make_finding("gpu-memory-errors", _name(card), *told)
@@ -62,7 +67,7 @@ def _explain_memory(card: Accelerator) -> tuple[str, str] | None:
 
 def find_driver_errors(facts: Facts) -> Iterator[Finding]:
     """A lost card is the chain's finding already."""
-    for card in facts.accelerators:
+    for card in _whole_cards(facts):
         serious = [xid for xid in card.xids or () if _is_serious(xid)]
         if not serious or is_lost(Case(facts, card)):
             continue
@@ -86,7 +91,7 @@ def _is_serious(xid: Xid) -> bool:
 
 
 def find_throttling(facts: Facts) -> Iterator[Finding]:
-    for card in facts.accelerators:
+    for card in _whole_cards(facts):
         codes = set(card.throttle_codes or ())
         if codes & set(_POWER) or _is_held_low(card, codes):
             yield _throttled_by_power(card)
@@ -102,6 +107,8 @@ def find_throttling(facts: Facts) -> Iterator[Finding]:
 
 def _is_held_low(card: Accelerator, codes: set[str]) -> bool:
     clock, most = card.graphics_clock_hz, card.graphics_clock_maximum_hz
+    if (card.utilization_percent or 0) < _BUSY_PERCENT:
+        return False
     return "sw_power_cap" in codes and bool(clock and most and clock < _LOW_LIMIT_CLOCK * most)
 
 
@@ -130,7 +137,7 @@ def _lower_limit(card: Accelerator) -> str:
 
 def find_narrow_link(facts: Facts) -> Iterator[Finding]:
     """Fewer lanes than both the card and its slot have: lanes do not come back under load."""
-    for card in facts.accelerators:
+    for card in _whole_cards(facts):
         lanes, most = card.pcie_lanes, min(card.pcie_lanes_maximum or 0, card.pcie_lanes_slot or 1 << 10)
         if not lanes or card.segment == "integrated" or not 0 < lanes < most:
             continue
@@ -146,7 +153,7 @@ def find_narrow_link(facts: Facts) -> Iterator[Finding]:
 
 
 def find_slow_link(facts: Facts) -> Iterator[Finding]:
-    for card in facts.accelerators:
+    for card in _whole_cards(facts):
         now, most = card.pcie_generation, card.pcie_generation_maximum
         if not now or not most or now >= most or (card.utilization_percent or 0) < _BUSY_PERCENT:
             continue

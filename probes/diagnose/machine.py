@@ -10,7 +10,11 @@ from probes.hardware import Finding
 
 
 def find_no_gpu(facts: Facts) -> Iterator[Finding]:
-    if not facts.accelerators_known or any(_counts(card.segment, card.vendor) for card in facts.accelerators):
+    if (
+        not facts.accelerators_known
+        or facts.silent_card
+        or any(_counts(card.segment, card.vendor) for card in facts.accelerators)
+    ):
         return
     loaded = [driver.vendor for driver in facts.software.drivers if driver.kernel_module_version]
     message = "No GPU was found: neither on the PCI bus nor through a driver. Training runs on the CPU."

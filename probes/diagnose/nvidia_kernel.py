@@ -63,6 +63,8 @@ def check_module(case: Case) -> Checked:
         return fine("Windows's driver is reached through /dev/dxg")
     if modules is None and not case.facts.is_live:
         return unknown("the capture does not tell which kernel modules were loaded")
+    if case.card.pci_address is None:
+        return unknown("no module of NVIDIA's is listed")
     return broken(_no_driver(case))
 
 
@@ -114,7 +116,7 @@ def check_device_files(case: Case) -> Checked:
     names = {file.path.rsplit("/", 1)[-1] for file in files}
     if is_told(case) or "dxg" in names or ("nvidiactl" in names and any(name[6:].isdigit() for name in names)):
         return fine(f"{len(files)} device files are there" if files else "the driver answers")
-    return broken(_missing(case, names))
+    return broken(_missing(case, names)) if case.card.pci_address else unknown("no device files of NVIDIA's are here")
 
 
 def _missing(case: Case, names: set[str]) -> Finding:

@@ -150,15 +150,39 @@ def check_cuda(case: Case) -> Checked:
     driver, card = case.driver, case.card
     if card.mig_mode and not any(part.parent_id == card.id for part in case.facts.accelerators):
         return broken(_no_instances(case))
+    if card.usable is False and (card.why_not or "").startswith("CUDA could not be started"):
+        message = f"torch finds this card, and {card.why_not}."
+        return broken(make_finding("cuda-does-not-initialise", case.subject, message, _CUDA_GENERALLY[1]))
     if driver and driver.compute_error is None and driver.compute_devices:
         return fine(f"CUDA shows {driver.compute_devices} device{'' if driver.compute_devices == 1 else 's'}")
-    if case.card.torch_device and case.card.usable:
-        return fine(f"torch started CUDA on it as {case.card.torch_device}")
+    if card.torch_device and card.usable:
+        return fine(f"torch started CUDA on it as {card.torch_device}")
     if driver and driver.compute_error:
         return _check_error(case, driver.compute_error)
     if driver and driver.fabric_manager in ("stopped", "absent"):
         return broken(_no_fabric_manager(case, driver.fabric_manager))
+    return _check_report(case)
+
+
+def _check_report(case: Case) -> Checked:
+    """CUDA named no error: was it asked, and did it answer?"""
+    report, driver = case.facts.probes.get("cuda"), case.driver
+    if report is not None and report.outcome in _FAILED_TO_ANSWER:
+        message = f"CUDA does not start: {report.reason or 'it said nothing'}."
+        return broken(make_finding("cuda-does-not-initialise", case.subject, message, _CUDA_GENERALLY[1]))
+    if report is not None and report.outcome is Outcome.ABSENT and driver and driver.kernel_module_version:
+        return broken(_no_libcuda(case))
     return unknown("CUDA was not asked")
+
+
+def _no_libcuda(case: Case) -> Finding:
+    if case.facts.system.container is not None:
+        message = "This container was given NVIDIA's management library and not CUDA's own (libcuda.so.1)."
+        fix = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …"
+    else:
+        message = "NVIDIA's kernel module is loaded, and CUDA's part of the driver, libcuda.so.1, is not found."
+        fix = "sudo apt install libnvidia-compute-$(cut -d. -f1 /sys/module/nvidia/version) (Debian: libcuda1)"
+    return make_finding("driver-library-missing", case.subject, message, fix)
 
 
 def _check_error(case: Case, error: str) -> Checked:

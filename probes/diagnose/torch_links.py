@@ -6,6 +6,7 @@ from probes.diagnose.codes import make_finding
 from probes.diagnose.cuda_versions import find_minimum_driver, is_older
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.machine import find_torch_does_not_start, find_torch_not_installed
+from probes.diagnose.visibility import find_variable
 from probes.hardware import Finding, Torch
 from probes.torch_facts import has_kernels
 
@@ -34,6 +35,13 @@ def _check_cuda(case: Case, torch: Torch) -> Checked:
     works = case.card.usable and case.card.torch_device
     if not works and (finding := _driver_too_old(case, torch)):
         return broken(finding)
+    if torch.cuda_available is False and find_variable(case) is None:
+        message = (
+            f"torch {torch.version} is built for CUDA {torch.cuda_version} and finds no device, though "
+            "the driver shows it."
+        )
+        fix = "python -c 'import torch; torch.cuda.init()' names the error; sudo dmesg | grep -i -e nvrm -e xid | tail"
+        return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))
     return fine(f"torch {torch.version} is built for CUDA {torch.cuda_version}")
 
 

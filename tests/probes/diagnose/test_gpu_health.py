@@ -54,7 +54,7 @@ def test_heat_that_slows_a_card_is_told_with_its_degrees(code: str) -> None:
     ],
 )
 def test_reaching_the_power_limit_is_healthy_until_it_costs_much(changes: dict[str, Any], found: bool) -> None:
-    assert codes(with_card(**changes)) == (["gpu-throttled-by-power"] if found else [])
+    assert codes(with_card(utilization_percent=99.0, **changes)) == (["gpu-throttled-by-power"] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,15 @@ def test_a_card_is_named_as_torch_names_it() -> None:
     assert only(replace(facts, accelerators=(replace(facts.accelerators[0], torch_device=None),))).subject.startswith(
         "NVIDIA"
     )
+
+
+def test_an_idle_cards_clocks_are_low_whatever_its_limit() -> None:
+    idle = {"throttle_codes": ("sw_power_cap",), "graphics_clock_hz": 210, "graphics_clock_maximum_hz": 2100}
+    assert codes(with_card(**idle)) == []
+    assert codes(with_card(utilization_percent=3.0, **idle)) == []
+
+
+def test_a_cards_health_is_told_once_and_not_of_each_of_its_instances() -> None:
+    card = replace(HEALTHY.accelerators[0], ecc_needs_reset=True, mig_mode=True)
+    part = replace(card, id="MIG-1", parent_id=card.id)
+    assert codes(replace(HEALTHY, accelerators=(card, part))) == ["gpu-memory-errors"]

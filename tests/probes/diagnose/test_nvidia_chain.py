@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from probes.diagnose import State, build_chains, diagnose
-from probes.hardware import Accelerator, DeviceFile, GpuProcess, Outcome, Severity, Software, System, Xid
+from probes.hardware import Accelerator, DeviceFile, GpuProcess, Outcome, ProbeReport, Severity, Software, System, Xid
 from tests.probes.diagnose.situations import (
     CARD,
     CONTAINER,
@@ -311,3 +311,39 @@ def test_windows_driver_below_linux_needs_no_device_files_of_nvidias() -> None:
 def test_every_driver_row_is_found_by_its_vendor() -> None:
     assert HEALTHY.driver_of("NVIDIA") is NVIDIA
     assert HEALTHY.driver_of("AMD") is None
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.FAILED])
+def test_a_cuda_that_does_not_answer_is_told_so(outcome: Outcome) -> None:
+    facts = with_driver(compute_devices=None)
+    facts = replace(
+        facts, probes={**facts.probes, "cuda": ProbeReport(outcome, 1.0, "CUDA did not initialise in time")}
+    )
+    finding = assert_breaks(facts, "CUDA initialises", "cuda-does-not-initialise")
+    assert "did not initialise in time" in finding.message
+
+
+def test_a_container_that_may_look_at_the_card_and_not_compute_on_it() -> None:
+    facts = with_driver(compute_devices=None)
+    facts = replace(facts, probes={**facts.probes, "cuda": ProbeReport(Outcome.ABSENT, 0.0, "no libcuda")})
+    assert "libnvidia-compute" in (assert_breaks(facts, "CUDA initialises", "driver-library-missing").fix or "")
+    inside = replace(facts, system=CONTAINER)
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute" in (only(inside).fix or "")
+
+
+def test_a_torch_that_finds_no_device_for_no_other_reason_is_told_so() -> None:
+    assert_breaks(with_torch(cuda_available=False), "torch is built for it", "cuda-does-not-initialise")
+    why = "CUDA could not be started on this device: out of memory"
+    assert_breaks(with_card(usable=False, why_not=why), "CUDA initialises", "cuda-does-not-initialise")
+
+
+def test_a_driver_that_fails_is_a_card_though_no_bus_shows_one() -> None:
+    """As under WSL, where cards are on no bus."""
+    facts = replace(untold(outcome=Outcome.TIMEOUT, kernel_modules=(), device_files=()), accelerators=())
+    facts = replace(facts, software=replace(facts.software, nvidia_driver=None))
+    facts = with_driver(facts, kernel_module_version=None, library_version=None)
+    assert_breaks(facts, "driver library", "driver-does-not-answer")
+    other = with_driver(facts, library_error="NVML_ERROR_LIB_RM_VERSION_MISMATCH")
+    assert codes(other) == ["driver-versions-differ"]
+    absent = replace(facts, probes={"nvidia": ProbeReport(Outcome.ABSENT, 0.0, "none")})
+    assert codes(absent) == ["no-gpu"]
