@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import read_machine
+from benchmarks.survey import write_table
 
 RESULTS = Path(__file__).parent / "results"
 # Name -> module; each takes --output FILE and writes JSON there. Add one: a module, a line.
 SUITES = {
     "service": "benchmarks.service",
+    "survey": "benchmarks.survey",
     "decisions": "benchmarks.decisions",
     "memory": "benchmarks.memory",
     "traces": "benchmarks.traces",
@@ -61,6 +63,9 @@ def summarize(machine: dict[str, Any], folder: Path) -> str:
     if service is not None:
         lines += ["| figure | measured | target | met |", "| --- | --- | --- | --- |"]
         lines += [_figure_row(figure) for figure in service["figures"]]
+    survey = _read(folder / "survey.json")
+    if survey is not None:
+        lines += ["", *write_table(survey["figures"])]
     decisions = _read(folder / "decisions.json")
     if decisions is not None:
         lines += ["", "| adviser | mean slowdown | worst | best plan named |", "| --- | --- | --- | --- |"]
