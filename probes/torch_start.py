@@ -61,12 +61,13 @@ def _hear(child: subprocess.Popen[bytes], deadline_seconds: float) -> tuple[byte
     listening.start()
     complaining.start()
     listening.join(deadline_seconds)
+    in_time = bool(heard)
     _end(child)
     for thread, stream in ((listening, out), (complaining, err)):
         thread.join(TERM_SECONDS)
         if not thread.is_alive():
             stream.close()
-    return (heard[0] if heard else b""), bool(heard), b"".join(complaints)[-_TAIL_BYTES:]
+    return (heard[0] if in_time else b""), in_time, b"".join(complaints)[-_TAIL_BYTES:]
 
 
 def _keep_tail(stream: Any, into: list[bytes]) -> None:

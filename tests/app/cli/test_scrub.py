@@ -1,0 +1,48 @@
+"""What names a machine or a person is taken out, and nothing else."""
+
+import pytest
+
+from app.cli.scrub import name_secrets, scrub, scrub_text
+
+
+@pytest.mark.parametrize(
+    ("text", "scrubbed"),
+    [
+        ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6 is lost", "GPU-… is lost"),
+        ("CUDA_VISIBLE_DEVICES=GPU-8932f9,1", "CUDA_VISIBLE_DEVICES=GPU-…,1"),
+        ("MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0", "MIG-…"),
+        ("id 8932f937-d72c-4106-c12f-20bd9faed9f6", "id (UUID)"),
+        ("at 192.168.1.17, or 10.0.0.1", "at (address), or (address)"),
+        ("aa:bb:cc:dd:ee:ff", "(address)"),
+        ("/home/ada/model.py and C:\\Users\\ada\\x", "/home/(user)/model.py and C:\\Users\\(user)\\x"),
+    ],
+)
+def test_what_names_a_machine_is_taken_out(text: str, scrubbed: str) -> None:
+    assert scrub_text(text, {}) == scrubbed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "driver 580.65.06, kernel 5.15.167.4-microsoft-standard-WSL2, torch 2.13.0+cu130",
+        "0000:01:00.0",
+        "GPU-without-driver",
+        "nothing to hide",
+        "sm_86",
+    ],
+)
+def test_versions_and_addresses_on_the_bus_stay(text: str) -> None:
+    assert scrub_text(text, {}) == text
+
+
+def test_names_are_taken_out_as_words_anywhere_in_a_document() -> None:
+    secrets = {"lovelace": "(host)", "ada": "(user)"}
+    document = {"a": ["on lovelace:", {"b": "ada's canada"}], "n": 1, "none": None}
+    assert scrub(document, secrets) == {"a": ["on (host):", {"b": "(user)'s canada"}], "n": 1, "none": None}
+
+
+def test_a_captured_machines_name_is_a_secret_whole_and_short() -> None:
+    secrets = name_secrets(("lovelace.example.org",))
+    assert secrets["lovelace.example.org"] == secrets["lovelace"] == "(host)"
+    assert "root" not in secrets
+    assert "gpu" not in name_secrets(("gpu",))
