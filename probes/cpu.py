@@ -94,7 +94,7 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     leader = next(iterate_cpus(kinds.performance if kinds else topology.online))
     vendor_id, name = decode_identity(cpuinfo, leader)
     cpu = Cpu(
-        **describe_name(vendor_id, name, _name_by_host(root, found.name)),
+        **describe_name(vendor_id, name, _name_by_host(root, found.name) if identity.cores else None),
         architecture=platform.machine() if root.is_host else infer_architecture(cpuinfo),
         microarchitecture=found.name,
         identified_by=clean(explain_identification(identity, found), _LONGEST_SENTENCE),

@@ -58,7 +58,11 @@ def _power_sets(processor: str) -> list[str]:
     name = processor.split(",")[0].split()[0].rstrip("+") if processor.startswith("POWER") else ""
     generation = name.removeprefix("POWER")
     sets = ["altivec"] if "altivec supported" in processor else []
-    return [*sets, "vsx"] if sets and generation.isascii() and generation.isdigit() and int(generation) >= 7 else sets
+    return (
+        [*sets, "vsx"]
+        if sets and generation.isascii() and generation.isdigit() and 7 <= int(generation[:4]) < 100
+        else sets
+    )
 
 
 def choose_torch_instruction_set(

@@ -47,9 +47,10 @@ def test_power_tells_its_vectors_in_the_processor_line(line: str, sets: tuple[st
     assert parse_instruction_sets("", line) == sets
 
 
-@pytest.mark.parametrize("text", ["", "rv", "rv64", "rv32e_", "_", "x" * 100_000, "avx" + "\0" * 9])
+@pytest.mark.parametrize("text", ["", "rv", "rv64", "rv32e_", "_", "x" * 100_000, "7" * 10_000, "avx" + "\0" * 9])
 def test_rubbish_is_no_instruction_set_and_no_error(text: str) -> None:
     parse_instruction_sets(text, text)
+    parse_instruction_sets(text, f"POWER{text}, altivec supported")
 
 
 @pytest.mark.parametrize(
