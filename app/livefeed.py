@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 1.0
 # A page, a few terminals and a collector; each holds a connection.
 MAX_LISTENERS = 32
+# Longer than collectors wait between two scrapes; Prometheus' own default is a minute.
+KEEP_SECONDS = 90.0
 # How often cards that the survey does not know may set off another survey.
 SURVEY_SECONDS = 5.0
 
@@ -44,6 +46,8 @@ class LiveFeed:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = self._broken = False
+        self._kept: asyncio.TimerHandle | None = None
+        self._users = 0
         self.listeners = 0
 
     @contextlib.contextmanager
@@ -54,16 +58,43 @@ class LiveFeed:
         if self._closed or self.listeners >= MAX_LISTENERS:
             raise FeedRefused("too-many-listeners", f"{MAX_LISTENERS} listen already. Try again when one has left.")
         self.listeners += 1
-        if self._task is None:
-            self._broken = False
-            self._task = asyncio.create_task(self._run())
-            self._task.add_done_callback(self._report)
+        self._hold()
         try:
             yield
         finally:
             self.listeners -= 1
-            if not self.listeners:
-                self._end()
+            self._let_go()
+
+    def keep(self) -> None:
+        """Go on reading for KEEP_SECONDS, for who asks now and then."""
+        if self._closed or not self._is_here:
+            return
+        if self._kept is None:
+            self._hold()
+        else:
+            self._kept.cancel()
+        self._kept = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._stop_keeping)
+
+    @property
+    def latest(self) -> Live | None:
+        """The last reading; None while nobody has them taken."""
+        return self._told.live if self._told is not None else None
+
+    def _stop_keeping(self) -> None:
+        self._kept = None
+        self._let_go()
+
+    def _hold(self) -> None:
+        self._users += 1
+        if self._task is None:
+            self._broken = False
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._report)
+
+    def _let_go(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._end()
 
     async def next(self, after: int) -> Told | None:
         """The newest reading beyond number `after`, as soon as there is one; None when it has ended."""
@@ -76,6 +107,8 @@ class LiveFeed:
     def close(self) -> None:
         """Every listener is told that this was all."""
         self._closed = True
+        if self._kept is not None:
+            self._kept.cancel()
         self._end()
         self._changed.set()
 

@@ -39,7 +39,7 @@ IDENTITY: dict[type, frozenset[str]] = {
 _TOLD_BY = {
     "cpu": ("cpu",),
     "limits": ("limits", "memory"),
-    "accelerators": ("pci", "nvidia", "amd", "intel", "apple"),
+    "accelerators": ("pci", "nvidia", "amd", "intel", "apple", "drivers"),
     "torch": ("software",),
 }
 # Endings that say nothing about the machine; `absent`, `denied` and `unsupported` are answers.

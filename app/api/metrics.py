@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from app.api.context import Context, ContextDep
 from app.api.tally import BUCKETS, Tally
@@ -18,14 +18,20 @@ router = APIRouter(tags=["health"])
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def read_metrics(context: ContextDep) -> Response:
-    """Requests, their times, the lab's queue and the process, in Prometheus' text format."""
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+async def read_metrics(request: Request, context: ContextDep) -> Response:
+    """The machine, its accelerators, requests and the process, in Prometheus' text format or in OpenMetrics.
 
+    From what is known already: no driver is asked.
+    """
+    from prometheus_client import CollectorRegistry, ProcessCollector
+    from prometheus_client.exposition import choose_encoder
+
+    context.crosspoint.live.keep()
     registry = CollectorRegistry()
     registry.register(_Collector(context))
     ProcessCollector(registry=registry)
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(registry), media_type=media_type)
 
 
 class _Collector:
@@ -35,19 +41,17 @@ class _Collector:
         self._context = context
 
     def collect(self) -> Iterable[Metric]:
-        from prometheus_client.core import GaugeMetricFamily
-
         lab = self._context.crosspoint.lab
         yield _requests(self._context.tally)
         yield _request_seconds(self._context.tally)
         yield _gauge("crosspoint_measurements_running", "Measurements that run now.", float(lab.measuring))
         yield _gauge("crosspoint_measurements_waiting", "Measurements that wait.", float(lab.waiting))
-        findings = GaugeMetricFamily("crosspoint_findings", "Findings of the last survey.", labels=["severity"])
         reading = self._context.crosspoint.surveyor.latest
-        for severity in ("error", "warning", "info"):
-            found = reading.survey.findings if reading is not None else ()
-            findings.add_metric([severity], sum(finding.severity == severity for finding in found))
-        yield findings
+        if reading is not None:
+            from app.api.machine_metrics import collect_machine
+
+            yield _gauge("crosspoint_survey_age_seconds", "Time since the last survey began.", reading.age_seconds)
+            yield from collect_machine(reading.survey, self._context.crosspoint.live.latest)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
