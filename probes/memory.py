@@ -115,7 +115,19 @@ def read_memory_cgroups(root: Root, cgroups: Cgroups) -> list[MemoryCgroup]:
     if levels is None:
         return []
     groups = [_read_memory_cgroup(root, levels, folder) for folder in levels.folders]
+    if levels.version == 1:
+        groups.append(_read_hidden_cgroup(root, levels.folders[0]))
     return [group for group in groups if group is not None]
+
+
+def _read_hidden_cgroup(root: Root, folder: str) -> MemoryCgroup | None:
+    """Version 1 tells the tightest limit of all levels, also of those above what a container sees of the tree."""
+    statistics = parse_fields(root.read(f"{folder}/memory.stat") or "", " ")
+    limit = parse_int(statistics.get("hierarchical_memory_limit"))
+    if limit is None or not 0 < limit < NO_LIMIT_BYTES:
+        return None
+    usage, cache = root.read_int(f"{folder}/memory.usage_in_bytes"), parse_int(statistics.get("total_inactive_file"))
+    return MemoryCgroup(limit, None if usage is None else max(0, usage - (cache or 0)), cache)
 
 
 def _read_memory_cgroup(root: Root, levels: Levels, folder: str) -> MemoryCgroup | None:

@@ -129,3 +129,13 @@ def test_swap_in_use_is_what_is_not_free(tmp_path: Path) -> None:
     memory = read(tmp_path, {"proc/meminfo": meminfo.format(4)})
     assert (memory.swap_total_bytes, memory.swap_used_bytes) == (10 * 1024, 6 * 1024)
     assert read(tmp_path, {"proc/meminfo": meminfo.format(11)}).swap_used_bytes is None
+
+
+def test_version_1_tells_of_a_limit_above_what_a_container_sees(tmp_path: Path) -> None:
+    contents = {
+        "memory.limit_in_bytes": "9223372036854771712\n",
+        "memory.usage_in_bytes": f"{GIB}\n",
+        "memory.stat": f"hierarchical_memory_limit {3 * GIB}\ntotal_inactive_file 0\n",
+    }
+    memory = read(tmp_path, with_cgroup_v1(x86_machine(), "/", {"memory": contents}))
+    assert (memory.limit_bytes, memory.usable_bytes) == (3 * GIB, 2 * GIB)
