@@ -19,6 +19,7 @@ from probes.gpu.amdsmi import read_amdsmi, with_amdsmi
 from probes.gpu.apple import read_apple
 from probes.gpu.cuda import CudaReading, read_cuda
 from probes.gpu.driver import join_answers, read_drivers
+from probes.gpu.hip import read_hip
 from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
 from probes.gpu.intel import read_intel
 from probes.gpu.judge import judge_accelerators
@@ -48,7 +49,7 @@ from probes.software import explain_software, read_software
 from probes.storage import read_storage
 from probes.system import read_system
 from probes.topology import read_listed, read_online
-from probes.torch_facts import with_torch_facts
+from probes.torch_facts import with_torch_facts as add_torch_facts
 
 __all__ = ["PROBES", "compute_fingerprint", "take_survey", "with_torch_facts"]
 
@@ -132,6 +133,15 @@ def probe_cuda(request: Request) -> Told:
     return Told(reading, reading.outcome, reading.reason)
 
 
+def probe_hip(request: Request) -> Told:
+    if not request.root.is_host:
+        return Told(None, Outcome.UNSUPPORTED, "a captured machine's HIP cannot be asked")
+    if not _list_driven(request.root, (AMD_DRIVER,)):
+        return Told(None, Outcome.ABSENT, f"the driver {AMD_DRIVER} drives no card here")
+    reading = read_hip(request.deadline_seconds * _CHILD_SHARE)
+    return Told(reading, reading.outcome, reading.reason)
+
+
 def probe_amd(request: Request) -> Told:
     cards = _list_driven(request.root, (AMD_DRIVER,))
     if not cards:
@@ -177,6 +187,7 @@ PROBES: tuple[tuple[str, Callable[[Request], Any]], ...] = (
     ("pci", probe_pci),
     ("nvidia", probe_nvidia),
     ("cuda", probe_cuda),
+    ("hip", probe_hip),
     ("amd", probe_amd),
     ("intel", probe_intel),
     ("apple", probe_apple),
@@ -220,7 +231,7 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     nvidia_report = answers["nvidia"].report
     others = [card for vendor in ("amd", "intel", "apple") for card in values[vendor] or ()]
     accelerators = judge_accelerators(
-        values["pci"] or (), nvidia, nvidia_report, software, memory, others=others, cuda=cuda
+        values["pci"] or (), nvidia, nvidia_report, software, memory, others=others, cuda=cuda, hip=values["hip"]
     )
     drivers = join_answers(values["drivers"] or (), nvidia, cuda, accelerators)
     survey = Survey(
@@ -243,6 +254,12 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
 def with_findings(survey: Survey, environment: Mapping[str, str]) -> Survey:
     """The survey with what its own facts mean; environment: of the process that trains here."""
     return replace(survey, findings=diagnose(Facts.of(survey, environment)))
+
+
+def with_torch_facts(survey: Survey, ready: dict[str, Any]) -> Survey:
+    """The survey with what torch said when it started here, and with what that means."""
+    environment = dict(os.environ) if survey.software.python else {}
+    return with_findings(add_torch_facts(survey, ready), environment)
 
 
 def _limit_cpu(reading: CpuReading | None, limits: UsableCores | None) -> Cpu:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from probes.gpu.nvml_process import NvidiaReading
 from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software, Survey, Torch
 from probes.running import Answer
-from probes.survey import PROBES, assemble, compute_fingerprint, take_survey
+from probes.survey import PROBES, assemble, compute_fingerprint, take_survey, with_torch_facts
 from tests.probes.machines import CPU, Files, with_cgroup_v2, write_machine, x86_machine
 
 MACHINE = with_cgroup_v2(x86_machine(), "/job", {"job": {"cpu.max": "200000 100000", "memory.max": "1073741824"}}) | {
@@ -232,3 +232,12 @@ def test_a_bent_machine_never_breaks_the_survey(bendable: Path, changes: list[tu
             restore(bendable / name, MACHINE[name])
     check(survey)
     assert not [report for report in survey.probes.values() if "the probe failed" in (report.reason or "")]
+
+
+def test_what_torch_says_later_is_diagnosed_too() -> None:
+    before = assemble(answers(pci=ON_BUS, nvidia=TOLD, cuda=None, software=CUDA_BUILD), {})
+    assert before.findings == ()
+    row = {"device": "cuda:0", "pci_address": "0000:01:00.0", "capability": "6.1", "architectures": ["sm_75", "sm_86"]}
+    card = replace(before.accelerators[0], compute_capability="6.1")
+    told = with_torch_facts(replace(before, accelerators=(card,)), {"event": "ready", "devices": [row]})
+    assert [finding.code for finding in told.findings if finding.blocking] == ["torch-without-kernels"]
