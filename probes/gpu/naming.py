@@ -6,12 +6,15 @@ from probes.hardware import Accelerator
 from probes.names.gpu import parse_gpu_name
 
 # Memory is left to the driver: the size on the box is not what a virtual or shared card has.
-_FROM_NAME = ("generation", "architecture", "tier", "suffix", "segment", "compute_capability", "unified_memory")
+_FROM_NAME = (
+    "generation", "architecture", "tier", "suffix", "tier_meaning", "segment", "compute_capability", "unified_memory",
+)  # fmt: skip
+_INSTANCE = " MIG "  # `NVIDIA A100-SXM4-40GB MIG 3g.20gb` is a part of the card that its name begins with
 
 
 def with_name_facts(card: Accelerator) -> Accelerator:
     """Fields that are still None, from the card's marketing name; nothing where the name is not exactly known."""
-    known = parse_gpu_name(card.name) if card.name else None
+    known = parse_gpu_name(card.name.partition(_INSTANCE)[0]) if card.name else None
     if known is None:
         return card
     silent = {field.name for field in fields(card) if getattr(card, field.name) is None}

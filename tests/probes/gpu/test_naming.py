@@ -22,3 +22,15 @@ def test_an_unknown_or_missing_name_adds_nothing() -> None:
 
 def test_memory_is_left_to_the_driver() -> None:
     assert with_name_facts(CARD).memory_total_bytes is None
+
+
+def test_a_card_says_what_its_tier_is_good_for() -> None:
+    assert "Memory decides first" in (with_name_facts(CARD).tier_meaning or "")
+
+
+def test_an_instance_is_placed_by_the_card_that_it_is_a_part_of() -> None:
+    instance = replace(CARD, id="MIG-1", name="NVIDIA A100-SXM4-40GB MIG 3g.20gb")
+    assert (
+        with_name_facts(instance).generation == with_name_facts(replace(CARD, name="NVIDIA A100-SXM4-40GB")).generation
+    )
+    assert with_name_facts(instance).generation is not None
