@@ -99,6 +99,8 @@ def estimate_available(meminfo: dict[str, int]) -> int | None:
 def measure_swap(meminfo: dict[str, int]) -> tuple[int | None, int | None]:
     """Swap space in all, and what of it is in use; the latter is unknown where the two do not fit together."""
     total, free = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
+    if total == 0:
+        return 0, 0
     return total, total - free if total is not None and free is not None and free <= total else None
 
 

@@ -13,7 +13,7 @@ def read(folder: Path, files: Files) -> Memory:
 
 
 def test_a_machine_without_limits_has_what_meminfo_says(tmp_path: Path) -> None:
-    assert read(tmp_path, x86_machine()) == Memory(16 * GIB, 12 * GIB, None, 12 * GIB, 0)
+    assert read(tmp_path, x86_machine()) == Memory(16 * GIB, 12 * GIB, None, 12 * GIB, 0, 0)
 
 
 @pytest.mark.parametrize("version", [1, 2])
