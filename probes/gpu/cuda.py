@@ -97,7 +97,7 @@ def make_key(library: str, environment: Mapping[str, str]) -> tuple[Any, ...]:
     """Changes with the driver, the device files and the environment that CUDA obeys."""
     places = (os.path.realpath(library), *_DRIVER_SIGNS, *_list_device_files())
     variables = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(_VARIABLES)))
-    return (tuple((place, _identify(place)) for place in places), variables)
+    return (tuple((place, identify(place)) for place in places), variables)
 
 
 def _list_device_files() -> list[str]:
@@ -111,7 +111,7 @@ def _list_device_files() -> list[str]:
     return found
 
 
-def _identify(path: str) -> tuple[int, ...] | None:
+def identify(path: str) -> tuple[int, ...] | None:
     try:
         told = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -119,7 +119,13 @@ def _identify(path: str) -> tuple[int, ...] | None:
     return (told.st_ino, told.st_mode, told.st_rdev, 0 if path.startswith("/dev/") else told.st_mtime_ns)
 
 
-def to_reading(documents: tuple[dict[str, Any], ...], ending: str | None) -> CudaReading:
+def to_reading(
+    documents: tuple[dict[str, Any], ...],
+    ending: str | None,
+    subject: str = "CUDA",
+    library: str = LIBRARY,
+    try_this: str = "nvidia-smi",
+) -> CudaReading:
     """The child's lines as a reading; a field of another type than it should have is None."""
     header: dict[str, Any] = {}
     devices = []
@@ -128,13 +134,13 @@ def to_reading(documents: tuple[dict[str, Any], ...], ending: str | None) -> Cud
             devices.append(_to_device(document["device"]))
         else:
             header |= document
-    outcome, reason = _judge(header, ending)
+    outcome, reason = _judge(header, ending, subject, try_this)
     return CudaReading(
         outcome=outcome,
         reason=reason,
         compute_error=_text(header.get("error")),
         driver_version=_text(header.get("driver_version")),
-        library=LIBRARY if header else None,
+        library=library if header else None,
         devices=tuple(devices[:MAX_DEVICES]),
     )
 
@@ -151,14 +157,14 @@ def _to_device(row: dict[str, Any]) -> CudaDevice:
     )
 
 
-def _judge(header: dict[str, Any], ending: str | None) -> tuple[Outcome, str | None]:
+def _judge(header: dict[str, Any], ending: str | None, subject: str, try_this: str) -> tuple[Outcome, str | None]:
     if ending == TIMEOUT:
-        return Outcome.TIMEOUT, "CUDA did not initialise in time; the driver or a card hangs (try: nvidia-smi)"
+        return Outcome.TIMEOUT, f"{subject} did not initialise in time; the driver or a card hangs (try: {try_this})"
     if ending is not None:
         return Outcome.FAILED, ending
     if header.get("outcome") in tuple(Outcome):
         return Outcome(header["outcome"]), _text(header.get("reason"))
-    return (Outcome.OK, None) if header.get("done") else (Outcome.FAILED, "the CUDA process said nothing")
+    return (Outcome.OK, None) if header.get("done") else (Outcome.FAILED, f"the {subject} process said nothing")
 
 
 def _text(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from probes.gpu.cuda import CudaReading
 from probes.gpu.merge import merge_accelerators
 from probes.gpu.naming import with_name_facts
 from probes.gpu.nvml_process import NvidiaReading
-from probes.gpu.torch_names import with_cuda_facts
+from probes.gpu.torch_names import with_cuda_facts, with_hip_facts
 from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software
 
 _VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback")
@@ -31,16 +31,18 @@ def judge_accelerators(
     *,
     others: Sequence[Accelerator] = (),
     cuda: CudaReading | None = None,
+    hip: CudaReading | None = None,
 ) -> tuple[Accelerator, ...]:
     """One list of what the bus shows and what drivers tell, named and judged.
 
-    others: what AMD's, Intel's and Apple's drivers tell; cuda: None where CUDA was not asked.
+    others: what AMD's, Intel's and Apple's drivers tell; cuda, hip: None where it was not asked.
     """
     told = [*nvidia.accelerators, *others]
     cards = [with_name_facts(_add_xids(card, nvidia)) for card in merge_accelerators(on_bus, told)]
     known = {card.id for card in told}
     judged = (_judge(card, card.id in known, report, software) for card in cards)
     named = with_cuda_facts(tuple(judged), cuda or CudaReading(Outcome.UNSUPPORTED), software.torch)
+    named = with_hip_facts(named, hip or CudaReading(Outcome.UNSUPPORTED), software.torch)
     last = (_judge_by_torch(with_name_facts(card), software) for card in named)
     return tuple(_share_memory(card, memory) for card in last)
 

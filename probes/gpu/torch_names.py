@@ -1,4 +1,4 @@
-"""Torch's name for each NVIDIA card before torch was asked: `cuda:N` is the Nth device that CUDA itself shows."""
+"""Torch's name for each card before torch was asked: `cuda:N` is the Nth device that CUDA, or HIP, itself shows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +17,29 @@ def with_cuda_facts(cards: Sequence[Accelerator], cuda: CudaReading, torch: Torc
         if not any(_is_same(card, device) for card in cards)
     ]
     return (*named, *(_describe(device, index, _is_cuda_build(torch)) for index, device in unknown))
+
+
+def with_hip_facts(cards: Sequence[Accelerator], hip: CudaReading, torch: Torch | None) -> tuple[Accelerator, ...]:
+    """AMD's cards with the names that a ROCm build of torch has for them."""
+    if torch is None or torch.hip_version is None:
+        return tuple(cards)
+    return tuple(_name_for_rocm(card, hip) for card in cards)
+
+
+def _name_for_rocm(card: Accelerator, hip: CudaReading) -> Accelerator:
+    if card.vendor != "AMD":
+        return card
+    addresses = [device.pci_address for device in hip.devices]
+    if card.pci_address is not None and card.pci_address in addresses:
+        return replace(card, torch_device=f"cuda:{addresses.index(card.pci_address)}")
+    if card.usable is not None:
+        return card
+    if hip.compute_error is not None:
+        return replace(card, usable=False, why_not=f"HIP cannot use it: {hip.reason}")
+    if hip.outcome is Outcome.OK and None not in addresses:
+        why = "HIP does not show it to this process (HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES may hide it)"
+        return replace(card, usable=False, why_not=why)
+    return card
 
 
 def _add_device(card: Accelerator, cuda: CudaReading, torch: Torch | None) -> Accelerator:
