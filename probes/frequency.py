@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from probes.cpusets import iterate_cpus
-from probes.reading import Root, clean
+from probes.reading import Root, clean, parse_int
 from probes.topology import CPU_FOLDER, read_present
 
 # A rated clock outside of these is garbled: the slowest CPU that runs Linux and the record of overclocking.
@@ -36,7 +36,7 @@ def fastest(maximum_hz: Mapping[int, int], cpus: int) -> int | None:
 
 
 def read_base_frequency(root: Root, cpu: int, name: str | None) -> int | None:
-    """The clock that the vendor guarantees: the kernel's word, else the one in the model name.
+    """The clock that the vendor guarantees: the kernel's word, else the model name's, else ACPI's highest state.
 
     intel_pstate's own file counts in kHz, ACPI's in MHz.
     """
@@ -44,7 +44,18 @@ def read_base_frequency(root: Root, cpu: int, name: str | None) -> int | None:
         return _believable(kilohertz * 1000)
     if megahertz := root.read_int(f"{CPU_FOLDER}/cpu{cpu}/acpi_cppc/nominal_freq"):
         return _believable(megahertz * 1_000_000)
-    return parse_clock(name)
+    return parse_clock(name) or _read_highest_state(root, cpu)
+
+
+def _read_highest_state(root: Root, cpu: int) -> int | None:
+    """Of ACPI's performance states the highest is the base clock; one MHz more stands for whatever turbo gives."""
+    folder = f"{CPU_FOLDER}/cpu{cpu}/cpufreq"
+    if read_frequency_driver(root, cpu) != "acpi-cpufreq":
+        return None
+    kilohertz = [parse_int(word) or 0 for word in root.read_words(f"{folder}/scaling_available_frequencies")]
+    highest = max(kilohertz, default=0)
+    turbo = highest - 1000 in kilohertz
+    return _believable((highest - 1000 if turbo else highest) * 1000)
 
 
 def parse_clock(name: str | None) -> int | None:

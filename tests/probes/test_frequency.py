@@ -45,6 +45,21 @@ def test_an_empty_acpi_file_is_no_clock(tmp_path: Path) -> None:
     assert read_base_frequency(root, 0, "Intel(R) Xeon(R) CPU @ 2.20GHz") == 2_200_000_000
 
 
+@pytest.mark.parametrize(
+    ("driver", "states", "hertz"),
+    [
+        ("acpi-cpufreq", "2300000 1900000 1200000 ", 2_300_000_000),
+        ("acpi-cpufreq", "2701000 2700000 1200000 ", 2_700_000_000),
+        ("acpi-cpufreq", "", None),
+        ("cpufreq-dt", "1700000 200000", None),
+    ],
+)
+def test_acpis_highest_state_is_the_base_clock(tmp_path: Path, driver: str, states: str, hertz: int | None) -> None:
+    folder = f"{CPU}/cpu0/cpufreq"
+    files = {f"{folder}/scaling_driver": f"{driver}\n", f"{folder}/scaling_available_frequencies": f"{states}\n"}
+    assert read_base_frequency(Root(write_machine(tmp_path, files)), 0, "AMD EPYC 7451 24-Core Processor") == hertz
+
+
 def test_most_virtual_machines_tell_nothing(tmp_path: Path) -> None:
     root = Root(write_machine(tmp_path, {f"{CPU}/cpu0/topology/core_id": "0\n"}))
     assert read_maximum_frequencies(root, 1) == {}
