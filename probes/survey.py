@@ -233,7 +233,7 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     accelerators = judge_accelerators(
         values["pci"] or (), nvidia, nvidia_report, software, memory, others=others, cuda=cuda, hip=values["hip"]
     )
-    drivers = join_answers(values["drivers"] or (), nvidia, cuda, accelerators)
+    drivers = join_answers(values["drivers"] or (), nvidia, cuda, accelerators, values["hip"])
     survey = Survey(
         surveyed_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         fingerprint="",

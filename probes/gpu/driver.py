@@ -201,16 +201,22 @@ def _list_processes(root: Root) -> Iterator[str]:
 
 
 def join_answers(
-    drivers: tuple[Driver, ...], nvidia: NvidiaReading, cuda: CudaReading | None, cards: Sequence[Accelerator]
+    drivers: tuple[Driver, ...],
+    nvidia: NvidiaReading,
+    cuda: CudaReading | None,
+    cards: Sequence[Accelerator],
+    hip: CudaReading | None = None,
 ) -> tuple[Driver, ...]:
     """What files show with what the libraries said, one row a vendor that has a card or a driver here."""
     vendors = {card.vendor for card in cards}
-    joined = (_add_answers(driver, nvidia, cuda) if driver.vendor == "NVIDIA" else driver for driver in drivers)
+    joined = (_add_hip(_add_answers(driver, nvidia, cuda), hip) for driver in drivers)
     return tuple(driver for driver in joined if driver.vendor in vendors or _is_there(driver))
 
 
 def _add_answers(driver: Driver, nvidia: NvidiaReading, cuda: CudaReading | None) -> Driver:
     """NVML's own word on its version goes before a file's name; a fabric that is set up needs no look at processes."""
+    if driver.vendor != "NVIDIA":
+        return driver
     return replace(
         driver,
         library=nvidia.library or driver.library,
@@ -220,6 +226,12 @@ def _add_answers(driver: Driver, nvidia: NvidiaReading, cuda: CudaReading | None
         compute_devices=cuda.compute_devices if cuda else None,
         fabric_manager="running" if nvidia.fabric_state == "completed" else driver.fabric_manager,
     )
+
+
+def _add_hip(driver: Driver, hip: CudaReading | None) -> Driver:
+    if driver.vendor != "AMD" or hip is None:
+        return driver
+    return replace(driver, compute_error=hip.compute_error, compute_devices=hip.compute_devices)
 
 
 def _is_there(driver: Driver) -> bool:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from probes.gpu.cuda import CudaDevice, CudaReading
+from probes.gpu.driver import join_answers
 from probes.gpu.hip import ask_hip, find_hip_library
+from probes.gpu.nvml_process import NvidiaReading
 from probes.gpu.torch_names import with_hip_facts
-from probes.hardware import Accelerator, Outcome, Torch
+from probes.hardware import Accelerator, Driver, Outcome, Torch
 
 PLENTY = 30.0
 COMPILER = shutil.which("cc")
@@ -66,6 +68,12 @@ def test_a_torch_without_rocm_has_no_name_for_it() -> None:
     reading = CudaReading(Outcome.OK, devices=(CudaDevice(pci_address=FIRST.pci_address),))
     assert with_hip_facts((FIRST,), reading, Torch("2.13.0+cu130", "13.0")) == (FIRST,)
     assert with_hip_facts((FIRST,), CudaReading(Outcome.TIMEOUT), ROCM) == (FIRST,)
+
+
+def test_what_hip_says_stands_in_the_drivers_row() -> None:
+    reading = CudaReading(Outcome.ABSENT, compute_error="hipErrorNoDevice")
+    [row] = join_answers((Driver("AMD"),), NvidiaReading(Outcome.ABSENT), None, (FIRST,), reading)
+    assert (row.compute_error, row.compute_devices) == ("hipErrorNoDevice", 0)
 
 
 def test_a_library_that_cannot_be_loaded_is_a_failure(tmp_path: Path) -> None:
