@@ -8,7 +8,7 @@ from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.machine import find_torch_does_not_start, find_torch_not_installed
 from probes.diagnose.visibility import find_variable
 from probes.hardware import Finding, Torch
-from probes.torch_facts import has_kernels
+from probes.torch_facts import has_gfx_kernels, has_kernels
 
 _GET_TORCH = "choose the build at https://pytorch.org/get-started/locally/"
 
@@ -138,10 +138,12 @@ def _check_nvidia_kernels(case: Case) -> Checked:
 def _check_amd_kernels(case: Case, torch: Torch) -> Checked:
     """AMD names an architecture exactly, as gfx1100; only HSA_OVERRIDE_GFX_VERSION makes its kernels run on others."""
     own = case.card.gfx_target or ""
-    known = [name.split(":")[0] for name in torch.architectures]
-    if not own or own in known or "HSA_OVERRIDE_GFX_VERSION" in case.facts.environment:
+    if (
+        has_gfx_kernels(case.card.gfx_target, torch.architectures)
+        or "HSA_OVERRIDE_GFX_VERSION" in case.facts.environment
+    ):
         return fine(f"this torch has kernels for {own or 'it'}")
-    message = f"The card is a {own}, and torch {torch.version} has kernels for {', '.join(known)} only."
+    message = f"The card is a {own}, and torch {torch.version} has kernels for {', '.join(torch.architectures)} only."
     fix = (
         "export HSA_OVERRIDE_GFX_VERSION=10.3.0 (RX 6000) or 11.0.0 (RX 7000): it works for cards close "
         "to those; else a newer torch."
