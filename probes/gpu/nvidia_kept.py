@@ -91,10 +91,12 @@ class KeptNvidia:
 
 
 def merge_watched(full: NvidiaReading, watched: Watched) -> NvidiaReading:
-    """The full reading with what changed since. Where NVML does not answer any more, what changes is unknown."""
+    """The full reading with what changed since. Where NVML does not answer any more, what changes is unknown; a card
+    that came is not listed before it was read in full, for a card without a name would be another machine."""
     if full.outcome is not Outcome.OK:
         return full
-    cards, _ = update_cards(full.accelerators, watched, STALE_SECONDS)
+    known = {card.id for card in full.accelerators}
+    cards = tuple(card for card in update_cards(full.accelerators, watched, STALE_SECONDS)[0] if card.id in known)
     if watched.reason is not None and (watched.age_seconds is None or watched.age_seconds > STALE_SECONDS):
         return replace(full, outcome=Outcome.TIMEOUT, reason=watched.reason, accelerators=cards)
     return replace(full, accelerators=cards)

@@ -21,6 +21,8 @@ def description(client: httpx.Client) -> dict[str, Any]:
 def test_every_address_of_the_design_is_described(description: dict[str, Any]) -> None:
     expected = {
         "/hardware": {"get"},
+        "/hardware/events": {"get"},
+        "/hardware/history": {"get"},
         "/recommend": {"post"},
         "/measurements": {"get", "post"},
         "/measurements/{name}": {"get", "delete"},

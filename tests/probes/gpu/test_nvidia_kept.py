@@ -158,3 +158,8 @@ def test_a_card_that_the_driver_lost_says_so() -> None:
 def test_a_reading_that_failed_is_not_made_better() -> None:
     failed = NvidiaReading(Outcome.FAILED, "it crashed")
     assert merge_watched(failed, Watched(HOT, 0.1)) == failed
+
+
+def test_a_card_that_came_is_listed_once_it_has_a_name() -> None:
+    told = Watched({**HOT, "GPU-2": {"temperature_celsius": 30.0}}, 0.1)
+    assert [card.id for card in merge_watched(FULL, told).accelerators] == ["GPU-1"]
