@@ -28,7 +28,7 @@ class Case:
 
     @property
     def subject(self) -> str:
-        return self.card.torch_device or self.card.name or self.card.pci_address or self.card.id
+        return self.card.torch_device or self.card.name or self.card.pci_address or self.card.id or "GPU"
 
 
 @dataclass(frozen=True, slots=True)

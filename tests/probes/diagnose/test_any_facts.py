@@ -12,7 +12,7 @@ from probes.hardware import Accelerator, Driver, Outcome, ProbeReport
 VENDORS = st.sampled_from(["NVIDIA", "AMD", "Intel", "Apple", "NEC", None])
 CARDS = st.builds(
     Accelerator,
-    id=st.sampled_from(["GPU-1", "GPU-2", "pci-0000:01:00.0", "MIG-1", ""]),
+    id=st.sampled_from(["GPU-1", "GPU-2", "pci-0000:01:00.0", "MIG-1", "x"]),
     vendor=VENDORS,
     kernel_driver=st.sampled_from(["nvidia", "nouveau", "vfio-pci", "amdgpu", "xe", None]),
     memory_total_bytes=st.none() | st.integers(-1, 1 << 50),
