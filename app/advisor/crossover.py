@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from app.advisor.recommendation import CrossoverKind
@@ -28,40 +28,39 @@ def find_crossover(compare: Compare, batch_sizes: Sequence[int]) -> Found | None
     """The crossover from the first plan to the second over growing batch sizes; None when no batch can be compared.
 
     Both are compared at every batch size given, then between the two neighbours where the answer changes, by
-    bisection down to one sample. Step times need not be monotone: only what holds up to the largest batch counts.
+    bisection down to one sample. Step times need not be monotone: only what holds up to the largest batch counts, at
+    every batch looked at, those of the bisection included.
     """
     signs = {batch: sign for batch in batch_sizes if (sign := compare(batch)) is not None}
-    looked_at = sorted(signs)
-    if not looked_at:
+    if not signs:
         return None
-    last = signs[looked_at[-1]]
+    last = signs[max(signs)]
     if last <= 0:
         return Found("never" if last < 0 else "undecided")
-    crossing = _last_not(looked_at, lambda batch: signs[batch] > 0)
-    if crossing is None:
+
+    def sign_at(batch: int) -> int:
+        if batch not in signs:
+            signs[batch] = compare(batch) or 0
+        return signs[batch]
+
+    certain = holds_from(lambda batch: sign_at(batch) > 0, signs)
+    if certain == min(signs):
         return Found("always")
-    certain = _bisect(crossing, lambda batch: (compare(batch) or 0) > 0)
-    return Found("at", certain, _possible_from(compare, looked_at, signs), certain)
+    return Found("at", certain, holds_from(lambda batch: sign_at(batch) >= 0, signs), certain)
 
 
-def _possible_from(compare: Compare, looked_at: Sequence[int], signs: dict[int, int]) -> int:
-    bracket = _last_not(looked_at, lambda batch: signs[batch] >= 0)
-    if bracket is None:
-        return looked_at[0]
-    return _bisect(bracket, lambda batch: (compare(batch) or 0) >= 0)
+def holds_from(holds: Callable[[int], bool], looked_at: Iterable[int]) -> int | None:
+    """The smallest batch from which the condition holds at every larger one looked at, found by bisection between the
+    last of these where it fails and the next; None when it fails at the largest."""
+    sizes = sorted(looked_at)
+    failing = next((place for place in reversed(range(len(sizes))) if not holds(sizes[place])), None)
+    if failing is None:
+        return sizes[0] if sizes else None
+    return None if failing == len(sizes) - 1 else _bisect(sizes[failing], sizes[failing + 1], holds)
 
 
-def _last_not(looked_at: Sequence[int], holds: Callable[[int], bool]) -> tuple[int, int] | None:
-    """The last batch where the condition fails and the one after it; None when it holds everywhere."""
-    for before, after in zip(reversed(looked_at[:-1]), reversed(looked_at[1:]), strict=True):
-        if not holds(before):
-            return before, after
-    return None
-
-
-def _bisect(bracket: tuple[int, int], holds: Callable[[int], bool]) -> int:
-    """The smallest batch in the bracket from which the condition holds, if it changes there once."""
-    fails, succeeds = bracket
+def _bisect(fails: int, succeeds: int, holds: Callable[[int], bool]) -> int:
+    """The smallest batch between the two from which the condition holds, if it changes there once."""
     while succeeds - fails > 1:
         middle = (fails + succeeds) // 2
         if holds(middle):

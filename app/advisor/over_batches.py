@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.advisor.crossover import batch_grid, find_crossover
@@ -25,8 +25,8 @@ class Batches:
     """The batch sizes to look at, and how many samples each plan can hold (None: no end is known)."""
 
     workload: Workload
-    times: dict[tuple[object, ...], PlanTime]
-    room: dict[tuple[object, ...], int | None]
+    times: Mapping[tuple[object, ...], PlanTime]
+    room: Mapping[tuple[object, ...], int | None]
 
     def largest(self, plans: Sequence[Plan]) -> int:
         """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""

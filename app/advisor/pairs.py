@@ -10,13 +10,16 @@ Pair = tuple[Plan, Plan]
 
 
 def pairs_worth_telling(plans: Sequence[Plan], best: Plan | None) -> tuple[Pair, ...]:
-    """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16; the CPU against each
-    device; each device's fp32 against its lower precisions; one device against the next.
+    """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16; the recommended plan of
+    the CPU against fewer and more threads; the CPU against each device; each device's fp32 against its lower
+    precisions; one device against the next; a plan with settings against the same without.
 
     best: the recommended plan; the CPU plan that devices are compared with is the best one, if it is one.
     """
+    settings = _settings_pairs(plans, best)
+    plans = [plan for plan in plans if not plan.environment]
     cpu = [plan for plan in plans if plan.is_cpu]
-    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu)]
+    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu), *_neighbour_pairs(cpu, best), *settings]
     devices = tuple(dict.fromkeys(plan.device for plan in plans if not plan.is_cpu))
     baseline = _cpu_baseline(cpu, best)
     for device in devices:
@@ -43,6 +46,27 @@ def _thread_pairs(cpu: Sequence[Plan]) -> list[Pair]:
         if len(rows) > 1:
             pairs.append((rows[0], rows[-1]))
     return pairs
+
+
+def _neighbour_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
+    """The recommended plan, when it has neither the fewest threads nor the most, against those that have."""
+    if best is None or not best.is_cpu:
+        return []
+    rows = sorted((plan for plan in cpu if plan.precision == best.precision), key=lambda plan: plan.threads or 0)
+    if len(rows) < 3 or best.threads in (rows[0].threads, rows[-1].threads):
+        return []
+    middle = next((plan for plan in rows if plan.threads == best.threads), None)
+    return [] if middle is None else [(rows[0], middle), (middle, rows[-1])]
+
+
+def _settings_pairs(plans: Sequence[Plan], best: Plan | None) -> list[Pair]:
+    """The recommended plan's settings against torch's own, all else equal; of the others none is worth telling."""
+    if best is None:
+        return []
+    bare = (best.device, best.precision, best.threads)
+    rows = [plan for plan in plans if (plan.device, plan.precision, plan.threads) == bare]
+    plain = next((plan for plan in rows if not plan.environment), None)
+    return [] if plain is None else [(plain, plan) for plan in rows if plan.environment]
 
 
 def _precision_pairs(cpu: Sequence[Plan]) -> list[Pair]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.advisor.crossover import holds_from
 from app.advisor.device_fit import NetworkRow, fit_device, host_and_device, weighted
-from app.advisor.features import PRIORS, FeatureCurve, Features, features_at
+from app.advisor.features import FeatureCurve, Features, features_at, priors_of
 from app.advisor.fitting import UNFITTED_SPREAD, Fit, fit_factors
 from app.advisor.intervals import interval_around
 from app.advisor.prices import Prices, prices_for
@@ -61,15 +62,24 @@ def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
 
 
 def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
-    rows = [
-        NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size))
-        for point in networks
-    ]
-    if not rows:
-        return Fit(PRIORS, UNFITTED_SPREAD, {})
+    priors = priors_of(prices)
+    if not networks:
+        return Fit(priors, UNFITTED_SPREAD, {})
     if not prices.plan.is_cpu:
-        return fit_device(rows)
-    return fit_factors([(row.name, [part / row.seconds for part in row.parts]) for row in rows], PRIORS)
+        return fit_device([_row(point, point.seconds.low, prices) for point in networks])
+    if prices.context is None:
+        return fit_factors([_shares(_row(point, point.seconds.low, prices)) for point in networks], priors)
+    rows = [_shares(_row(point, point.seconds.median, prices)) for point in networks]
+    left_out = [_shares(_row(point, point.seconds.median, prices, point.name)) for point in networks]
+    return fit_factors(rows, priors, left_out)
+
+
+def _row(point: NetworkPoint, seconds: float, prices: Prices, without: str | None = None) -> NetworkRow:
+    return NetworkRow(point.name, seconds, features_at(point.trace, prices, point.batch_size, without))
+
+
+def _shares(row: NetworkRow) -> tuple[str, list[float]]:
+    return row.name, [part / row.seconds for part in row.parts]
 
 
 @dataclass
@@ -105,14 +115,14 @@ class PredictedTime:
         )
 
     def launch_bound_until(self, batch_sizes: Sequence[int]) -> int | None:
-        """The smallest batch looked at from which the device, no longer the host, is the limit; None if never."""
-        answer = None
-        for batch in sorted(batch_sizes, reverse=True):
+        """The smallest batch from which the device, no longer the host, is the limit at all larger ones looked at; None
+        if it never is."""
+
+        def device_is_the_limit(batch: int) -> bool:
             host, device = host_and_device(weighted(self.curve.at(batch), self.model.fit.factors))
-            if device < host:
-                break
-            answer = batch
-        return answer
+            return device >= host
+
+        return holds_from(device_is_the_limit, batch_sizes)
 
 
 def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:
@@ -120,7 +130,23 @@ def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:
     return tuple(part for part in parts if part is not None)
 
 
+# Curves of the traces asked about last, each with what it was made of, so that identities stay taken: a known workload
+# at another batch size costs a look-up.
+REMEMBERED_CURVES = 512
+_curves: dict[tuple[int, int], FeatureCurve] = {}
+
+
+def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
+    key = (id(trace), id(prices))
+    with _remembering:
+        found = _curves.pop(key, None) or FeatureCurve(trace, prices)
+        _curves[key] = found
+        while len(_curves) > REMEMBERED_CURVES:
+            del _curves[next(iter(_curves))]
+    return found
+
+
 def predict(profile: Profile, plan: Plan, trace: Trace, log_every: int | None) -> PredictedTime | None:
     """None when the profile was not calibrated for this plan."""
     model = model_of_plan(profile, plan, trace.mode)
-    return None if model is None else PredictedTime(model, trace, FeatureCurve(trace, model.prices), log_every)
+    return None if model is None else PredictedTime(model, trace, _curve(trace, model.prices), log_every)

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("app.cli.doctor", "Say what stands in the way of training here, and what to do."),
     "watch": ("app.cli.watch", "Show how busy CPU and accelerators are, once a second."),
     "recommend": ("app.cli.recommend", "Say where a model should train, with which settings, and why."),
+    "map": ("app.cli.map", "Show which plan wins over batch and width of a network."),
     "measure": ("app.cli.measure", "Run a model's real steps under every plan, and show the times."),
     "calibrate": ("app.cli.calibrate", "Measure this machine's constants once, and keep them as a profile."),
     "profile": ("app.cli.profile", "List, show, export and import what calibrations measured."),

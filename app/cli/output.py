@@ -44,6 +44,15 @@ def print_heading(text: str) -> None:
     _console().print(text, markup=False, highlight=False, emoji=False, style="bold")
 
 
+def print_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Lines of (text, rich style), never wrapped; without colours where there are none."""
+    from rich.text import Text
+
+    console = _console()
+    for line in lines:
+        console.print(Text.assemble(*line), soft_wrap=True)
+
+
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """A table without frame. Where not all has room, columns that are not needed go, the last one first; nothing is
     cut off."""

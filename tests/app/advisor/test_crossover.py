@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.crossover import Found, batch_grid, find_crossover
+from app.advisor.crossover import Found, batch_grid, find_crossover, holds_from
 
 signs = st.dictionaries(st.integers(1, 200), st.sampled_from([-1, 0, 1, None]), min_size=1)
 
@@ -70,3 +70,47 @@ def test_the_grid_rises_from_one_to_the_largest_with_what_was_asked_for(largest:
     assert list(grid) == sorted(set(grid))
     assert {batch for batch in also if 1 <= batch <= largest} <= set(grid)
     assert len(grid) <= 22 + len(also)
+
+
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=300), st.lists(st.integers(1, 300), max_size=4))
+def test_on_any_curve_the_answer_agrees_with_every_batch_that_was_looked_at(row: list[int], also: list[int]) -> None:
+    """Not monotone at all: between the batches of a coarse grid the answer may change as often as it likes."""
+    looked_at: dict[int, int] = {}
+
+    def compare(batch: int) -> int:
+        looked_at[batch] = row[batch - 1]
+        return row[batch - 1]
+
+    found = find_crossover(compare, batch_grid(len(row), also))
+    assert found is not None
+    assert (found.kind, found.batch_size) == brute_force(dict(looked_at))
+    if found.kind == "at":
+        assert found.high == found.batch_size
+        assert found.low is not None
+        assert found.low <= found.batch_size
+        ahead = [batch for batch, sign in looked_at.items() if sign < 0]
+        assert found.low == min(batch for batch in looked_at if batch > max(ahead, default=0))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=200))
+def test_a_condition_holds_from_where_it_holds_at_all_larger_ones_looked_at(row: list[bool]) -> None:
+    looked_at: dict[int, bool] = {}
+
+    def holds(batch: int) -> bool:
+        looked_at[batch] = row[batch - 1]
+        return row[batch - 1]
+
+    found = holds_from(holds, batch_grid(len(row)))
+    if found is None:
+        assert not row[-1]
+    else:
+        assert all(held for batch, held in looked_at.items() if batch >= found)
+        assert found == 1 or not looked_at[found - 1]
+
+
+def test_the_first_plan_is_not_past_where_bisection_saw_it_ahead() -> None:
+    """At 13 of a bisection the first was ahead, though it could not be told from the second at 8."""
+    found = find_crossover(
+        lambda batch: 1 if batch > 13 else -1 if batch in (1, 2, 3, 4, 12, 13) else 0, batch_grid(64)
+    )
+    assert found == Found("at", 14, 14, 14)

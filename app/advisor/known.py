@@ -1,0 +1,83 @@
+"""All that is known of a workload: its plans, their times and their memory, at any batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.advisor.elsewhere import idle_survey
+from app.advisor.memory import MemoryEstimate, estimate_memory
+from app.advisor.options import option_for, tried
+from app.advisor.plans import candidate_plans, profiled_plans
+from app.advisor.ranking import Ranking, rank_options
+from app.advisor.recommendation import Option
+from app.advisor.request import Request
+from app.advisor.step_time import PlanTime, shared_spread, times_of_plans
+from app.advisor.summary import trace_of_summary
+from probes.hardware import Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
+    plan's key; a plan's memory is None without a trace."""
+
+    workload: Workload
+    trace: Trace | None
+    elsewhere: Profile | None
+    plans: tuple[Plan, ...]
+    measurements: Sequence[Measurement]
+    times: Mapping[tuple[object, ...], PlanTime]
+    memory: Mapping[tuple[object, ...], MemoryEstimate | None]
+
+    def options(self, batch_size: int) -> list[Option]:
+        """Every plan at this batch size, in the order of the plans."""
+        workload = replace(self.workload, batch_size=batch_size)
+        return [self._option(plan, workload) for plan in self.plans]
+
+    def _option(self, plan: Plan, workload: Workload) -> Option:
+        memory = self.memory[plan.key]
+        free = None if memory is None else memory.available
+        outcome = tried(self.measurements, plan, workload.batch_size, free)
+        return option_for(self.times[plan.key], memory, outcome, workload)
+
+    def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
+        """The best first, at this batch size."""
+
+        def ratio_spread(one: Option, other: Option) -> float | None:
+            rows = [self.times[option.plan.key].at(batch_size, self.workload.data) for option in (one, other)]
+            return None if rows[0] is None or rows[1] is None else shared_spread(rows[0], rows[1])
+
+        return rank_options(options, ratio_spread)
+
+
+def gather(
+    survey: Survey,
+    profile: Profile | None,
+    trace: Trace | None,
+    measurements: Sequence[Measurement],
+    request: Request,
+) -> Known:
+    """trace: None for a `summary` model, whose trace follows from its totals. Raises InvalidRequest."""
+    workload = request.workload
+    if trace is None and workload.model.kind == "summary":
+        trace = trace_of_summary(workload)
+    elsewhere = profile if profile is not None and _is_elsewhere(survey, profile, request) else None
+    plans = candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
+    machine = survey if elsewhere is None else idle_survey(elsewhere.hardware) if elsewhere.hardware else None
+    kind = workload.model.kind
+    memory = {
+        plan.key: None if trace is None else estimate_memory(machine, profile, trace, measurements, plan, kind)
+        for plan in plans
+    }
+    times = times_of_plans(plans, profile, trace, measurements, workload)
+    return Known(workload, trace, elsewhere, plans, measurements, times, memory)
+
+
+def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
+    """The answer is for another machine, of which only the profile is known."""
+    return request.profile is not None and profile.fingerprint != survey.fingerprint

@@ -1,0 +1,57 @@
+"""Which plan wins at each batch size of one network: a row of the map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.advisor.known import Known, gather
+from app.advisor.recommendation import Basis, Interval, plan_name
+from app.advisor.request import Request
+from probes.hardware import Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """plan: the one to take; None where no time is known, or where nothing fits (fits is False then). close: others
+    cannot be told from it. slowest_ratio: how many times as long the slowest plan that fits takes."""
+
+    batch_size: int
+    plan: Plan | None = None
+    fits: bool | None = None
+    step_seconds: Interval | None = None
+    basis: Basis | None = None
+    close: bool = False
+    slowest_ratio: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "plan": plan_name(self.plan) if self.plan is not None else None}
+
+
+def winners(
+    survey: Survey,
+    profile: Profile | None,
+    trace: Trace | None,
+    measurements: Sequence[Measurement],
+    request: Request,
+    batch_sizes: Sequence[int],
+) -> list[Cell]:
+    """The winner at each batch size, by the rules of a recommendation. Pure. Raises InvalidRequest."""
+    known = gather(survey, profile, trace, measurements, request)
+    return [_cell(known, batch_size) for batch_size in batch_sizes]
+
+
+def _cell(known: Known, batch_size: int) -> Cell:
+    options = known.options(batch_size)
+    ranking = known.ranking(batch_size, options)
+    best = ranking.best
+    if best is None or best.step_seconds is None:
+        return Cell(batch_size, fits=False if all(option.fits is False for option in options) else None)
+    times = [option.step_seconds.median for option in options if option.step_seconds is not None]
+    ratio = max(times) / best.step_seconds.median
+    return Cell(batch_size, best.plan, best.fits, best.step_seconds, best.basis, bool(ranking.close), ratio)

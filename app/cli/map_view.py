@@ -1,0 +1,119 @@
+"""A map as a picture: letters and colours in a terminal, and an SVG."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape
+
+from app.advisor.winners import Cell
+from app.cli.output import print_bullets, print_heading, print_lines, print_text
+from app.cli.units import format_count
+from app.mapping import Map, Row
+from probes.workload.description import Plan
+
+# By Okabe and Ito (jfly.uni-koeln.de/color), told apart by people who do not see every colour; letters say the same.
+COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999")
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+UNKNOWN, TOO_BIG = "?", "-"
+CELL, LEFT, TOP, LINE = 44, 150, 60, 22  # pixels
+
+
+def show_map(drawn: Map) -> None:
+    """Batches from left to right, widths from top to bottom; a letter for each plan, small where it is a close call."""
+    workload = drawn.workload
+    print_heading(f"Which plan wins: {workload.model.name}, {workload.mode}")
+    labels = [_row_label(row) for row in drawn.rows]
+    left = max((len(label) for label in labels), default=0) + 2
+    wide = max(len(str(size)) for size in drawn.batch_sizes) + 1
+    print_lines(
+        [[("batch".rjust(left - 2) + "  ", "dim"), *((str(size).rjust(wide), "dim") for size in drawn.batch_sizes)]]
+    )
+    for row, label in zip(drawn.rows, labels, strict=True):
+        cells = [(letter_of(drawn, cell).rjust(wide), _style(drawn, cell)) for cell in row.cells]
+        print_lines([[(label.ljust(left), "dim"), *cells]])
+    print_text()
+    for place, plan in enumerate(drawn.plans):
+        print_lines([[(f"{_letter(place)}  ", f"bold {_colour(place)}"), (describe_plan(plan), "")]])
+    print_text(f"A small letter: others cannot be told from it. {UNKNOWN}: no time is known. {TOO_BIG}: nothing fits.")
+    _show_missing(drawn)
+
+
+def _show_missing(drawn: Map) -> None:
+    reasons: dict[str, list[str]] = {}
+    for row in drawn.rows:
+        if row.why_not:
+            reasons.setdefault(row.why_not, []).append(f"{row.width:g}")
+    if reasons:
+        print_text()
+        print_bullets([f"Width {', '.join(widths)}: {why}" for why, widths in reasons.items()])
+
+
+def letter_of(drawn: Map, cell: Cell) -> str:
+    if cell.plan is None:
+        return TOO_BIG if cell.fits is False else UNKNOWN
+    letter = _letter(_place(drawn, cell.plan))
+    return letter.lower() if cell.close else letter
+
+
+def describe_plan(plan: Plan) -> str:
+    settings = " ".join(f"{name}={value}" for name, value in sorted(plan.environment.items()))
+    return f"{plan.label} {settings}".strip()
+
+
+def _row_label(row: Row) -> str:
+    size = f", {format_count(row.parameters)} parameters" if row.parameters is not None else ""
+    return f"width {row.width:g}{size}"
+
+
+def _place(drawn: Map, plan: Plan) -> int:
+    return next(place for place, known in enumerate(drawn.plans) if known.key == plan.key)
+
+
+def _letter(place: int) -> str:
+    return LETTERS[place % len(LETTERS)]
+
+
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def _style(drawn: Map, cell: Cell) -> str:
+    return "dim" if cell.plan is None else f"bold {_colour(_place(drawn, cell.plan))}"
+
+
+def write_svg(drawn: Map) -> str:
+    """A picture of its own, without script, font or anything from elsewhere."""
+    width = LEFT + CELL * len(drawn.batch_sizes) + 20
+    legend = TOP + CELL * len(drawn.rows) + 40
+    height = legend + LINE * (len(drawn.plans) + 1)
+    title = f"Which plan wins: {drawn.workload.model.name}, {drawn.workload.mode}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="13">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        _text(10, 24, title, weight="bold"),
+    ]
+    for column, size in enumerate(drawn.batch_sizes):
+        parts.append(_text(LEFT + CELL * column + CELL / 2, TOP - 10, str(size), anchor="middle", small=True))
+    for line, row in enumerate(drawn.rows):
+        parts.append(_text(LEFT - 10, TOP + CELL * line + CELL / 2 + 5, f"width {row.width:g}", anchor="end"))
+        parts += [_square(drawn, cell, column, line) for column, cell in enumerate(row.cells)]
+    parts.append(_text(LEFT, TOP + CELL * len(drawn.rows) + 20, "batch size from left to right", small=True))
+    for place, plan in enumerate(drawn.plans):
+        y = legend + LINE * place
+        parts.append(f'<rect x="{LEFT}" y="{y - 12}" width="14" height="14" fill="{_colour(place)}"/>')
+        parts.append(_text(LEFT + 22, y, f"{_letter(place)}  {describe_plan(plan)}"))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _square(drawn: Map, cell: Cell, column: int, line: int) -> str:
+    x, y = LEFT + CELL * column, TOP + CELL * line
+    fill = "#eeeeee" if cell.plan is None else _colour(_place(drawn, cell.plan))
+    opacity = "0.55" if cell.close else "1"
+    square = f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{fill}" fill-opacity="{opacity}"/>'
+    return square + _text(x + CELL / 2 - 1, y + CELL / 2 + 4, letter_of(drawn, cell), anchor="middle")
+
+
+def _text(x: float, y: float, words: str, *, anchor: str = "start", weight: str = "normal", small: bool = False) -> str:
+    size = ' font-size="11"' if small else ""
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-weight="{weight}"{size}>{escape(words)}</text>'

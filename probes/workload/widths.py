@@ -1,0 +1,90 @@
+"""The same network wider or narrower: every inner size times a factor, what goes in and what comes out as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from probes import bounds
+from probes.workload.description import InvalidModel, ModelDescription
+from probes.workload.documents import parse_document
+
+# What the sizes that flow between layers are called, and what follows from them and is inferred again.
+INNER = ("out", "hidden", "feedforward")
+INFERRED = ("in", "features", "steps")
+WEIGHTED = ("linear", "conv", "embedding", "rnn", "gru", "lstm")
+MOST_FACTOR = 1024.0
+
+
+def widen(model: ModelDescription, factor: float) -> ModelDescription:
+    """The model with its inner sizes times `factor`, rounded, 1 at least.
+
+    Of a layer list: outputs of linear, convolutional and embedding layers, hidden sizes of recurrent ones, the inner
+    size of encoders, and the groups of depthwise convolutions; the last layer with weights keeps its outputs. Of a
+    summary: activations by the factor, parameters and FLOPs by its square. Raises InvalidModel where that fits nowhere
+    (heads that do not divide, a shape that is written out), and for models that are not made of layers.
+    """
+    if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
+        raise InvalidModel(f"A width is a number from 1/{MOST_FACTOR:g} to {MOST_FACTOR:g}.")
+    if factor == 1.0:
+        return model
+    if model.kind == "summary":
+        return _renamed(parse_document({"summary": _widen_summary(model.content, factor)}), model, factor)
+    if model.kind != "layers":
+        raise InvalidModel(
+            "Only a network that is written as layers, or a summary, can be made wider: of this one the sizes that "
+            "belong together are not known. Describe it by its layers."
+        )
+    layers = [dict(layer) for layer in _copied(model.content["layers"])]
+    last = _last_weighted(layers)
+    for layer in _flat(layers):
+        _widen_layer(layer, factor, keeps_output=layer is last)
+    document = {"layers": layers, "input_shape": model.content["input_shape"], "loss": model.content["loss"]}
+    return _renamed(parse_document(document), model, factor)
+
+
+def _renamed(widened: ModelDescription, model: ModelDescription, factor: float) -> ModelDescription:
+    return replace(widened, name=f"{model.name} x {factor:g}")
+
+
+def _widen_summary(content: dict[str, Any], factor: float) -> dict[str, Any]:
+    powers = {"parameters": 2, "flops_per_sample": 2, "activation_bytes_per_sample": 1}
+    return {name: _times(value, factor ** powers.get(name, 0)) for name, value in content.items()}
+
+
+def _copied(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {**layer, "layers": _copied(layer["layers"])} if isinstance(layer.get("layers"), list) else dict(layer)
+        for layer in layers
+    ]
+
+
+def _flat(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every layer that holds none, in order."""
+    return [each for layer in layers for each in (_flat(layer["layers"]) if "layers" in layer else [layer])]
+
+
+def _last_weighted(layers: list[dict[str, Any]]) -> dict[str, Any] | None:
+    weighted = [layer for layer in _flat(layers) if layer["type"].startswith(WEIGHTED)]
+    return weighted[-1] if weighted else None
+
+
+def _widen_layer(layer: dict[str, Any], factor: float, *, keeps_output: bool) -> None:
+    depthwise = layer.get("groups", 1) > 1 and layer.get("groups") == layer.get("in")
+    if depthwise:
+        layer["groups"] = _times(layer["groups"], factor)
+    if layer["type"].startswith(WEIGHTED) or "feedforward" in layer:
+        for name in INNER:
+            if isinstance(layer.get(name), int) and not keeps_output:
+                layer[name] = _times(layer[name], factor)
+    if layer["type"].startswith("prelu") and layer.get("count", 1) > 1:
+        layer["count"] = _times(layer["count"], factor)
+    for name in INFERRED:
+        if not (name == "in" and layer["type"] == "embedding"):  # a vocabulary is no width
+            layer.pop(name, None)
+    if layer["type"] in ("layer_norm", "rms_norm") and len(layer.get("shape", ())) == 1:
+        del layer["shape"]
+
+
+def _times(size: float, factor: float) -> int:
+    return max(1, min(round(size * factor), bounds.MAX_PARAMETERS * 10**6))

@@ -1,0 +1,94 @@
+"""`crosspoint map`: a picture of which plan wins, the same in letters, JSON and SVG."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from app.advisor.decide import recommend
+from app.advisor.request import Request
+from app.advisor.winners import winners
+from app.cli.endings import ExitCode
+from app.cli.main import main
+from app.service import Crosspoint
+from app.settings import Settings
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_survey, a_workload
+from tests.app.advisor.machine import GPU, a_profile
+
+ALL = (ONE, TWO, ONE_BF16, TWO_BF16, GPU)
+SUMMARY = {"parameters": 10**6, "flops_per_sample": 10**7, "activation_bytes_per_sample": 10**5, "operations": 60}
+MODEL = json.dumps({"summary": SUMMARY})
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with a profile of another machine, `rig`."""
+    folder = tmp_path / "data"
+    monkeypatch.setenv("CROSSPOINT_DATA_DIR", str(folder))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    async def keep() -> None:
+        async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
+            await crosspoint.store.keep_profile(replace(a_profile(ALL), name="rig", fingerprint="another"))
+
+    asyncio.run(keep())
+
+
+def test_every_cell_is_what_a_recommendation_says_there() -> None:
+    survey, profile = a_survey(gpus=[a_gpu()]), a_profile(ALL)
+    request = Request(a_workload())
+    sizes = (1, 8, 64, 512)
+    cells = winners(survey, profile, None, [], request, sizes)
+    for size, cell in zip(sizes, cells, strict=True):
+        answer = recommend(survey, profile, None, [], replace(request, workload=a_workload(size)))
+        assert cell.plan == answer.recommended
+        assert cell.step_seconds == (answer.options[0].step_seconds if answer.recommended else None)
+
+
+def test_what_fits_nowhere_and_what_nobody_knows_are_told_apart() -> None:
+    small = a_survey(usable_bytes=10**6)
+    (cell,) = winners(small, a_profile(), None, [], Request(a_workload()), (8,))
+    assert (cell.plan, cell.fits) == (None, False)
+    (cell,) = winners(a_survey(), None, None, [], Request(a_workload()), (8,))
+    assert (cell.plan, cell.fits) == (None, None)
+
+
+def test_letters_json_and_svg_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "map.svg"
+    words = ["map", MODEL, "--profile", "rig", "--largest-batch", "64", "--widths", "0.5,2", "--svg", str(picture)]
+    assert main([*words, "--json"]) == ExitCode.DONE
+    document = json.loads(capsys.readouterr().out)
+    assert document["batch_sizes"] == [1, 2, 4, 8, 16, 32, 64]
+    assert [row["width"] for row in document["rows"]] == [0.5, 2.0]
+    assert all(len(row["cells"]) == 7 for row in document["rows"])
+    assert main(words) == ExitCode.DONE
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    for place, plan in enumerate(document["plans"]):
+        assert f"{'ABCDEF'[place]}  {plan['device']} {plan['precision']}" in shown
+    letters = [line.split()[-7:] for line in shown.splitlines() if line.startswith("width ")]
+    drawn = [element.text for element in ElementTree.parse(picture).iter() if element.tag.endswith("text")]
+    assert [letter for row in letters for letter in row] == [
+        text for text in drawn if text and len(text) == 1 and text.isalpha()
+    ]
+
+
+def test_a_model_that_cannot_be_made_wider_has_its_own_width(capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"huggingface": {"model_type": "bert", "num_hidden_layers": 1}, "task": "text-classification"}
+    words = ["map", json.dumps(config), "--profile", "rig", "--largest-batch", "2", "--widths", "1,2", "--json"]
+    assert main(words) == ExitCode.DONE
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert rows[0]["why_not"] is None
+    assert rows[0]["cells"]
+    assert "layers" in rows[1]["why_not"]
+
+
+@pytest.mark.parametrize("widths", ["", "x", "0", "-1", "nan", "inf", ",".join(["1"] * 17), "1e9"])
+def test_widths_that_are_none_are_wrong_usage(widths: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", MODEL, "--widths", widths]) == ExitCode.USAGE
+    assert "idths" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""A network made wider is the same network: what goes in and what comes out stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes.workload.catalogue import list_models
+from probes.workload.description import InvalidModel, ModelDescription
+from probes.workload.models import parse_model
+from probes.workload.widths import widen
+
+LAYERED = [row for row in list_models() if row.description.kind == "layers"]
+
+
+def sizes(model: ModelDescription, name: str = "out") -> list[int]:
+    return [layer[name] for layer in model.content["layers"] if name in layer]
+
+
+def inner_sizes(layers: list[dict[str, Any]]) -> int:
+    """All of them, at any depth, summed."""
+    return sum(
+        inner_sizes(layer["layers"]) if "layers" in layer else layer.get("in", 0) + layer.get("hidden", 0)
+        for layer in layers
+    )
+
+
+def test_inner_sizes_grow_and_the_last_layer_keeps_its_classes() -> None:
+    model = parse_model(
+        {"layers": [{"type": "linear", "out": 10}, "relu", {"type": "linear", "out": 20}, {"type": "linear", "out": 3}],
+         "input_shape": [4]}
+    )  # fmt: skip
+    wider = widen(model, 2)
+    assert sizes(wider) == [20, 40, 3]
+    assert wider.content["input_shape"] == [4]
+    assert wider.content["output_shape"] == [3]
+    assert sizes(widen(model, 0.01)) == [1, 1, 3]
+    assert widen(model, 1) is model
+
+
+def test_depthwise_convolutions_grow_with_their_channels() -> None:
+    layers = [
+        {"type": "conv2d", "out": 8, "kernel": 3},
+        {"type": "conv2d", "out": 8, "kernel": 3, "groups": 8},
+        {"type": "batch_norm2d"},
+        "flatten",
+        {"type": "linear", "out": 5},
+    ]
+    wider = widen(parse_model({"layers": layers, "input_shape": [3, 16, 16]}), 2)
+    assert [layer.get("groups") for layer in wider.content["layers"][:2]] == [1, 16]
+    assert sizes(wider) == [16, 16, 5]
+
+
+def test_a_vocabulary_is_no_width() -> None:
+    layers = [
+        {"type": "embedding", "in": 1000, "out": 16},
+        {"type": "lstm", "hidden": 32, "output": "last"},
+        {"type": "linear", "out": 2},
+    ]
+    wider = widen(parse_model({"layers": layers, "input_shape": [12]}), 4)
+    embedding, lstm, linear = wider.content["layers"]
+    assert (embedding["in"], embedding["out"], lstm["hidden"], linear["in"], linear["out"]) == (1000, 64, 128, 128, 2)
+
+
+def test_an_encoder_grows_where_its_heads_divide_and_is_refused_with_a_sentence_where_not() -> None:
+    layers = [
+        {"type": "linear", "out": 12},
+        {"type": "transformer_encoder_layer", "heads": 4, "feedforward": 20},
+        {"type": "linear", "out": 2},
+    ]
+    model = parse_model({"layers": layers, "input_shape": [6, 3]})
+    wider = widen(model, 2)
+    assert wider.content["layers"][1]["in"] == 24
+    assert wider.content["layers"][1]["feedforward"] == 40
+    with pytest.raises(InvalidModel, match="must divide"):
+        widen(model, 0.5)
+
+
+@pytest.mark.parametrize("row", LAYERED, ids=lambda row: row.name)
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_the_catalogues_networks_can_be_made_wider(row: object, factor: float) -> None:
+    model = row.description  # type: ignore[attr-defined]
+    wider = widen(model, factor)
+    assert wider.content["output_shape"] == model.content["output_shape"]
+    before, after = (inner_sizes(each.content["layers"]) for each in (model, wider))
+    assert (after > before) is (factor > 1)
+
+
+@given(st.floats(0.001, 1000))
+def test_a_summary_grows_with_the_square(factor: float) -> None:
+    totals = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
+    wider = widen(parse_model({"summary": totals}), factor).content
+    assert wider["operations"] == 50
+    assert wider["parameters"] == pytest.approx(max(10**6 * factor**2, 1), rel=0.6)
+
+
+def test_what_is_not_made_of_layers_is_refused_with_a_sentence() -> None:
+    with pytest.raises(InvalidModel, match="by its layers"):
+        widen(parse_model("bert-base"), 2)
+    for factor in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(InvalidModel, match="width"):
+            widen(parse_model("iris-mlp"), factor)
