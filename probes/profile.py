@@ -22,6 +22,8 @@ from probes.checked import (
     member,
     parse_strict_json,
 )
+from probes.context import Context, contexts_to_json
+from probes.context_check import check_contexts
 from probes.machine_facts import DEVICE_PATTERN, MAX_BYTES, MachineFacts
 from probes.measurement import Timing
 from probes.trace import Trace
@@ -88,6 +90,7 @@ class Profile:
     networks: tuple[NetworkPoint, ...]
     process_base_bytes: int | None = None  # resident set of a process that imported torch and did nothing
     context_bytes: dict[str, int] | None = None  # device -> bytes its context takes
+    contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps; CPU plans only
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
     schema_version: str = SCHEMA_VERSION
 
@@ -95,7 +98,8 @@ class Profile:
         """A trace stands once, in `traces`, though many plans ran its network: `trace` of a network is its place."""
         traces = list({id(point.trace): point.trace for point in self.networks}.values())
         places = {id(trace): place for place, trace in enumerate(traces)}
-        document = asdict(replace(self, networks=()))
+        document = asdict(replace(self, networks=(), contexts=()))
+        document |= contexts_to_json(self.contexts)
         document["traces"] = [trace.to_json() for trace in traces]
         document["networks"] = [_network_to_json(point, places[id(point.trace)]) for point in self.networks]
         return document
@@ -151,6 +155,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         ),
         process_base_bytes=None if base is None else check_count(base, "process_base_bytes", 0, MAX_BYTES),
         context_bytes=_context(document.get("context_bytes")),
+        contexts=check_contexts(document, _plan),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
     )
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from app.advisor.features import PRIORS, Features
 from app.advisor.fitting import UNFITTED_SPREAD, Fit, solve
-from app.advisor.intervals import Z_90
+from app.advisor.intervals import Z
 
 # Networks on a device were not fitted in numbers yet; kernels' efficiency in context is known no better than this.
 LEAST_DEVICE_SPREAD = 0.15
@@ -46,7 +46,7 @@ def fit_device(rows: Sequence[NetworkRow]) -> Fit:
         errors = [math.log(_step(row, others) / row.seconds) for row in rows if row.name == name]
         left_out[name] = sum(errors) / len(errors)
     mean_square = sum(error * error for error in left_out.values()) / len(left_out)
-    return Fit(factors, min(max(Z_90 * math.sqrt(mean_square), LEAST_DEVICE_SPREAD), 1.5), left_out)
+    return Fit(factors, min(max(Z * math.sqrt(mean_square), LEAST_DEVICE_SPREAD), 1.5), left_out)
 
 
 def _step(row: NetworkRow, factors: Sequence[float]) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of
 from app.advisor.prices import HEAVY, Prices
-from probes.trace import Trace
+from probes.context import ContextOperation, variant_of
+from probes.trace import Operation, Trace
 
 # Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
 # context and light work does not: caches are cold, and memory comes fresh from the allocator (a first fit over 38
@@ -13,15 +15,25 @@ from probes.trace import Trace
 CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer")
 PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0)
 
+# Of operations that were timed inside steps: what lies between them (Python, autograd's own work) is a tenth of a step.
+CONTEXT_PRIORS: tuple[float, ...] = (1.1, 1.1, 0.5, 1.1)
+
 Features = tuple[float, ...]  # seconds, one a class
 
 
-def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
-    """Seconds of each class at this batch, from every operation's price alone."""
+def priors_of(prices: Prices) -> tuple[float, ...]:
+    return PRIORS if prices.context is None else CONTEXT_PRIORS
+
+
+def features_at(trace: Trace, prices: Prices, batch_size: float, without: str | None = None) -> Features:
+    """Seconds of each class at this batch. without: as if this network had never been timed."""
+    if prices.context is not None:
+        return _features_in_context(trace, prices.plan.precision, prices.context, batch_size, without)
     heavy = light = dispatch = optimizer = 0.0
     updates = 0
-    for operation in trace.operations:
-        alone = prices.seconds(operation, batch_size) * operation.count
+    casts = prices.casts and not trace.autocast_operations
+    for operation in trace.operations_under(prices.plan.precision):
+        alone = prices.seconds(operation, batch_size, casts=casts) * operation.count
         if operation.phase == "optimizer":
             optimizer += alone
             updates += operation.count
@@ -31,16 +43,40 @@ def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
             heavy += alone
         else:
             light += alone
-    casts, cast_bytes = _casts(trace, prices)
+    added, cast_bytes = _casts(trace, prices) if casts else (0.0, 0.0)
     tensor = prices.tensor_seconds(trace.optimizer)
     optimizer += trace.parameter_tensors * tensor if tensor is not None and updates else updates * prices.dispatch
-    return (heavy, light + cast_bytes, dispatch + casts, optimizer)
+    return (heavy, light + cast_bytes, dispatch + added, optimizer)
+
+
+def _features_in_context(
+    trace: Trace, precision: str, prices: ContextPrices, batch_size: float, without: str | None
+) -> Features:
+    """`dispatch` is what lies between the operations: as long as the shortest of them, as a first guess."""
+    operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
+    footprint = footprint_of(sum((o.read_bytes + o.written_bytes) * each.count for o, each in operations))
+    heavy = light = optimizer = 0.0
+    count = 0
+    for sized, operation in operations:
+        seconds = prices.seconds(sized, footprint, without) * operation.count
+        count += operation.count
+        if operation.phase == "optimizer":
+            optimizer += seconds
+        elif operation.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    return (heavy, light, count * prices.floor, optimizer)
+
+
+def _sized(operation: Operation, batch_size: float) -> ContextOperation:
+    o = operation
+    sizes = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
+    return ContextOperation(o.name, o.kind, variant_of(o.name, o.shapes), o.dtype, *sizes)
 
 
 def _casts(trace: Trace, prices: Prices) -> tuple[float, float]:
     """(dispatch, light) seconds of what autocast adds: each weight cast once a step, its gradient cast back."""
-    if not prices.casts:
-        return 0.0, 0.0
     times = 2 if trace.mode == "training" else 1
     moved = 1.5 * trace.parameter_bytes  # four bytes read and two written, or the other way about
     return times * trace.parameter_tensors * prices.dispatch, times * prices.light_seconds("copy", moved)

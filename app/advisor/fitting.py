@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from app.advisor.intervals import Z_90
+from app.advisor.intervals import CONFIDENCE, Z
 
 # How firmly the factors are held to their priors, in networks: a class that no network exercises keeps its prior.
 PRIOR_STRENGTH = 0.05
@@ -20,7 +20,7 @@ LEAST_FACTOR, MOST_FACTOR = 0.5, 8.0
 REWEIGHTINGS, TOLERATED_ERROR = 4, 0.15
 # What a first fit on 38 networks missed by at the 90th percentile (docs/decisions/0003-how-instant-estimates.md):
 # fewer networks cannot show that they do better.
-LEAST_SPREAD = 0.12
+LEAST_SPREAD = 0.1
 # The ratio of two predictions is known no better than this, however well few networks agree.
 LEAST_RATIO_SPREAD = 0.06
 # Without networks to fit to, the sum of operations alone is 0.34 to 0.80 of a step: a factor of two either way.
@@ -29,7 +29,7 @@ UNFITTED_SPREAD = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """factors: one a class of work. spread: relative error in nine of ten cases, from networks left out.
+    """factors: one a class of work. spread: relative error in four of five cases, from networks left out.
     left_out: each network's estimate over its measurement when it was not used, as a logarithm."""
 
     factors: tuple[float, ...]
@@ -37,31 +37,40 @@ class Fit:
     left_out: dict[str, float]
 
 
-def fit_factors(rows: Sequence[tuple[str, Sequence[float]]], priors: Sequence[float]) -> Fit:
+Row = tuple[str, Sequence[float]]
+
+
+def fit_factors(rows: Sequence[Row], priors: Sequence[float], left_out_rows: Sequence[Row] | None = None) -> Fit:
     """Least squares of the relative errors, held gently to the priors and within bounds around them.
 
     rows: (network, seconds of each class divided by the step's measured seconds), so that a perfect row sums to 1
-    when multiplied with the factors. Networks of one name are left out together.
+    when multiplied with the factors. Networks of one name are left out together. left_out_rows: the same rows as they
+    are when the prices know nothing of their network; None: prices do not depend on networks.
     """
     factors = solve([row for _, row in rows], priors)
     names = dict.fromkeys(name for name, _ in rows)
     if len(names) < 3:
         return Fit(factors, UNFITTED_SPREAD, {})
     left_out: dict[str, float] = {}
-    squares: list[float] = []
+    errors: list[float] = []
     for name in names:
         others = solve([row for other, row in rows if other != name], priors)
-        errors = [_log_error(others, row) for other, row in rows if other == name]
-        left_out[name] = sum(errors) / len(errors)
-        squares += [error * error for error in errors]
-    # Few networks know their own spread badly: Student's t in place of the normal, to first order in 1/n.
-    few = 1.0 + 1.5 / max(len(names) - 1, 1)
-    spread = Z_90 * few * math.sqrt(sum(squares) / len(squares))
-    return Fit(factors, min(max(spread, LEAST_SPREAD), 1.5), left_out)
+        mine = [_log_error(others, row) for other, row in left_out_rows or rows if other == name]
+        left_out[name] = sum(mine) / len(mine)
+        errors += mine
+    return Fit(factors, min(max(spread_of(errors, len(names)), LEAST_SPREAD), 1.5), left_out)
+
+
+def spread_of(errors: Sequence[float], networks: int) -> float:
+    """Below which four errors of five lie: the larger ones are outliers that a normal distribution would spread over
+    all. Few networks know it badly: Student's t in place of the normal, to first order in 1/n."""
+    few = 1.0 + 1.5 / max(networks - 1, 1)
+    ordered = sorted(abs(error) for error in errors)
+    return few * ordered[min(math.ceil(CONFIDENCE * len(ordered)), len(ordered)) - 1]
 
 
 def ratio_spread(one: Mapping[str, float], other: Mapping[str, float]) -> float | None:
-    """How far the ratio of two plans' estimates is off in nine of ten cases, from both plans' errors on networks left
+    """How far the ratio of two plans' estimates is off in four of five cases, from both plans' errors on networks left
     out; None with fewer than three networks in common.
 
     A network whose operations are priced too low is too low under every plan; which plan is faster does not depend
@@ -71,7 +80,7 @@ def ratio_spread(one: Mapping[str, float], other: Mapping[str, float]) -> float 
     if len(names) < 3:
         return None
     square = sum((one[name] - other[name]) ** 2 for name in names) / len(names)
-    return max(Z_90 * math.sqrt(square), LEAST_RATIO_SPREAD)
+    return max(Z * math.sqrt(square), LEAST_RATIO_SPREAD)
 
 
 def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:

@@ -1,6 +1,6 @@
 """Intervals of times: of a measured median, and of a guess with a known spread.
 
-An interval holds the truth in about nine cases of ten. Times are positive and their errors are ratios, so spreads
+An interval holds the truth in about four cases of five. Times are positive and their errors are ratios, so spreads
 are in logarithms: a spread of 0.1 is 10 % either way.
 """
 
@@ -12,8 +12,8 @@ from statistics import median
 from app.advisor.recommendation import Interval
 from probes.measurement import Timing
 
-CONFIDENCE = 0.9
-Z_90 = 1.645  # of the normal distribution: 90 % lie within this many standard deviations
+CONFIDENCE = 0.8
+Z = 1.2816  # of the normal distribution: as many lie within this many standard deviations
 
 # A process that measures the same plan again differs by a percent or two (memory layout, clock, neighbours), however
 # little its own samples spread; the long interleaved runs of benchmarks.decisions show it.
@@ -47,8 +47,8 @@ def shift(interval: Interval, seconds: float) -> Interval:
 
 
 def deviation(interval: Interval) -> float:
-    """Standard deviation of the logarithm, when the interval is taken as 90 % of a lognormal distribution."""
-    return math.log(interval.high / interval.low) / (2 * Z_90) if interval.low > 0 else math.inf
+    """Standard deviation of the logarithm, when the interval is taken as 80 % of a lognormal distribution."""
+    return math.log(interval.high / interval.low) / (2 * Z) if interval.low > 0 else math.inf
 
 
 def apart(faster: Interval, slower: Interval) -> bool:
@@ -75,9 +75,9 @@ def interval_of_timing(timing: Timing) -> Interval:
 
 
 def _median_rank(count: int) -> int:
-    """How many samples to drop at either end and still hold the median with 90 %; 0 when there are too few."""
+    """How many samples to drop at either end and still hold the median with 80 %; 0 when there are too few."""
     if count > 200:  # the binomial is normal by then, and 2**count would outgrow a float later
-        return math.floor(count / 2 - Z_90 * math.sqrt(count) / 2) - 1
+        return math.floor(count / 2 - Z * math.sqrt(count) / 2) - 1
     below = 0.0
     for rank in range(count // 2):
         below += math.comb(count, rank) / 2.0**count

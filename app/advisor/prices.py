@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
+from app.advisor.context_prices import ContextPrices, context_prices, undisturbed
 from probes.profile import Point, Profile
-from probes.trace import Operation
+from probes.trace import Kind, Operation
 from probes.workload.description import Plan
 
 # Kinds whose cost follows their arithmetic; the rest follows the bytes moved. Each is priced with the points of the
@@ -103,6 +104,7 @@ class Prices:
     moving: dict[str, BytesTable]
     optimizer: dict[str, float]
     work: float = 0.0  # seconds a byte of a layer norm whose data lies in a cache
+    context: ContextPrices | None = None  # of operations timed inside steps, where the profile has them
 
     def heavy_seconds(self, kind: str, flops: float, moved_bytes: float) -> float:
         """An arithmetic operation without its dispatch."""
@@ -115,12 +117,13 @@ class Prices:
         table = self.moving.get(kind) or self.moving.get("elementwise")
         return table.seconds(moved_bytes) if table is not None else 0.0
 
-    def seconds(self, operation: Operation, batch_size: float) -> float:
-        """One execution alone, dispatch apart. Traces are made in fp32; autocast moves half the bytes."""
+    def seconds(self, operation: Operation, batch_size: float, *, casts: bool = False) -> float:
+        """One execution alone, dispatch apart. casts: a step under autocast that was traced in fp32; it moves half the
+        bytes."""
         if operation.kind == "view":
             return 0.0
         moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
-        if self.casts and operation.phase != "optimizer":
+        if casts and operation.phase != "optimizer":
             moved *= 0.5
         if operation.kind in HEAVY:
             return self.heavy_seconds(operation.kind, operation.flops.at(batch_size), moved)
@@ -158,7 +161,27 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
         return None
     optimizers = _optimizers(by_constant.get("optimizer", ()))
     work = min(moving["normalization"].seconds_a_byte) if by_constant.get("normalization") else 0.0
-    return Prices(plan, dispatch, arithmetic, moving, optimizers, work)
+    context = _context(profile, plan, mode, arithmetic)
+    return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context)
+
+
+def _context(profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, ArithmeticTable]) -> ContextPrices | None:
+    """From steps of this mode, or of the other where there are none."""
+    mine = [context for context in profile.contexts if context.plan.key == plan.key]
+    chosen = [context for context in mine if context.mode == mode] or mine
+
+    def alone(kind: Kind, flops: float, moved: float) -> float | None:
+        table = arithmetic.get(kind)
+        return table.seconds(flops, moved) if table is not None else None
+
+    steps = {
+        (point.name, point.batch_size, point.trace.mode): point.seconds.median
+        for point in profile.networks
+        if point.plan.key == plan.key
+    }
+    return context_prices(
+        [undisturbed(each, steps.get((each.network, each.batch_size, each.mode))) for each in chosen], alone
+    )
 
 
 @cache

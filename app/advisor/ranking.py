@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.advisor.intervals import Z_90, deviation
+from app.advisor.intervals import Z, deviation
 from app.advisor.recommendation import Interval, Option
 from probes.workload.description import PRECISIONS, Plan
 
@@ -101,7 +101,7 @@ def _confidence(ordered: Sequence[Option], ratio_spread: RatioSpread) -> float |
 def _not_faster(head: Interval, other: Interval, spread: float, tolerance: float = TOLERANCE) -> float:
     """P(other is not faster than (1 - tolerance) * head), from their ratio alone."""
     distance = math.log(other.median / head.median) - math.log(1 - tolerance)
-    return 0.5 * math.erfc(-distance / (spread / Z_90 * math.sqrt(2)))
+    return 0.5 * math.erfc(-distance / (spread / Z * math.sqrt(2)))
 
 
 def probability_of_best(head: Interval, others: Sequence[Interval], tolerance: float = TOLERANCE) -> float:

@@ -279,7 +279,7 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     seconds = best.step_seconds
     text = (
         f"This time was not measured: it is predicted from the profile {evidence.profile.name}, and lies between "
-        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in nine cases of ten."
+        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in four cases of five."
     )
     text = text if evidence.elsewhere else f"{text} Effort quick measures it."
     evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}

@@ -15,7 +15,7 @@ CrossoverKind = Literal["at", "always", "never", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A time in seconds: the middle, and the range that holds it in about nine cases of ten."""
+    """A time in seconds: the middle, and the range that holds it in about four cases of five."""
 
     median: float
     low: float

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from probes.bounds import MAX_NAME_CHARACTERS
+from probes.context import Context
 from probes.measurement import Timing
 from probes.microtrain.calibration_networks import NetworkContest
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
@@ -114,7 +115,7 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
     base_bytes = read_resident_bytes()
     begun, before = time.perf_counter(), read_moment()
     run = CalibrationRun(job, report)
-    points, networks = run.measure()
+    points, networks, contexts = run.measure()
     spread = _median_spread([*(point.seconds for point in points), *(point.seconds for point in networks)])
     noise = noise_between(before, read_moment(), max(plan.threads or 1 for plan in job.plans), spread)
     refuse_hopeless(noise)
@@ -129,6 +130,7 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
         noise=noise.figures(),
         points=tuple(points),
         networks=tuple(networks),
+        contexts=tuple(contexts),
         process_base_bytes=base_bytes,
     )
 
@@ -156,7 +158,7 @@ class CalibrationRun:
         self._job = job
         self._report = report
         self._begun = self._reported = time.perf_counter()
-        self._networks = NetworkContest(job.plans, job.effort)
+        self._networks = NetworkContest(job.plans)
         self._groups = [
             (name, weight, [bench for plan in job.plans for bench in make(plan, job.effort)])
             for name, make, weight in CONSTANTS
@@ -168,7 +170,7 @@ class CalibrationRun:
             self._reported = now
             self._report((now - self._begun) / self._job.seconds, message)
 
-    def measure(self) -> tuple[list[Point], list[NetworkPoint]]:
+    def measure(self) -> tuple[list[Point], list[NetworkPoint], list[Context]]:
         self._report(0.0, "tracing the micro-networks")
         self._networks.trace()
         self._begun = time.perf_counter()
@@ -181,7 +183,7 @@ class CalibrationRun:
             self._say(name)
             points += measure_points(benches, now + (end - now) * weight / left)
             left -= weight
-        return points, self._networks.measure(end, lambda: self._say("micro-networks", force=False))
+        return points, *self._networks.measure(end, lambda: self._say("micro-networks", force=False))
 
 
 def measure_points(benches: Sequence[Bench], deadline: float) -> list[Point]:

@@ -12,12 +12,15 @@ Layer = dict[str, Any]
 
 
 class MicroNetwork(NamedTuple):
-    """batch_sizes: a small one, where issuing dominates, and one where computing does."""
+    """batch_sizes: a small one, where issuing dominates, and one where computing does. large_batch: one whose step
+    leaves nothing in any cache and takes fresh memory from the system; only its operations are clocked, as it takes
+    long."""
 
     name: str
     layers: list[Layer]
     input_shape: list[int]
     batch_sizes: tuple[int, int]
+    large_batch: int | None = None
 
     def workload(self, mode: Mode) -> Workload:
         """With resident data and torch's defaults: what is read off it is computing and issuing alone."""
@@ -25,8 +28,11 @@ class MicroNetwork(NamedTuple):
         return Workload(model, self.batch_sizes[0], mode=mode, data="resident")
 
 
-def _linear(width: int, depth: int, out: int) -> list[Layer]:
-    hidden = [layer for _ in range(depth) for layer in ({"type": "linear", "out": width}, {"type": "relu"})]
+def _linear(width: int, depth: int, out: int, activation: str = "relu", dropout: float = 0.0) -> list[Layer]:
+    hidden: list[Layer] = []
+    for _ in range(depth):
+        hidden += [{"type": "linear", "out": width}, {"type": activation}]
+        hidden += [{"type": "dropout", "p": dropout}] if dropout else []
     return [*hidden, {"type": "linear", "out": out}]
 
 
@@ -39,25 +45,93 @@ def _convolutions(widths: tuple[int, ...], *, norm: bool) -> list[Layer]:
     return [*layers, {"type": "flatten"}, {"type": "linear", "out": 10}]
 
 
-def _transformer(width: int, depth: int) -> list[Layer]:
-    encoder = {"type": "transformer_encoder_layer", "heads": 4, "feedforward": 4 * width}
-    tokens: list[Layer] = [{"type": "embedding", "in": 1_000, "out": width}, {"type": "position_embedding"}]
+def _mobile(width: int, depth: int) -> list[Layer]:
+    """Pointwise, depthwise and pointwise convolutions around which the input is added, as mobile networks have."""
+    inner: list[Layer] = [
+        {"type": "conv2d", "out": 3 * width, "kernel": 1},
+        {"type": "batch_norm"},
+        {"type": "silu"},
+        {"type": "conv2d", "out": 3 * width, "kernel": 3, "padding": 1, "groups": 3 * width},
+        {"type": "batch_norm"},
+        {"type": "silu"},
+        {"type": "conv2d", "out": width, "kernel": 1},
+        {"type": "batch_norm"},
+    ]
+    stem = {"type": "conv2d", "out": width, "kernel": 3, "stride": 2, "padding": 1}
+    return [stem, *[{"type": "residual", "layers": inner}] * depth, {"type": "global_avg_pool"}, *_linear(1, 0, 10)]
+
+
+def _residual(width: int) -> list[Layer]:
+    """A stem of 7 x 7 that halves the image, and a block of two convolutions with the input added."""
+    block: list[Layer] = [
+        {"type": "conv2d", "out": width, "kernel": 3, "padding": 1},
+        {"type": "batch_norm"},
+        {"type": "relu"},
+        {"type": "conv2d", "out": width, "kernel": 3, "padding": 1},
+        {"type": "batch_norm"},
+    ]
+    stem: list[Layer] = [
+        {"type": "conv2d", "out": width, "kernel": 7, "stride": 2, "padding": 3},
+        {"type": "batch_norm"},
+        {"type": "relu"},
+    ]
+    return [
+        *stem,
+        {"type": "residual", "layers": block},
+        {"type": "relu"},
+        {"type": "global_avg_pool"},
+        *_linear(1, 0, 10),
+    ]
+
+
+def _signal(width: int) -> list[Layer]:
+    layers: list[Layer] = []
+    for out in (width, 2 * width):
+        layers += [{"type": "conv1d", "out": out, "kernel": 7, "padding": 3}, {"type": "tanh"}]
+        layers.append({"type": "avg_pool1d", "kernel": 4})
+    return [*layers, {"type": "flatten"}, *_linear(1, 0, 6)]
+
+
+def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000) -> list[Layer]:
+    encoder = {"type": "transformer_encoder_layer", "heads": heads, "feedforward": 4 * width}
+    tokens: list[Layer] = [{"type": "embedding", "in": vocabulary, "out": width}, {"type": "position_embedding"}]
     return [*tokens, *[encoder] * depth, {"type": "mean"}, {"type": "linear", "out": 2}]
 
 
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
+    MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
     MicroNetwork("mlp-narrow", _linear(64, 3, 10), [32], (8, 256)),
     MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (16, 256)),
+    MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 512)),
+    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid"), [1024], (4, 128)),
+    MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1), [64], (16, 128), 4096),
     MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 32)),
     MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),
+    MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),
+    MicroNetwork("cnn-mobile", _mobile(24, 2), [3, 64, 64], (2, 12), 48),
+    MicroNetwork("cnn-signal", _signal(32), [2, 1024], (4, 32)),
     MicroNetwork("transformer", _transformer(128, 2), [64], (2, 16)),
+    MicroNetwork("transformer-wide", _transformer(320, 2, 5, 16_000), [96], (1, 6)),
+    MicroNetwork("transformer-long", _transformer(64, 1, 2), [384], (2, 8), 30),
     MicroNetwork(
         "lstm", [{"type": "lstm", "hidden": 64, "output": "last"}, {"type": "linear", "out": 4}], [48, 16], (8, 64)
+    ),
+    MicroNetwork(
+        "lstm-wide",
+        [{"type": "lstm", "hidden": 192, "output": "last"}, {"type": "linear", "out": 4}],
+        [32, 96],
+        (4, 32),
     ),
     MicroNetwork(
         "embedding-classifier",
         [{"type": "embedding", "in": 10_000, "out": 128}, {"type": "mean"}, *_linear(128, 1, 5)],
         [64],
         (8, 128),
+    ),
+    MicroNetwork(
+        "embedding-large",
+        [{"type": "embedding", "in": 72_000, "out": 128}, {"type": "mean"}, *_linear(64, 0, 5)],
+        [32],
+        (2, 32),
     ),
 )

@@ -112,7 +112,7 @@ class StepRun:
         self._watch = PeakWatch(torch.device(plan.device), bench.base_bytes)
 
     def __call__(self, executions: int) -> None:
-        step = self._prepared()
+        step = self.prepared()
         for _ in range(executions):
             step()
         synchronize(step.device)
@@ -121,7 +121,7 @@ class StepRun:
     def watched(self) -> Iterator[None]:
         """Peaks of memory are taken; preparing is not part of what runs inside."""
         with applied(self.plan):
-            self._prepared()
+            self.prepared()
         bench, size = self._bench, self.batch_size
         with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(size)):
             yield
@@ -139,7 +139,8 @@ class StepRun:
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def _prepared(self) -> Step:
+    def prepared(self) -> Step:
+        """The step, made when it is first needed."""
         if self.step is None:
             self.step = self._bench.make_step(self.plan, self.batch_size)
         return self.step

@@ -17,7 +17,7 @@ def test_an_interval_holds_its_median_and_is_never_a_point(samples: list[float])
     assert 0 < interval.low < interval.median < interval.high < math.inf
 
 
-def test_the_interval_holds_the_true_median_nine_times_in_ten() -> None:
+def test_the_interval_holds_the_true_median_four_times_in_five() -> None:
     source = random.Random(4)
     for count in (5, 12, 40, 250):
         hits = 0
@@ -25,7 +25,7 @@ def test_the_interval_holds_the_true_median_nine_times_in_ten() -> None:
             samples = [source.lognormvariate(0, 0.3) for _ in range(count)]
             interval = interval_of_timing(Timing.from_samples(samples))
             hits += interval.low <= 1.0 <= interval.high
-        assert hits >= 0.87 * 400
+        assert hits >= 0.77 * 400
 
 
 def test_more_samples_narrow_the_interval() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.intervals import Z_90, interval_around
+from app.advisor.intervals import Z, interval_around
 from app.advisor.ranking import WORTH_OF_CHEAPNESS, cost_order, probability_of_best, rank_options
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from probes.workload.description import Plan
@@ -82,7 +82,7 @@ def test_confidence_agrees_with_drawing_the_times_at_random() -> None:
     source = random.Random(7)
 
     def draw(interval: Interval) -> float:
-        return source.lognormvariate(math.log(interval.median), math.log(interval.high / interval.low) / (2 * Z_90))
+        return source.lognormvariate(math.log(interval.median), math.log(interval.high / interval.low) / (2 * Z))
 
     hits = 0
     for _ in range(20_000):

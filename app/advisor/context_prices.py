@@ -1,0 +1,227 @@
+"""What one operation costs inside a step under a plan: read off the operations that were timed in whole steps.
+
+An operation's price is a baseline for its size (for heavy ones what its arithmetic takes alone, for light ones what
+operations that move as many bytes take) times what operations of its name took beyond their baseline at sizes nearby.
+So a size that was never timed follows the baseline, and a name that was never timed follows its kind.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import NamedTuple
+
+from probes.context import Context, ContextOperation, OperationCost
+from probes.trace import Kind
+
+HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
+NEAR = 0.1  # softens the nearest neighbour: costs closer than this (in e-folds of size, squared) count alike
+BIN = 0.5  # e-folds of bytes that share a point of the light baseline
+DISTURBED = 1.3  # times the step
+# E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead.
+FAR = 2.5
+NEXT_TO_NOTHING_BYTES = 4096
+GRID = 8  # prices are remembered at so many places an e-fold
+
+# Steps that move fewer bytes stay in the nearest caches; of those that move more nothing stays from step to step.
+SMALL_STEP_BYTES, LARGE_STEP_BYTES = 2.0**17, 2.0**34
+FOOTPRINT_WEIGHT = 0.5  # of an e-fold of the whole step against one of the operation
+
+Place = tuple[float, float, float]  # size, intensity, footprint
+AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
+
+
+class Sample(NamedTuple):
+    """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte; 0 for light operations.
+    footprint: see footprint_of."""
+
+    network: str
+    size: float
+    intensity: float
+    footprint: float
+    log_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class LightBaseline:
+    """Seconds over the bytes moved: rising, in proportion beyond the largest, constant below the smallest."""
+
+    sizes: tuple[float, ...]  # logarithms
+    log_seconds: tuple[float, ...]
+
+    def log_seconds_at(self, size: float) -> float:
+        sizes, logs = self.sizes, self.log_seconds
+        above = bisect_left(sizes, size)
+        if above == 0:
+            return logs[0]
+        if above == len(sizes):
+            return logs[-1] + size - sizes[-1]
+        share = (size - sizes[above - 1]) / (sizes[above] - sizes[above - 1])
+        return logs[above - 1] + share * (logs[above] - logs[above - 1])
+
+
+def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
+    """Medians of bins of sizes; None of nothing."""
+    bins: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for cost in costs:
+        size = math.log1p(_moved(cost.operation))
+        bins[int(size / BIN)].append((size, math.log(cost.seconds)))
+    sizes: list[float] = []
+    logs: list[float] = []
+    for place in sorted(bins):
+        sizes.append(median(size for size, _ in bins[place]))
+        logs.append(max(median(log for _, log in bins[place]), logs[-1] if logs else -math.inf))
+    return LightBaseline(tuple(sizes), tuple(logs)) if sizes else None
+
+
+@dataclass
+class ContextPrices:
+    """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
+
+    floor: the least that any operation took, which its arithmetic comes on top of. overheads: of operations on next to
+    nothing, by the footprint of the step that they were timed in.
+    """
+
+    alone: AloneSeconds
+    light: LightBaseline
+    floor: float
+    overheads: list[Sample] = field(default_factory=list)
+    samples: dict[Hashable, list[Sample]] = field(default_factory=lambda: defaultdict(list))
+    _remembered: dict[Hashable, float] = field(default_factory=dict)
+
+    def seconds(self, operation: ContextOperation, footprint: float, without: str | None = None) -> float:
+        """One execution in a step of this footprint. without: as if this network had never been timed."""
+        _, size, _ = self._baseline(operation)
+        key, samples = self._samples_like(operation, size, without)
+        sizes = [sample.size for sample in samples] or [size]
+        nearest = min(max(size, min(sizes)), max(sizes))
+        times = math.exp(size - nearest)
+        known = self._near(key, samples, _scaled(operation, 1 / times), footprint, without)
+        if times == 1.0:
+            return known
+        overhead = min(self.overhead(footprint), known)
+        return overhead + (known - overhead) * times
+
+    def overhead(self, footprint: float) -> float:
+        """Of an operation that has next to nothing to do."""
+        if not self.overheads:
+            return self.floor
+        return math.exp(_weighted_mean(self.overheads, (0.0, 0.0, footprint)))
+
+    def learn(self, network: str, cost: OperationCost, footprint: float) -> None:
+        operation = cost.operation
+        base, size, intensity = self._baseline(operation)
+        sample = Sample(network, size, intensity, footprint, math.log(cost.seconds) - base)
+        for key in _keys(operation):
+            self.samples[key].append(sample)
+
+    def _samples_like(
+        self, operation: ContextOperation, size: float, without: str | None
+    ) -> tuple[Hashable, Sequence[Sample]]:
+        """Those of the most telling key that was timed at sizes not far off; else of the least telling."""
+        key: Hashable = None
+        samples: Sequence[Sample] = ()
+        for key in _keys(operation):
+            samples = self.samples.get(key, ())
+            if without is not None:
+                samples = [sample for sample in samples if sample.network != without]
+            if any(size - sample.size <= FAR for sample in samples):
+                break
+        return key, samples
+
+    def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
+        """Logarithm of seconds, of the size, and of the arithmetic a byte."""
+        log_bytes = math.log1p(_moved(operation))
+        if operation.kind in HEAVY_KINDS and operation.flops >= 1:
+            alone = self.alone(operation.kind, operation.flops, _moved(operation))
+            if alone is not None:
+                size = math.log(operation.flops)
+                return math.log(self.floor + alone), size, size - log_bytes
+        return self.light.log_seconds_at(log_bytes), log_bytes, 0.0
+
+    def _near(
+        self,
+        key: Hashable,
+        samples: Sequence[Sample],
+        operation: ContextOperation,
+        footprint: float,
+        without: str | None,
+    ) -> float:
+        """Seconds at a size among those timed."""
+        base, size, intensity = self._baseline(operation)
+        if not samples:
+            return math.exp(base)
+        place = (size, intensity, footprint)
+        if without is not None:
+            return math.exp(base + _weighted_mean(samples, place))
+        node = tuple(round(coordinate * GRID) for coordinate in place)
+        found = self._remembered.get((key, node))
+        if found is None:
+            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID)
+            found = self._remembered[(key, node)] = _weighted_mean(samples, at)
+        return math.exp(base + found)
+
+
+def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
+    if times == 1.0:
+        return operation
+    o = operation
+    return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
+
+
+def _weighted_mean(samples: Sequence[Sample], place: Place) -> float:
+    size, intensity, footprint = place
+    total = weights = 0.0
+    for _, at, arithmetic, around, log_ratio in samples:
+        distance = (size - at) ** 2 + (intensity - arithmetic) ** 2 + (footprint - around) ** 2 + NEAR
+        weight = 1.0 / (distance * distance)
+        total += weight * log_ratio
+        weights += weight
+    return total / weights
+
+
+def footprint_of(moved_bytes: float) -> float:
+    """How cold caches are between a step's operations, in e-folds: from the bytes that the whole step moves, up to
+    what leaves nothing in any cache."""
+    return FOOTPRINT_WEIGHT * math.log(min(max(moved_bytes, SMALL_STEP_BYTES), LARGE_STEP_BYTES))
+
+
+def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
+    """From the most telling to the least."""
+    name, kind, variant, dtype = operation[:4]
+    return (name, variant, dtype), (name, variant), (kind, dtype), (kind,)
+
+
+def context_prices(contexts: Sequence[Context], alone: AloneSeconds) -> ContextPrices | None:
+    """Of one plan's contexts; None without any."""
+    costs = [cost for context in contexts for cost in context.costs]
+    light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
+    if light is None:
+        return None
+    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs))
+    for context in contexts:
+        footprint = footprint_of(sum(_moved(cost.operation) * cost.times for cost in context.costs))
+        for cost in context.costs:
+            prices.learn(context.network, cost, footprint)
+        small = [cost.seconds for cost in context.costs if 0 < _moved(cost.operation) <= NEXT_TO_NOTHING_BYTES]
+        if small:
+            prices.overheads.append(Sample(context.network, 0.0, 0.0, footprint, math.log(median(small))))
+    return prices
+
+
+def undisturbed(context: Context, step_seconds: float | None) -> Context:
+    """The context as it is, or where its operations add up to much more than the step took without a clock (autocast
+    does not reach inside an operation that is clocked), scaled down to the step."""
+    total = sum(cost.seconds * cost.times for cost in context.costs)
+    if step_seconds is None or total <= DISTURBED * step_seconds:
+        return context
+    share = step_seconds / total
+    return replace(context, costs=tuple(cost._replace(seconds=cost.seconds * share) for cost in context.costs))
+
+
+def _moved(operation: ContextOperation) -> float:
+    return operation.read_bytes + operation.written_bytes

@@ -1,0 +1,82 @@
+"""Times every operation of real steps where it runs, between the others."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from probes.context import ContextOperation, OperationCost, variant_of
+from probes.measurement import Timing
+from probes.microtrain.recording import SILENT, Record, Recorder
+from probes.microtrain.step import Step
+from probes.microtrain.timing import significant
+
+
+class OperationClock(TorchDispatchMode):
+    """Seconds of each operation in the order they ran. It takes composite operations apart as Recorder does, so that
+    both see the same ones; what it costs itself lies between the operations, not in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in SILENT:
+            return func(*args, **kwargs)
+        if func._can_decompose():
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        begun = time.perf_counter()
+        result = func(*args, **kwargs)
+        self.seconds.append(time.perf_counter() - begun)
+        return result
+
+
+def record_step(step: Step) -> list[Record]:
+    """What a real step runs, in order."""
+    with Recorder() as recorder:
+        step()
+    return recorder.records
+
+
+def clock_step(step: Step) -> list[float]:
+    """Seconds of each operation of one step."""
+    with OperationClock() as clock:
+        step()
+    return clock.seconds
+
+
+def merge_costs(records: Sequence[Record], clocked: Sequence[Sequence[float]]) -> tuple[OperationCost, ...]:
+    """Equal operations in one row. clocked: one list a step; those of another length ran something else and are not
+    counted. Empty when nothing is left."""
+    steps = [seconds for seconds in clocked if len(seconds) == len(records)]
+    groups: dict[ContextOperation, list[float]] = defaultdict(list)
+    counts: Counter[ContextOperation] = Counter()
+    for place, record in enumerate(records):
+        operation = _operation(record)
+        groups[operation] += [seconds[place] for seconds in steps]
+        counts[operation] += 1
+    return tuple(_cost(operation, counts[operation], samples) for operation, samples in groups.items() if samples)
+
+
+def _operation(record: Record) -> ContextOperation:
+    variant = variant_of(record.name, record.shapes)
+    return ContextOperation(
+        record.name, record.kind, variant, record.dtype, record.flops, record.read_bytes, record.written_bytes
+    )
+
+
+def _cost(operation: ContextOperation, count: int, samples: list[float]) -> OperationCost:
+    timing = Timing.from_samples(samples)
+    spread = (timing.high - timing.low) / 2 / timing.median
+    return OperationCost(operation, count, significant(timing.median, 4), significant(spread, 2))

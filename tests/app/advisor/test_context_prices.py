@@ -1,0 +1,119 @@
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.context_prices import (
+    ContextPrices,
+    context_prices,
+    footprint_of,
+    undisturbed,
+)
+from probes.context import Context, ContextOperation, OperationCost
+from probes.workload.description import Plan
+
+PLAN = Plan("cpu", "fp32", 1)
+OVERHEAD, RATE, BANDWIDTH = 2e-6, 5e10, 1e10
+
+
+def an_operation(name: str = "aten.relu", moved: float = 1e6, flops: float = 0.0) -> ContextOperation:
+    return ContextOperation(name, "matmul" if flops else "elementwise", "", "float32", flops, moved / 2, moved / 2)
+
+
+def true_seconds(operation: ContextOperation, times: float = 1.0) -> float:
+    moved = operation.read_bytes + operation.written_bytes
+    return OVERHEAD + times * (operation.flops / RATE + moved / BANDWIDTH)
+
+
+def a_context(*operations: ContextOperation, network: str = "a", times: float = 1.0) -> Context:
+    costs = tuple(OperationCost(operation, 1, true_seconds(operation, times), 0.1) for operation in operations)
+    return Context(network, 8, "training", PLAN, costs)
+
+
+def prices_of(*contexts: Context) -> ContextPrices:
+    prices = context_prices(contexts, lambda kind, flops, moved: flops / RATE + moved / BANDWIDTH)
+    assert prices is not None
+    return prices
+
+
+SIZES = [an_operation(moved=10.0**power) for power in range(2, 9)]
+FOOTPRINT = footprint_of(1e8)
+
+
+def test_an_operation_that_was_timed_costs_what_it_took() -> None:
+    prices = prices_of(a_context(*SIZES))
+    for operation in SIZES:
+        assert prices.seconds(operation, FOOTPRINT) == pytest.approx(true_seconds(operation), rel=0.1)
+
+
+@given(st.floats(1e2, 1e8))
+def test_between_sizes_that_were_timed_the_price_lies_between(moved: float) -> None:
+    prices = prices_of(a_context(*SIZES))
+    operation = an_operation(moved=moved)
+    assert prices.seconds(operation, FOOTPRINT) == pytest.approx(true_seconds(operation), rel=0.5)
+
+
+def test_a_name_that_takes_longer_than_its_kind_is_priced_by_its_own() -> None:
+    slow = [an_operation("aten.tanh", moved) for moved in (1e4, 1e6)]
+    prices = prices_of(a_context(*SIZES), a_context(*slow, network="b", times=20.0))
+    assert prices.seconds(slow[1], FOOTPRINT) == pytest.approx(true_seconds(slow[1], 20.0), rel=0.1)
+    assert prices.seconds(SIZES[4], FOOTPRINT) == pytest.approx(true_seconds(SIZES[4]), rel=0.1)
+
+
+def test_below_the_smallest_that_was_timed_only_what_goes_with_the_size_shrinks() -> None:
+    slow = an_operation("aten.tanh", 1e7)
+    prices = prices_of(a_context(*SIZES), a_context(slow, network="b", times=20.0))
+    small = an_operation("aten.tanh", 1e3)
+    assert prices.seconds(small, FOOTPRINT) < 3 * OVERHEAD
+
+
+def test_what_was_timed_on_next_to_nothing_says_nothing_of_large_tensors() -> None:
+    prices = prices_of(a_context(*SIZES), a_context(an_operation("aten.abs", 8.0), network="b"))
+    large = an_operation("aten.abs", 1e7)
+    assert prices.seconds(large, FOOTPRINT) == pytest.approx(true_seconds(large), rel=0.3)
+
+
+def test_a_name_that_was_never_timed_follows_its_kind() -> None:
+    prices = prices_of(a_context(*SIZES))
+    unknown = an_operation("own.operation", 1e6)
+    assert prices.seconds(unknown, FOOTPRINT) == pytest.approx(true_seconds(unknown), rel=0.2)
+
+
+def test_arithmetic_that_was_never_timed_in_a_step_costs_what_it_takes_alone() -> None:
+    prices = prices_of(a_context(*SIZES))
+    product = an_operation("aten.mm", 1e6, 1e9)
+    assert prices.seconds(product, FOOTPRINT) == pytest.approx(true_seconds(product), rel=0.2)
+
+
+def test_without_a_network_its_times_are_not_known() -> None:
+    tanh = an_operation("aten.tanh", 1e6)
+    prices = prices_of(a_context(*SIZES), a_context(tanh, network="b", times=20.0))
+    assert prices.seconds(tanh, FOOTPRINT, without="b") < true_seconds(tanh, 20.0) / 5
+
+
+@given(
+    st.floats(0, 1e15),
+    st.floats(0, 1e15),
+    st.sampled_from(["aten.relu", "aten.mm", "own.operation"]),
+    st.floats(0, 1e18),
+)
+def test_every_price_is_finite_and_above_nothing(moved: float, flops: float, name: str, step: float) -> None:
+    prices = prices_of(a_context(*SIZES, an_operation("aten.mm", 1e5, 1e7)))
+    seconds = prices.seconds(an_operation(name, moved, flops), footprint_of(step))
+    assert 0 < seconds < math.inf
+
+
+def test_a_clock_that_disturbed_a_step_is_put_right_by_the_step() -> None:
+    context = a_context(*SIZES)
+    total = sum(cost.seconds for cost in context.costs)
+    assert undisturbed(context, total) == context
+    assert undisturbed(context, None) == context
+    calm = undisturbed(context, total / 3)
+    assert sum(cost.seconds for cost in calm.costs) == pytest.approx(total / 3)
+
+
+def test_nothing_timed_is_no_price() -> None:
+    assert context_prices([], lambda *_: 1.0) is None
+    assert context_prices([replace(a_context(), costs=())], lambda *_: 1.0) is None

@@ -1,0 +1,38 @@
+import pytest
+
+from probes.microtrain.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.step import applied
+from probes.microtrain.workbench import Workbench
+from probes.workload.description import Mode, Plan, Precision, Workload
+from probes.workload.models import parse_model
+
+LAYERS = [
+    {"type": "conv2d", "out": 4, "kernel": 3},
+    {"type": "batch_norm"},
+    {"type": "dropout", "p": 0.1},
+    {"type": "flatten"},
+    {"type": "linear", "out": 3},
+]
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_each_operation_that_a_real_step_runs_is_clocked_once(mode: Mode, precision: Precision) -> None:
+    workload = Workload(parse_model({"layers": LAYERS, "input_shape": [3, 8, 8]}), 4, mode=mode)
+    plan = Plan("cpu", precision, 1)
+    with applied(plan):
+        step = Workbench(workload, frozenset({"cpu"})).make_step(plan, 4)
+        step()
+        records = record_step(step)
+        clocked = [clock_step(step) for _ in range(3)]
+    assert [len(seconds) for seconds in clocked] == [len(records)] * 3
+    costs = merge_costs(records, clocked)
+    assert sum(cost.times for cost in costs) == len(records)
+    assert all(cost.seconds > 0 and cost.spread >= 0 for cost in costs)
+    names = {cost.operation.name for cost in costs}
+    assert {"aten.convolution", "aten.addmm"} <= names
+    assert ("aten.convolution_backward" in names) == (mode == "training")
+
+
+def test_a_step_that_ran_something_else_is_not_counted() -> None:
+    assert merge_costs([], [[1e-6]]) == ()

@@ -1,0 +1,64 @@
+import json
+
+import pytest
+
+from probes.checked import Refused
+from probes.context import Context, ContextOperation, OperationCost, contexts_to_json, variant_of
+from probes.context_check import check_contexts
+from probes.workload.description import Plan
+
+RELU = ContextOperation("aten.relu", "elementwise", "", "float32", 0.0, 4096.0, 4096.0)
+PRODUCT = ContextOperation("aten.mm", "matmul", "", "float32", 1e6, 4096.0, 1024.0)
+COSTS = (OperationCost(RELU, 2, 2e-6, 0.1), OperationCost(PRODUCT, 1, 1e-5, 0.0))
+CONTEXTS = tuple(Context("a", 8, "training", Plan("cpu", "fp32", threads), COSTS) for threads in (1, 2))
+
+
+def plan_of(value: object, place: str) -> Plan:
+    assert isinstance(value, dict)
+    return Plan.from_json(value)
+
+
+def test_contexts_survive_a_journey_and_each_operation_is_written_once() -> None:
+    document = json.loads(json.dumps(contexts_to_json(CONTEXTS)))
+    assert len(document["operations"]) == 2
+    assert check_contexts(document, plan_of) == CONTEXTS
+
+
+def test_a_profile_from_before_contexts_has_none() -> None:
+    assert check_contexts({}, plan_of) == ()
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [[0, 1, -1e-6, 0.1], [0, 1, 0.0, 0.1], [7, 1, 1e-6, 0.1], [-1, 1, 1e-6, 0.1], [0, 0, 1e-6, 0.1],
+     [0, 1, 1e-6, -0.1], [0, 1, 1e9, 0.1], [0, 1, "1", 0.1], [0, 1, None, 0.1], [0, 1, 1e-6], [0, 1, 1e-6, 0.1, 4],
+     "abcd"],
+)  # fmt: skip
+def test_costs_that_no_clock_can_have_told_are_refused(cost: object) -> None:
+    document = contexts_to_json(CONTEXTS)
+    document["contexts"][0]["costs"][0] = cost
+    with pytest.raises(Refused, match="contexts"):
+        check_contexts(document, plan_of)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [["aten.relu", "magic", "", "float32", 0, 1, 1], ["<script>", "view", "", "float32", 0, 1, 1],
+     ["aten.relu", "view", "", "float32", -1, 1, 1], ["aten.relu", "view", "", "float32", 0, 1], 3],
+)  # fmt: skip
+def test_operations_that_no_trace_has_are_refused(operation: object) -> None:
+    document = contexts_to_json(CONTEXTS)
+    document["operations"][0] = operation
+    with pytest.raises(Refused, match="operations"):
+        check_contexts(document, plan_of)
+
+
+def test_convolutions_are_told_apart_by_what_their_kernels_mix() -> None:
+    image = (8, 16, 32, 32)
+    assert variant_of("aten.convolution", (image, (32, 16, 3, 3))) == "2d-spatial"
+    assert variant_of("aten.convolution", (image, (32, 16, 1, 1), (32,))) == "2d-pointwise"
+    assert variant_of("aten.convolution", (image, (16, 1, 3, 3))) == "2d-depthwise"
+    assert variant_of("aten.convolution", ((8, 1, 100), (4, 1, 5))) == "1d-spatial"
+    assert variant_of("aten.convolution_backward", (image, image, (16, 1, 3, 3))) == "2d-depthwise"
+    assert variant_of("aten.mm", ((3, 4), (4, 5))) == ""
+    assert variant_of("aten.convolution", ()) == ""
