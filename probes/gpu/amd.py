@@ -7,6 +7,7 @@ Files: Documentation/gpu/amdgpu (driver-misc, thermal, ras) and, for compute, th
 import re
 from dataclasses import dataclass, replace
 
+from probes.gpu.amd_processes import read_processes
 from probes.gpu.hwmon import MOST_MEMORY_BYTES, Sensors, read_sensors
 from probes.gpu.naming import with_name_facts
 from probes.hardware import Accelerator
@@ -16,6 +17,8 @@ DRIVER = "amdgpu"
 _NODES = "/sys/class/kfd/kfd/topology/nodes"
 _MAX_NODES = 256
 _MAX_ERRORS = 1 << 48
+# More than any card has: what is beyond is no figure but an error.
+_MOST_SIMDS, _MOST_BUS_BITS, _MOST_MEGAHERTZ = 1 << 16, 1 << 16, 100_000
 # LLVM, "User Guide for AMDGPU Backend", Processors: the instruction set's name by generation.
 _ARCHITECTURES = (
     (r"gfx90[0246c9]", "GCN 5"),
@@ -36,6 +39,7 @@ class Node:
     """A GPU in the kernel's compute topology."""
 
     bus_address: str  # domain:bus:device, without the function: partitions of one card are functions here
+    number: int | None = None  # KFD's own, by which it tells who uses the card
     gfx_target: str | None = None
     compute_units: int | None = None
     memory_bus_bits: int | None = None
@@ -57,7 +61,7 @@ def read_amd(root: Root, card: Accelerator, available_bytes: int | None = None) 
     )
     told = _add_sensors(told, read_sensors(root, folder, DRIVER))
     told = _add_errors(root, folder, told)
-    told = _add_node(told, nodes[0]) if len(nodes) == 1 else told  # several: each partition is a device of its own
+    told = _add_node(root, told, nodes[0]) if len(nodes) == 1 else told  # several: each partition is its own device
     return _add_memory(root, folder, told, available_bytes)
 
 
@@ -78,13 +82,14 @@ def _read_node(root: Root, folder: str) -> Node | None:
     if location is None or simds <= 0:
         return None
     place = f"{fields.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
-    clock = bank.get("mem_clk_max", 0)
+    width, clock = bank.get("width", 0), bank.get("mem_clk_max", 0)
     return Node(
         bus_address=place,
+        number=root.read_int(f"{folder}/gpu_id"),
         gfx_target=name_target(fields.get("gfx_target_version", 0)),
-        compute_units=simds // per_unit if per_unit > 0 else None,
-        memory_bus_bits=bank.get("width") or None,
-        memory_clock_maximum_hz=clock * 1_000_000 or None,
+        compute_units=simds // per_unit if 0 < per_unit <= simds <= _MOST_SIMDS else None,
+        memory_bus_bits=width if 0 < width <= _MOST_BUS_BITS else None,
+        memory_clock_maximum_hz=clock * 1_000_000 if 0 < clock <= _MOST_MEGAHERTZ else None,
     )
 
 
@@ -138,9 +143,10 @@ def _add_errors(root: Root, folder: str, card: Accelerator) -> Accelerator:
     return replace(card, ecc_enabled=enabled, ecc_corrected_errors=corrected, ecc_uncorrected_errors=uncorrected)
 
 
-def _add_node(card: Accelerator, node: Node) -> Accelerator:
+def _add_node(root: Root, card: Accelerator, node: Node) -> Accelerator:
     return replace(
         card,
+        processes=None if node.number is None else read_processes(root, node.number),
         gfx_target=node.gfx_target,
         architecture=card.architecture or name_architecture(node.gfx_target),
         multiprocessors=node.compute_units,

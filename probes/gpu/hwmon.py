@@ -12,6 +12,7 @@ from probes.reading import Root, clean
 _MAX_SENSORS = 16
 _SENSIBLE_CELSIUS = (-40, 150)
 _SENSIBLE_WATTS = 10_000
+_MOST_HERTZ = 100_000_000_000
 MOST_MEMORY_BYTES = 1 << 50  # of one card; what is more is no size but an error
 
 
@@ -38,10 +39,11 @@ def read_sensors(root: Root, device_folder: str, driver: str) -> Sensors | None:
         return None
     names = root.list(folder)
     temperatures = {label: value / 1e3 for label, value in _read_labelled(root, folder, names, "temp").items()}
+    clocks = _read_labelled(root, folder, names, "freq")
     low, high = _SENSIBLE_CELSIUS
     return Sensors(
         temperatures_celsius={label: value for label, value in temperatures.items() if low <= value <= high},
-        clocks_hz={label: value for label, value in _read_labelled(root, folder, names, "freq").items() if value > 0},
+        clocks_hz={label: value for label, value in clocks.items() if 0 < value <= _MOST_HERTZ},
         power_watts=_first_watts(root, folder, ("power1_average", "power1_input")),
         power_limit_watts=_first_watts(root, folder, ("power1_cap", "power1_max", "power1_rated_max")) or None,
         energy_joules=_scaled(root.read_int(f"{folder}/energy1_input"), 1e-6),
@@ -63,4 +65,4 @@ def _first_watts(root: Root, folder: str, names: tuple[str, ...]) -> float | Non
 
 
 def _scaled(number: int | None, factor: float) -> Any:
-    return None if number is None or number < 0 else number * factor
+    return None if number is None or not 0 <= number < 1 << 63 else number * factor
