@@ -13,7 +13,6 @@ from typing import Any
 from probes.caches import read_caches, sum_caches
 from probes.core_clusters import describe_clusters, name_designs
 from probes.core_kinds import CoreKinds, Witnesses, guess_core_kinds, read_core_kinds, splits_no_core, with_low_power
-from probes.cpu_portable import read_portable_cpu
 from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo, read_cpuinfo_text
 from probes.cpusets import iterate_cpus, parse_cpu_list
 from probes.frequency import (
@@ -25,29 +24,13 @@ from probes.frequency import (
 )
 from probes.hardware import Cpu, Outcome
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets, sve_bits_of
-from probes.names.cpu import CpuName, name_by_host, parse_cpu_name
+from probes.names.cpu import name_by_host
 from probes.names.cpu_identity import parse_cpuinfo as parse_identity
-from probes.names.explanation import explain_identification
 from probes.names.microarchitecture import identify
 from probes.numa import count_nodes_without_cpus, read_nodes
 from probes.reading import Root, Unreadable, clean, parse_int
 from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
 
-_FRIENDLY_VENDORS = {  # what /proc/cpuinfo says -> what people say
-    "GenuineIntel": "Intel",
-    "AuthenticAMD": "AMD",
-    "HygonGenuine": "Hygon",
-    "CentaurHauls": "VIA",
-    "Shanghai": "Zhaoxin",
-    "generic-loongson-machine": "Loongson",
-    "IBM/S390": "IBM",
-    "FUJITSU": "Fujitsu",
-    "0x489": "SiFive",
-    "0x710": "SpacemiT",
-    "0x5b7": "T-Head",
-    "0x31e": "Andes",
-}
-_LONGEST_SENTENCE = 600  # letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +45,9 @@ class CpuReading:
 def read_cpu(root: Root) -> CpuReading:
     """Raises Unreadable when neither /proc nor /sys tells anything about CPUs."""
     if root.is_host and not sys.platform.startswith("linux"):
+        from probes.cpu_naming import describe_name, explain
+from probes.cpu_portable import read_portable_cpu
+
         cpu = read_portable_cpu()
         return CpuReading(cpu, (1 << (cpu.logical_cores or 1)) - 1)
     cpuinfo = read_cpuinfo(root)
@@ -97,7 +83,7 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
         **describe_name(vendor_id, name, _name_by_host(root, found.name) if identity.cores else None),
         architecture=platform.machine() if root.is_host else infer_architecture(cpuinfo),
         microarchitecture=found.name,
-        identified_by=clean(explain_identification(identity, found), _LONGEST_SENTENCE),
+        identified_by=explain(identity, found),
         **_count(root, topology, kinds),
         clusters=describe_clusters(
             topology, kinds, name_designs(topology, cpuinfo, identity, kinds, found.name), maximum_hz
@@ -115,20 +101,6 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
 def _name_by_host(root: Root, microarchitecture: str | None) -> str | None:
     maker, product = (clean(root.read(f"/sys/class/dmi/id/{field}")) for field in ("sys_vendor", "product_name"))
     return name_by_host(maker, product, microarchitecture)
-
-
-def describe_name(vendor_id: str | None, name: str | None, sold_as: str | None = None) -> dict[str, Any]:
-    """The fields that the vendor's words settle. sold_as: the marketing name, where the processor's own is not one."""
-    said = parse_cpu_name(sold_as or name or "") or CpuName(vendor="")
-    return {
-        "name": name,
-        "vendor": clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
-        "vendor_id": vendor_id,
-        "generation": said.generation,
-        "tier": said.tier,
-        "suffix": said.suffix,
-        "suffix_meaning": said.suffix_meaning,
-    }
 
 
 def _count(root: Root, topology: Topology, kinds: CoreKinds | None) -> dict[str, Any]:
@@ -191,12 +163,6 @@ def _load_arm_parts() -> dict[int | None, dict[str, Any]]:
         int(number, 16): {**row, "parts": {int(part, 16): name for part, name in row.get("parts", {}).items()}}
         for number, row in table.items()
     }
-
-
-def _vendor_from_name(name: str | None) -> str | None:
-    """POWER names itself only in its model name, some RISC-V cores in the device tree's."""
-    starts = {"POWER": "IBM", "sifive,": "SiFive", "thead,": "T-Head", "spacemit,": "SpacemiT", "andestech,": "Andes"}
-    return next((vendor for start, vendor in starts.items() if (name or "").startswith(start)), None)
 
 
 def infer_architecture(cpuinfo: CpuInfo) -> str | None:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import socket
 
 from probes.cpuinfo import CpuInfo, read_cpuinfo
 from probes.hardware import System
@@ -58,7 +57,7 @@ def read_system(root: Root) -> System:
 
 
 def _read_hostname(root: Root) -> str | None:
-    return clean(root.read("/proc/sys/kernel/hostname") or (socket.gethostname() if root.is_host else None))
+    return clean(root.read("/proc/sys/kernel/hostname") or (platform.node() if root.is_host else None))
 
 
 def _read_os(root: Root) -> str | None:

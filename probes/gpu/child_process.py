@@ -7,12 +7,14 @@ it calls `open_channel(LIFE)` and prints one JSON object a line, so that what wa
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
 
 TERM_SECONDS = 0.5  # between TERM and KILL: a GPU process killed outright can leave the card unusable
 TIMEOUT = "timeout"
@@ -65,6 +67,8 @@ def run_child(
     arguments: tuple[str, ...] = (),
 ) -> tuple[str, str | None]:
     """The child's output, and why it ended early."""
+    import subprocess  # most machines start no child, and its import is a tenth of a cold survey
+
     command = [sys.executable, "-m", module, str(deadline_seconds + 2 * TERM_SECONDS), *arguments]
     try:
         child = subprocess.Popen(
@@ -134,6 +138,8 @@ def open_channel(life_seconds: float) -> Callable[[dict[str, Any]], None]:
 
 def _end(child: "subprocess.Popen[bytes]") -> str:
     """TERM, then KILL, to the whole group; returns what was said. A child stuck in the driver is left behind."""
+    import subprocess
+
     output = b""
     for signal_name in ("SIGTERM", "SIGKILL"):
         signal_group(child, signal_name)

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +68,8 @@ def _ask_each(numbers: list[str], ends: float, environment: dict[str, str]) -> t
         left = ends - time.monotonic()
         enough = left > _SHORTEST_SECONDS
         return ask_child(MODULE, "NVML", left, environment, (number,)).documents if enough else ()
+
+    from concurrent.futures import ThreadPoolExecutor  # imports logging; only where there are cards
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return tuple(document for documents in pool.map(ask, numbers) for document in documents)

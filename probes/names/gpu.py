@@ -3,7 +3,6 @@
 The knowledge lies in the tables `gpus_*.toml` (gpu_table.py says how a row reads); a new card is one row there.
 """
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -74,6 +73,8 @@ def near_names(name: str) -> tuple[str, ...]:
     names = _names_by_key()
     number = re.search(r"\d{3,4}", key)
     same_number = [known for known in names if number and number.group() in known]
+    import difflib  # where a name is unknown, not where a machine is read
+
     near = difflib.get_close_matches(key, same_number, MAX_SUGGESTIONS, cutoff=0.0)
     near += difflib.get_close_matches(key, names, MAX_SUGGESTIONS, cutoff=0.6)
     return tuple(dict.fromkeys(names[known] for known in near))[:MAX_SUGGESTIONS]
