@@ -14,6 +14,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crosspoint needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
+	@$(BIN)/python -m compileall -q probes app  # else each command compiles anew where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
