@@ -11,6 +11,7 @@ import pytest
 from probes.gpu.child_process import parse_documents as parse_lines
 from probes.gpu.nvml_process import NvidiaReading, is_driver_present, parse_documents, read_nvidia
 from probes.hardware import Outcome, Xid
+from probes.survey import take_survey
 
 FAKE = str(Path(__file__).parent / "fake_nvml")
 PLENTY = 30.0
@@ -116,6 +117,20 @@ def test_a_crash_about_no_card_is_a_failure(call: str) -> None:
 def test_a_card_that_crashes_every_process_keeps_what_it_told_first() -> None:
     [card] = read("healthy", FAKE_NVML_FAULT="crash nvmlDeviceGetEccMode 0").accelerators
     assert (card.name, card.memory_total_bytes, card.ecc_enabled) == ("NVIDIA GeForce RTX 3080 Ti", 12 << 30, None)
+
+
+@pytest.mark.parametrize(
+    "fault", ["hang nvmlDeviceGetMemoryInfo 1", "crash nvmlDeviceGetMemoryInfo 1", "hang nvmlInit"]
+)
+def test_the_rest_of_the_survey_stands_within_its_deadline(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    for name, value in {"PYTHONPATH": FAKE, "FAKE_NVML": "two", "FAKE_NVML_FAULT": fault}.items():
+        monkeypatch.setenv(name, value)
+    survey = take_survey(deadline_seconds=4.0 if fault.startswith("hang") else PLENTY)
+    report = survey.probes["nvidia"]
+    assert report.outcome in (Outcome.TIMEOUT, Outcome.FAILED)
+    assert (report.reason or "").startswith("NVML"), "the child was ended in time; the probe itself was not given up"
+    assert survey.probes["memory"].outcome is Outcome.OK
+    assert survey.memory.total_bytes
 
 
 def test_lines_that_are_no_documents_are_passed_over() -> None:
