@@ -25,7 +25,7 @@ DISTURBED = 1.3  # times the step
 # E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead.
 FAR = 2.5
 NEXT_TO_NOTHING_BYTES = 4096
-GRID = 8  # prices are remembered at so many places an e-fold
+GRID = 4  # prices are remembered at so many places an e-fold
 
 # Steps that move fewer bytes stay in the nearest caches; of those that move more nothing stays from step to step.
 SMALL_STEP_BYTES, LARGE_STEP_BYTES = 2.0**17, 2.0**34
@@ -44,6 +44,29 @@ class Sample(NamedTuple):
     intensity: float
     footprint: float
     log_ratio: float
+
+
+@dataclass(slots=True)
+class Samples:
+    """Of operations that are alike, with the smallest and the largest size among them."""
+
+    rows: list[Sample] = field(default_factory=list)
+    smallest: float = math.inf
+    largest: float = -math.inf
+
+    def add(self, row: Sample) -> None:
+        self.rows.append(row)
+        self.smallest, self.largest = min(self.smallest, row.size), max(self.largest, row.size)
+
+    def without(self, network: str) -> Samples:
+        others = Samples()
+        for row in self.rows:
+            if row.network != network:
+                others.add(row)
+        return others
+
+
+NONE = Samples()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +113,14 @@ class ContextPrices:
     light: LightBaseline
     floor: float
     overheads: list[Sample] = field(default_factory=list)
-    samples: dict[Hashable, list[Sample]] = field(default_factory=lambda: defaultdict(list))
+    samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
 
     def seconds(self, operation: ContextOperation, footprint: float, without: str | None = None) -> float:
         """One execution in a step of this footprint. without: as if this network had never been timed."""
         _, size, _ = self._baseline(operation)
         key, samples = self._samples_like(operation, size, without)
-        sizes = [sample.size for sample in samples] or [size]
-        nearest = min(max(size, min(sizes)), max(sizes))
+        nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
         times = math.exp(size - nearest)
         known = self._near(key, samples, _scaled(operation, 1 / times), footprint, without)
         if times == 1.0:
@@ -117,19 +139,17 @@ class ContextPrices:
         base, size, intensity = self._baseline(operation)
         sample = Sample(network, size, intensity, footprint, math.log(cost.seconds) - base)
         for key in _keys(operation):
-            self.samples[key].append(sample)
+            self.samples.setdefault(key, Samples()).add(sample)
 
-    def _samples_like(
-        self, operation: ContextOperation, size: float, without: str | None
-    ) -> tuple[Hashable, Sequence[Sample]]:
+    def _samples_like(self, operation: ContextOperation, size: float, without: str | None) -> tuple[Hashable, Samples]:
         """Those of the most telling key that was timed at sizes not far off; else of the least telling."""
         key: Hashable = None
-        samples: Sequence[Sample] = ()
+        samples = NONE
         for key in _keys(operation):
-            samples = self.samples.get(key, ())
+            samples = self.samples.get(key, NONE)
             if without is not None:
-                samples = [sample for sample in samples if sample.network != without]
-            if any(size - sample.size <= FAR for sample in samples):
+                samples = samples.without(without)
+            if size - samples.largest <= FAR:
                 break
         return key, samples
 
@@ -146,23 +166,23 @@ class ContextPrices:
     def _near(
         self,
         key: Hashable,
-        samples: Sequence[Sample],
+        samples: Samples,
         operation: ContextOperation,
         footprint: float,
         without: str | None,
     ) -> float:
         """Seconds at a size among those timed."""
         base, size, intensity = self._baseline(operation)
-        if not samples:
+        if not samples.rows:
             return math.exp(base)
         place = (size, intensity, footprint)
         if without is not None:
-            return math.exp(base + _weighted_mean(samples, place))
+            return math.exp(base + _weighted_mean(samples.rows, place))
         node = tuple(round(coordinate * GRID) for coordinate in place)
         found = self._remembered.get((key, node))
         if found is None:
             at = (node[0] / GRID, node[1] / GRID, node[2] / GRID)
-            found = self._remembered[(key, node)] = _weighted_mean(samples, at)
+            found = self._remembered[(key, node)] = _weighted_mean(samples.rows, at)
         return math.exp(base + found)
 
 
