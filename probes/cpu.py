@@ -13,6 +13,7 @@ from typing import Any
 from probes.caches import read_caches, sum_caches
 from probes.core_clusters import describe_clusters, name_designs
 from probes.core_kinds import CoreKinds, Witnesses, guess_core_kinds, read_core_kinds, splits_no_core, with_low_power
+from probes.cpu_naming import describe_name, explain
 from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo, read_cpuinfo_text
 from probes.cpusets import iterate_cpus, parse_cpu_list
 from probes.frequency import (
@@ -32,7 +33,6 @@ from probes.reading import Root, Unreadable, clean, parse_int
 from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
 
 
-
 @dataclass(frozen=True, slots=True)
 class CpuReading:
     """The CPU, which of its logical CPUs are online (a set, for the limits), and what needs explaining."""
@@ -45,8 +45,7 @@ class CpuReading:
 def read_cpu(root: Root) -> CpuReading:
     """Raises Unreadable when neither /proc nor /sys tells anything about CPUs."""
     if root.is_host and not sys.platform.startswith("linux"):
-        from probes.cpu_naming import describe_name, explain
-from probes.cpu_portable import read_portable_cpu
+        from probes.cpu_portable import read_portable_cpu  # costs milliseconds that Linux never needs
 
         cpu = read_portable_cpu()
         return CpuReading(cpu, (1 << (cpu.logical_cores or 1)) - 1)

@@ -8,17 +8,15 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from probes.cpu_naming import describe_name, explain
 from probes.frequency import parse_clock
 from probes.hardware import CacheSizes, CoreCluster, Cpu
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets
-from probes.names.cpu import CpuName, parse_cpu_name
 from probes.names.cpu_identity import CpuIdentity, parse_number, parse_sysctl, read_fields
-from probes.names.explanation import explain_identification
 from probes.names.microarchitecture import identify
 from probes.reading import clean
 
 _SYSCTL_SECONDS = 2.0  # it answers in milliseconds
-_VENDORS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
 _MAC_KINDS = ("performance", "efficiency")
 # Apple's names of Arm features (sysctl hw.optional.arm) in Linux's spelling; those that are alike are not listed.
 _MAC_FEATURES = {"dotprod": "asimddp", "fhm": "asimdfhm", "fp16": "asimdhp"}
@@ -55,7 +53,6 @@ def describe_mac(text: str) -> Cpu:
     spoken = {_MAC_FEATURES.get(flag, flag) for flag in identity.flags} | ({"asimd"} if apple else set())
     cpu = replace(
         describe_identity(replace(identity, flags=frozenset(spoken))),
-        vendor="Apple" if apple else _VENDORS.get(identity.vendor_id or "", identity.vendor_id),
         architecture="arm64" if apple else "x86_64",
         sockets=parse_number(fields.get("hw.packages")),
         physical_cores=parse_number(fields.get("hw.physicalcpu")),
@@ -63,6 +60,8 @@ def describe_mac(text: str) -> Cpu:
         cache_bytes=_mac_caches(fields, kinds),
         max_frequency_hz=parse_number(fields.get("hw.cpufrequency_max")),
     )
+    if apple:
+        cpu = replace(cpu, vendor="Apple")
     if len(kinds) == 2:
         cpu = replace(cpu, performance_cores=kinds[0], efficiency_cores=kinds[1], clusters=_mac_clusters(cpu, kinds))
     return _with_threads(cpu)
@@ -114,7 +113,6 @@ def _ask_packages() -> Cpu:
     )
     cpu = replace(
         describe_identity(identity),
-        vendor=_VENDORS.get(identity.vendor_id or "", identity.vendor_id),
         architecture=platform.machine() or None,
         physical_cores=psutil.cpu_count(logical=False),
         logical_cores=psutil.cpu_count(logical=True) or 1,
@@ -126,16 +124,10 @@ def _ask_packages() -> Cpu:
 def describe_identity(identity: CpuIdentity) -> Cpu:
     """What the processor's own words and numbers settle."""
     name, found = clean(identity.name), identify(identity)
-    said = (parse_cpu_name(name) if name else None) or CpuName(vendor="")
     return Cpu(
-        name=name,
-        vendor_id=clean(identity.vendor_id),
+        **describe_name(clean(identity.vendor_id), name),
         microarchitecture=found.name,
-        identified_by=clean(explain_identification(identity, found), 600),
-        generation=said.generation,
-        tier=said.tier,
-        suffix=said.suffix,
-        suffix_meaning=said.suffix_meaning,
+        identified_by=explain(identity, found),
         instruction_sets=parse_instruction_sets(" ".join(sorted(identity.flags))),
         base_frequency_hz=parse_clock(name),
     )
