@@ -82,6 +82,13 @@ def test_ids_name_a_card_on_a_machine_without_lists(
     assert name_card(Root(tmp_path), Ids(vendor, device, revision)) == name
 
 
+def test_a_card_is_not_taken_for_a_processors_graphics_of_its_name(tmp_path: Path) -> None:
+    """Intel's DG1 and its processors' graphics are both "Iris Xe Graphics"."""
+    name = name_card(Root(tmp_path), Ids(0x8086, 0x4908))
+    assert name is not None
+    assert parse_gpu_name(name) is None
+
+
 def test_the_machines_own_lists_are_used(tmp_path: Path) -> None:
     write_machine(
         tmp_path, {"usr/share/hwdata/pci.ids": DATABASE, "usr/share/libdrm/amdgpu.ids": "744C,\tD9,\tAMD X\n"}
