@@ -125,10 +125,10 @@ class Surveyor:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._settings.survey_seconds + PATIENCE_SECONDS):
-                if self._reading is None:
-                    self._identity = await self._recall()
                 before = self._identity
                 survey, self._identity, body = await in_daemon_thread(lambda: self._take_now(before))
+            if self.identity is None and self._reading is None:
+                survey, body = await self._ask_the_past(survey)
         except TimeoutError:
             survey = _unanswered("the survey took longer than its deadline", Outcome.TIMEOUT)
             body = encode_survey(survey)
@@ -139,6 +139,12 @@ class Surveyor:
         self._reading = Reading(survey, started, body)
         self._rest_later()
         return self._reading
+
+    async def _ask_the_past(self, survey: Survey) -> tuple[Survey, bytes]:
+        """The first survey with a part that it could not tell, as an earlier process saw that."""
+        self._identity = settle_identity(survey, await self._recall())
+        survey = replace(survey, fingerprint=hash_identity(self._identity))
+        return survey, encode_survey(survey)
 
     def _rest_later(self) -> None:
         if self._rest is not None:
@@ -209,6 +215,15 @@ def _unanswered(reason: str, outcome: Outcome) -> Survey:
         accelerators=(),
         storage=(),
         software=Software(),
-        findings=(Finding("no-survey", Severity.ERROR, "survey", f"Nothing is known of this machine: {reason}."),),
+        findings=(
+            Finding(
+                "no-survey",
+                Severity.ERROR,
+                "survey",
+                f"Nothing is known of this machine: {reason}.",
+                "crosspoint hardware shows what each probe says; CROSSPOINT_SURVEY_SECONDS=30 gives them more time.",
+                documentation="docs/findings/no-survey.md",
+            ),
+        ),
         probes={"survey": ProbeReport(outcome, None, reason)},
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +33,8 @@ def parse_version(text: str | None) -> tuple[int, ...] | None:
 
 @cache
 def _read_releases() -> dict[str, dict[str, str]]:
+    import tomllib  # takes milliseconds, and most machines never ask
+
     with _TABLE.open("rb") as file:
         rows: list[dict[str, str]] = tomllib.load(file)["release"]
     return {row["cuda"]: row for row in rows}

@@ -38,6 +38,17 @@ def test_a_captured_machine_gives_what_is_true_of_it(archive: Path, expected: di
     json.dumps(survey, allow_nan=False)
 
 
+@without_hosts
+@pytest.mark.parametrize("archive", MACHINES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def test_a_healthy_captured_machine_has_no_finding_without_cause(archive: Path, tmp_path: Path) -> None:
+    """None of them has a card that torch trains on, and none limits what a process may use by a quota."""
+    with tarfile.open(archive) as captured:
+        captured.extractall(tmp_path, filter="fully_trusted")
+    found = take_survey(tmp_path, deadline_seconds=60).findings
+    assert {finding.code for finding in found} <= {"no-gpu"}
+    assert not any(finding.blocking for finding in found)
+
+
 def _found(survey: dict[str, Any]) -> dict[str, Any]:
     cpu = survey["cpu"]
     names = ("logical_cores", "physical_cores", "sockets", "numa_nodes", "usable_cores", "vendor_id")
