@@ -140,6 +140,10 @@ def _explain(model_type: str, error: Exception) -> str:
     what = f"No {clean(model_type)} model can be built from this config."
     if isinstance(error, ImportError):
         return f"{what} Models of this type need a library that is not installed here."
+    if "NoneType" in str(error) or "element of type None" in str(error):
+        return (
+            f"{what} A value that it needs is missing or null. Compare it with a published {clean(model_type)} config."
+        )
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = " ".join(lines[:2])
     fit = said and len(said) <= _LONGEST_REASON and not re.search(r"[/\\<>]|0x", said) and said.isprintable()

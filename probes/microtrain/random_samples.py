@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from probes.microtrain.built import MakeBatch
 from probes.microtrain.sample_sizes import audio_shapes, config_parts, first_of, image_shape, tokens_of, vocabulary_of
+from probes.microtrain.stand_ins import ENDS_WITH
 from probes.workload.description import InvalidModel
 from probes.workload.huggingface import AUDIO_TASKS, IMAGE_TASKS
 
@@ -57,6 +59,11 @@ def _integers(low: int, high: int, *shape: int) -> Make:
 
 def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
     shape = image_shape(content, config)
+    if input_name(module, "pixel_values") == "input_ids":  # its images are rows of colours (ImageGPT)
+        return {
+            "input_ids": _tokens(module, config, tokens_of(content, module, config)),
+            "labels": _class_labels(config),
+        }
     labels = (
         _integers(0, config.num_labels, *shape[1:])
         if content["task"] == "semantic-segmentation"
@@ -116,6 +123,7 @@ def _ended(tokens: Make, config: Any) -> Make:
     def make(batch_size: int, generator: torch.Generator | None) -> torch.Tensor:
         ids = tokens(batch_size, generator)
         ids[:, -1] = end
+        setattr(ids, ENDS_WITH, end)
         return ids
 
     return make
@@ -134,7 +142,11 @@ def _audio_makers(content: dict[str, Any], module: nn.Module, config: Any) -> di
         makers = {name: _noise(*shape), "labels": labels}
         if _takes(module, makers):
             return makers
-    raise InvalidModel("This audio model takes none of the inputs known here (raw samples, spectrograms).")
+    asks = [name for name in signature(module.forward).parameters if name.endswith(("_ids", "_features", "_values"))]
+    raise InvalidModel(
+        "This audio model takes neither raw samples nor a spectrogram alone, and nothing else is made here; it takes "
+        f"{', '.join(asks[:4]) or 'others'}. Describe the part to be trained, or give it as Python with its own data."
+    )
 
 
 def _takes(module: nn.Module, makers: dict[str, Make]) -> bool:

@@ -27,12 +27,15 @@ _NUMBERS_A_FURTHER_INPUT = 6.2
 class StandIns:
     """Runs operations; a mask whose entries are known to be mostly true selects everything, which is what it does.
 
-    Known are: answers to "is this label to be counted?" (`labels >= 0`, `labels != -100`), and masks that positions
-    were overwritten by. Any other selection raises as fake tensors do: its size decides how much work follows.
+    Known are: answers to "is this label to be counted?" (`labels >= 0`, `labels != -100`), masks that positions were
+    overwritten by, and where the token is that every sample ends with. Any other selection raises as fake tensors do:
+    its size decides how much work follows.
     """
 
     def __init__(self) -> None:
         self._masks: set[int] = set()
+        self._ends: set[int] = set()  # masks that are true once in each row
+        self._values: dict[int, int] = {}  # tensors of which every entry is this number
 
     def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
         if not any(isinstance(arg, FakeTensor) for arg in args):
@@ -42,7 +45,18 @@ class StandIns:
         result = operation(*args, **kwargs) if result is None else result
         if self._marks(operation, args):
             self._masks.add(_identity(result))
+        self._follow(operation, args, result)
         return result
+
+    def _follow(self, operation: OpOverload, args: Arguments, result: Any) -> None:
+        """What is known of a result because it is known of what it was made from."""
+        if operation is aten.eq.Scalar and getattr(args[0], ENDS_WITH, None) == args[1]:
+            self._ends.add(_identity(result))
+        elif operation is aten.sum.dim_IntList and args[1] in ([1], [-1]) and args[0].dim() == 2:
+            if (hits := self.hits(args[0])) is not None:
+                self._values[_identity(result)] = hits // args[0].shape[0]
+        elif operation in _EXTREMES and (value := self.value_of(args[0])) is not None:
+            self._values[_identity(result)] = value
 
     def _marks(self, operation: OpOverload, args: Arguments) -> bool:
         """Whether the result is a mask of whole numbers that count, or made of such masks."""
@@ -54,11 +68,25 @@ class StandIns:
     def knows(self, mask: torch.Tensor) -> bool:
         return isinstance(mask, FakeTensor) and mask.dtype is torch.bool and _identity(mask) in self._masks
 
+    def hits(self, mask: torch.Tensor) -> int | None:
+        """How many entries of a mask are true. None: not known."""
+        return mask.numel() if self.knows(mask) else mask.shape[0] if self.ends(mask) else None
+
+    def ends(self, mask: torch.Tensor) -> bool:
+        """Whether the mask is true at the end of each row and nowhere else."""
+        return isinstance(mask, FakeTensor) and mask.dtype is torch.bool and _identity(mask) in self._ends
+
+    def value_of(self, tensor: torch.Tensor) -> int | None:
+        whole = isinstance(tensor, FakeTensor) and tensor.dtype is torch.int64
+        return self._values.get(_identity(tensor)) if whole else None
+
     def remember(self, indices: Any) -> None:
         self._masks |= {_identity(i) for i in indices if i is not None and i.dtype is torch.bool}
 
 
 _COMPARISONS = {aten.ge.Scalar, aten.gt.Scalar, aten.ne.Scalar}
+_EXTREMES = {aten.max.default, aten.min.default}
+ENDS_WITH = "ends_with"  # attribute of token ids: what each sample ends with, and has nowhere else
 _CONJUNCTIONS = {aten.bitwise_and.Tensor, aten.logical_and.default, aten.all.default, aten.all.dim}
 
 
@@ -66,19 +94,19 @@ def _identity(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | float | None:
+def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | int | float | None:
     """`.item()`: a step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?)
     unless a known mask says yes. Whole numbers are not guessed: they could be sizes."""
     if args[0].dtype is torch.bool:
         return known.knows(args[0])
-    return 1.0 if args[0].dtype.is_floating_point else None
+    return 1.0 if args[0].dtype.is_floating_point else known.value_of(args[0])
 
 
 def _index(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     parts: list[torch.Tensor | None] = []
     for index in args[1]:
-        whole = index is not None and known.knows(index)
-        parts += [index.new_zeros(index.numel(), dtype=torch.long)] * index.dim() if whole else [index]
+        count = None if index is None else known.hits(index)
+        parts += [index] if count is None else [index.new_zeros(count, dtype=torch.long)] * index.dim()
     return aten.index.Tensor(args[0], parts)
 
 
@@ -96,6 +124,13 @@ def _nonzero(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     if not known.knows(args[0]):
         return None
     return args[0].new_empty((args[0].numel(), args[0].dim()), dtype=torch.long)
+
+
+def _unique(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
+    """Where all are equal, one is left."""
+    if known.value_of(args[0]) is None:
+        return None
+    return args[0].new_empty(1), args[0].new_empty(0), args[0].new_empty(0)
 
 
 def _ctc_loss(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
@@ -164,6 +199,7 @@ _STAND_INS: dict[OpOverload, Callable[[StandIns, Arguments, dict[str, Any]], Any
     aten.index_put_.default: _index_put,
     aten.masked_select.default: _masked_select,
     aten.nonzero.default: _nonzero,
+    aten.unique_consecutive.default: _unique,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss.default: _ctc_loss,
     aten._grouped_mm.default: _grouped,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
 from probes.microtrain.built import BuiltModel
@@ -40,7 +41,7 @@ def trace_workload(workload: Workload) -> Trace:
     Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
     Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
     """
-    own = workload.model.kind == "python"
+    own, asks = workload.model.kind == "python", None
     try:
         return _trace_fake(workload)
     except InvalidModel:
@@ -51,7 +52,8 @@ def trace_workload(workload: Workload) -> Trace:
     except Exception as error:
         if not own and not _needs_numbers(error):
             raise Untraceable(_explain(error)) from error
-    return _trace_real(workload)
+        asks = _asking_operation(error)
+    return _trace_real(workload, asks)
 
 
 def _trace_fake(workload: Workload) -> Trace:
@@ -61,10 +63,12 @@ def _trace_fake(workload: Workload) -> Trace:
         return _trace(workload, built, BATCH_PAIRS)
 
 
-def _trace_real(workload: Workload) -> Trace:
-    """For models that look at their numbers. Raises Untraceable when the model is too large to be tried."""
+def _trace_real(workload: Workload, asks: str | None) -> Trace:
+    """For models that look at their numbers. Raises Untraceable when the model is too large to be tried.
+
+    asks: the operation that has no answer without numbers."""
     try:
-        _check_size(build_meta(workload.model))
+        _check_size(build_meta(workload.model), asks)
     except Untraceable:
         raise
     except Exception:
@@ -72,7 +76,7 @@ def _trace_real(workload: Workload) -> Trace:
             raise
     try:
         built = build_model(workload.model)
-        _check_size(built)
+        _check_size(built, asks)
         return _trace(workload, built, REAL_BATCH_PAIRS)
     except (InvalidModel, Untraceable):
         raise
@@ -80,11 +84,13 @@ def _trace_real(workload: Workload) -> Trace:
         raise Untraceable(_explain(error)) from error
 
 
-def _check_size(built: BuiltModel) -> None:
+def _check_size(built: BuiltModel, asks: str | None) -> None:
     if sum(p.numel() * p.element_size() for p in built.module.parameters()) > MAX_REAL_PARAMETER_BYTES:
+        by = f" ({asks} gives as much as the numbers say)" if asks else ""
         raise Untraceable(
-            "What this model does depends on the numbers that flow through it, so it cannot be followed without "
-            "running it, and it is too large to be run for that. Trace a smaller one of its kind."
+            f"What this model does depends on the numbers that flow through it{by}, so it cannot be followed without "
+            "running it, and it is too large to be run for that. Measure it instead (effort quick), or trace a "
+            "smaller one of its kind."
         )
 
 
@@ -93,6 +99,13 @@ def _needs_numbers(error: BaseException) -> bool:
     names = {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}
     causes = (error, error.__cause__, error.__context__)
     return any(isinstance(e, UnsupportedFakeTensorException) or type(e).__name__ in names for e in causes)
+
+
+def _asking_operation(error: BaseException) -> str | None:
+    """The name in ATen of the operation that fake tensors have no answer to."""
+    causes = (error, error.__cause__, error.__context__)
+    asked = (getattr(cause, "func", None) for cause in causes if cause is not None)
+    return next((str(func._overloadpacket) for func in asked if isinstance(func, OpOverload)), None)
 
 
 def _explain(error: BaseException) -> str:

@@ -88,6 +88,7 @@ def test_the_processs_own_memory_comes_from_a_measurement_when_nothing_was_calib
     row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=300))
     trace = trace_of_summary(a_workload())
     assert estimate_memory(a_survey(), None, trace, [row], ONE).overhead == 300 + working_bytes(trace, "layers")
+    assert estimate_memory(a_survey(), None, trace, [], ONE).overhead is None
 
 
 def test_libraries_at_work_take_memory_of_their_own() -> None:
@@ -121,7 +122,6 @@ def test_what_cpu_kernels_take_inside_counts_on_the_cpu_and_not_on_a_gpu() -> No
     assert peaks == [1250, 700]
     on_gpu = [estimate_memory(None, None, trace, [], Plan("cuda:0", p)).activations_at(10) for p in ("fp32", "bf16")]  # type: ignore[arg-type]
     assert on_gpu == [1000, 600]
-    assert estimate_memory(a_survey(), None, trace, [], ONE).overhead is None
 
 
 def test_a_shared_pool_is_counted_once_and_a_card_by_what_is_free() -> None:
