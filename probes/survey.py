@@ -24,7 +24,7 @@ from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
 from probes.gpu.intel import read_intel
 from probes.gpu.judge import judge_accelerators
 from probes.gpu.nvml_process import NvidiaReading, read_nvidia
-from probes.gpu.pci import read_pci_accelerators
+from probes.gpu.pci import explain_pci, read_pci_accelerators
 from probes.gpu.xid import read_xids
 from probes.hardware import (
     Accelerator,
@@ -114,7 +114,8 @@ def probe_software(request: Request) -> Told:
 def probe_pci(request: Request) -> Told:
     if not request.root.exists("/sys/bus/pci/devices") and not request.root.exists("/sys/devices"):
         return Told((), Outcome.ABSENT, "there is no PCI bus in /sys")
-    return Told(read_pci_accelerators(request.root))
+    reason = explain_pci(request.root)
+    return Told(read_pci_accelerators(request.root), Outcome.FAILED if reason else Outcome.OK, reason)
 
 
 def probe_nvidia(request: Request) -> Told:

@@ -46,6 +46,8 @@ _AMD, _AMD_CHIPSET, _INTEL = 0x1002, 0x1022, 0x8086
 _FUNCTIONS = 8  # of one device
 _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
+_MAX_CLASS, _MAX_ID = 0xFFFFFF, 0xFFFF
+_UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,24 @@ def read_pci_accelerators(root: Root) -> tuple[Accelerator, ...]:
 
 
 def _read_accelerators(root: Root) -> tuple[Accelerator, ...]:
-    functions = [_read_function(root, folder) for folder in _list_functions(root)]
-    found = [function for function in functions if function is not None and is_accelerator(function)]
-    return tuple(_read_card(root, function) for function in found)
+    functions = [function for function in _read_functions(root).values() if isinstance(function, PciFunction)]
+    return tuple(_read_card(root, function) for function in functions if is_accelerator(function))
+
+
+def explain_pci(root: Root) -> str | None:
+    """Why there may be accelerators that nobody saw: functions whose class or ids cannot be read; None without any."""
+    unclear = [folder for folder, function in _read_functions(root).items() if function == _UNCLEAR]
+    if not unclear:
+        return None
+    first = unclear[0].rsplit("/", 1)[-1]
+    return f"what {len(unclear)} of the functions on the PCI bus are cannot be read (the first is {first})"
+
+
+def _read_functions(root: Root) -> dict[str, PciFunction | str | None]:
+    """By sysfs folder, read once for a root."""
+    return root.remember(
+        "pci-functions", lambda: {folder: _read_function(root, folder) for folder in _list_functions(root)}
+    )
 
 
 def _read_card(root: Root, function: PciFunction) -> Accelerator:
@@ -161,18 +178,28 @@ def _is_interesting(class_code: int) -> bool:
     return class_code >> 16 in (_DISPLAY, _ACCELERATOR) or class_code >> 8 == _COPROCESSOR
 
 
-def _read_function(root: Root, folder: str) -> PciFunction | None:
-    """From the attributes, else from uevent (`PCI_CLASS=30000`, `PCI_ID=10DE:2204`)."""
+def _read_function(root: Root, folder: str) -> PciFunction | str | None:
+    """From the attributes, else from uevent (`PCI_CLASS=30000`, `PCI_ID=10DE:2204`).
+
+    None for what cannot be an accelerator; _UNCLEAR where there is something to read and it cannot be understood.
+    """
     address = normalize_address(folder.rsplit("/", 1)[-1])
-    class_code = root.read_int(f"{folder}/class", 16)
+    class_code = _bounded(root.read_int(f"{folder}/class", 16), _MAX_CLASS)
     if class_code is not None and not _is_interesting(class_code):
         return None  # spares two reads for each of the hundreds of functions on a server's bus
-    vendor, device = root.read_int(f"{folder}/vendor", 16), root.read_int(f"{folder}/device", 16)
+    vendor = _bounded(root.read_int(f"{folder}/vendor", 16), _MAX_ID)
+    device = _bounded(root.read_int(f"{folder}/device", 16), _MAX_ID)
     if class_code is None or vendor is None or device is None:
         event = parse_fields(root.read(f"{folder}/uevent") or "", "=")
-        class_code = parse_int(event.get("PCI_CLASS"), 16) if class_code is None else class_code
+        class_code = _bounded(parse_int(event.get("PCI_CLASS"), 16), _MAX_CLASS) if class_code is None else class_code
         ids = event.get("PCI_ID", "").split(":")
-        vendor, device = parse_int(ids[0], 16), parse_int(ids[-1], 16)
-    if address is None or class_code is None or vendor is None or device is None:
+        vendor, device = (_bounded(parse_int(text, 16), _MAX_ID) for text in (ids[0], ids[-1]))
+    if class_code is not None and not _is_interesting(class_code):
         return None
-    return PciFunction(address, class_code & 0xFFFFFF, vendor, device, folder)
+    if address is None or class_code is None or vendor is None or device is None:
+        return _UNCLEAR
+    return PciFunction(address, class_code, vendor, device, folder)
+
+
+def _bounded(number: int | None, most: int) -> int | None:
+    return number if number is not None and 0 <= number <= most else None

@@ -320,6 +320,16 @@ def test_a_machine_of_pipes_holds_nobody_up(tmp_path: Path) -> None:
     assert Outcome.TIMEOUT not in {report.outcome for report in survey.probes.values()}
 
 
+@pytest.mark.parametrize("name", ["class", "vendor", "device"])
+def test_a_card_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path, name: str) -> None:
+    files = machine_in_v2() | {f"sys/bus/pci/devices/0000:01:00.0/{name}": "garbage"}
+    survey = take_survey(write_machine(tmp_path, files), deadline_seconds=DEADLINE_SECONDS)
+    check(survey)
+    assert survey.probes["pci"].outcome is Outcome.FAILED
+    assert "0000:01:00.0" in (survey.probes["pci"].reason or "")
+    assert "no-gpu" not in {finding.code for finding in survey.findings}
+
+
 @pytest.mark.parametrize(
     "place", ["sys", "sys/devices/system/cpu", "sys/fs/cgroup/job", "proc/self", "sys/bus/pci/devices"]
 )
