@@ -18,7 +18,7 @@ BLOCKED = 1  # the exit code when something stands in the way of training
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print it as Markdown for a bug report, anonymous.")
 @click.option(
     "--sysroot",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Read /proc, /sys, /dev and /cgroup below this folder: a captured machine.",
 )
 @click.option("--torch/--no-torch", "ask_torch", default=True, help="Start torch to see what it can use; seconds.")
@@ -36,10 +36,12 @@ def command(ctx: click.Context, as_json: bool, as_markdown: bool, sysroot: Path 
 
 
 def run_examination(sysroot: Path | None, ask_torch: bool) -> Examination:
+    from app.cli.hardware import check_sysroot
     from app.settings import Settings
     from probes.examination import examine
 
     settings = Settings.from_environment(sysroot=sysroot)
+    check_sysroot(settings.sysroot)
     return examine(settings.sysroot, deadline_seconds=settings.survey_seconds, ask_torch=ask_torch)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.cli.output import Column, print_heading, print_table, print_text
+from app.cli.output import Column, print_heading, print_pairs, print_table, print_text
 from app.cli.units import UNKNOWN, format_bytes
 
 Document = dict[str, Any]
@@ -22,7 +22,18 @@ def show_examination(document: Document) -> None:
         print_text(f"  {finding['subject']}; {finding['documentation']}")
         if finding["fix"]:
             print_text(f"  {finding['fix']}")
+    failed = list_failed(document)
+    if failed:
+        print_heading("Not read")
+        print_pairs([(name, f"{outcome}, {reason}") for name, outcome, reason in failed])
     print_heading(say_verdict(document))
+
+
+def list_failed(document: Document) -> list[tuple[str, str, str]]:
+    """Probes that should have answered and did not; `absent` is an answer, `unsupported` a capture's silence."""
+    rows = document["probes"].items()
+    silent = ("ok", "absent", "unsupported")
+    return [(name, row["outcome"], row["reason"] or UNKNOWN) for name, row in rows if row["outcome"] not in silent]
 
 
 def name_chain(chain: Document) -> str:
@@ -36,13 +47,8 @@ def say_verdict(document: Document) -> str:
         things = "One thing stands" if len(blocking) == 1 else f"{len(blocking)} things stand"
         return f"{things} in the way of training: {', '.join(dict.fromkeys(finding['code'] for finding in blocking))}."
     unknown = sum(link["state"] == "unknown" for chain in document["chain"] for link in chain["links"])
-    rest = (
-        f" {unknown} links could not be looked at."
-        if unknown > 1
-        else " One link could not be looked at."
-        if unknown
-        else ""
-    )
+    left = [f"{unknown} of its links"] * bool(unknown) + [name for name, _, _ in list_failed(document)]
+    rest = f" Not to be seen: {', '.join(left)}." if left else ""
     return f"Nothing that was looked at stands in the way of training.{rest}"
 
 
@@ -60,11 +66,7 @@ def write_markdown(document: Document) -> str:
             for item in document["findings"]
         ]
         parts.append(_table(("code", "severity", "subject", "message", "fix"), found))
-    failed = [
-        (name, row["outcome"], row["reason"])
-        for name, row in document["probes"].items()
-        if row["outcome"] not in ("ok", "absent")
-    ]
+    failed = list_failed(document)
     if failed:
         parts += ["### Not read", _table(("probe", "outcome", "reason"), failed)]
     return "\n\n".join(parts)

@@ -12,6 +12,7 @@ from probes.hardware import Finding
 # Idle pages go to swap on healthy machines; it costs where much went and little is left.
 _SWAP_SHARE = 0.05  # of all memory
 _SCARCE_SHARE = 0.2  # of all memory still available
+_MUCH_SHARE = 0.25  # of all memory: more than idle pages, whatever is free by now
 # What DataLoader workers hold there at once: 4 workers, 2 batches ahead each (torch's prefetch_factor), a batch of 64
 # images of 3 x 224 x 224 in fp32. Docker's default is 64 MiB.
 _BATCH_BYTES = 64 * 3 * 224 * 224 * 4
@@ -25,7 +26,9 @@ _OPEN_FILES = 1024
 
 def find_swap_in_use(facts: Facts) -> Iterator[Finding]:
     used, total, left = facts.memory.swap_used_bytes, facts.memory.total_bytes, facts.memory.available_bytes
-    if not used or not total or left is None or used < _SWAP_SHARE * total or left > _SCARCE_SHARE * total:
+    if not used or not total or left is None or used < _SWAP_SHARE * total:
+        return
+    if left > _SCARCE_SHARE * total and used < _MUCH_SHARE * total:
         return
     yield make_finding(
         "swap-in-use",

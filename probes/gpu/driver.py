@@ -14,6 +14,7 @@ from probes.gpu.cuda import CudaReading
 from probes.gpu.nvml_process import NvidiaReading
 from probes.hardware import Accelerator, DeviceFile, Driver
 from probes.reading import Root, clean
+from probes.software import read_nvidia_driver
 
 _MAX_PROCESSES = 32_768  # looked at for the fabric manager, and only beside an NVSwitch
 _FABRIC_MANAGER = "nv-fabricmanage"  # the kernel keeps 15 letters of a process's name
@@ -39,7 +40,7 @@ FAMILIES = (
     Family(
         "NVIDIA",
         ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nouveau", "nova_core", "nvgpu"),
-        ("/sys/module/nvidia/version",),
+        (),
         re.compile(r"nvidia(ctl|-uvm|\d+)|dxg"),
         None,
         ("libnvidia-ml.so.1",),
@@ -72,7 +73,8 @@ def read_drivers(root: Root) -> tuple[Driver, ...]:
 
 def read_driver(root: Root, family: Family, modules: set[str] | None, entries: list[str] | None) -> Driver:
     library, version = find_library(root, family)
-    versions = (clean(root.read(path)) for path in family.version_files)
+    versions = [clean(root.read(path)) for path in family.version_files]
+    versions += [read_nvidia_driver(root)] if family.vendor == "NVIDIA" else []
     return Driver(
         vendor=family.vendor,
         kernel_modules=None if modules is None else tuple(name for name in family.modules if name in modules),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from probes.cpu_portable import describe_identity, describe_mac
-from probes.hardware import Cpu
+from probes.hardware import Cpu, Survey
 from probes.names.cpuid import parse_cpuid
 from probes.survey import take_survey
 
@@ -26,27 +26,29 @@ def expected() -> dict[str, Any]:
     return document
 
 
-@without_hosts
-@pytest.mark.parametrize("archive", MACHINES, ids=lambda path: path.name.removesuffix(".tar.gz"))
-def test_a_captured_machine_gives_what_is_true_of_it(archive: Path, expected: dict[str, Any], tmp_path: Path) -> None:
-    with tarfile.open(archive) as captured:
+@pytest.fixture(scope="module", params=MACHINES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def captured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Survey]:
+    """Its name, and what a survey reads there."""
+    name = request.param.name.removesuffix(".tar.gz")
+    folder = tmp_path_factory.mktemp(name)
+    with tarfile.open(request.param) as archive:
         # As it stands, dangling links and all: readers must bear those. The archives are the project's own data.
-        captured.extractall(tmp_path, filter="fully_trusted")
-    survey = take_survey(tmp_path, deadline_seconds=60).to_json()
-    truth = expected[archive.name.removesuffix(".tar.gz")]
+        archive.extractall(folder, filter="fully_trusted")
+    return name, take_survey(folder, deadline_seconds=60)
+
+
+@without_hosts
+def test_a_captured_machine_gives_what_is_true_of_it(captured: tuple[str, Survey], expected: dict[str, Any]) -> None:
+    survey, truth = captured[1].to_json(), expected[captured[0]]
     assert {key: found for key, found in _found(survey).items() if truth.get(key) is not None} == _settled(truth)
     json.dumps(survey, allow_nan=False)
 
 
 @without_hosts
-@pytest.mark.parametrize("archive", MACHINES, ids=lambda path: path.name.removesuffix(".tar.gz"))
-def test_a_healthy_captured_machine_has_no_finding_without_cause(archive: Path, tmp_path: Path) -> None:
+def test_a_healthy_captured_machine_has_no_finding_without_cause(captured: tuple[str, Survey]) -> None:
     """None of them has a card that torch trains on, and none limits what a process may use by a quota."""
-    with tarfile.open(archive) as captured:
-        captured.extractall(tmp_path, filter="fully_trusted")
-    found = take_survey(tmp_path, deadline_seconds=60).findings
-    assert {finding.code for finding in found} <= {"no-gpu"}
-    assert not any(finding.blocking for finding in found)
+    assert {finding.code for finding in captured[1].findings} <= {"no-gpu"}
+    assert not any(finding.blocking for finding in captured[1].findings)
 
 
 def _found(survey: dict[str, Any]) -> dict[str, Any]:

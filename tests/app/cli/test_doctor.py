@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from app.cli import doctor
 from app.cli.doctor import command, to_document
 from app.cli.doctor_view import escape, say_verdict, write_markdown
+from app.cli.endings import CommandFailed, ExitCode
 from probes.diagnose import Facts, build_chains, diagnose
 from probes.examination import Examination, judge
-from probes.hardware import Survey
+from probes.hardware import Outcome, ProbeReport, Survey
 from probes.torch_start import TorchStart
 from tests.probes.diagnose.situations import HEALTHY, with_card, with_torch
 from tests.probes.machines import write_machine, x86_machine
@@ -148,3 +149,19 @@ def test_torch_is_not_started_for_a_captured_machine(tmp_path: Path, monkeypatch
     monkeypatch.setattr("probes.examination.start_torch", lambda _: pytest.fail("torch was started"))
     examination = doctor.run_examination(write_machine(tmp_path, x86_machine()), ask_torch=True)
     assert examination.survey.software.torch is None
+
+
+def test_a_sysroot_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "missing"):
+        result = CliRunner().invoke(command, ["--sysroot", str(place)])
+        assert isinstance(result.exception, CommandFailed)
+        assert result.exception.code == ExitCode.USAGE
+
+
+def test_a_probe_that_failed_is_told_beside_the_verdict() -> None:
+    examination = examination_of(HEALTHY)
+    report = ProbeReport(Outcome.TIMEOUT, 5.0, "what it reads hangs")
+    document = to_document(replace(examination, survey=replace(examination.survey, probes={"memory": report})))
+    assert "Not to be seen: memory." in say_verdict(document)
+    assert "| memory | timeout | what it reads hangs |" in write_markdown(document)

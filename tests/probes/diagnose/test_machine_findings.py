@@ -78,7 +78,7 @@ def test_programs_that_wait_for_a_cpu_are_told(waiting: float | None, found: boo
 
 @pytest.mark.parametrize(
     ("used", "left", "found"),
-    [(8, 4, True), (8, 40, False), (1, 4, False), (0, 4, False), (None, 4, False), (8, None, False)],
+    [(8, 4, True), (8, 40, False), (20, 40, True), (1, 4, False), (0, 4, False), (None, 4, False), (8, None, False)],
 )
 def test_swap_matters_where_memory_is_scarce(used: int | None, left: int | None, found: bool) -> None:
     memory = Memory(
