@@ -58,7 +58,8 @@ class LiveFeed:
         if self._closed or self.listeners >= MAX_LISTENERS:
             raise FeedRefused("too-many-listeners", f"{MAX_LISTENERS} listen already. Try again when one has left.")
         self.listeners += 1
-        self._hold()
+        self._users += 1
+        self._start()
         try:
             yield
         finally:
@@ -70,9 +71,10 @@ class LiveFeed:
         if self._closed or not self._is_here:
             return
         if self._kept is None:
-            self._hold()
+            self._users += 1
         else:
             self._kept.cancel()
+        self._start()
         self._kept = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._stop_keeping)
 
     @property
@@ -84,8 +86,7 @@ class LiveFeed:
         self._kept = None
         self._let_go()
 
-    def _hold(self) -> None:
-        self._users += 1
+    def _start(self) -> None:
         if self._task is None:
             self._broken = False
             self._task = asyncio.create_task(self._run())
@@ -110,7 +111,7 @@ class LiveFeed:
         if self._kept is not None:
             self._kept.cancel()
         self._end()
-        self._changed.set()
+        self._wake()
 
     def _end(self) -> None:
         if self._task is not None:
@@ -122,7 +123,7 @@ class LiveFeed:
         if not task.cancelled() and task.exception() is not None:
             log.error("What changes can no longer be read.", exc_info=task.exception())
             self._broken, self._task = True, None
-            self._changed.set()
+            self._wake()
 
     async def _run(self) -> None:
         """A reading each second."""
@@ -144,5 +145,9 @@ class LiveFeed:
         self._number += 1
         text = json.dumps(live.to_json(), ensure_ascii=False, separators=(",", ":"))
         self._told = Told(self._number, live, text)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Whoever waits looks again; whoever comes later waits for the next time."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,7 +1,7 @@
 """The fingerprint: what a profile was measured on, in 16 hexadecimal digits.
 
 It is made of the machine's identity: the facts that change how fast and how large something trains, and none that
-pass. IDENTITY names them, field by field; docs/decisions/0005-what-the-fingerprint-is.md says why each is in or out.
+pass. IDENTITY names them, field by field; docs/decisions/0006-what-the-fingerprint-is.md says why each is in or out.
 """
 
 import hashlib
