@@ -57,7 +57,12 @@ class Settings:
     access_log: bool = field(default=False, metadata=_about("Write a line for each request to standard error."))
     survey_seconds: float = field(default=5.0, metadata=_about("Seconds that one survey may take.", 0.1, 60))
     trace_idle_seconds: float = field(
-        default=600.0, metadata=_about("Seconds that the process that traces models is kept without work.", 0, 86_400)
+        default=86_400.0,
+        metadata=_about(
+            "Seconds that the process that traces models is kept without work; at most 600 where memory is scarce.",
+            0,
+            86_400,
+        ),
     )
     queue_length: int = field(default=4, metadata=_about("Measurements that may wait for the one that runs.", 0, 100))
     grace_seconds: float = field(

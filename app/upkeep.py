@@ -19,6 +19,9 @@ WATCH_SECONDS = 60.0
 STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
+# The process that traces takes 0.4 GB. Where less is free than this, it is not kept beyond ten minutes without work.
+ROOMY_BYTES = 4 * 2**30
+SCARCE_REST_SECONDS = 600.0
 
 
 class Upkeep:
@@ -68,6 +71,15 @@ class Upkeep:
         except CrosspointError as error:
             log.warning("What torch sees is not known: %s", error)
             self._retry_later()
+            return
+        await self._prepare()
+
+    async def _prepare(self) -> None:
+        """Make the process that traces ready for the first config; without that the first one takes longer."""
+        try:
+            await self._crosspoint.lab.prepare(_rest_seconds(await self._crosspoint.survey()))
+        except CrosspointError as error:
+            log.warning("The first config will take longer to trace: %s", error)
 
     async def _calibrate_if_needed(self, survey: Survey) -> None:
         if not (self._crosspoint.settings.calibrate_on_start and self._crosspoint.is_here):
@@ -110,3 +122,9 @@ class Upkeep:
 
     def _retry_later(self) -> None:
         self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
+
+
+def _rest_seconds(survey: Survey) -> float | None:
+    """How long the process that traces may stay without work; None: as long as the settings say."""
+    free = survey.memory.usable_bytes
+    return None if free is not None and free >= ROOMY_BYTES else SCARCE_REST_SECONDS

@@ -59,6 +59,13 @@ class Lab:
         self._check_open()
         return await self._tracer.ready()
 
+    async def prepare(self, rest_seconds: float | None = None) -> None:
+        """Let the process that traces load what the first config needs, so that nobody waits for it. rest_seconds: end
+        it after this long without work, where the settings say longer. Raises LabError."""
+        if rest_seconds is not None:
+            self._tracer.rest_at_most(rest_seconds)
+        await self._tracer.run({"kind": "prepare"})
+
     async def run(
         self,
         job: dict[str, Any],

@@ -42,6 +42,10 @@ class Tracer:
             self._rest()
             return child.ready
 
+    def rest_at_most(self, seconds: float) -> None:
+        """From the next job on, end after this long without work."""
+        self._idle_seconds = min(self._idle_seconds, seconds)
+
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """The job's result. Raises LabError, and LabBusy when too many wait."""
         if self._waiting >= MAX_WAITING:

@@ -36,6 +36,16 @@ AUTO_CLASSES = {
 _LONGEST_REASON = 200  # characters of transformers' own explanation that are passed on
 
 
+def import_transformers() -> Any:
+    """transformers, with what all of its models are made of; nothing of it asks a network."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported, which reads it once
+    import transformers
+    from transformers import modeling_utils  # noqa: F401 - most of the time that a first model takes
+
+    transformers.logging.set_verbosity_error()
+    return transformers
+
+
 def build_huggingface(content: dict[str, Any]) -> BuiltModel:
     """content: as probes.workload.huggingface makes it. Raises InvalidModel when transformers refuses the config."""
     module, config = _build(content)
@@ -68,10 +78,7 @@ def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def _build(content: dict[str, Any]) -> tuple[Any, Any]:
     """Module and config object."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported, which reads it once
-    import transformers
-
-    transformers.logging.set_verbosity_error()
+    transformers = import_transformers()
     options = dict(content["config"])
     model_type = options.pop("model_type")
     known = read_architectures()

@@ -33,6 +33,15 @@ def _cudnn_version() -> str | None:
     return None if version is None else str(version)
 
 
+def run_prepare(_job: Document, _desk: Desk) -> Document:
+    """Load what the first trace of a config needs: transformers and what it builds models of, three seconds of work."""
+    from probes.microtrain import tracing
+    from probes.microtrain.huggingface_models import import_transformers
+
+    import_transformers()
+    return {"prepared": tracing.__name__}
+
+
 def run_trace(job: Document, _desk: Desk) -> Document:
     from probes.microtrain.tracing import Untraceable, trace_workload
 
@@ -100,6 +109,7 @@ def _all_of(values: Any, is_good: Callable[[Any], bool]) -> TypeGuard[list[Any]]
 
 
 KINDS: Mapping[str, RunJob] = {
+    "prepare": run_prepare,
     "trace": run_trace,
     "measure": run_measure,
     "calibrate": run_calibrate,

@@ -111,7 +111,12 @@ class Plan:
         return (self.device, self.precision, self.threads, tuple(sorted(self.environment.items())))
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            "device": self.device,
+            "precision": self.precision,
+            "threads": self.threads,
+            "environment": dict(self.environment),
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Plan:
