@@ -40,6 +40,7 @@ class CpuReading:
     cpu: Cpu
     online: int
     reason: str | None = None
+    outcome: Outcome = Outcome.OK  # failed: /proc/cpuinfo is there and tells nothing; sysfs has told the rest
 
 
 def read_cpu(root: Root) -> CpuReading:
@@ -57,15 +58,15 @@ def read_cpu(root: Root) -> CpuReading:
     return _assemble(root, cpuinfo, topology)
 
 
-def _explain_cpuinfo(root: Root, cpuinfo: CpuInfo) -> str | None:
+def _explain_cpuinfo(root: Root, cpuinfo: CpuInfo) -> Unreadable | None:
     """Why the name is missing when sysfs alone told of the CPUs."""
-    if cpuinfo.processors or cpuinfo.common:
+    if cpuinfo.processors or cpuinfo.first(*NAME_KEYS, *VENDOR_KEYS):
         return None
     try:
         root.require("/proc/cpuinfo")
     except Unreadable as unreadable:
-        return unreadable.reason
-    return "/proc/cpuinfo names no processor"
+        return unreadable
+    return Unreadable(Outcome.FAILED, "/proc/cpuinfo names no processor")
 
 
 def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
@@ -94,7 +95,10 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
         frequency_driver=read_frequency_driver(root, leader),
     )
     cpu = with_instruction_sets(cpu, cpuinfo, read_sve_bits(root, found.name), os.environ if root.is_host else {})
-    return CpuReading(cpu, topology.online, _explain_cpuinfo(root, cpuinfo) or found.reason)
+    if missing := _explain_cpuinfo(root, cpuinfo):
+        absent = missing.outcome is Outcome.ABSENT
+        return CpuReading(cpu, topology.online, missing.reason, Outcome.OK if absent else missing.outcome)
+    return CpuReading(cpu, topology.online, found.reason)
 
 
 def _name_by_host(root: Root, microarchitecture: str | None) -> str | None:

@@ -160,6 +160,6 @@ def _classify_disk(root: Root, disk: str) -> str | None:
     if any(mark in vendor for mark in _VIRTUAL_VENDORS):
         return "virtual"
     rotational = root.read_int(f"/sys/class/block/{disk}/queue/rotational")
-    if rotational is None or disk.startswith("loop"):
+    if rotational not in (0, 1) or disk.startswith("loop"):
         return None
     return "hdd" if rotational else "ssd"

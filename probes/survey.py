@@ -70,7 +70,7 @@ class Request:
 
 def probe_cpu(request: Request) -> Told:
     reading = read_cpu(request.root)
-    return Told(reading, reason=reading.reason)
+    return Told(reading, reading.outcome, reading.reason)
 
 
 def probe_limits(request: Request) -> UsableCores:

@@ -301,6 +301,19 @@ def test_a_cpuinfo_that_is_cut_off_anywhere_makes_no_fact_wrong(tmp_path: Path) 
         check_truth(facts_of(survey), machine.truth)
 
 
+@pytest.mark.parametrize("mutation", sorted(DESTROYING))
+def test_a_cpuinfo_that_tells_nothing_fails_its_probe_and_leaves_what_sysfs_tells(
+    tmp_path: Path, mutation: str
+) -> None:
+    machine = Machine(write_machine(tmp_path, machine_in_v2()))
+    survey = machine.mutate([(machine.folder / "proc/cpuinfo", mutation, b"")])
+    check(survey)
+    assert survey.probes["cpu"].outcome is Outcome.FAILED
+    assert survey.probes["cpu"].reason
+    assert survey.cpu.name is None
+    assert (survey.cpu.logical_cores, survey.cpu.physical_cores, survey.cpu.usable_cores) == (8, 4, 3.5)
+
+
 def test_nodes_beyond_number_are_nodes_of_no_machine(tmp_path: Path) -> None:
     files = x86_machine() | {f"{NODE}/node{number}/meminfo": "x" for number in (99999999, 16384, "9" * 200)}
     survey = take_survey(write_machine(tmp_path, files), deadline_seconds=DEADLINE_SECONDS)
