@@ -22,6 +22,7 @@ def show_examination(document: Document) -> None:
         print_text(f"  {finding['subject']}; {finding['documentation']}")
         if finding["fix"]:
             print_text(f"  {finding['fix']}")
+        print_text()
     failed = list_failed(document)
     if failed:
         print_heading("Not read")

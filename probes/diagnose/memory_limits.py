@@ -17,9 +17,8 @@ _MUCH_SHARE = 0.25  # of all memory: more than idle pages, whatever is free by n
 # images of 3 x 224 x 224 in fp32. Docker's default is 64 MiB.
 _BATCH_BYTES = 64 * 3 * 224 * 224 * 4
 _SHARED_BYTES = 4 * 2 * _BATCH_BYTES
-# The kernel's default was 64 KiB until 5.15, 8 MiB since (include/uapi/linux/resource.h).
-_PINNED_BYTES = 4 * _BATCH_BYTES
-_OLD_DEFAULT_BYTES = 1 << 20
+# The kernel's default was 64 KiB until 5.15 and is 8 MiB since (include/uapi/linux/resource.h).
+_LOCKED_BYTES = 1 << 20
 # A DataLoader worker holds a file for each tensor it hands over (torch.multiprocessing, strategy file_descriptor).
 _OPEN_FILES = 1024
 
@@ -72,25 +71,19 @@ def _grow_shared_memory(facts: Facts, total: int) -> str:
 
 
 def find_low_locked_memory(facts: Facts) -> Iterator[Finding]:
-    """NVIDIA's driver does not count pinned buffers against the limit; AMD's, Intel's and RDMA do."""
-    limit, vendors = facts.limits.locked_memory_bytes, {card.vendor for card in facts.training_cards}
-    counted = bool(vendors & {"AMD", "Intel"})
-    if limit is None or facts.limits.locked_memory_unlimited or not vendors & {"NVIDIA", "AMD", "Intel"}:
+    """Drivers do not count the buffers that they pin themselves; transfers between machines lock memory and do."""
+    limit = facts.limits.locked_memory_bytes
+    if limit is None or limit < 0 or facts.limits.locked_memory_unlimited or limit >= _LOCKED_BYTES:
         return
-    if limit >= (_PINNED_BYTES if counted else _OLD_DEFAULT_BYTES):
+    if not any(card.vendor in ("NVIDIA", "AMD", "Intel") for card in facts.training_cards):
         return
     container = facts.system.container not in (None, "wsl")
     yield make_finding(
         "low-locked-memory",
         "memory",
-        f"This process may lock {in_gb(limit) if limit >= 1e6 else f'{limit / 1e3:.0f} kB'} of memory "
-        "(ulimit -l); pinned batches need "
-        f"more, a batch of 64 images {in_gb(_BATCH_BYTES)}, "
-        + (
-            "and this driver counts them."
-            if counted
-            else "which NCCL over InfiniBand counts; NVIDIA's driver alone does not."
-        ),
+        f"This process may lock {limit / 1e3:.0f} kB of memory (ulimit -l). Copies to this machine's own "
+        "cards need none; "
+        "training on several machines does (NCCL or RCCL over InfiniBand), and fails with so little.",
         "Start the container with --ulimit memlock=-1"
         if container
         else 'echo "$USER - memlock unlimited" | sudo tee /etc/security/limits.d/memlock.conf, then log in again',

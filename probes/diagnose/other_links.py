@@ -65,6 +65,8 @@ def _no_driver(case: Case) -> Finding:
 def check_device_files(case: Case) -> Checked:
     if case.card.vendor == "Apple":
         return fine("macOS needs none")
+    if _is_proven(case):
+        return fine(f"torch uses it as {case.card.torch_device}")
     files = case.driver.device_files if case.driver else None
     if files is None:
         return unknown("nothing tells which device files there are")
@@ -106,6 +108,8 @@ def check_library(case: Case) -> Checked:
             "Metal is a part of macOS" if case.card.vendor == "Apple" else "torch's builds for ROCm bring it along"
         )
     driver = case.driver
+    if _is_proven(case):
+        return fine(f"torch uses it as {case.card.torch_device}")
     if driver and driver.library == "libze_intel_gpu.so.1":
         return fine(f"{driver.library} is there")
     if not case.facts.is_live:
@@ -116,6 +120,11 @@ def check_library(case: Case) -> Checked:
         "intel-level-zero oneapi-level-zero)"
     )
     return broken(make_finding("driver-library-missing", case.subject, message, fix))
+
+
+def _is_proven(case: Case) -> bool:
+    """Whether torch has used the card: libraries may lie in folders that nobody thought of."""
+    return bool(case.card.usable and case.card.torch_device)
 
 
 def check_runtime(case: Case) -> Checked:

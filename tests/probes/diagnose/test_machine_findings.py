@@ -103,12 +103,12 @@ def test_shared_memory_that_is_full_is_told_from_a_small_one() -> None:
     assert codes(unknown) == []
 
 
-def test_a_limit_on_locked_memory_matters_to_who_counts_it() -> None:
+def test_a_limit_on_locked_memory_matters_beside_a_card_that_other_machines_may_reach() -> None:
     old_default = with_limits(locked_memory_bytes=64 * 1024)
     assert only(old_default).code == "low-locked-memory"
     assert codes(with_limits(locked_memory_bytes=64 * 1024, locked_memory_unlimited=True)) == []
     assert codes(replace(old_default, accelerators=())) == ["no-gpu"], "nothing is pinned for a CPU"
-    assert codes(HEALTHY) == [], "NVIDIA's driver does not count what it pins"
+    assert codes(HEALTHY) == [], "drivers do not count what they pin themselves"
 
 
 @pytest.mark.parametrize(("limit", "found"), [(256, True), (1024, False), (None, False)])

@@ -97,7 +97,10 @@ def test_a_torch_for_another_vendor_is_the_wrong_one() -> None:
 
 
 def test_intels_library_is_needed_beside_torch() -> None:
-    assert_breaks(with_driver(INTEL, library=None), "driver library", "driver-library-missing")
+    facts = with_driver(INTEL, library=None)
+    assert_breaks(facts, "driver library", "driver-library-missing")
+    used = replace(facts.accelerators[0], torch_device="xpu:0", usable=True)
+    assert codes(replace(facts, accelerators=(used,))) == [], "a library that torch found needs no finding by us"
 
 
 def test_an_error_of_amds_runtime_is_named() -> None:
