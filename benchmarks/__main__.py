@@ -24,6 +24,7 @@ SUITES = {
     "service": "benchmarks.service",
     "survey": "benchmarks.survey",
     "decisions": "benchmarks.decisions",
+    "estimates": "benchmarks.estimates",
     "memory": "benchmarks.memory",
     "traces": "benchmarks.traces",
 }

@@ -1,0 +1,173 @@
+"""Rows of benchmarks.estimates -> figures beside their targets: errors of step times, and what decisions cost.
+
+python -m benchmarks.estimate_table FILE        the table of a result that is there already
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Document = dict[str, Any]
+ADVISERS = ("instant", "quick")
+BASELINES = ("roofline", "operations alone")
+NEAR_BEST = 0.05
+# figure -> target by adviser (issue: "How good"); a range is met inside it, a share from it on, an error up to it.
+TARGETS: dict[str, dict[str, Any]] = {
+    "median error": {"instant": 0.08, "quick": 0.04},
+    "90th percentile error": {"instant": 0.20, "quick": 0.12},
+    "interval holds": {"instant": (0.75, 0.90), "quick": (0.75, 0.90)},
+    "mean regret": {"instant": 0.03, "quick": 0.015},
+    "within 5 % of the best": {"instant": 0.90, "quick": 0.95},
+}
+
+
+class Error(NamedTuple):
+    """One plan at one batch size. log_ratio: of what was told over the truth."""
+
+    row: Document
+    label: str
+    log_ratio: float
+    held: bool | None
+
+    @property
+    def relative(self) -> float:
+        """As people say it: 0.1 is told 10 % too long or too short."""
+        return math.expm1(abs(self.log_ratio))
+
+
+def errors_of(rows: Iterable[Document], adviser: str) -> Iterator[Error]:
+    for row in rows:
+        for label, truth in (row.get("truth") or {}).items():
+            told = ((row.get(adviser) or {}).get("options") or {}).get(label)
+            if told is not None:
+                held = told["low"] <= truth["median"] <= told["high"]
+                yield Error(row, label, math.log(told["median"] / truth["median"]), held)
+
+
+def baseline_errors(rows: Iterable[Document], baseline: str) -> Iterator[Error]:
+    for row in rows:
+        for label, truth in (row.get("truth") or {}).items():
+            seconds = (row.get("baselines") or {}).get(label, {}).get(baseline)
+            if seconds:
+                yield Error(row, label, math.log(seconds / truth["median"]), None)
+
+
+def regrets_of(rows: Iterable[Document], named: Callable[[Document], str | None]) -> list[float]:
+    """How much longer the named plan takes than the best one; rows where it names none that ran are left out."""
+    found = []
+    for row in rows:
+        medians = {label: truth["median"] for label, truth in (row.get("truth") or {}).items()}
+        label = named(row)
+        if label in medians:
+            found.append(medians[label] / min(medians.values()) - 1)
+    return found
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The smallest value that this share does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else None
+
+
+def figures_of(errors: Sequence[Error], regrets: Sequence[float]) -> Document:
+    relative = [error.relative for error in errors]
+    held = [error.held for error in errors if error.held is not None]
+    return {
+        "median error": statistics.median(relative) if relative else None,
+        "90th percentile error": quantile(relative, 0.9),
+        "worst error": max(relative, default=None),
+        "bias": statistics.median(error.log_ratio for error in errors) if errors else None,
+        "interval holds": sum(held) / len(held) if held else None,
+        "mean regret": statistics.fmean(regrets) if regrets else None,
+        "worst regret": max(regrets, default=None),
+        "within 5 % of the best": sum(regret <= NEAR_BEST for regret in regrets) / len(regrets) if regrets else None,
+        "estimates": len(relative),
+        "decisions": len(regrets),
+    }
+
+
+def make_table(rows: Sequence[Document]) -> Document:
+    """Figures of each adviser and rule of thumb; errors of `instant` by family, plan and what a step is made of."""
+    table: Document = {"advisers": {}, "baselines": {}, "failed": [row for row in rows if "error" in row]}
+    for adviser in ADVISERS:
+        regrets = regrets_of(rows, lambda row, adviser=adviser: (row.get(adviser) or {}).get("recommended"))  # type: ignore[misc]
+        table["advisers"][adviser] = figures_of(list(errors_of(rows, adviser)), regrets)
+    for baseline in BASELINES:
+        table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
+    table["baselines"]["torch default"] = figures_of([], regrets_of(rows, lambda row: row.get("default")))
+    errors = list(errors_of(rows, "instant"))
+    table["by family"] = _grouped(errors, lambda error: error.row["family"])
+    table["by plan"] = _grouped(errors, lambda error: f"{error.label}, {error.row['mode']}")
+    table["by what takes longest"] = _grouped(errors, lambda error: _longest(error.row.get("shares") or {}))
+    return table
+
+
+def _longest(shares: dict[str, float]) -> str:
+    return max(shares, key=lambda name: shares[name], default="unknown")
+
+
+def _grouped(errors: Sequence[Error], key: Callable[[Error], str]) -> Document:
+    groups: dict[str, list[Error]] = defaultdict(list)
+    for error in errors:
+        groups[key(error)].append(error)
+    return {name: figures_of(found, []) for name, found in sorted(groups.items())}
+
+
+def is_met(figure: str, adviser: str, value: float | None) -> bool | None:
+    """None without a value."""
+    target = TARGETS[figure][adviser]
+    if value is None:
+        return None
+    if isinstance(target, tuple):
+        return bool(target[0] <= value <= target[1])
+    return bool(value >= target) if figure.startswith("within") else bool(value <= target)
+
+
+def describe_table(table: Document) -> str:
+    """Markdown."""
+    lines = ["| figure | instant | target | quick | target |", "| --- | --- | --- | --- | --- |"]
+    for figure, targets in TARGETS.items():
+        cells = []
+        for adviser in ADVISERS:
+            value = table["advisers"][adviser][figure]
+            missed = " (missed)" if is_met(figure, adviser, value) is False else ""
+            cells += [f"{_percent(value)}{missed}", _target(targets[adviser])]
+        lines.append(f"| {figure} | {' | '.join(cells)} |")
+    lines += ["", "| beside them | median error | 90th percentile | mean regret | worst regret |"]
+    lines += ["| --- | --- | --- | --- | --- |"]
+    for name, row in table["baselines"].items():
+        cells = [row["median error"], row["90th percentile error"], row["mean regret"], row["worst regret"]]
+        lines.append(f"| {name} | {' | '.join(map(_percent, cells))} |")
+    for group in ("by family", "by plan", "by what takes longest"):
+        lines += ["", f"| instant {group} | median error | 90th percentile | bias | estimates |"]
+        lines += ["| --- | --- | --- | --- | --- |"]
+        for name, row in table[group].items():
+            cells = [row["median error"], row["90th percentile error"], row["bias"]]
+            lines.append(f"| {name} | {' | '.join(map(_percent, cells))} | {row['estimates']} |")
+    lines += [f"\nFailed: {row['name']}: {row['error']}" for row in table["failed"]]
+    return "\n".join(lines)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _target(target: Any) -> str:
+    return f"{target[0]:.0%} to {target[1]:.0%}" if isinstance(target, tuple) else f"{target:.1%}"
+
+
+def main() -> int:
+    rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["rows"]
+    sys.stdout.write(describe_table(make_table(rows)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
