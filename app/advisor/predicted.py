@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -131,18 +132,20 @@ def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:
 
 
 # Curves of the traces asked about last, each with what it was made of, so that identities stay taken: a known workload
-# at another batch size costs a look-up.
-REMEMBERED_CURVES = 512
-_curves: dict[tuple[int, int], FeatureCurve] = {}
+# at another batch size costs a look-up. A trace of a large network takes a megabyte, so that few are held on to.
+REMEMBERED_TRACES = 32
+_curves: OrderedDict[int, dict[int, FeatureCurve]] = OrderedDict()
 
 
 def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
-    key = (id(trace), id(prices))
     with _remembering:
-        found = _curves.pop(key, None) or FeatureCurve(trace, prices)
-        _curves[key] = found
-        while len(_curves) > REMEMBERED_CURVES:
-            del _curves[next(iter(_curves))]
+        of_trace = _curves.pop(id(trace), {})
+        _curves[id(trace)] = of_trace
+        found = of_trace.setdefault(id(prices), FeatureCurve(trace, prices))
+        if len(of_trace) > REMEMBERED_MODELS:
+            del of_trace[next(iter(of_trace))]
+        while len(_curves) > REMEMBERED_TRACES:
+            _curves.popitem(last=False)
     return found
 
 
