@@ -30,15 +30,8 @@ from tests.probes.machines import (
 )
 
 HOSTS = Path(__file__).resolve().parents[3] / "shared" / "hosts" / "machines"
-# Small ones, of different kinds: old and offline CPUs, cgroups of version 1, POWER, RISC-V, a virtual machine.
-CAPTURES = (
-    "16em64t-4s2c2t-offlines",
-    "32intel64-2p8co2t_8ve",
-    "ppc64-POWER7",
-    "rv64-visionfive2",
-    "armv7",
-    "vmware_fpe",
-)
+# Small ones, of different kinds: old and offline CPUs, cgroups of version 1, POWER, RISC-V, ARM.
+CAPTURES = ("16em64t-4s2c2t-offlines", "32intel64-2p8co2t_8ve", "ppc64-POWER7", "rv64-visionfive2", "armv7")
 DEADLINE_SECONDS = 60.0
 MAX_CACHE_BYTES = 1 << 40  # of all caches of a kind together; 2304 MB are the most that one machine has had
 
@@ -274,7 +267,7 @@ def choose(machine: Machine, changes: list[tuple[int, str, bytes]]) -> list[tupl
     return [(path, name, rubbish) for path, (name, rubbish) in chosen.items()]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes=CHANGES)
 def test_files_that_are_bent_break_nothing(built: Machine, changes: list[tuple[int, str, bytes]]) -> None:
     check(built.mutate(choose(built, changes)))
@@ -389,7 +382,7 @@ def captured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     shutil.rmtree(folder)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes=CHANGES)
 def test_captures_that_are_bent_break_nothing(captured: Machine, changes: list[tuple[int, str, bytes]]) -> None:
     check(captured.mutate(choose(captured, changes)))
@@ -398,7 +391,7 @@ def test_captures_that_are_bent_break_nothing(captured: Machine, changes: list[t
 def test_a_captures_file_that_is_destroyed_makes_no_fact_wrong(captured: Machine) -> None:
     draw = random.Random(7)
     told = [path for path in captured.files if "/cpu/" in str(path) or "/node/" in str(path) or "/proc/" in str(path)]
-    for path in draw.sample(told, min(60, len(told))):
+    for path in draw.sample(told, min(40, len(told))):
         mutation = draw.choice(sorted(DESTROYING))
         survey = captured.mutate([(path, mutation, b"")])
         try:
