@@ -16,7 +16,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -62,15 +62,14 @@ def run_case(case: Case) -> list[Document]:
     name = {"name": case.row.name, "family": case.row.family, "mode": case.workload.mode}
     name |= {"optimizer": case.workload.optimizer, "precision": case.precision}
     try:
-        truth = read_truth(case)
         trace = trace_workload(case.workload)
+        return [{**name, **compare(case, trace, read_truth(case, size))} for size in case.row.batch_sizes]
     except Exception as error:  # noqa: BLE001 - a case that fails is shown, and costs only itself
         return [{**name, "failed": f"{type(error).__name__}: {str(error)[:200]}"}]
-    return [{**name, **row} for row in compare(case, trace, truth)]
 
 
-def read_truth(case: Case) -> Document:
-    job = {"workload": case.workload.to_json(), "precision": case.precision, "batch_sizes": case.row.batch_sizes}
+def read_truth(case: Case, batch_size: int) -> Document:
+    job = {"workload": case.workload.to_json(), "precision": case.precision, "batch_size": batch_size}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory_truth"],
         input=json.dumps(job),
@@ -85,26 +84,24 @@ def read_truth(case: Case) -> Document:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compare(case: Case, trace: Trace, truth: Document) -> Iterator[Document]:
+def compare(case: Case, trace: Trace, truth: Document) -> Document:
     plan, base = Plan("cpu", case.precision), MemoryPeak(process_base_bytes=truth["base_bytes"])
     known = Measurement(plan, 1, case.workload.data, "ok", memory=base)  # a base, as calibration measures it: no more
     estimate = estimate_memory(None, None, trace, [known], plan, case.workload.model.kind)
-    for row in truth["rows"]:
-        size = row["batch_size"]
-        allocated = estimate.allocated(size)
-        yield {
-            "batch_size": size,
-            "base_bytes": truth["base_bytes"],
-            "allocated_bytes": row["allocated_bytes"],
-            "process_bytes": row["process_bytes"],
-            "estimated_process_bytes": estimate.peak(size),
-            "estimates": {
-                "ours": allocated,
-                "accelerate": accelerate_bytes(trace),
-                "mem_tracker": row["tracker_bytes"],
-                "deepspeed": deepspeed_bytes(trace),
-            },
-        }
+    size = truth["batch_size"]
+    return {
+        "batch_size": size,
+        "base_bytes": truth["base_bytes"],
+        "allocated_bytes": truth["allocated_bytes"],
+        "process_bytes": truth["process_bytes"],
+        "estimated_process_bytes": estimate.peak(size),
+        "estimates": {
+            "ours": estimate.allocated(size),
+            "accelerate": accelerate_bytes(trace),
+            "mem_tracker": truth["tracker_bytes"],
+            "deepspeed": deepspeed_bytes(trace),
+        },
+    }
 
 
 def accelerate_bytes(trace: Trace) -> int:

@@ -1,7 +1,8 @@
-"""What real steps of one workload take: torch's allocator counted, and the process's peak. A process of its own.
+"""What real steps of one workload take: torch's allocator counted, and the process's peak. A process of its own, for
+one batch size: the profiler counts what a profile before it left behind when that ends.
 
-Reads one JSON document from standard input, `{"workload": …, "precision": …, "batch_sizes": […]}`, and writes one to
-standard output: `{"base_bytes": …, "rows": [{"batch_size", "allocated_bytes", "process_bytes", "tracker_bytes"}]}`.
+Reads one JSON document from standard input, `{"workload": …, "precision": …, "batch_size": …}`, and writes one to
+standard output: `{"base_bytes", "batch_size", "allocated_bytes", "process_bytes", "tracker_bytes"}`.
 allocated: the most that torch's CPU allocator had handed out at once during the third step, weights included.
 process: the largest resident set during three steps. tracker: what torch's own MemTracker says of that step.
 """
@@ -12,7 +13,8 @@ import ctypes
 import gc
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,20 +35,13 @@ def steps_of(workload: Workload, precision: Any, batch_size: int, built: Any) ->
     return make_step(built, batches, plan, mode=workload.mode, optimizer=workload.optimizer, data="resident")
 
 
-def process_bytes(workload: Workload, precision: Any, sizes: Sequence[int]) -> list[int | None]:
-    built = build_model(workload.model)
-    peaks = []
-    for size in sizes:
-        watch = PeakWatch(torch.device("cpu"), None)
-        step = steps_of(workload, precision, size, built)
-        with watch.watching():
-            for _ in range(STEPS):
-                step()
-        peaks.append(watch.peak().process_bytes)
-        built.module.zero_grad(set_to_none=True)
-        del step
-        gc.collect()
-    return peaks
+def process_bytes(workload: Workload, precision: Any, size: int) -> int | None:
+    watch = PeakWatch(torch.device("cpu"), None)
+    step = steps_of(workload, precision, size, build_model(workload.model))
+    with watch.watching():
+        for _ in range(STEPS):
+            step()
+    return watch.peak().process_bytes
 
 
 def allocated_bytes(workload: Workload, precision: Any, size: int) -> int:
@@ -94,20 +89,13 @@ def tracker_bytes(workload: Workload, precision: Any, size: int) -> int | None:
 
 def main() -> None:
     job = json.loads(sys.stdin.read())
-    workload, precision, sizes = Workload.from_json(job["workload"]), job["precision"], job["batch_sizes"]
+    workload, precision, size = Workload.from_json(job["workload"]), job["precision"], job["batch_size"]
     _warm(workload)
-    base = read_resident_bytes()
-    processes = process_bytes(workload, precision, sizes)
-    rows = [
-        {
-            "batch_size": size,
-            "process_bytes": process,
-            "allocated_bytes": _fresh(lambda size=size: allocated_bytes(workload, precision, size)),
-            "tracker_bytes": _fresh(lambda size=size: tracker_bytes(workload, precision, size)),
-        }
-        for size, process in zip(sizes, processes, strict=True)
-    ]
-    sys.stdout.write(json.dumps({"base_bytes": base, "rows": rows}) + "\n")
+    row = {"batch_size": size, "base_bytes": read_resident_bytes()}
+    figures = {"process_bytes": process_bytes, "allocated_bytes": allocated_bytes, "tracker_bytes": tracker_bytes}
+    for name, figure in figures.items():
+        row[name] = _fresh(partial(figure, workload, precision, size))
+    sys.stdout.write(json.dumps(row) + "\n")
 
 
 def _warm(workload: Workload) -> None:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.traces --output traces.json                  # every model type and task: half an hour
     python -m benchmarks.traces --output traces.json --types bert t5  # these only
+    python -m benchmarks.traces --output traces.json --again          # those of the file that were not traced
 
 Each is traced as the service does it, in the tracing process, with the config's own sizes but few layers; where that
 fails, with all layers. The process has a limit of memory and each question a deadline. No quiet machine is needed.
@@ -37,6 +38,17 @@ LAYER_COUNTS = (
     "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
     "num_encoder_layers", "num_decoder_layers", "encoder_num_hidden_layers", "decoder_num_hidden_layers",
 )  # fmt: skip
+# What a config's class leaves open and every published config.json of its kind states.
+SUPPLIED: dict[str, Document] = {
+    "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 16, "topk_group": 1, "n_group": 1},
+    "dots1": {"n_routed_experts": 16, "num_experts_per_tok": 6, "n_shared_experts": 2},
+    "esm": {"vocab_size": 33, "mask_token_id": 32, "pad_token_id": 1},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8},
+    "reformer": {"is_decoder": True, "axial_pos_shape": [8, 16]},
+}
 
 
 class Case(NamedTuple):
@@ -117,10 +129,11 @@ def all_cases(types: list[str], tasks: list[str]) -> list[Case]:
 
 def configs_of(model_type: str) -> Iterator[tuple[str, Document]]:
     """The configs to try: few layers, then as the class has it."""
+    whole = {"model_type": model_type, **SUPPLIED.get(model_type, {})}
     few = fewer_layers(default_config(model_type))
     if few:
-        yield "few layers", {"model_type": model_type, **few}
-    yield "default", {"model_type": model_type}
+        yield "few layers", {**whole, **few}
+    yield "default", whole
 
 
 def default_config(model_type: str) -> Document:
@@ -171,6 +184,11 @@ def _try(tracer: Tracer, config: Document, task: str) -> Document:
     return {"outcome": "refused" if refused else "failed", "code": event["code"], "reason": event["reason"]}
 
 
+def traced_before(output: Path) -> list[Document]:
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"] if output.exists() else []
+    return [row for row in rows if row["outcome"] == "traced"]
+
+
 def summarize(rows: list[Document]) -> Document:
     """Counts by task and outcome, and the model types that no task traces."""
     tasks = dict.fromkeys(row["task"] for row in rows)
@@ -191,13 +209,19 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--types", nargs="*", default=[], help="model types; all when left out")
     parser.add_argument("--tasks", nargs="*", default=[], help="tasks; all when left out")
+    parser.add_argument("--again", action="store_true", help="only what the output file has as not traced")
     options = parser.parse_args()
-    tracer, rows = Tracer(MEMORY_BYTES, DEADLINE_SECONDS), []
+    tracer, rows = Tracer(MEMORY_BYTES, DEADLINE_SECONDS), traced_before(options.output) if options.again else []
+    done = {(row["model_type"], row["task"]) for row in rows}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     try:
         for case in all_cases(options.types, options.tasks):
-            rows.append(trace_case(tracer, case))
-            sys.stderr.write(f"{case.model_type} {case.task}: {rows[-1]['outcome']} {rows[-1].get('reason', '')}\n")
+            if case in done:
+                continue
+            row = trace_case(tracer, case)
+            rows.append(row)
+            sys.stderr.write(f"{case.model_type} {case.task}: {row['outcome']} {row.get('reason', '')}\n")
+            rows.sort(key=lambda row: (row["model_type"], row["task"]))
             document = {"versions": versions, "summary": summarize(rows), "rows": rows}
             options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     finally:
