@@ -65,6 +65,11 @@ class Facts:
         return self.software.torch
 
     @property
+    def container(self) -> str | None:
+        """The kind of container that devices must be given to; WSL, which `system.container` names too, is none."""
+        return None if self.system.container == "wsl" else self.system.container
+
+    @property
     def has_virtual_cpus(self) -> bool:
         """In a virtual machine; WSL is one, too."""
         return self.system.virtualization not in (None, "none")

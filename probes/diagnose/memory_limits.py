@@ -63,9 +63,9 @@ def find_small_shared_memory(facts: Facts) -> Iterator[Finding]:
 def _grow_shared_memory(facts: Facts, total: int) -> str:
     if total >= _SHARED_BYTES:
         return "ls -la /dev/shm shows what fills it; remove what belongs to no running program."
-    if facts.system.container == "kubernetes":
+    if facts.container == "kubernetes":
         return "Mount an emptyDir with medium: Memory and sizeLimit: 8Gi at /dev/shm in the pod."
-    if facts.system.container not in (None, "wsl"):
+    if facts.container is not None:
         return "Start the container with --shm-size=8g (or --ipc=host)."
     return "sudo mount -o remount,size=8G /dev/shm"
 
@@ -77,7 +77,7 @@ def find_low_locked_memory(facts: Facts) -> Iterator[Finding]:
         return
     if not any(card.vendor in ("NVIDIA", "AMD", "Intel") for card in facts.training_cards):
         return
-    container = facts.system.container not in (None, "wsl")
+    container = facts.container is not None
     yield make_finding(
         "low-locked-memory",
         "memory",

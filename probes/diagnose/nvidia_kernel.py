@@ -6,15 +6,12 @@ import re
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
+from probes.diagnose.passing_in import explain_passing_in
 from probes.hardware import DeviceFile, Finding
 
 INSTALL_DRIVER = (
     "Install NVIDIA's driver and restart, then nvidia-smi must list the card: sudo ubuntu-drivers install (Ubuntu), "
     "sudo dnf install akmod-nvidia (Fedora with RPM Fusion), else https://www.nvidia.com/drivers"
-)
-RUN_WITH_GPU = (
-    "Start the container with its GPUs: docker run --gpus all … (podman: --device nvidia.com/gpu=all; Kubernetes: "
-    "resources.limits nvidia.com/gpu: 1); the host needs nvidia-container-toolkit."
 )
 _FALLEN_OFF = 79  # XID: the GPU does not answer on the bus any more (docs.nvidia.com/deploy/xid-errors)
 _FREE_DRIVERS = ("nouveau", "nova_core", "nova")
@@ -101,7 +98,7 @@ def _no_driver(case: Case) -> Finding:
         case.subject,
         f"There is an NVIDIA card at {case.card.pci_address}, and no NVIDIA driver is loaded for it.",
         INSTALL_DRIVER
-        if case.facts.system.container is None
+        if case.facts.container is None
         else f"{INSTALL_DRIVER} It belongs on the host, not into the container.",
     )
 
@@ -121,13 +118,13 @@ def check_device_files(case: Case) -> Checked:
 
 def _missing(case: Case, names: set[str]) -> Finding:
     wanted = "/dev/nvidiactl and /dev/nvidia0"
-    if case.facts.system.container is not None:
+    if case.facts.container is not None:
         return make_finding(
             "container-without-gpu",
             case.subject,
-            f"This container ({case.facts.system.container}) was started without its GPU: the host's driver is loaded "
+            f"This container ({case.facts.container}) was started without its GPU: the host's driver is loaded "
             f"and the card is on the bus, but {wanted} are not in the container.",
-            RUN_WITH_GPU,
+            explain_passing_in("NVIDIA", case.facts.container),
         )
     return make_finding(
         "device-files-missing",
@@ -159,7 +156,7 @@ def access_lost(case: Case, what: str) -> Finding:
 def no_permission(case: Case, file: DeviceFile, advice: str) -> Finding:
     group = file.group if file.group not in (None, "root", "0") else None
     fix = advice.format(group=group) if group else "sudo chmod a+rw " + re.sub(r"\d+$", "*", file.path)
-    if case.facts.system.container is not None and group:
+    if case.facts.container is not None and group:
         fix = f"Start the container with --group-add {group} (its number on the host, where the names differ)"
     return make_finding(
         "no-permission-on-device-files",

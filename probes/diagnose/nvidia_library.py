@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
-from probes.diagnose.nvidia_kernel import RUN_WITH_GPU, access_lost, is_told, no_permission
+from probes.diagnose.nvidia_kernel import access_lost, is_told, no_permission
+from probes.diagnose.passing_in import explain_passing_in
 from probes.diagnose.visibility import find_variable
 from probes.hardware import DeviceFile, Finding, Outcome
 
@@ -79,12 +80,16 @@ def _check_untold(case: Case) -> Checked:
 
 def _left_out(case: Case) -> Checked:
     told = sum(card.id.startswith("GPU-") for card in case.facts.accelerators)
-    if case.facts.system.container is not None:
+    if case.facts.container is not None:
         message = (
-            f"This card is on the host's bus and was not given to this container ({case.facts.system.container}), "
+            f"This card is on the host's bus and was not given to this container ({case.facts.container}), "
             f"which has {told} other card{'' if told == 1 else 's'}."
         )
-        return broken(make_finding("gpu-not-in-container", case.subject, message, RUN_WITH_GPU))
+        return broken(
+            make_finding(
+                "gpu-not-in-container", case.subject, message, explain_passing_in("NVIDIA", case.facts.container)
+            )
+        )
     message = (
         f"NVIDIA's driver works and does not tell of the card at {case.card.pci_address}: this driver does not support "
         "it (too old or too new a card, or one that needs the other kind of kernel module), or the card "
@@ -95,7 +100,7 @@ def _left_out(case: Case) -> Checked:
 
 
 def _library_failed(case: Case, error: str) -> Finding:
-    in_container = case.facts.system.container is not None
+    in_container = case.facts.container is not None
     driver = case.driver
     if error.endswith("LIB_RM_VERSION_MISMATCH") and driver:
         return _versions(case, driver.kernel_module_version, driver.library_version)
@@ -111,7 +116,9 @@ def _library_failed(case: Case, error: str) -> Finding:
             "gpu-without-driver",
             case.subject,
             message,
-            RUN_WITH_GPU if in_container else "sudo modprobe nvidia && nvidia-smi",
+            explain_passing_in("NVIDIA", case.facts.container)
+            if in_container
+            else "sudo modprobe nvidia && nvidia-smi",
         )
     message = f"NVIDIA's management library does not start: it says {error}."
     return make_finding("driver-library-fails", case.subject, message, _CUDA_GENERALLY[1])
@@ -123,15 +130,17 @@ def _versions(case: Case, kernel: str | None, library: str | None) -> Finding:
         "the driver was updated and the old module is still loaded, so nothing can use the GPU."
     )
     fix = _RELOAD
-    if case.facts.system.container is not None:
+    if case.facts.container is not None:
         fix = "Take the libnvidia-* files out of the image, so that the host's are used; else restart the host."
     return make_finding("driver-versions-differ", case.subject, message, fix)
 
 
 def _library_missing(case: Case) -> Finding:
-    if case.facts.system.container is not None:
+    if case.facts.container is not None:
         message = "The device files are in this container, and NVIDIA's libraries (libnvidia-ml.so.1) are not."
-        return make_finding("container-without-gpu", case.subject, message, RUN_WITH_GPU)
+        return make_finding(
+            "container-without-gpu", case.subject, message, explain_passing_in("NVIDIA", case.facts.container)
+        )
     message = "NVIDIA's kernel module is loaded, and its library libnvidia-ml.so.1 is not found."
     fix = (
         "Install the libraries of the same version: sudo apt install nvidia-utils-$(cut -d. -f1 "
@@ -176,7 +185,7 @@ def _check_report(case: Case) -> Checked:
 
 
 def _no_libcuda(case: Case) -> Finding:
-    if case.facts.system.container is not None:
+    if case.facts.container is not None:
         message = "This container was given NVIDIA's management library and not CUDA's own (libcuda.so.1)."
         fix = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …"
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.nvidia_kernel import VIRTUAL_MACHINE_DRIVERS, access_lost, no_permission
+from probes.diagnose.passing_in import explain_passing_in
 from probes.hardware import Finding
 
 _MODULES = {"AMD": ("amdgpu",), "Intel": ("xe", "i915")}
@@ -13,10 +14,6 @@ _INSTALL = {
     "https://rocm.docs.amd.com/projects/install-on-linux",
     "Intel": "sudo modprobe xe || sudo modprobe i915; a card newer than the kernel needs a newer kernel: "
     "https://dgpu-docs.intel.com/driver/overview.html",
-}
-_PASS_IN = {
-    "AMD": "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render …",
-    "Intel": "docker run --device=/dev/dri --group-add render …",
 }
 
 
@@ -91,13 +88,13 @@ def _missing(case: Case, paths: list[str]) -> list[str]:
 
 
 def _missing_finding(case: Case, missing: list[str]) -> Finding:
-    vendor, names, container = case.card.vendor or "", " and ".join(missing), case.facts.system.container
+    vendor, names, container = case.card.vendor or "", " and ".join(missing), case.facts.container
     if container is not None:
         message = (
             f"This container ({container}) was started without its GPU: {names} "
             f"{'are' if len(missing) > 1 else 'is'} not in it."
         )
-        return make_finding("container-without-gpu", case.subject, message, _PASS_IN[vendor])
+        return make_finding("container-without-gpu", case.subject, message, explain_passing_in(vendor, container))
     message = f"The kernel module is loaded, but {names} {'do' if len(missing) > 1 else 'does'} not exist."
     return make_finding("device-files-missing", case.subject, message, _INSTALL[vendor])
 

@@ -74,6 +74,16 @@ def test_a_container_that_was_not_given_its_gpu_is_told_how() -> None:
     facts = replace(untold(device_files=(), library=None), system=CONTAINER)
     finding = assert_breaks(facts, "device files and permissions", "container-without-gpu")
     assert "--gpus all" in (finding.fix or "")
+    for kind, word in (
+        ("podman", "--device nvidia.com/gpu"),
+        ("kubernetes", "limits"),
+        ("apptainer", "--nv"),
+        ("lxc", "lxc"),
+    ):
+        inside = replace(facts, system=replace(CONTAINER, container=kind))
+        assert word in (only(inside).fix or "")
+    other = replace(facts, system=replace(CONTAINER, container="something new"))
+    assert only(other).fix == finding.fix
 
 
 def test_a_container_with_device_files_and_no_libraries_was_not_given_its_gpu_either() -> None:
@@ -347,3 +357,8 @@ def test_a_driver_that_fails_is_a_card_though_no_bus_shows_one() -> None:
     assert codes(other) == ["driver-versions-differ"]
     absent = replace(facts, probes={"nvidia": ProbeReport(Outcome.ABSENT, 0.0, "none")})
     assert codes(absent) == ["no-gpu"]
+
+
+def test_linux_below_windows_is_no_container() -> None:
+    facts = replace(untold(library_error="NVML_ERROR_UNKNOWN"), system=replace(CONTAINER, container="wsl"))
+    assert codes(facts) == ["driver-library-fails"]
