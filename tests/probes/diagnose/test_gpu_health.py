@@ -89,7 +89,7 @@ def test_persistence_matters_where_nothing_else_holds_the_driver() -> None:
 
 
 def test_a_lost_cards_xid_is_no_second_finding() -> None:
-    assert codes(with_card(HEALTHY, xids=(Xid(79), Xid(62)))) == ["gpu-lost"]
+    assert codes(with_card(HEALTHY, xids=(Xid(79), Xid(62)), memory_total_bytes=None)) == ["gpu-lost"]
 
 
 def test_a_card_is_named_as_torch_names_it() -> None:
