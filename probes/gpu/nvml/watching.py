@@ -22,7 +22,8 @@ Emit = Callable[[Facts], None]
 _MAX_CARDS = 64
 _PATIENCE = 0.5  # of an interval, for all cards to answer
 _SILENT_INTERVALS = 5  # a busy machine may be late by one or two
-_LOST_SECONDS = 10.0  # how long a lost card is left alone before NVML is started again to look for it
+# How long a lost card is left alone before NVML is started again to look for it, which is not cheap.
+_LOST_SECONDS = 60.0
 _REPEAT_SECONDS = 30.0  # how long MIG instances are believed to be the same
 _HELD_CARDS = "/proc/driver/nvidia/gpus"  # a folder for each card that the driver holds, by PCI address
 
