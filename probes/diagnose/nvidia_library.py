@@ -80,6 +80,10 @@ def _check_untold(case: Case) -> Checked:
 
 def _left_out(case: Case) -> Checked:
     told = sum(card.id.startswith("GPU-") for card in case.facts.accelerators)
+    if case.facts.container is not None and not told:
+        message = f"NVIDIA's driver answers in this container ({case.facts.container}) and has no card for it."
+        fix = explain_passing_in("NVIDIA", case.facts.container)
+        return broken(make_finding("container-without-gpu", case.subject, message, fix))
     if case.facts.container is not None:
         message = (
             f"This card is on the host's bus and was not given to this container ({case.facts.container}), "

@@ -96,6 +96,11 @@ def test_a_container_with_device_files_and_no_libraries_was_not_given_its_gpu_ei
     assert_breaks(facts, "driver library", "container-without-gpu")
 
 
+def test_a_container_whose_driver_answers_and_shows_no_card_was_not_given_it() -> None:
+    facts = replace(untold(outcome=Outcome.OK), system=CONTAINER)
+    assert_breaks(facts, "driver library", "container-without-gpu")
+
+
 def test_a_container_with_one_of_two_cards_is_no_broken_machine() -> None:
     facts = replace(untold(outcome=Outcome.OK), system=CONTAINER)
     facts = replace(facts, accelerators=(CARD, replace(ON_BUS, id="pci-2", pci_address="0000:02:00.0")))
