@@ -128,7 +128,8 @@ class Root:
         if place is None:
             raise Unreadable(Outcome.FAILED, f"{path} leads out of the captured machine; it was not followed")
         try:
-            content = _read_regular(place, limit)
+            # Opening a captured device or pipe would already do something to it; the host's own are never asked for.
+            content = _read_regular(place, limit) if self.is_host or stat.S_ISREG(os.stat(place).st_mode) else None  # noqa: PTH116
         except OSError as error:
             raise _explain(path, error) from error
         if content is None:

@@ -77,6 +77,20 @@ def test_a_socket_is_not_read_and_does_not_hold_anybody_up(tmp_path: Path) -> No
         assert Root(tmp_path).read("/socket") is None
 
 
+def test_a_captured_pipe_is_not_even_opened(tmp_path: Path) -> None:
+    """Whoever waits for a reader to write to it goes on waiting."""
+    os.mkfifo(tmp_path / "pipe")
+    opened = threading.Event()
+    writer = threading.Thread(target=lambda: ((tmp_path / "pipe").open("w").close(), opened.set()), daemon=True)
+    writer.start()
+    for _ in range(100):
+        assert Root(tmp_path).read("/pipe") is None
+    assert not opened.is_set()
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    writer.join()
+    os.close(reader)
+
+
 def test_a_folder_behind_a_link_out_of_the_machine_is_not_entered(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/file").write_text("this host's")
