@@ -124,7 +124,7 @@ def estimate_memory(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
-        activations=_activations(trace, plan),
+        activations=activation_lines(trace, plan),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
@@ -165,7 +165,8 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
     return trace.parameter_bytes // 2 if _halved(plan) else 0
 
 
-def _activations(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
+def activation_lines(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
+    """Lines over the batch of what is alive at the peak beyond what lives from step to step."""
     lines = trace.peaks_under(plan.precision, cpu=plan.is_cpu)
     if lines:
         return lines

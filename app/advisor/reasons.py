@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
+from app.advisor.remedies import remedies_for, say_remedies
 from app.advisor.words import say_duration, say_percent, say_ratio, say_seconds
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -240,7 +241,9 @@ def _too_big(evidence: Evidence) -> Iterable[Reason]:
             "available_bytes": memory.available_bytes,
             "max_batch_size": option.max_batch_size,
         }
-        yield Reason("does-not-fit", f"{option.plan.label} does not fit. {option.why_not}{also}", numbers)
+        remedies = remedies_for(option, evidence.trace, evidence.workload) if evidence.trace is not None else ()
+        text = f"{option.plan.label} does not fit. {option.why_not}{also}{say_remedies(remedies)}"
+        yield Reason("does-not-fit", text, {**numbers, "remedies": [asdict(remedy) for remedy in remedies]})
 
 
 def _refused(evidence: Evidence) -> Iterable[Reason]:

@@ -1,0 +1,79 @@
+"""What would make a workload that does not fit take less memory: each change with what it saves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.advisor.memory import activation_lines
+from app.advisor.recommendation import Option
+from app.advisor.words import say_bytes
+from probes.trace import AUTOCAST, Affine, Trace
+from probes.workload.description import Plan, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change by itself. fits: whether it is enough; None where that is not known."""
+
+    change: str
+    saves_bytes: int
+    fits: bool | None
+
+
+def remedies_for(option: Option, trace: Trace, workload: Workload) -> tuple[Remedy, ...]:
+    """The changes that save anything, the one that saves most first."""
+    missing = _missing(option)
+    found = [
+        Remedy(change, round(saves), None if missing is None else saves >= missing)
+        for change, saves in _changes(option, trace, workload)
+        if saves >= 1
+    ]
+    return tuple(sorted(found, key=lambda remedy: -remedy.saves_bytes))
+
+
+def say_remedies(remedies: tuple[Remedy, ...]) -> str:
+    """`What saves memory: a batch of 12 (2.1 GB, enough), …`; empty without any."""
+    if not remedies:
+        return ""
+    named = (f"{r.change} ({say_bytes(r.saves_bytes)}{', enough' if r.fits else ''})" for r in remedies)
+    return f" What saves memory: {', '.join(named)}."
+
+
+def _missing(option: Option) -> int | None:
+    memory = option.memory
+    if memory.peak_bytes is None or memory.available_bytes is None:
+        return None
+    return memory.peak_bytes - memory.available_bytes
+
+
+def _changes(option: Option, trace: Trace, workload: Workload) -> Iterator[tuple[str, float]]:
+    """Each change with the bytes that it saves, by itself."""
+    plan, batch = option.plan, workload.batch_size
+    now = _highest(activation_lines(trace, plan), batch)
+    largest = option.max_batch_size
+    if largest is not None and 1 <= largest < batch:
+        yield f"a batch of {largest}", now - _highest(activation_lines(trace, plan), largest)
+    if plan.precision not in AUTOCAST:
+        yield "bf16", now - _highest(activation_lines(trace, Plan(plan.device, "bf16")), batch)
+    if workload.mode == "training":
+        yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
+        if workload.optimizer != "sgd":
+            yield "the optimizer sgd", float(trace.optimizer_bytes)
+
+
+def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
+    """Bytes saved where each of sqrt(n) stretches of n layers is computed again in the backward: about 2 / sqrt(n) of
+    the activations stay (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost). Layers: what has weights."""
+    layers = sum(
+        operation.count
+        for operation in trace.operations
+        if operation.phase == "forward" and operation.kind in ("matmul", "convolution", "attention", "recurrent")
+    )
+    kept = min(2 / math.sqrt(layers), 1.0) if layers else 1.0
+    return (1 - kept) * (_highest(activation_lines(trace, plan), batch) - trace.input_bytes.at(batch))
+
+
+def _highest(lines: tuple[Affine, ...], batch: int) -> float:
+    return max(0.0, *(line.at(batch) for line in lines))

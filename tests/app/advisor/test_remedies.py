@@ -1,0 +1,64 @@
+"""What would make a workload fit is said with what it saves."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor.memory import estimate_memory
+from app.advisor.recommendation import Breakdown, Option
+from app.advisor.remedies import Remedy, remedies_for, say_remedies
+from app.advisor.summary import trace_of_summary
+from probes.trace import Affine, Trace
+from probes.workload.description import Plan, Workload
+from tests.app.advisor.build import ONE, ONE_BF16, a_workload
+
+GB = 10**9
+
+
+def traced(workload: Workload) -> Trace:
+    return replace(
+        trace_of_summary(workload), activation_peaks=(Affine(0.0, 100e6),), autocast_peaks=(Affine(0.0, 60e6),)
+    )
+
+
+def an_option(workload: Workload, plan: Plan = ONE, available: int = GB) -> Option:
+    memory = replace(estimate_memory(None, None, traced(workload), [], plan), overhead=0, available=available)
+    parts, largest = memory.parts(workload.batch_size), memory.max_batch_size()
+    return Option(plan, False, "", None, None, None, Breakdown(), parts, largest)
+
+
+def found(workload: Workload, plan: Plan = ONE, available: int = GB) -> dict[str, Remedy]:
+    option = an_option(workload, plan, available)
+    return {remedy.change: remedy for remedy in remedies_for(option, traced(workload), workload)}
+
+
+def test_each_change_is_told_with_the_bytes_that_it_saves() -> None:
+    remedies = found(a_workload(16))
+    assert remedies["bf16"].saves_bytes == 16 * 40e6
+    assert remedies["the optimizer sgd"].saves_bytes == 200_000_000
+    assert remedies["a batch of 6"] == Remedy("a batch of 6", 1_000_000_000, fits=True)
+    assert remedies["bf16"].fits is False  # 1.6 GB of activations and 0.4 GB of the rest, in 1 GB
+
+
+def test_checkpointing_saves_less_than_all_activations() -> None:
+    (remedy,) = [r for change, r in found(a_workload(16)).items() if "checkpointing" in change]
+    assert 0 < remedy.saves_bytes < 16 * 100e6
+
+
+def test_what_is_chosen_already_is_no_remedy() -> None:
+    assert "bf16" not in found(a_workload(16), ONE_BF16)
+    assert "the optimizer sgd" not in found(a_workload(16, optimizer="sgd"))
+    assert not any("checkpointing" in change for change in found(a_workload(16, mode="inference")))
+
+
+def test_without_known_memory_no_change_is_said_to_be_enough() -> None:
+    workload = a_workload(16)
+    option = an_option(workload)
+    unknown = replace(option, memory=replace(option.memory, available_bytes=None))
+    assert {remedy.fits for remedy in remedies_for(unknown, traced(workload), workload)} == {None}
+
+
+@pytest.mark.parametrize(("fits", "word"), [(True, ", enough"), (False, ""), (None, "")])
+def test_the_sentence_says_which_change_is_enough(fits: bool | None, word: str) -> None:
+    assert say_remedies((Remedy("bf16", 2 * GB, fits),)) == f" What saves memory: bf16 (2.0 GB{word})."
+    assert say_remedies(()) == ""
