@@ -9,11 +9,14 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.errors import FeedRefused
 from app.settings import Settings
 from app.surveyor import Surveyor, in_daemon_thread
-from probes.live import Live, LiveReader
+
+if TYPE_CHECKING:
+    from probes.live import Live, LiveReader
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +131,7 @@ class LiveFeed:
     async def _run(self) -> None:
         """A reading each second."""
         with self._surveyor.awake():
-            reader = LiveReader(interval_seconds=INTERVAL_SECONDS, watch=self._surveyor.nvidia)
-            await in_daemon_thread(reader.start)
+            reader = await in_daemon_thread(self._start_reader)
             surveyed = asyncio.get_running_loop().time()
             survey = await self._surveyor.read()
             while True:
@@ -140,6 +142,13 @@ class LiveFeed:
                 if live.outdated and started - surveyed > SURVEY_SECONDS:
                     surveyed, survey = started, await self._surveyor.read(fresh=True)
                 await asyncio.sleep(max(0.0, started + INTERVAL_SECONDS - asyncio.get_running_loop().time()))
+
+    def _start_reader(self) -> LiveReader:
+        from probes.live import LiveReader  # late, as everything that a start does not need
+
+        reader = LiveReader(interval_seconds=INTERVAL_SECONDS, watch=self._surveyor.nvidia)
+        reader.start()
+        return reader
 
     def _tell(self, live: Live) -> None:
         self._number += 1

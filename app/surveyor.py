@@ -15,13 +15,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.settings import Settings
 from probes.fingerprint import Identity, hash_identity, settle_identity
-from probes.gpu.nvidia_kept import KeptNvidia
-from probes.gpu.nvml_watch import NvmlWatch
 from probes.hardware import Cpu, Finding, Memory, Outcome, ProbeReport, Severity, Software, Survey, System
+
+if TYPE_CHECKING:
+    from probes.gpu.nvidia_kept import KeptNvidia
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -65,7 +66,8 @@ class Surveyor:
         self._settings = settings
         self._recall = recall
         self._identity: Identity | None = None
-        self.nvidia = KeptNvidia(NvmlWatch(WATCH_SECONDS))
+        self._nvidia: KeptNvidia | None = None
+        self._making = threading.Lock()
         self._rest: asyncio.TimerHandle | None = None
         self._holders = 0
         self._reading: Reading | None = None
@@ -89,6 +91,16 @@ class Surveyor:
         return reading
 
     @property
+    def nvidia(self) -> KeptNvidia:
+        """Made, and its module imported, with the first survey: the service answers before."""
+        from probes.gpu.nvidia_kept import KeptNvidia
+        from probes.gpu.nvml_watch import NvmlWatch
+
+        with self._making:  # the survey's thread and the feed's
+            self._nvidia = self._nvidia or KeptNvidia(NvmlWatch(WATCH_SECONDS))
+            return self._nvidia
+
+    @property
     def identity(self) -> Identity | None:
         """Of the last survey; None before the first, or where a part of it is known to nobody."""
         return None if self._identity is None or None in self._identity.values() else self._identity
@@ -108,7 +120,8 @@ class Surveyor:
         if self._rest is not None:
             self._rest.cancel()
         self._holders = 1  # no survey that is still under way sets it off again
-        await in_daemon_thread(self.nvidia.stop)
+        if self._nvidia is not None:
+            await in_daemon_thread(self._nvidia.stop)
 
     async def learn_torch(self, ready: dict[str, Any]) -> Reading:
         """Merge what a micro-training process said of torch's devices into this survey and all later ones."""
