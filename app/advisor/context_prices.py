@@ -91,7 +91,7 @@ def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
     """Medians of bins of sizes; None of nothing."""
     bins: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for cost in costs:
-        size = math.log1p(_moved(cost.operation))
+        size = math.log1p(moved_bytes(cost.operation))
         bins[int(size / BIN)].append((size, math.log(cost.seconds)))
     sizes: list[float] = []
     logs: list[float] = []
@@ -155,9 +155,9 @@ class ContextPrices:
 
     def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
         """Logarithm of seconds, of the size, and of the arithmetic a byte."""
-        log_bytes = math.log1p(_moved(operation))
+        log_bytes = math.log1p(moved_bytes(operation))
         if operation.kind in HEAVY_KINDS and operation.flops >= 1:
-            alone = self.alone(operation.kind, operation.flops, _moved(operation))
+            alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
             if alone is not None:
                 size = math.log(operation.flops)
                 return math.log(self.floor + alone), size, size - log_bytes
@@ -224,10 +224,10 @@ def context_prices(contexts: Sequence[Context], alone: AloneSeconds) -> ContextP
         return None
     prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs))
     for context in contexts:
-        footprint = footprint_of(sum(_moved(cost.operation) * cost.times for cost in context.costs))
+        footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
         for cost in context.costs:
             prices.learn(context.network, cost, footprint)
-        small = [cost.seconds for cost in context.costs if 0 < _moved(cost.operation) <= NEXT_TO_NOTHING_BYTES]
+        small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
         if small:
             prices.overheads.append(Sample(context.network, 0.0, 0.0, footprint, math.log(median(small))))
     return prices
@@ -243,5 +243,5 @@ def undisturbed(context: Context, step_seconds: float | None) -> Context:
     return replace(context, costs=tuple(cost._replace(seconds=cost.seconds * share) for cost in context.costs))
 
 
-def _moved(operation: ContextOperation) -> float:
+def moved_bytes(operation: ContextOperation) -> float:
     return operation.read_bytes + operation.written_bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of
+from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of, moved_bytes
 from app.advisor.prices import HEAVY, Prices
-from probes.context import ContextOperation, variant_of
+from probes.context import Context, ContextOperation, variant_of
 from probes.trace import Operation, Trace
 
 # Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
@@ -21,14 +21,10 @@ CONTEXT_PRIORS: tuple[float, ...] = (1.1, 1.1, 0.5, 1.1)
 Features = tuple[float, ...]  # seconds, one a class
 
 
-def priors_of(prices: Prices) -> tuple[float, ...]:
-    return PRIORS if prices.context is None else CONTEXT_PRIORS
-
-
-def features_at(trace: Trace, prices: Prices, batch_size: float, without: str | None = None) -> Features:
-    """Seconds of each class at this batch. without: as if this network had never been timed."""
+def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
+    """Seconds of each class at this batch."""
     if prices.context is not None:
-        return _features_in_context(trace, prices.plan.precision, prices.context, batch_size, without)
+        return _features_in_context(trace, prices.plan.precision, prices.context, batch_size)
     heavy = light = dispatch = optimizer = 0.0
     updates = 0
     casts = prices.casts and not trace.autocast_operations
@@ -49,16 +45,14 @@ def features_at(trace: Trace, prices: Prices, batch_size: float, without: str | 
     return (heavy, light + cast_bytes, dispatch + added, optimizer)
 
 
-def _features_in_context(
-    trace: Trace, precision: str, prices: ContextPrices, batch_size: float, without: str | None
-) -> Features:
+def _features_in_context(trace: Trace, precision: str, prices: ContextPrices, batch_size: float) -> Features:
     """`dispatch` is what lies between the operations: as long as the shortest of them, as a first guess."""
     operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
-    footprint = footprint_of(sum((o.read_bytes + o.written_bytes) * each.count for o, each in operations))
+    footprint = footprint_of(sum(moved_bytes(sized) * each.count for sized, each in operations))
     heavy = light = optimizer = 0.0
     count = 0
     for sized, operation in operations:
-        seconds = prices.seconds(sized, footprint, without) * operation.count
+        seconds = prices.seconds(sized, footprint) * operation.count
         count += operation.count
         if operation.phase == "optimizer":
             optimizer += seconds
@@ -67,6 +61,20 @@ def _features_in_context(
         else:
             light += seconds
     return (heavy, light, count * prices.floor, optimizer)
+
+
+def features_of_context(context: Context, prices: ContextPrices, without: str | None = None) -> Features:
+    """The same of a network's own operations, at the sizes that were timed; those of the optimizer are among the
+    light ones."""
+    footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
+    heavy = light = 0.0
+    for operation, times, *_ in context.costs:
+        seconds = prices.seconds(operation, footprint, without) * times
+        if operation.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    return (heavy, light, sum(cost.times for cost in context.costs) * prices.floor, 0.0)
 
 
 def _sized(operation: Operation, batch_size: float) -> ContextOperation:

@@ -10,12 +10,13 @@ from typing import Any
 
 from app.advisor.crossover import holds_from
 from app.advisor.device_fit import NetworkRow, fit_device, host_and_device, weighted
-from app.advisor.features import FeatureCurve, Features, features_at, priors_of
-from app.advisor.fitting import UNFITTED_SPREAD, Fit, fit_factors
+from app.advisor.features import CONTEXT_PRIORS, PRIORS, FeatureCurve, Features, features_at, features_of_context
+from app.advisor.fitting import UNFITTED_SPREAD, Fit, Row, fit_factors
 from app.advisor.intervals import interval_around
 from app.advisor.prices import Prices, prices_for
 from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.transfer import hidden_transfer, synchronize_seconds, transfer_seconds
+from probes.context import Context
 from probes.profile import NetworkPoint, Profile
 from probes.trace import Trace
 from probes.workload.description import Plan
@@ -59,24 +60,39 @@ def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
     networks = [point for point in profile.networks if point.plan.key == plan.key and point.seconds.low > 0]
     same_mode = [point for point in networks if point.trace.mode == mode]
     networks = same_mode if len({point.name for point in same_mode}) >= 3 else networks
-    return PlanModel(profile, plan, prices, _fit(prices, networks))
+    fit = _fit_in_context(profile, prices, networks) if prices.context is not None else _fit(prices, networks)
+    return PlanModel(profile, plan, prices, fit)
 
 
 def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
-    priors = priors_of(prices)
-    if not networks:
-        return Fit(priors, UNFITTED_SPREAD, {})
-    if not prices.plan.is_cpu:
-        return fit_device([_row(point, point.seconds.low, prices) for point in networks])
-    if prices.context is None:
-        return fit_factors([_shares(_row(point, point.seconds.low, prices)) for point in networks], priors)
-    rows = [_shares(_row(point, point.seconds.median, prices)) for point in networks]
-    left_out = [_shares(_row(point, point.seconds.median, prices, point.name)) for point in networks]
-    return fit_factors(rows, priors, left_out)
+    """From whole steps and the sums of their operations alone."""
+    rows = [
+        NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size))
+        for point in networks
+    ]
+    if not rows:
+        return Fit(PRIORS, UNFITTED_SPREAD, {})
+    return fit_factors([_shares(row) for row in rows], PRIORS) if prices.plan.is_cpu else fit_device(rows)
 
 
-def _row(point: NetworkPoint, seconds: float, prices: Prices, without: str | None = None) -> NetworkRow:
-    return NetworkRow(point.name, seconds, features_at(point.trace, prices, point.batch_size, without))
+def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
+    """From whole steps and the operations that were timed inside them; errors from networks whose own operations are
+    priced as if they had never been timed."""
+    assert prices.context is not None
+    contexts: dict[tuple[str, int, str], Context] = {
+        (context.network, context.batch_size, context.mode): context
+        for context in profile.contexts
+        if context.plan.key == prices.plan.key
+    }
+    rows: list[Row] = []
+    left_out: list[Row] = []
+    for point in networks:
+        context = contexts.get((point.name, point.batch_size, point.trace.mode))
+        if context is not None:
+            for found, without in ((rows, None), (left_out, point.name)):
+                parts = features_of_context(context, prices.context, without)
+                found.append(_shares(NetworkRow(point.name, point.seconds.median, parts)))
+    return fit_factors(rows, CONTEXT_PRIORS, left_out) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
 
 
 def _shares(row: NetworkRow) -> tuple[str, list[float]]:

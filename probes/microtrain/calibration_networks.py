@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from probes.context import Context
 from probes.measurement import Timing
@@ -22,6 +23,11 @@ from probes.workload.description import Mode, Plan
 CLOCKED_SHARE = 0.4  # of the networks' time is for clocking their operations
 MOST_ROUNDS, LARGE_ROUNDS = 12, 2
 LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.006, 0.004
+
+# What a step runs under autocast is in its contexts, and memory is not estimated from a profile's networks.
+NOT_IN_PROFILES: dict[str, Any] = {
+    "autocast_operations": (), "autocast_peaks": (), "kernel_peaks": (), "autocast_kernel_peaks": ()
+}  # fmt: skip
 
 MODES: tuple[Mode, ...] = ("training", "inference")
 
@@ -51,7 +57,8 @@ class NetworkContest:
         for network in MICRO_NETWORKS:
             for mode in MODES:
                 workload = network.workload(mode)
-                self._rows.append(_Row(network, trace_workload(workload), Workbench(workload, devices)))
+                trace = replace(trace_workload(workload), **NOT_IN_PROFILES)
+                self._rows.append(_Row(network, trace, Workbench(workload, devices)))
 
     def measure(self, deadline: float, on_turn: Callable[[], object]) -> tuple[list[NetworkPoint], list[Context]]:
         """Networks, batch sizes and plans take turns with each other until the deadline (time.perf_counter)."""
