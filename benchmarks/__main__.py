@@ -22,6 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 # Name -> module; each takes --output FILE and writes JSON there. Add one: a module, a line.
 SUITES = {
     "service": "benchmarks.service",
+    "advisor": "benchmarks.advisor",
     "survey": "benchmarks.survey",
     "decisions": "benchmarks.decisions",
     "estimates": "benchmarks.estimates",
@@ -60,10 +61,10 @@ def run_suite(name: str, folder: Path, more: Sequence[str]) -> bool:
 def summarize(machine: dict[str, Any], folder: Path) -> str:
     """A page of Markdown: the machine, the service's figures beside their targets, how good the decisions were."""
     lines = [f"# {machine['machine']}", "", f"Python {machine['python']}, torch {machine['torch']}.", ""]
-    service = _read(folder / "service.json")
-    if service is not None:
+    measured = [found for name in ("service", "advisor") if (found := _read(folder / f"{name}.json")) is not None]
+    if measured:
         lines += ["| figure | measured | target | met |", "| --- | --- | --- | --- |"]
-        lines += [_figure_row(figure) for figure in service["figures"]]
+        lines += [_figure_row(figure) for suite in measured for figure in suite["figures"]]
     survey = _read(folder / "survey.json")
     if survey is not None:
         lines += ["", *write_table(survey["figures"])]
