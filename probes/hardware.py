@@ -157,6 +157,7 @@ class Load:
     busy_fraction: float | None = None
     interval_seconds: float | None = None  # what the fractions were taken over
     cpu_pressure_percent: float | None = None  # PSI: share of the last 10 s in which something waited for a CPU
+    own_busy_fraction: float | None = None  # of busy_fraction, what this process and its children used
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 
 from probes.hardware import Load
+from probes.own_time import read_own_ticks
 from probes.reading import Root
 
 # Between readings closer than this the kernel's ticks (10 ms a CPU) are too coarse; the last fractions stand.
@@ -21,12 +22,14 @@ CAPTURED = "a captured machine was read once, so how busy it was cannot be told"
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Ticks since boot over all CPUs; `at` is when, by the monotonic clock."""
+    """Ticks since boot over all CPUs; `at` is when, by the monotonic clock. own: this process's and its children's;
+    None where it is not this machine."""
 
     busy: int
     steal: int
     total: int
     at: float
+    own: int | None = None
 
 
 class LoadMeter:
@@ -86,13 +89,20 @@ def compare_times(before: CpuTimes, after: CpuTimes) -> Load:
     total, busy, steal = after.total - before.total, after.busy - before.busy, after.steal - before.steal
     if total <= 0 or not 0 <= busy <= total or not 0 <= steal <= total:
         return Load()
-    return Load(steal_fraction=steal / total, busy_fraction=busy / total, interval_seconds=after.at - before.at)
+    own = None if before.own is None or after.own is None else min(max(after.own - before.own, 0), busy) / total
+    return Load(
+        steal_fraction=steal / total,
+        busy_fraction=busy / total,
+        interval_seconds=after.at - before.at,
+        own_busy_fraction=own,
+    )
 
 
 def _read_times(root: Root) -> CpuTimes | None:
     if root.is_host and not sys.platform.startswith("linux"):
         return _ask_times()
-    return parse_times(root.read("/proc/stat", 1 << 20) or "", time.monotonic())
+    times = parse_times(root.read("/proc/stat", 1 << 20) or "", time.monotonic())
+    return replace(times, own=read_own_ticks()) if times is not None and root.is_host else times
 
 
 def parse_times(text: str, at: float) -> CpuTimes | None:

@@ -38,6 +38,14 @@ def test_a_counter_that_stands_or_goes_backwards_gives_no_fraction(after: CpuTim
     assert compare_times(CpuTimes(100, 10, 1000, 5.0), after) == Load()
 
 
+def test_what_this_process_used_is_told_apart_from_what_others_did() -> None:
+    before, after = CpuTimes(100, 10, 1000, 5.0, own=40), CpuTimes(150, 30, 1200, 7.0, own=60)
+    load = compare_times(before, after)
+    assert (load.busy_fraction, load.own_busy_fraction) == (0.25, 0.1)
+    beyond = compare_times(before, CpuTimes(150, 30, 1200, 7.0, own=400))  # ticks are coarse
+    assert beyond.own_busy_fraction == beyond.busy_fraction
+
+
 def test_the_first_reading_has_no_fractions_and_one_too_soon_keeps_the_last() -> None:
     meter = LoadMeter()
     assert meter.update(CpuTimes(0, 0, 0, 1.0)) == Load()
