@@ -289,23 +289,31 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     return Reason("predicted", text, evidence_numbers)
 
 
+def signs_of_noise(profile: Profile) -> dict[str, str]:
+    """What was wrong with the machine while it was calibrated: name of the figure -> a few words."""
+    return {
+        name: SIGNS[name].format(say_percent(value))
+        for name, value in profile.noise.items()
+        if value is not None and value > BUSY.get(name, math.inf)
+    }
+
+
 def _noisy_profile(evidence: Evidence) -> Reason | None:
     """The machine was so busy during the calibration that predictions from it are wide, or slow on the whole."""
     profile = evidence.profile
     predicted = any(option.basis == "predicted" for option in evidence.ranking.options)
     if profile is None or not predicted:
         return None
-    signs = {
-        name: value for name, value in profile.noise.items() if value is not None and value > BUSY.get(name, math.inf)
-    }
+    signs = signs_of_noise(profile)
     if not signs:
         return None
-    said = [SIGNS[name].format(say_percent(value)) for name, value in signs.items()]
     text = (
-        f"The machine was busy while the profile {profile.name} was measured: {_listed(said)}. "
+        f"The machine was busy while the profile {profile.name} was measured: {_listed(list(signs.values()))}. "
         "Calibrate again when it is quiet, and predictions will be closer."
     )
-    return Reason("noisy-profile", text, {"spread": profile.noise.get("spread"), **signs})
+    return Reason(
+        "noisy-profile", text, {"spread": profile.noise.get("spread"), **{name: profile.noise[name] for name in signs}}
+    )
 
 
 def _timed(evidence: Evidence) -> list[Option]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from app.advisor.reasons import signs_of_noise
 from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text
 from app.cli.units import format_bytes, format_seconds, format_share
 from app.profiles import age_seconds
@@ -52,6 +53,8 @@ def show_profile(profile: Profile) -> None:
         ]
     )
     print_table(CONSTANT_COLUMNS, _constant_rows(profile))
+    if signs := signs_of_noise(profile):
+        print_text(f"The machine was busy meanwhile ({'; '.join(signs.values())}): calibrate again when it is quiet.")
 
 
 def show_origin(profile: Profile, changes: Sequence[str] | None) -> None:

@@ -1,5 +1,7 @@
 """A profile as text."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.cli.profile_view import show_profile
@@ -31,3 +33,11 @@ def test_a_profile_shows_what_was_measured_and_how_far_it_spread(capsys: pytest.
     assert any(line.split() == ["matmul", "2", "16", "%"] for line in lines)
     assert any(line.split() == ["recurrent", "1", "one", "sample", "each"] for line in lines)
     assert any("load_average 4.60, steal_fraction ?" in line for line in lines)
+
+
+def test_a_calibration_of_a_busy_machine_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    busy = Profile("x", "2026-11-21T09:02:11Z", "0", "m", {}, "quick", 1.0, {"contention": 0.85}, (), ())
+    show_profile(busy)
+    assert "others wanted 85 % of the cores" in " ".join(capsys.readouterr().out.split())
+    show_profile(replace(busy, noise={"contention": 0.01, "spread": None}))
+    assert "busy" not in capsys.readouterr().out
