@@ -11,7 +11,8 @@ from probes.trace import Kind
 
 # The first pattern that a name matches decides; names are ATen's without overload and trailing underscore.
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
-    ("attention", r"scaled_dot_product|_flash_attention|_efficient_attention|multi_head_attention|transformer_encoder"),
+    ("attention", r"scaled_dot_product|_flash_attention|_efficient_attention"),
+    ("matmul", r"multi_head_attention|transformer_encoder"),  # whole layers in one operation: mostly their products
     ("recurrent", r"mkldnn_rnn|_thnn_|_cudnn_rnn|^lstm|^gru|^rnn_"),
     ("convolution", r"convolution|^_?slow_conv|conv_depthwise|conv_transpose|^conv\d?"),
     ("matmul", r"^(addmm|mm|bmm|baddbmm|addbmm|addmv|mv|dot|vdot|addr|matmul|linear|_grouped_mm|_scaled_mm)$|_int_mm"),
