@@ -38,7 +38,10 @@ def run_prepare(_job: Document, _desk: Desk) -> Document:
     from probes.microtrain import tracing
     from probes.microtrain.huggingface_models import import_transformers
 
-    import_transformers()
+    try:
+        import_transformers()
+    except ImportError as error:  # layers can be traced all the same
+        raise Failure("unsupported", "transformers cannot be imported here, so that no config can be built.") from error
     return {"prepared": tracing.__name__}
 
 

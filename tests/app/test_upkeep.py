@@ -26,7 +26,7 @@ def test_where_memory_is_scarce_the_process_that_traces_does_not_stay(free: int 
 
 def test_a_process_that_cannot_prepare_is_used_all_the_same(tmp_path: Path) -> None:
     """It fails to load transformers, say; layer lists need none."""
-    words = serving('say(event="failed", job=job["job"], code="failed", reason="No transformers here.")')
+    words = serving('say(event="failed", job=job["job"], code="unsupported", reason="No transformers here.")')
 
     async def use() -> None:
         settings = Settings(data_dir=tmp_path, calibrate_on_start=False)
