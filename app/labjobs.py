@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from probes.checked import make_printable
-from probes.hardware import Survey
+from probes.hardware import Load, Survey
 from probes.workload.description import Plan, Workload
 
 GIB = 2**30
@@ -28,6 +29,20 @@ def measure_job(
         "seconds": seconds,
         "memory_limit_bytes": survey.memory.usable_bytes,
     }
+
+
+def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
+    """This machine's load while a `measure` job ran, without the job's own; the survey's where the job did not say."""
+    online, others = survey.cpu.logical_cores, noise.get("others_cores")
+    if not online or not isinstance(others, int | float):
+        return survey.load
+    return replace(
+        survey.load,
+        busy_fraction=min(1.0, others / online),
+        own_busy_fraction=0.0,
+        steal_fraction=noise.get("steal_fraction"),
+        load_average=noise.get("load_average"),
+    )
 
 
 def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str | None) -> dict[str, Any]:

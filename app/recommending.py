@@ -17,7 +17,7 @@ from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting,
 from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
-from probes.hardware import Survey
+from probes.hardware import Load, Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
@@ -50,6 +50,7 @@ class Recommending:
         self._ticket = ticket
         self._notes: list[Reason] = []
         self._fresh: list[Measurement] = []
+        self._load: Load | None = None  # while real steps ran
 
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
@@ -60,7 +61,7 @@ class Recommending:
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
             trace = await self._trace_and_measure(survey, profile, plans)
-            answer = await self._decide(survey, profile, trace)
+            answer = await self._decide(await self._with_load(survey), profile, trace)
         finally:
             if self._ticket is not None:
                 self._crosspoint.lab.release(self._ticket)
@@ -111,6 +112,7 @@ class Recommending:
         job = labjobs.measure_job(survey, workload, plans, probe_batch_sizes(self._request), seconds)
         deadline = self._crosspoint.lab.deadline(seconds)
         result = await child.run(job, deadline, forward_progress(self._on_progress))
+        self._load = labjobs.load_meanwhile(survey, result.get("noise") or {})
         self._fresh = self._note_trouble(await self._crosspoint.keep_measurements(survey, workload, result))
 
     async def _trace(self, survey: Survey, run: RunJob) -> Trace:
@@ -132,6 +134,14 @@ class Recommending:
         fresh = {_identity(item) for item in self._fresh}
         known = [*self._fresh, *(item for item in stored if _identity(item) not in fresh)]
         return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request)
+
+    async def _with_load(self, survey: Survey) -> Survey:
+        """The survey with the newest that is known of the load: a process's first reading has no fractions."""
+        if self._load is not None:
+            return replace(survey, load=self._load)
+        if survey.load.busy_fraction is not None or not self._crosspoint.is_here:
+            return survey
+        return replace(survey, load=(await self._crosspoint.survey()).load)
 
     async def _note_outdated(self, survey: Survey, profile: Profile | None) -> None:
         """Say that the machine has changed since it was calibrated, where that is why it has no profile."""

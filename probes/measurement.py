@@ -85,6 +85,7 @@ class Measurement:
     startup_seconds: float | None = None  # first step beyond a steady one: context, autotuning, first allocations
     overheads: Overheads | None = None
     memory: MemoryPeak | None = None
+    others_cores: float | None = None  # that others, the hypervisor's machines among them, held meanwhile
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -53,6 +53,8 @@ def recommend(
         curve_batch_sizes=sizes,
         curves=curves,
         settings=settings_for(ranking.best, workload),
-        reasons=explain(Evidence(workload, ranking, profile, trace, measurements, known.elsewhere is not None)),
+        reasons=explain(
+            Evidence(workload, ranking, profile, trace, measurements, known.elsewhere is not None, known.crowd)
+        ),
         snippet=write_snippet(workload, best) if best is not None else None,
     )

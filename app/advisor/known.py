@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.elsewhere import idle_survey
 from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
@@ -24,7 +25,7 @@ from probes.workload.description import Plan, Workload
 @dataclass(frozen=True, slots=True)
 class Known:
     """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
-    plan's key; a plan's memory is None without a trace."""
+    plan's key; a plan's memory is None without a trace. crowd: who holds cores of this machine now."""
 
     workload: Workload
     trace: Trace | None
@@ -33,6 +34,7 @@ class Known:
     measurements: Sequence[Measurement]
     times: Mapping[tuple[object, ...], PlanTime]
     memory: Mapping[tuple[object, ...], MemoryEstimate | None]
+    crowd: Crowd | None = None
 
     def options(self, batch_size: int) -> list[Option]:
         """Every plan at this batch size, in the order of the plans."""
@@ -74,8 +76,9 @@ def gather(
         plan.key: None if trace is None else estimate_memory(machine, profile, trace, measurements, plan, kind)
         for plan in plans
     }
-    times = times_of_plans(plans, profile, trace, measurements, workload)
-    return Known(workload, trace, elsewhere, plans, measurements, times, memory)
+    crowd = crowd_of(survey) if elsewhere is None else None
+    times = times_of_plans(plans, profile, trace, measurements, workload, crowd)
+    return Known(workload, trace, elsewhere, plans, measurements, times, memory, crowd)
 
 
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:

@@ -77,6 +77,7 @@ def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, wo
         memory=_parts(memory, outcome, batch),
         max_batch_size=_max_batch(memory, outcome),
         note=_note(time, outcome, estimate),
+        crowded=estimate is not None and estimate.crowded,
     )
 
 

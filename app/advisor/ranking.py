@@ -42,6 +42,7 @@ RatioSpread = Callable[[Option, Option], float | None]
 def rank_options(options: Sequence[Option], ratio_spread: RatioSpread = lambda one, other: None) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
+    A crowded plan is judged by its high end: what suffers least is preferred, unless the other is faster at its worst.
     Where intervals overlap the fastest one's, and medians are near it, the cheapest plan of these goes to the head:
     what cannot be told apart is decided by what it costs.
     """
@@ -66,7 +67,8 @@ def _order(option: Option) -> tuple[int, float, tuple[bool, int, int, str]]:
         return (2, 0.0, cost_order(option.plan))
     if option.step_seconds is None:
         return (1, 0.0, cost_order(option.plan))
-    return (0, option.step_seconds.median, cost_order(option.plan))
+    seconds = option.step_seconds
+    return (0, seconds.high if option.crowded else seconds.median, cost_order(option.plan))
 
 
 def _has_time(option: Option) -> bool:

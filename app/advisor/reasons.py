@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from app.advisor.crowded_reason import explain_crowd
+from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
@@ -48,6 +50,7 @@ class Evidence:
     trace: Trace | None
     measurements: Sequence[Measurement]
     elsewhere: bool = False  # the profile is another machine's, and so is the answer
+    crowd: Crowd | None = None  # who holds cores of this machine now
 
     def option(self, plan: Plan) -> Option | None:
         return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
@@ -68,8 +71,10 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _too_close(evidence.ranking),
             _noise(best),
         ]
+    crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [
         explain_elsewhere(evidence.profile) if evidence.elsewhere and evidence.profile is not None else None,
+        crowded,
         *_too_big(evidence),
         *_refused(evidence),
         _uncalibrated(evidence),

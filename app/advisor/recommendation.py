@@ -57,6 +57,7 @@ class Option:
     """One plan with what is known about it.
 
     fits: None when memory is not known. cannot_run: it was tried, and torch refused. note: why the time is unknown.
+    crowded: others hold cores that it needs, so that its step may take far longer than its median.
     """
 
     plan: Plan
@@ -70,6 +71,7 @@ class Option:
     max_batch_size: int | None
     note: str | None = None
     cannot_run: bool = False
+    crowded: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """By hand, as `asdict` copies every number twice, which took a third of an answer."""
@@ -85,6 +87,7 @@ class Option:
             "max_batch_size": self.max_batch_size,
             "note": self.note,
             "cannot_run": self.cannot_run,
+            "crowded": self.crowded,
         }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from app.advisor.crowding import Crowd, in_company
 from app.advisor.fitting import ratio_spread
 from app.advisor.intervals import apart, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
@@ -24,11 +25,13 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
-    """left_out: of a plain prediction, the errors that its model made on networks left out (see ratio_spread)."""
+    """left_out: of a plain prediction, the errors that its model made on networks left out (see ratio_spread).
+    crowded: others hold cores that this plan needs, and nothing was measured meanwhile."""
 
     seconds: Interval
     basis: Basis
     left_out: Mapping[str, float] | None = None
+    crowded: bool = False
 
 
 def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
@@ -56,13 +59,14 @@ def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | No
 @dataclass
 class PlanTime:
     """One plan's step time. correction: what this machine's measurements of the same model under other plans say
-    the prediction is off by (measured over predicted); 1 when nothing was measured."""
+    the prediction is off by (measured over predicted); 1 when nothing was measured. crowd: who else holds cores now."""
 
     plan: Plan
     measured: MeasuredTime | None
     predicted: PredictedTime | None
     log_every: int | None
     correction: float = 1.0
+    crowd: Crowd | None = None
     _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
 
     @property
@@ -73,7 +77,8 @@ class PlanTime:
         """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
         key = (batch_size, data)
         if key not in self._known:
-            self._known[key] = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
+            calm = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
+            self._known[key] = None if calm is None else self._among_others(calm, batch_size)
         return self._known[key]
 
     def seconds(self, batch_size: int, data: str) -> Interval | None:
@@ -91,6 +96,16 @@ class PlanTime:
         if self.predicted is None:
             return Breakdown()
         return _scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
+
+    def _among_others(self, calm: StepEstimate, batch_size: int) -> StepEstimate:
+        """Predictions are a calm machine's; a measurement contains the noise that it met."""
+        if self.crowd is None:
+            return calm
+        met = 0.0 if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)].others_cores
+        exposure = self.crowd.exposure(self.plan, met)
+        if exposure <= 0:
+            return calm
+        return StepEstimate(in_company(calm.seconds, self.plan, exposure), calm.basis, crowded=True)
 
     def _overheads(self, batch_size: int) -> Overheads | None:
         row = None if self.measured is None else self.measured.rows.get(batch_size)
@@ -153,8 +168,9 @@ def times_of_plans(
     trace: Trace | None,
     measurements: Iterable[Measurement],
     workload: Workload,
+    crowd: Crowd | None = None,
 ) -> dict[tuple[object, ...], PlanTime]:
-    """Every plan's step time by the plan's key."""
+    """Every plan's step time by the plan's key. crowd: who holds cores of this machine now."""
     rows = tuple(measurements)
     times = [
         PlanTime(
@@ -162,6 +178,7 @@ def times_of_plans(
             measured_times(rows, plan, workload.data),
             predict(profile, plan, trace, workload.log_every) if profile is not None and trace is not None else None,
             workload.log_every,
+            crowd=crowd,
         )
         for plan in plans
     ]

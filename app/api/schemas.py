@@ -38,6 +38,8 @@ class OptionDocument(PlanName):
     memory: MemoryParts
     max_batch_size: int | None
     note: str | None
+    cannot_run: bool
+    crowded: bool
 
 
 CrossoverDocument = TypedDict(

@@ -139,7 +139,9 @@ class MeasureSession:
         threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
         spread = significant(sorted(spreads)[len(spreads) // 2]) if spreads else None
         noise = noise_between(self._before, read_moment(), threads, spread)
-        return {"measurements": [row.to_json() for row in rows], "noise": noise.to_json()}
+        taken = None if noise.taken_cores is None else significant(noise.taken_cores)
+        documents = [{**row.to_json(), "others_cores": taken} for row in rows]
+        return {"measurements": documents, "noise": noise.to_json()}
 
     def _pairs(self) -> list[tuple[int, Plan]]:
         return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]

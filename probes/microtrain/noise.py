@@ -47,9 +47,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """steal_fraction: of all CPU time. others_cores: cores that other processes kept busy, on average. contention:
-    share of the cores we use that others want too. waiting_fraction: of the main thread's time, that it was ready and
-    had no core. spread: of the measured points, when it is known."""
+    """steal_fraction: of all CPU time. others_cores: cores that other processes kept busy, on average; taken_cores:
+    those and what the hypervisor kept. contention: share of the cores we use that others want too. waiting_fraction:
+    of the main thread's time, that it was ready and had no core. spread: of the measured points, when it is known."""
 
     load_average: float | None
     steal_fraction: float | None
@@ -58,6 +58,7 @@ class Noise:
     involuntary_switches_per_second: float
     spread: float | None = None
     waiting_fraction: float | None = None
+    taken_cores: float | None = None
 
     @property
     def why_busy(self) -> str | None:
@@ -85,6 +86,7 @@ class Noise:
         return {
             **self.figures(),
             "others_cores": self.others_cores,
+            "taken_cores": self.taken_cores,
             "involuntary_switches_per_second": self.involuntary_switches_per_second,
             "busy": self.why_busy is not None,
             "reason": self.why_busy,
@@ -150,6 +152,7 @@ def noise_between(before: Moment, after: Moment, threads: int, spread: float | N
         involuntary_switches_per_second=(after.involuntary_switches - before.involuntary_switches) / seconds,
         spread=spread,
         waiting_fraction=_waiting_fraction(before.queue, after.queue),
+        taken_cores=None if others is None else others + (stolen or 0.0) / seconds,
     )
 
 

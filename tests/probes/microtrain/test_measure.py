@@ -123,3 +123,9 @@ def test_without_plans_every_sensible_one_is_measured(child: Pipes) -> None:
     plans = {row.plan.key: row.plan for row in measure(child, Workload(MLP, 4))}.values()
     assert {plan.precision for plan in plans if plan.is_cpu} == {"fp32", "bf16"}
     assert 1 in {plan.threads for plan in plans}
+
+
+def test_a_measurement_says_how_many_cores_others_held(measured: list[Measurement]) -> None:
+    held = {row.others_cores for row in measured}
+    assert len(held) == 1
+    assert all(cores is None or cores >= 0 for cores in held)

@@ -1,0 +1,77 @@
+"""Cores that others hold, and what that does to a step (docs/decisions/0007-crowded-machines.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.advisor.recommendation import Interval
+from probes.hardware import Load, Survey
+from probes.workload.description import Plan
+
+# A barrier waits for the thread that lost its core: two threads on a busy two-core machine took up to twenty times as
+# long (our own measurements of the iris network). One thread waits for nobody; it shares its core with one other.
+WORST_OF_MANY = 20.0
+WORST_OF_ONE = 2.0
+# What services and the kernel use on a machine that people call idle; it grows with the number of cores.
+BACKGROUND_CORES = 0.25
+BACKGROUND_SHARE = 0.02
+# Below this pressure a wait for a core is an accident (probes.diagnose.crowding says the same).
+PRESSURE_PERCENT = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """usable: cores that this process may use; online: all there are. others: cores that others keep busy, the
+    hypervisor's other machines among them; None: not known. load: what was read."""
+
+    usable: float
+    online: float
+    others: float | None
+    load: Load
+
+    @property
+    def free(self) -> float | None:
+        """Usable cores that nobody else holds."""
+        return None if self.others is None else self._free_beside(self.others)
+
+    def _free_beside(self, others: float) -> float:
+        background = BACKGROUND_CORES + BACKGROUND_SHARE * self.online
+        return max(0.0, min(self.usable, self.online - max(0.0, others - background)))
+
+    def exposure(self, plan: Plan, others_then: float | None = 0.0) -> float:
+        """From 0 (each thread has a core) to 1 (one thread has none), beyond what a time contains that was taken while
+        others held that many cores; None: it contains what it met. What runs on a device is left as it is."""
+        if not plan.is_cpu or others_then is None:
+            return 0.0
+        threads = self.usable if plan.threads is None else plan.threads
+        return max(0.0, self._exposure_now(threads) - _without_a_core(threads, self._free_beside(others_then)))
+
+    def _exposure_now(self, threads: float) -> float:
+        if self.free is not None:
+            return _without_a_core(threads, self.free)
+        pressure = self.load.cpu_pressure_percent or 0.0
+        return pressure / 100 if pressure >= PRESSURE_PERCENT and threads >= max(2.0, self.usable) else 0.0
+
+
+def crowd_of(survey: Survey) -> Crowd | None:
+    """None where the number of cores is not known."""
+    cpu, load = survey.cpu, survey.load
+    online = cpu.logical_cores or cpu.physical_cores or cpu.usable_cores
+    if not online:
+        return None
+    others = None
+    if load.busy_fraction is not None:
+        busy = max(0.0, load.busy_fraction - (load.own_busy_fraction or 0.0))
+        others = online * min(1.0, busy + (load.steal_fraction or 0.0))
+    return Crowd(cpu.usable_cores or online, online, others, load)
+
+
+def in_company(seconds: Interval, plan: Plan, exposure: float) -> Interval:
+    """A calm machine's time where others may take a core: they may leave again (low stays), and it may be as bad as it
+    was ever seen (high); the median lies between, in ratio."""
+    worst = (WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY) ** exposure
+    return Interval(seconds.median * worst**0.5, seconds.low, seconds.high * worst)
+
+
+def _without_a_core(threads: float, free: float) -> float:
+    return min(1.0, max(0.0, threads - free))

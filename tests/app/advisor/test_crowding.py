@@ -1,0 +1,130 @@
+"""Where others hold cores, the plan that suffers least is preferred, and the answer says so."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.crowding import WORST_OF_MANY, crowd_of, in_company
+from app.advisor.recommendation import Interval
+from probes.hardware import Cpu, Load, Survey
+from probes.measurement import Measurement
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU, a_profile
+
+CALM = Load(load_average=0.2, steal_fraction=0.0, busy_fraction=0.02, interval_seconds=1.0, own_busy_fraction=0.0)
+HALF = replace(CALM, busy_fraction=0.5)  # one of two cores
+
+
+def a_machine(load: Load, cores: int = 2) -> Survey:
+    return replace(a_survey(usable_cores=cores, physical_cores=cores), load=load)
+
+
+def answer(load: Load, rows: list[Measurement] | None = None, batch_size: int = 64) -> Recommendation:
+    profile = None if rows else a_profile()
+    return recommend(a_machine(load), profile, None, rows or [], Request(a_workload(batch_size)))
+
+
+def codes(found: Recommendation) -> set[str]:
+    return {reason.code for reason in found.reasons}
+
+
+@pytest.mark.parametrize("load", [Load(), Load(load_average=9.0), CALM, replace(CALM, busy_fraction=0.1)])
+def test_a_calm_machines_answer_is_unchanged(load: Load) -> None:
+    assert answer(load) == answer(Load(busy_fraction=0.0, own_busy_fraction=0.0))
+    assert "crowded" not in codes(answer(load))
+
+
+def test_two_threads_are_predicted_to_be_faster_on_a_calm_machine() -> None:
+    assert answer(CALM).recommended == TWO
+
+
+@pytest.mark.parametrize(
+    "load",
+    [HALF, replace(CALM, steal_fraction=0.5), replace(CALM, busy_fraction=1.0), Load(cpu_pressure_percent=80.0)],
+    ids=["others", "hypervisor", "all", "pressure"],
+)
+def test_one_thread_is_preferred_where_others_hold_the_other_core(load: Load) -> None:
+    found, calm = answer(load), answer(CALM)
+    assert found.recommended == ONE
+    assert found.confidence is not None
+    assert calm.confidence is not None
+    assert found.confidence < calm.confidence
+    (reason,) = (reason for reason in found.reasons if reason.code == "crowded")
+    assert reason.evidence["plans"]
+
+
+def test_the_reason_carries_what_was_read() -> None:
+    (reason,) = (r for r in answer(replace(HALF, steal_fraction=0.04)).reasons if r.code == "crowded")
+    assert reason.evidence["others_cores"] == pytest.approx(1.08)
+    assert reason.evidence["free_cores"] == pytest.approx(2 - 1.08 + 0.29)
+    assert reason.evidence["steal_fraction"] == 0.04
+    assert "others hold 1.1 of 2 cores" in reason.text
+
+
+@given(cores=st.integers(2, 16))
+def test_with_others_on_all_but_one_core_one_thread_suffers_least(cores: int) -> None:
+    crowd = crowd_of(a_machine(replace(CALM, busy_fraction=(cores - 1) / cores), cores))
+    assert crowd is not None
+    assert crowd.exposure(Plan("cpu", "fp32", 1)) == 0
+    ideal = Interval(1.0 / cores, 0.95 / cores, 1.05 / cores)
+    many = in_company(ideal, Plan("cpu", "fp32", cores), crowd.exposure(Plan("cpu", "fp32", cores)))
+    assert many.low == ideal.low
+    assert many.low < many.median < many.high
+    if cores <= WORST_OF_MANY**0.5:
+        assert many.high > 1.0
+
+
+@given(others=st.floats(0, 1), cores=st.integers(1, 128))
+def test_more_threads_never_suffer_less_and_a_fuller_machine_never_frees_cores(others: float, cores: int) -> None:
+    crowd, fuller = (
+        crowd_of(a_machine(replace(CALM, busy_fraction=busy), cores)) for busy in (others, min(1.0, others + 0.1))
+    )
+    assert crowd is not None
+    assert fuller is not None
+    exposures = [crowd.exposure(Plan("cpu", "fp32", threads)) for threads in range(1, cores + 1)]
+    assert all(0 <= fewer <= more <= 1 for fewer, more in pairwise(exposures))
+    assert all(fuller.exposure(Plan("cpu", "fp32", t + 1)) >= exposure for t, exposure in enumerate(exposures))
+    assert crowd.exposure(GPU) == 0
+
+
+def test_our_own_measurement_is_no_crowd() -> None:
+    busy = replace(CALM, busy_fraction=1.0, own_busy_fraction=0.98)
+    assert answer(busy) == answer(CALM)
+
+
+def test_others_on_the_cores_of_a_host_leave_a_small_quota_alone() -> None:
+    cpu = Cpu(physical_cores=64, logical_cores=64, usable_cores=2.0, usable_cores_limit="cgroup")
+    crowd = crowd_of(replace(a_survey(), cpu=cpu, load=replace(CALM, busy_fraction=0.5)))
+    assert crowd is not None
+    assert crowd.free == 2.0
+
+
+def test_what_was_measured_meanwhile_contains_it() -> None:
+    rows = [a_measurement(plan, 64, seconds, others_cores=1.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
+    found = answer(HALF, rows)
+    assert found.recommended == TWO
+    assert "crowded" in codes(found)
+    assert not any(option.crowded for option in found.options)
+
+
+def test_what_was_measured_when_it_was_calm_says_nothing_of_a_crowd() -> None:
+    rows = [a_measurement(plan, 64, seconds, others_cores=0.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
+    assert answer(CALM, rows).recommended == TWO
+    assert answer(HALF, rows).recommended == ONE
+
+
+def test_a_measurement_that_does_not_say_what_it_met_is_believed() -> None:
+    rows = [a_measurement(plan, 64, seconds) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
+    assert answer(HALF, rows).recommended == TWO
+
+
+def test_another_machine_is_no_matter_of_this_ones_load() -> None:
+    request = Request(a_workload(64), profile="made-up")
+    profile = a_profile(fingerprint="another")
+    calm, crowded = (recommend(a_machine(load), profile, None, [], request) for load in (CALM, HALF))
+    assert calm == crowded

@@ -1,0 +1,21 @@
+"""Jobs for the micro-training, and what its answers say of the machine."""
+
+from dataclasses import replace
+
+from app.labjobs import load_meanwhile
+from probes.hardware import Load
+from tests.app.advisor.build import a_survey
+
+BEFORE = Load(busy_fraction=0.9, own_busy_fraction=0.1, cpu_pressure_percent=3.0)
+SURVEY = replace(a_survey(usable_cores=4, physical_cores=4), load=BEFORE)
+
+
+def test_the_load_while_steps_ran_is_others_alone() -> None:
+    load = load_meanwhile(SURVEY, {"others_cores": 1.0, "steal_fraction": 0.02, "load_average": 5.0})
+    assert (load.busy_fraction, load.own_busy_fraction, load.steal_fraction) == (0.25, 0.0, 0.02)
+    assert load.cpu_pressure_percent == 3.0
+
+
+def test_where_steps_did_not_say_the_survey_stands() -> None:
+    assert load_meanwhile(SURVEY, {}) == BEFORE
+    assert load_meanwhile(SURVEY, {"others_cores": None}) == BEFORE
