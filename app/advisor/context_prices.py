@@ -25,6 +25,7 @@ DISTURBED = 1.3  # times the step
 # E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead.
 FAR = 2.5
 NEXT_TO_NOTHING_BYTES = 4096
+MAPPED_FROM_BYTES = 1 << 25
 GRID = 4  # prices are remembered at so many places an e-fold
 
 # Steps that move fewer bytes stay in the nearest caches; of those that move more nothing stays from step to step.
@@ -105,13 +106,15 @@ def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
 class ContextPrices:
     """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
 
-    floor: the least that any operation took, which its arithmetic comes on top of. overheads: of operations on next to
+    floor: the least that any operation took, which its arithmetic comes on top of. mapped: the light baseline of
+    results that the allocator maps anew each time. overheads: of operations on next to
     nothing, by the footprint of the step that they were timed in.
     """
 
     alone: AloneSeconds
     light: LightBaseline
     floor: float
+    mapped: LightBaseline | None = None
     overheads: list[Sample] = field(default_factory=list)
     samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
@@ -134,12 +137,17 @@ class ContextPrices:
             return self.floor
         return math.exp(_weighted_mean(self.overheads, (0.0, 0.0, footprint)))
 
-    def learn(self, network: str, cost: OperationCost, footprint: float) -> None:
-        operation = cost.operation
-        base, size, intensity = self._baseline(operation)
-        sample = Sample(network, size, intensity, footprint, math.log(cost.seconds) - base)
-        for key in _keys(operation):
-            self.samples.setdefault(key, Samples()).add(sample)
+    def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
+        footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
+        for cost in context.costs:
+            base, size, intensity = self._baseline(cost.operation)
+            sample = Sample(context.network, size, intensity, footprint, math.log(cost.seconds) - base)
+            keys = _keys(cost.operation)
+            for key in keys if is_same_mode else keys[1:]:
+                self.samples.setdefault(key, Samples()).add(sample)
+        small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
+        if small and is_same_mode:
+            self.overheads.append(Sample(context.network, 0.0, 0.0, footprint, math.log(median(small))))
 
     def _samples_like(self, operation: ContextOperation, size: float, without: str | None) -> tuple[Hashable, Samples]:
         """Those of the most telling key that was timed at sizes not far off; else of the least telling."""
@@ -160,8 +168,16 @@ class ContextPrices:
             alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
             if alone is not None:
                 size = math.log(operation.flops)
-                return math.log(self.floor + alone), size, size - log_bytes
-        return self.light.log_seconds_at(log_bytes), log_bytes, 0.0
+                return math.log(self.floor + alone + self._mapping_seconds(operation)), size, size - log_bytes
+        light = self.mapped if self.mapped is not None and is_mapped(operation) else self.light
+        return light.log_seconds_at(log_bytes), log_bytes, 0.0
+
+    def _mapping_seconds(self, operation: ContextOperation) -> float:
+        """What fresh pages for the result add: the difference of the light baselines at as many bytes."""
+        if self.mapped is None or not is_mapped(operation):
+            return 0.0
+        size = math.log1p(operation.written_bytes)
+        return max(math.exp(self.mapped.log_seconds_at(size)) - math.exp(self.light.log_seconds_at(size)), 0.0)
 
     def _near(
         self,
@@ -211,25 +227,36 @@ def footprint_of(moved_bytes: float) -> float:
 
 
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
-    """From the most telling to the least."""
+    """From the most telling to the least; the first is of the same mode alone. Results that are mapped anew each time
+    are told apart as long as the name is known."""
     name, kind, variant, dtype = operation[:4]
-    return (name, variant, dtype), (name, variant), (kind, dtype), (kind,)
+    mapped = is_mapped(operation)
+    like = (name, variant, dtype)
+    return ("same mode", mapped, *like), (mapped, *like), like, (name, variant), (kind, dtype), (kind,)
 
 
-def context_prices(contexts: Sequence[Context], alone: AloneSeconds) -> ContextPrices | None:
-    """Of one plan's contexts; None without any."""
+def is_mapped(operation: ContextOperation) -> bool:
+    """Whether glibc maps the result anew at each allocation and unmaps it at each release, page by page: its threshold
+    never rises above 32 MiB (mallopt(3), M_MMAP_THRESHOLD)."""
+    in_place = operation.name.endswith("_") or operation.kind == "view"
+    return not in_place and operation.written_bytes >= MAPPED_FROM_BYTES
+
+
+def moved_bytes(operation: ContextOperation) -> float:
+    return operation.read_bytes + operation.written_bytes
+
+
+def context_prices(contexts: Sequence[Context], mode: str, alone: AloneSeconds) -> ContextPrices | None:
+    """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack."""
     costs = [cost for context in contexts for cost in context.costs]
-    light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
+    costs_of_light = [cost for cost in costs if cost.operation.kind not in HEAVY_KINDS]
+    light = light_baseline(cost for cost in costs_of_light if not is_mapped(cost.operation))
     if light is None:
         return None
-    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs))
+    mapped = light_baseline(cost for cost in costs_of_light if is_mapped(cost.operation))
+    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs), mapped=mapped)
     for context in contexts:
-        footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
-        for cost in context.costs:
-            prices.learn(context.network, cost, footprint)
-        small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
-        if small:
-            prices.overheads.append(Sample(context.network, 0.0, 0.0, footprint, math.log(median(small))))
+        prices.learn_context(context, is_same_mode=context.mode == mode)
     return prices
 
 
@@ -241,7 +268,3 @@ def undisturbed(context: Context, step_seconds: float | None) -> Context:
         return context
     share = step_seconds / total
     return replace(context, costs=tuple(cost._replace(seconds=cost.seconds * share) for cost in context.costs))
-
-
-def moved_bytes(operation: ContextOperation) -> float:
-    return operation.read_bytes + operation.written_bytes

@@ -166,9 +166,9 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
 
 
 def _context(profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, ArithmeticTable]) -> ContextPrices | None:
-    """From steps of this mode, or of the other where there are none."""
+    """From steps of this mode, and of the other for what these lack."""
     mine = [context for context in profile.contexts if context.plan.key == plan.key]
-    chosen = [context for context in mine if context.mode == mode] or mine
+    wanted = mode if any(context.mode == mode for context in mine) else "training"
 
     def alone(kind: Kind, flops: float, moved: float) -> float | None:
         table = arithmetic.get(kind)
@@ -179,9 +179,8 @@ def _context(profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, Arit
         for point in profile.networks
         if point.plan.key == plan.key
     }
-    return context_prices(
-        [undisturbed(each, steps.get((each.network, each.batch_size, each.mode))) for each in chosen], alone
-    )
+    calm = [undisturbed(each, steps.get((each.network, each.batch_size, each.mode))) for each in mine]
+    return context_prices(calm, wanted, alone)
 
 
 @cache

@@ -28,10 +28,12 @@ class MicroNetwork(NamedTuple):
         return Workload(model, self.batch_sizes[0], mode=mode, data="resident")
 
 
-def _linear(width: int, depth: int, out: int, activation: str = "relu", dropout: float = 0.0) -> list[Layer]:
+def _linear(
+    width: int, depth: int, out: int, activation: str = "relu", dropout: float = 0.0, *, bias: bool = True
+) -> list[Layer]:
     hidden: list[Layer] = []
     for _ in range(depth):
-        hidden += [{"type": "linear", "out": width}, {"type": activation}]
+        hidden += [{"type": "linear", "out": width, "bias": bias}, {"type": activation}]
         hidden += [{"type": "dropout", "p": dropout}] if dropout else []
     return [*hidden, {"type": "linear", "out": out}]
 
@@ -100,11 +102,11 @@ def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000
 
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
-    MicroNetwork("mlp-narrow", _linear(64, 3, 10), [32], (8, 256)),
+    MicroNetwork("mlp-narrow", _linear(64, 3, 10, bias=False), [32], (8, 256)),
     MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (16, 256)),
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 512)),
-    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid"), [1024], (4, 128)),
-    MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1), [64], (16, 128), 4096),
+    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128)),
+    MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
     MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 32)),
     MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),
     MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),

@@ -33,7 +33,7 @@ def a_context(*operations: ContextOperation, network: str = "a", times: float = 
 
 
 def prices_of(*contexts: Context) -> ContextPrices:
-    prices = context_prices(contexts, lambda kind, flops, moved: flops / RATE + moved / BANDWIDTH)
+    prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / RATE + moved / BANDWIDTH)
     assert prices is not None
     return prices
 
@@ -115,5 +115,5 @@ def test_a_clock_that_disturbed_a_step_is_put_right_by_the_step() -> None:
 
 
 def test_nothing_timed_is_no_price() -> None:
-    assert context_prices([], lambda *_: 1.0) is None
-    assert context_prices([replace(a_context(), costs=())], lambda *_: 1.0) is None
+    assert context_prices([], "training", lambda *_: 1.0) is None
+    assert context_prices([replace(a_context(), costs=())], "training", lambda *_: 1.0) is None
