@@ -131,7 +131,10 @@ def with_instruction_sets(cpu: Cpu, cpuinfo: CpuInfo, sve_bits: int | None, envi
 def read_sve_bits(root: Root, microarchitecture: str | None) -> int | None:
     """The width of SVE's vectors that programs get: the kernel's default in bytes, else what the design has."""
     told = root.read_int("/proc/sys/abi/sve_default_vector_length")
-    return told * 8 if told and 16 <= told <= 256 else sve_bits_of(microarchitecture)
+    if told and 16 <= told <= 256:
+        return told * 8
+    widths = [sve_bits_of(design) for design in (microarchitecture or "").split(" + ")]
+    return widths[0] if len(set(widths)) == 1 else None  # Linux gives all kinds of core the width they share
 
 
 def count_offline(root: Root, online: int) -> int | None:

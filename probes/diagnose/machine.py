@@ -17,7 +17,7 @@ def find_no_gpu(facts: Facts) -> Iterator[Finding]:
     ):
         return
     loaded = [driver.vendor for driver in facts.software.drivers if driver.kernel_module_version]
-    message = "No GPU was found: neither on the PCI bus nor through a driver. Training runs on the CPU."
+    message = f"{_describe_absence(facts)} Training runs on the CPU."
     if loaded:
         message += (
             f" A driver of {' and '.join(loaded)} is loaded all the same: a card may have failed or been taken out."
@@ -28,6 +28,13 @@ def find_no_gpu(facts: Facts) -> Iterator[Finding]:
         message,
         "In a container or virtual machine, check that the GPU is passed through (docker run --gpus all).",
     )
+
+
+def _describe_absence(facts: Facts) -> str:
+    if not facts.accelerators:
+        return "No GPU was found: neither on the PCI bus nor through a driver."
+    names = ", ".join(card.name or card.vendor or card.id for card in facts.accelerators)
+    return f"No GPU was found but what is built into the processor ({names}), which crosspoint does not train on."
 
 
 def _counts(segment: str | None, vendor: str | None) -> bool:

@@ -36,7 +36,7 @@ def check_module(case: Case) -> Checked:
         return fine(f"the kernel module {loaded[0]} is loaded")
     if modules is None:
         return unknown("nothing tells which kernel modules are loaded")
-    return broken(_no_driver(case))
+    return broken(_old_driver(case) if bound == "radeon" else _no_driver(case))
 
 
 def _reserved(case: Case) -> Finding:
@@ -57,6 +57,15 @@ def _no_driver(case: Case) -> Finding:
     names = " or ".join(_MODULES[vendor])
     message = f"There is a card of {vendor} at {case.card.pci_address}, and its kernel module ({names}) is not loaded."
     return make_finding("gpu-without-driver", case.subject, message, _INSTALL[vendor])
+
+
+def _old_driver(case: Case) -> Finding:
+    message = f"The card at {case.card.pci_address} is run by radeon, the driver of old cards; ROCm needs amdgpu."
+    fix = (
+        "Put radeon.si_support=0 radeon.cik_support=0 amdgpu.si_support=1 amdgpu.cik_support=1 on the kernel's command "
+        "line and restart; cards before GCN (2012) run with radeon only."
+    )
+    return make_finding("gpu-without-driver", case.subject, message, fix)
 
 
 def check_device_files(case: Case) -> Checked:

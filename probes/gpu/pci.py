@@ -48,6 +48,7 @@ _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
 _MAX_CLASS, _MAX_ID = 0xFFFFFF, 0xFFFF
 _UNCLEAR = "unclear"
+_NO_BACKEND = "a neural processor in the CPU, which torch has no backend of its own for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,10 @@ def _read_functions(root: Root) -> dict[str, PciFunction | str | None]:
 
 
 def _read_card(root: Root, function: PciFunction) -> Accelerator:
-    card = describe(function, is_integrated=_is_intel_graphics(function) or _is_amd_graphics(root, function))
+    is_neural = _is_intel_neural_processor(function)
+    in_processor = is_neural or _is_intel_graphics(function) or _is_amd_graphics(root, function)
+    card = describe(function, is_integrated=in_processor)
+    card = replace(card, usable=False, why_not=_NO_BACKEND) if is_neural else card
     revision = root.read_int(f"{function.folder}/revision", 16)
     return replace(
         card,
@@ -126,6 +130,12 @@ def _is_intel_graphics(function: PciFunction) -> bool:
     """Intel's own graphics sit at 00:02.0 on every chip that has them."""
     on_chip = function.address == "0000:00:02.0"
     return function.vendor == _INTEL and function.class_code >> 16 == _DISPLAY and on_chip
+
+
+def _is_intel_neural_processor(function: PciFunction) -> bool:
+    """Core Ultra's sits on the chip, at 00:0b.0; Intel's cards for neural networks sit behind a port."""
+    on_chip = function.address.startswith("0000:00:")
+    return function.vendor == _INTEL and function.class_code >> 16 == _ACCELERATOR and on_chip
 
 
 def _is_amd_graphics(root: Root, function: PciFunction) -> bool:

@@ -89,7 +89,7 @@ def name_by_host(maker: str | None, product: str | None, core: str | None) -> st
     """
     for row in read_table("cpus")["host"]:
         other = row.get("unless")
-        if row["maker"] == maker and not (other and (product or "").startswith(other)):
+        if row.get("maker") in (None, maker) and not (other and (product or "").startswith(other)):
             named: str | None = row["cores"].get(core)
             return named
     return None

@@ -2,10 +2,11 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from probes.cpu import read_cpu
+from probes.cpu import read_cpu, read_sve_bits
 from probes.instruction_sets import (
     choose_torch_instruction_set,
     parse_instruction_sets,
@@ -107,6 +108,12 @@ def test_the_installed_torch_agrees(wanted: str | None) -> None:
     )
     sets = read_cpu(Root()).cpu.instruction_sets
     assert choose_torch_instruction_set("x86_64", sets, None, environment) == answer.stdout.strip()
+
+
+def test_every_core_of_a_cluster_uses_the_width_of_sve_that_all_share(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    assert read_sve_bits(root, "Cortex-X925 + Cortex-A725") == 128
+    assert read_sve_bits(root, "Cortex-X925 + Cortex-A9000") is None
 
 
 def test_the_width_of_sve_is_known_of_a_design_or_not_at_all() -> None:

@@ -17,6 +17,11 @@ def test_a_machine_without_a_gpu_is_told_so() -> None:
     assert codes(Facts(accelerators=(Accelerator("pci", segment="integrated"),))) == ["no-gpu"]
 
 
+def test_graphics_in_the_processor_are_named_where_there_is_nothing_else() -> None:
+    [finding] = diagnose(Facts(accelerators=(Accelerator("pci", name="Intel Iris Xe Graphics", segment="integrated"),)))
+    assert "Intel Iris Xe Graphics" in finding.message
+
+
 def test_nothing_is_said_of_gpus_when_nobody_could_look() -> None:
     assert codes(Facts(accelerators_known=False)) == []
 

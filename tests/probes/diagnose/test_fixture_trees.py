@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from probes.diagnose import Facts, build_chains
+from probes.hardware import Finding
 from probes.survey import take_survey
 from tests.probes.machines import Files, with_cgroup_v2, write_machine, x86_cpuinfo, x86_machine
 
@@ -22,10 +23,14 @@ NVIDIA_DEVICES = {"dev/nvidia0": "", "dev/nvidiactl": "", "dev/nvidia-uvm": ""}
 
 def survey_codes(folder: Path, files: Files, driver: str | None = None) -> list[str]:
     """`driver`: what the card is bound to, as the kernel shows it: a link."""
+    return [finding.code for finding in survey_findings(folder, files, driver)]
+
+
+def survey_findings(folder: Path, files: Files, driver: str | None = None) -> tuple[Finding, ...]:
     write_machine(folder, {**x86_machine(), **files})
     if driver is not None:
         (folder / BUS / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
-    return [finding.code for finding in take_survey(folder, deadline_seconds=60).findings]
+    return take_survey(folder, deadline_seconds=60).findings
 
 
 def test_a_machine_without_a_card(tmp_path: Path) -> None:
@@ -44,6 +49,26 @@ def test_a_card_with_nouveau(tmp_path: Path) -> None:
 def test_nouveau_is_known_by_its_module_where_links_were_not_captured(tmp_path: Path) -> None:
     files = {**NVIDIA_CARD, "proc/modules": "nouveau 1 0 - Live 0x0\n"}
     assert survey_codes(tmp_path, files) == ["nouveau-instead-of-nvidia"]
+
+
+def test_an_amd_card_with_its_old_driver(tmp_path: Path) -> None:
+    files = {**AMD_CARD, "proc/modules": "radeon 1 0 - Live 0x0\n"}
+    [finding] = survey_findings(tmp_path, files, "radeon")
+    assert finding.code == "gpu-without-driver"
+    assert "radeon.si_support=0" in (finding.fix or "")
+
+
+def test_a_laptop_whose_processor_brings_graphics_and_a_neural_processor(tmp_path: Path) -> None:
+    devices = "sys/bus/pci/devices"
+    files = {
+        f"{devices}/0000:00:02.0/class": "0x030000\n",
+        f"{devices}/0000:00:02.0/vendor": "0x8086\n",
+        f"{devices}/0000:00:02.0/device": "0x7d55\n",
+        f"{devices}/0000:00:0b.0/class": "0x120000\n",
+        f"{devices}/0000:00:0b.0/vendor": "0x8086\n",
+        f"{devices}/0000:00:0b.0/device": "0x7d1d\n",
+    }
+    assert survey_codes(tmp_path, files) == ["no-gpu"]
 
 
 def test_a_card_that_a_virtual_machine_has(tmp_path: Path) -> None:

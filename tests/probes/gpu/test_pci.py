@@ -112,6 +112,12 @@ def test_the_link_is_told_as_it_is_and_as_it_could_be(tmp_path: Path) -> None:
     assert (card.pcie_generation, card.pcie_generation_maximum, card.pcie_lanes) == (1, 4, None)
 
 
+def test_a_neural_processor_on_the_chip_is_a_part_of_the_cpu_that_torch_has_no_backend_for(tmp_path: Path) -> None:
+    [card] = read(tmp_path, function("0000:00:0b.0", "0x120000", "0x8086", "0x7d1d"))
+    assert (card.segment, card.usable) == ("integrated", False)
+    assert "neural processor" in (card.why_not or "")
+
+
 def test_garbled_attributes_are_no_device(tmp_path: Path) -> None:
     assert read(tmp_path, function("0000:01:00.0", "0x0300zz", "10de", "")) == []
     assert read(tmp_path, {f"{BUS}/not-an-address/class": "0x030000"}) == []

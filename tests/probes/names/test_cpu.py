@@ -309,6 +309,7 @@ def test_any_mixture_of_words_from_names_is_a_name_or_none(words: list[str]) -> 
         ("Google", "Google Compute Engine", "Neoverse V2", None),
         ("NVIDIA", None, "Neoverse V2", "Grace"),
         ("QEMU", "KVM Virtual Machine", "Neoverse N1", None),
+        ("Supermicro", None, "Ampere-1", "AmpereOne"),
         (None, None, None, None),
     ],
 )
