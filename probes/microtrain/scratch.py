@@ -28,7 +28,7 @@ MAX_FLOPS = 4e9
 MAX_BYTES = 256 * 2**20
 SMALLEST_BATCHES = (1, 2)
 _KINDS = {"convolution", "recurrent", "attention"}
-_NAMES = {"aten._safe_softmax"}
+_NAMES = {"aten._safe_softmax", "aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"}
 
 
 class Shape(NamedTuple):
