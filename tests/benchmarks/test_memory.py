@@ -1,0 +1,35 @@
+"""The benchmark of memory compares like with like."""
+
+from app.advisor.summary import trace_of_summary
+from benchmarks.memory import WORKLOADS, accelerate_bytes, all_cases, deepspeed_bytes, summarise
+from tests.app.advisor.build import a_workload
+
+
+def test_every_workload_is_a_case_and_some_are_in_bf16_or_with_another_optimizer() -> None:
+    cases = all_cases()
+    assert {case.row.name for case in cases} == {row.name for row in WORKLOADS}
+    assert {case.precision for case in cases} == {"fp32", "bf16"}
+    assert {"adamw", "adam", "sgd"} <= {case.workload.optimizer for case in cases}
+
+
+def test_the_published_rules_know_parameters_only() -> None:
+    training, inference = (trace_of_summary(a_workload(mode=mode)) for mode in ("training", "inference"))
+    assert accelerate_bytes(training) == 16 * training.parameters
+    assert accelerate_bytes(inference) == 4 * inference.parameters
+    assert deepspeed_bytes(training) == 20 * training.parameters
+    assert deepspeed_bytes(inference) is None
+
+
+def test_errors_are_against_the_truth_and_failures_are_shown() -> None:
+    row = {
+        "family": "dense",
+        "allocated_bytes": 100,
+        "process_bytes": 200,
+        "estimated_process_bytes": 220,
+        "estimates": {"ours": 98, "accelerate": 50, "mem_tracker": None, "deepspeed": 100},
+    }
+    summary = summarise([row, {"family": "dense", "failed": "it did not run"}])
+    assert summary["allocated"]["ours"] == {"rows": 1, "median": 0.02, "worst": 0.02}
+    assert summary["allocated"]["mem_tracker"]["rows"] == 0
+    assert summary["process"]["median"] == 0.1
+    assert len(summary["failed"]) == 1
