@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from probes.gpu.visible import Visibility, find_visible
 from probes.hardware import (
     Accelerator,
     Cpu,
@@ -38,6 +39,7 @@ class Facts:
     load: Load = field(default_factory=Load)
     probes: Mapping[str, ProbeReport] = field(default_factory=dict)
     torch_error: str | None = None  # why torch ended when it was started; only `crosspoint doctor` starts it
+    _visible: dict[str, Visibility] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @classmethod
     def of(cls, survey: Survey, environment: Mapping[str, str]) -> Facts:
@@ -73,6 +75,12 @@ class Facts:
     def has_virtual_cpus(self) -> bool:
         """In a virtual machine; WSL is one, too."""
         return self.system.virtualization not in (None, "none")
+
+    def find_visible(self, vendor: str) -> Visibility:
+        """What the environment leaves of a vendor's cards; found once, as each card's chain asks for it."""
+        if vendor not in self._visible:
+            self._visible[vendor] = find_visible(self.environment, vendor, self.accelerators)
+        return self._visible[vendor]
 
     def driver_of(self, vendor: str | None) -> Driver | None:
         return next((driver for driver in self.software.drivers if driver.vendor == vendor), None)

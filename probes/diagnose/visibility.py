@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
-from probes.gpu.visible import Visibility, find_visible
+from probes.gpu.visible import Visibility
 from probes.hardware import Finding
 
 _ON_PURPOSE = ("", "-1", "none", "NoDevFiles")  # what people write to hide every card
@@ -16,7 +16,7 @@ def find_variable(case: Case) -> str | None:
 
 
 def _find(case: Case) -> Visibility:
-    return find_visible(case.facts.environment, case.card.vendor or "", case.facts.accelerators)
+    return case.facts.find_visible(case.card.vendor or "")
 
 
 def check_hidden(case: Case) -> Checked:

@@ -55,7 +55,8 @@ def find_visible(environment: Mapping[str, str], vendor: str, cards: Sequence[Ac
 
 def order_cuda(cards: Sequence[Accelerator], environment: Mapping[str, str]) -> tuple[Accelerator, ...] | None:
     """The cards as CUDA numbers them, where that is certain: told to go by the bus, or all of one kind."""
-    whole = [card for card in cards if all(card.id != other.parent_id for other in cards)]
+    split = {card.parent_id for card in cards}  # by MIG: their instances are counted instead
+    whole = [card for card in cards if card.id not in split]
     by_bus = environment.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID"
     if by_bus or len({card.name for card in whole}) <= 1:
         return _by_address(whole)
