@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +13,7 @@ from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans, probe_batch_sizes
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
+from app.environments import environment_here, seconds_kept_back, trial_of
 from app.errors import LabError
 from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting, unless_unreadable
 from app.lab import Ticket
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from app.service import Crosspoint
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 # With less than this no plan gets steady. An answer that is a little late is worth more than one without a measurement.
 LEAST_MEASURING_SECONDS = 2.0
@@ -97,8 +100,11 @@ class Recommending:
                     trace = await self._trace(survey, lambda job: child.run(job, TRACE_SECONDS))
                 fitting = await self._fitting(survey, profile, trace, plans)
                 if fitting:
-                    spent = time.monotonic() - (ticket.started_at or 0.0)
-                    await self._run_plans(child, survey, fitting, self._request.measuring_seconds - spent)
+                    kept_back = self._kept_back(child, fitting)
+                    await self._run_plans(child, survey, fitting, self._seconds_left(ticket) - kept_back)
+                    await child.end()  # its memory is wanted
+                    if kept_back:
+                        await self._try_environment(survey, profile, trace, self._seconds_left(ticket))
         except LabError as error:
             if (trace is None and ticket.running) or error.code in _USERS_TO_MEND:
                 raise
@@ -114,6 +120,29 @@ class Recommending:
         result = await child.run(job, deadline, forward_progress(self._on_progress))
         self._load = labjobs.load_meanwhile(survey, result.get("noise") or {})
         self._fresh = self._note_trouble(await self._crosspoint.keep_measurements(survey, workload, result))
+
+    def _seconds_left(self, ticket: Ticket) -> float:
+        return self._request.measuring_seconds - (time.monotonic() - (ticket.started_at or 0.0))
+
+    def _kept_back(self, child: Child, plans: list[Plan]) -> float:
+        """Seconds to keep for trying an environment: where there is one, and the time does for both."""
+        if self._request.effort != "thorough" or environment_here() is None or not all(plan.is_cpu for plan in plans):
+            return 0.0
+        return seconds_kept_back(self._request.measuring_seconds, child.start_seconds)
+
+    async def _try_environment(self, survey: Survey, profile: Profile | None, trace: Trace, seconds: float) -> None:
+        """Measure the best plan with an environment that may pay. Where that fails the answer is as good as before."""
+        answer = await self._decide(await self._with_load(survey), profile, trace)
+        trial = trial_of(self._crosspoint.lab, survey, self._request.workload, answer, seconds, self._on_progress)
+        try:
+            found = await trial.run() if trial is not None else None
+        except LabError as error:
+            log.info("An environment was not tried to its end: %s", error)
+            return
+        if found is not None:
+            document = {"measurements": [found.to_json()]}
+            kept = await self._crosspoint.keep_measurements(survey, self._request.workload, document)
+            self._fresh = [*self._fresh, *self._note_trouble(kept)]
 
     async def _trace(self, survey: Survey, run: RunJob) -> Trace:
         self._on_progress(0.0, "tracing the model")

@@ -86,6 +86,7 @@ class Measurement:
     overheads: Overheads | None = None
     memory: MemoryPeak | None = None
     others_cores: float | None = None  # that others, the hypervisor's machines among them, held meanwhile
+    control: Timing | None = None  # the same plan without its environment, in turns with it, in a process of its own
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,6 +98,8 @@ class Measurement:
         values["plan"] = Plan.from_json(values["plan"])
         if values.get("step") is not None:
             values["step"] = Timing.from_json(values["step"])
+        if values.get("control") is not None:
+            values["control"] = Timing.from_json(values["control"])
         if values.get("overheads") is not None:
             values["overheads"] = Overheads(**values["overheads"])
         if values.get("memory") is not None:

@@ -1,4 +1,4 @@
-"""CPU time that this process and all its children have used: what of a machine's load is our own."""
+"""CPU time of this process with all its children: what of a machine's load is our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason that says that others hold cores, and what follows from it."""
+"""The reason that says what follows from cores that others hold."""
 
 from __future__ import annotations
 

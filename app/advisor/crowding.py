@@ -1,4 +1,4 @@
-"""Cores that others hold, and what that does to a step (docs/decisions/0007-crowded-machines.md)."""
+"""What others who hold cores do to a step (docs/decisions/0007-crowded-machines.md)."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.advisor.environments import bare
 from app.advisor.known import gather
 from app.advisor.over_batches import Batches, crossovers_of, curves_over
 from app.advisor.pairs import pairs_worth_telling, plans_of
@@ -38,9 +39,10 @@ def recommend(
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
-    pairs = pairs_worth_telling(known.plans, best)
+    among = bare(best) if best is not None else None  # a gain is known at one batch: it has no curve
+    pairs = pairs_worth_telling(known.plans, among)
     batches = Batches(workload, times, {option.plan.key: option.max_batch_size for option in options})
-    sizes, curves = curves_over(batches, plans_of(pairs, best))
+    sizes, curves = curves_over(batches, plans_of(pairs, among))
     return Recommendation(
         workload=workload,
         parameters=trace.parameters if trace is not None else None,
@@ -54,7 +56,16 @@ def recommend(
         curves=curves,
         settings=settings_for(ranking.best, workload),
         reasons=explain(
-            Evidence(workload, ranking, profile, trace, measurements, known.elsewhere is not None, known.crowd)
+            Evidence(
+                workload,
+                ranking,
+                profile,
+                trace,
+                measurements,
+                known.elsewhere is not None,
+                known.crowd,
+                known.gains,
+            )
         ),
         snippet=write_snippet(workload, best) if best is not None else None,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.elsewhere import idle_survey
+from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
 from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
 from app.advisor.plans import candidate_plans, profiled_plans
@@ -25,7 +26,8 @@ from probes.workload.description import Plan, Workload
 @dataclass(frozen=True, slots=True)
 class Known:
     """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
-    plan's key; a plan's memory is None without a trace. crowd: who holds cores of this machine now."""
+    plan's key; a plan's memory is None without a trace. crowd: who holds cores of this machine now. gains: environments
+    that pay."""
 
     workload: Workload
     trace: Trace | None
@@ -35,11 +37,13 @@ class Known:
     times: Mapping[tuple[object, ...], PlanTime]
     memory: Mapping[tuple[object, ...], MemoryEstimate | None]
     crowd: Crowd | None = None
+    gains: tuple[Gain, ...] = ()
 
     def options(self, batch_size: int) -> list[Option]:
-        """Every plan at this batch size, in the order of the plans."""
+        """Every plan at this batch size, in the order of the plans; with an environment where it was found to pay."""
         workload = replace(self.workload, batch_size=batch_size)
-        return [self._option(plan, workload) for plan in self.plans]
+        paying = [gain.plan for gain in self.gains if gain.batch_size == batch_size]
+        return [self._option(plan, workload) for plan in (*self.plans, *paying)]
 
     def _option(self, plan: Plan, workload: Workload) -> Option:
         memory = self.memory[plan.key]
@@ -51,6 +55,9 @@ class Known:
         """The best first, at this batch size."""
 
         def ratio_spread(one: Option, other: Option) -> float | None:
+            for gain in self.gains:
+                if {one.plan.key, other.plan.key} == {gain.plan.key, bare(gain.plan).key}:
+                    return gain.ratio_spread
             rows = [self.times[option.plan.key].at(batch_size, self.workload.data) for option in (one, other)]
             return None if rows[0] is None or rows[1] is None else shared_spread(rows[0], rows[1])
 
@@ -78,7 +85,12 @@ def gather(
     }
     crowd = crowd_of(survey) if elsewhere is None else None
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd)
-    return Known(workload, trace, elsewhere, plans, measurements, times, memory, crowd)
+    gains = gains_that_pay(measurements, plans, workload.batch_size) if elsewhere is None else ()
+    for gain in gains:
+        measured = measured_beside(measurements, gain, workload.data)
+        times[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.log_every, crowd=crowd)
+        memory[gain.plan.key] = memory[bare(gain.plan).key]
+    return Known(workload, trace, elsewhere, plans, measurements, times, memory, crowd, gains)
 
 
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:

@@ -57,12 +57,18 @@ def rank_options(options: Sequence[Option], ratio_spread: RatioSpread = lambda o
     return Ranking(tuple(ordered), tuple(close), _confidence(ordered, ratio_spread))
 
 
-def cost_order(plan: Plan) -> tuple[bool, int, int, str]:
-    """Sort key, the cheaper plan first: CPU before GPU, fewer threads, fp32 before lower precisions."""
-    return (not plan.is_cpu, plan.threads or 0, PRECISIONS.index(plan.precision), plan.device)
+def cost_order(plan: Plan) -> tuple[bool, int, int, int, str]:
+    """Sort key, the cheaper plan first: CPU before GPU, fewer threads, fp32 before lower precisions, no settings."""
+    return (
+        not plan.is_cpu,
+        plan.threads or 0,
+        PRECISIONS.index(plan.precision),
+        len(plan.environment),
+        plan.device,
+    )
 
 
-def _order(option: Option) -> tuple[int, float, tuple[bool, int, int, str]]:
+def _order(option: Option) -> tuple[int, float, tuple[bool, int, int, int, str]]:
     if option.fits is False:
         return (2, 0.0, cost_order(option.plan))
     if option.step_seconds is None:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from app.advisor.crowded_reason import explain_crowd
 from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
+from app.advisor.environment_reason import explain_environment
+from app.advisor.environments import Gain, bare
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
@@ -51,6 +53,7 @@ class Evidence:
     measurements: Sequence[Measurement]
     elsewhere: bool = False  # the profile is another machine's, and so is the answer
     crowd: Crowd | None = None  # who holds cores of this machine now
+    gains: Sequence[Gain] = ()  # environments that pay
 
     def option(self, plan: Plan) -> Option | None:
         return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
@@ -61,12 +64,14 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     best = evidence.ranking.best
     about_best: list[Reason | None] = []
     if best is not None:
+        plain = evidence.option(bare(best.plan)) or best
         about_best = [
             _limit(best),
             _run_time(evidence, best),
             _device_choice(evidence, best),
-            _threads(evidence, best),
-            _precision(evidence, best),
+            explain_environment(evidence.gains, best),
+            _threads(evidence, plain),
+            _precision(evidence, plain),
             _reading(evidence, best),
             _too_close(evidence.ranking),
             _noise(best),
@@ -149,7 +154,7 @@ def _device_choice(evidence: Evidence, best: Option) -> Reason | None:
 
 def _threads(evidence: Evidence, best: Option) -> Reason | None:
     """Most threads against one, both in the recommended precision."""
-    rows = [o for o in _timed(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
+    rows = [o for o in _plain(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
     rows.sort(key=lambda option: option.plan.threads or 0)
     if not best.plan.is_cpu or len(rows) < 2:
         return None
@@ -171,7 +176,7 @@ def _threads(evidence: Evidence, best: Option) -> Reason | None:
 
 def _precision(evidence: Evidence, best: Option) -> Reason | None:
     """The recommended precision against fp32, or fp32 against the best of the others, all else equal."""
-    rows = [o for o in _timed(evidence) if (o.plan.device, o.plan.threads) == (best.plan.device, best.plan.threads)]
+    rows = [o for o in _plain(evidence) if (o.plan.device, o.plan.threads) == (best.plan.device, best.plan.threads)]
     others = [row for row in rows if (row.plan.precision == "fp32") != (best.plan.precision == "fp32")]
     other = min(others, key=_median, default=None)
     if other is None:
@@ -323,6 +328,11 @@ def _noisy_profile(evidence: Evidence) -> Reason | None:
 
 def _timed(evidence: Evidence) -> list[Option]:
     return [o for o in evidence.ranking.options if o.step_seconds is not None and o.fits is not False]
+
+
+def _plain(evidence: Evidence) -> list[Option]:
+    """Those with torch's own environment, so that all else is equal."""
+    return [option for option in _timed(evidence) if not option.plan.environment]
 
 
 def _median(option: Option) -> float:

@@ -12,14 +12,15 @@ def settings_for(best: Option | None, workload: Workload) -> dict[str, Any]:
     """What to set, as names that a shell or a DataLoader takes. Only what follows from measurements of this machine."""
     if best is None:
         return {}
-    return {**_threads(best.plan), **_feeding(best, workload)}
+    return {**_environment(best.plan), **_feeding(best, workload)}
 
 
-def _threads(plan: Plan) -> dict[str, Any]:
-    """torch reads OMP_NUM_THREADS when it starts; set_num_threads in the snippet says the same from inside."""
-    if not plan.is_cpu or plan.threads is None:
-        return {}
-    return {"environment": {"OMP_NUM_THREADS": str(plan.threads)}}
+def _environment(plan: Plan) -> dict[str, Any]:
+    """torch reads OMP_NUM_THREADS when it starts; set_num_threads in the snippet says the same from inside. The rest is
+    the plan's own, which paid when it was measured."""
+    threads = {"OMP_NUM_THREADS": str(plan.threads)} if plan.is_cpu and plan.threads is not None else {}
+    environment = {**threads, **plan.environment}
+    return {"environment": environment} if environment else {}
 
 
 def _feeding(best: Option, workload: Workload) -> dict[str, Any]:

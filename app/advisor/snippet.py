@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.advisor.environments import export_lines
 from app.advisor.snippet_source import source_of
 from app.advisor.source import Source
 from probes.workload.description import Plan, Workload
@@ -26,6 +27,7 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
     source = source_of(workload)
     training = workload.mode == "training"
     blocks = [
+        _before_python(plan),
         "\n".join(["import torch", "from torch import nn", *source.imports]),
         f"\n{source.classes}\n" if source.classes else "",
         "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")']),
@@ -35,6 +37,13 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
         _training_loop(source, workload, plan) if training else _inference_loop(source, plan),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _before_python(plan: Plan) -> str:
+    """What a process reads when it starts, and Python cannot set for itself any more."""
+    if not plan.environment:
+        return ""
+    return "\n".join(["# In the shell, before Python starts:", *(f"#   {line}" for line in export_lines(plan))])
 
 
 def _settings(plan: Plan) -> list[str]:

@@ -47,7 +47,8 @@ def say_plan(plan: Plan) -> str:
     threads = (
         "" if plan.threads is None else " with one thread" if plan.threads == 1 else f" with {plan.threads} threads"
     )
-    return f"the CPU{precision}{threads}"
+    settings = f" and {' and '.join(sorted(plan.environment))} set" if plan.environment else ""
+    return f"the CPU{precision}{threads}{settings}"
 
 
 def _without_answer(ranking: Ranking, workload: Workload, where: str, advice: str) -> str:

@@ -37,9 +37,7 @@ def plan_label(plan: Document) -> str:
     """`cpu fp32, 2 threads`, as everywhere."""
     from probes.workload.description import Plan
 
-    label = Plan.from_json(plan).label
-    environment = plan.get("environment") or {}
-    return f"{label} {' '.join(f'{name}={value}' for name, value in sorted(environment.items()))}".strip()
+    return Plan.from_json(plan).label
 
 
 def describe_crossover(crossover: Document) -> str:

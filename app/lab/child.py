@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ OOM_SCORE_ADJUSTMENT = "900"
 PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
 
 
-def child_environment() -> dict[str, str]:
-    """This process's own, without network for Hugging Face and with CUDA's devices in NVML's order."""
+def child_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's own, without network for Hugging Face and with CUDA's devices in NVML's order; environment: a
+    plan's."""
     return {
         **_without_room(),
         **os.environ,
@@ -47,6 +49,7 @@ def child_environment() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "PYTHONUNBUFFERED": "1",
+        **(environment or {}),
     }
 
 
@@ -73,20 +76,27 @@ class Child:
         self._stderr_task = asyncio.create_task(self._keep_stderr())
         self._jobs = 0
         self.ready: dict[str, Any] = {}
+        self.start_seconds = 0.0  # until it was ready
 
     @classmethod
     async def start(
-        cls, living: set[Child], program: Sequence[str] = PROGRAM, *, ready_seconds: float = READY_SECONDS
+        cls,
+        living: set[Child],
+        program: Sequence[str] = PROGRAM,
+        *,
+        ready_seconds: float = READY_SECONDS,
+        environment: Mapping[str, str] | None = None,
     ) -> Child:
         """Start a process in a session of its own and wait until it is ready; it is in `living` until it has ended.
-        Raises LabError."""
+        environment: what it has beside this one's own. Raises LabError."""
+        begun = time.monotonic()
         try:
             process = await asyncio.create_subprocess_exec(
                 *program,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
-                env=child_environment(),
+                env=child_environment(environment),
                 start_new_session=True,
                 limit=MAX_LINE_BYTES,
             )
@@ -105,6 +115,7 @@ class Child:
         except BaseException:
             await child.end()
             raise
+        child.start_seconds = time.monotonic() - begun
         return child
 
     @property

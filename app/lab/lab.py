@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from app.errors import LabError
@@ -85,13 +85,18 @@ class Lab:
     @contextlib.asynccontextmanager
     async def session(self, ticket: Ticket) -> AsyncIterator[Child]:
         """A fresh process with the machine's slot held, for several jobs in a row. Raises LabError."""
-        async with self._slot.hold(ticket):
-            self._check_open()
-            child = await Child.start(self._living, self._program)
-            try:
-                yield child
-            finally:
-                await child.end()
+        async with self._slot.hold(ticket), self.another({}) as child:
+            yield child
+
+    @contextlib.asynccontextmanager
+    async def another(self, environment: Mapping[str, str]) -> AsyncIterator[Child]:
+        """One more fresh process, with these variables, for whoever holds the machine's slot. Raises LabError."""
+        self._check_open()
+        child = await Child.start(self._living, self._program, environment=environment)
+        try:
+            yield child
+        finally:
+            await child.end()
 
     def deadline(self, seconds: float) -> float:
         """When a job that should take `seconds` is ended."""

@@ -101,9 +101,10 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """For people: `cpu fp32, 2 threads`."""
+        """For people: `cpu fp32, 2 threads`, and the environment where there is one."""
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads != 1 else ''}"
-        return f"{self.device} {self.precision}{threads}"
+        environment = "".join(f" {name}={value}" for name, value in sorted(self.environment.items()))
+        return f"{self.device} {self.precision}{threads}{environment}"
 
     @property
     def key(self) -> tuple[Any, ...]:

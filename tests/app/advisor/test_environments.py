@@ -1,0 +1,116 @@
+"""An environment is offered, and recommended, only where it was measured to pay."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.environments import KEEP_BYTES, KEEP_MEMORY, bare, export_lines, gain_of
+from app.advisor.winners import winners
+from probes.measurement import Measurement, Timing
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
+
+KEEPING = replace(TWO, environment=dict(KEEP_MEMORY))
+REST = [a_measurement(ONE, 16, 0.9), a_measurement(ONE_BF16, 16, 2.0), a_measurement(TWO_BF16, 16, 1.5)]
+
+
+def timing(seconds: float, spread: float = 0.01) -> Timing:
+    found = a_measurement(TWO, 16, seconds, spread).step
+    assert found is not None
+    return found
+
+
+def tried(seconds: float, control: float = 0.6, spread: float = 0.01, **changes: Any) -> Measurement:
+    return a_measurement(KEEPING, 16, seconds, spread, **{"control": timing(control, spread), **changes})
+
+
+def answer(*rows: Measurement, among: float = 0.6, **changes: Any) -> Recommendation:
+    survey = changes.pop("survey", a_survey())
+    everything = [*REST, a_measurement(TWO, 16, among), *rows]
+    return recommend(survey, None, None, everything, Request(a_workload(**changes)))
+
+
+def plans(found: Recommendation) -> set[object]:
+    return {option.plan.key for option in found.options}
+
+
+def test_an_environment_that_pays_is_recommended_with_its_lines_and_its_gain() -> None:
+    found = answer(tried(0.48))
+    assert found.recommended == KEEPING
+    assert found.to_json()["recommended"]["environment"] == KEEP_MEMORY
+    assert found.options[0].step_seconds is not None
+    assert found.options[0].step_seconds.median == pytest.approx(0.48)
+    assert found.options[0].basis == "measured"
+    assert found.settings["environment"] == {"OMP_NUM_THREADS": "2", **KEEP_MEMORY}
+    (reason,) = (reason for reason in found.reasons if reason.code == "environment-pays")
+    assert reason.evidence["gain"] == pytest.approx(0.2)
+    assert reason.evidence["export"] == [f"export {name}={KEEP_BYTES}" for name in sorted(KEEP_MEMORY)]
+    assert all(line in reason.text for line in reason.evidence["export"])
+    assert found.snippet is not None
+    assert all(f"#   {line}" in found.snippet.splitlines() for line in export_lines(KEEPING))
+    assert "MALLOC_MMAP_THRESHOLD_" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spread"),
+    [(0.6, 0.01), (0.59, 0.001), (0.7, 0.01), (0.5, 0.4)],
+    ids=["same", "small", "slower", "loud"],
+)
+def test_where_it_does_not_pay_nothing_is_said(seconds: float, spread: float) -> None:
+    found, without = answer(tried(seconds, spread=spread)), answer()
+    assert found == without
+    assert found.recommended == TWO
+    assert "MALLOC" not in str(found.to_json())
+
+
+def test_a_gain_is_judged_against_its_own_control() -> None:
+    found = answer(tried(0.9, control=1.2), among=0.6)
+    assert found.recommended == KEEPING
+    assert found.options[0].step_seconds is not None
+    assert found.options[0].step_seconds.median == pytest.approx(0.45)
+
+
+def test_a_fast_process_without_a_gain_is_none() -> None:
+    assert answer(tried(0.3, control=0.3), among=0.6).recommended == TWO
+
+
+def test_a_measurement_without_a_control_shows_no_gain() -> None:
+    assert gain_of(tried(0.3, control=0.6)) is not None
+    assert gain_of(tried(0.3, outcome="failed")) is None
+    assert answer(a_measurement(KEEPING, 16, 0.3)).recommended == TWO
+
+
+def test_a_gain_says_nothing_of_other_batches_or_of_plans_left_out() -> None:
+    assert KEEPING.key not in plans(answer(tried(0.3), batch_size=32))
+    one_only = recommend(
+        a_survey(), None, None, [*REST, tried(0.3)], Request(a_workload(16), precision="bf16", devices=("cpu",))
+    )
+    assert KEEPING.key not in plans(one_only)
+
+
+def test_curves_and_crossovers_compare_plans_as_torch_has_them() -> None:
+    rows = [a_measurement(plan, 4, seconds) for plan, seconds in ((ONE, 0.3), (TWO, 0.2))]
+    found, without = answer(*rows, tried(0.48)), answer(*rows)
+    assert found.crossovers == without.crossovers
+    assert not any(curve.plan.environment for curve in found.curves)
+    assert bare(KEEPING).key in {curve.plan.key for curve in found.curves}
+
+
+def test_threads_and_precision_are_compared_with_all_else_equal() -> None:
+    found, without = answer(tried(0.3)), answer()
+    for code in ("threads-help", "precision-hurts"):
+        texts = [[reason.text for reason in each.reasons if reason.code == code] for each in (found, without)]
+        assert texts[0] == texts[1]
+
+
+def test_a_gain_is_surer_than_the_two_intervals_say() -> None:
+    among = a_measurement(TWO, 16, 0.6, 0.3)
+    found = recommend(a_survey(), None, None, [*REST, among, tried(0.5, spread=0.01)], Request(a_workload(16)))
+    assert found.recommended == KEEPING
+
+
+def test_a_map_knows_it_where_it_was_measured() -> None:
+    rows = [*REST, a_measurement(TWO, 16, 0.6), a_measurement(TWO, 32, 1.0), tried(0.4)]
+    cells = winners(a_survey(gpus=[a_gpu()]), None, None, rows, Request(a_workload(16), devices=("cpu",)), [16, 32])
+    assert [cell.plan for cell in cells] == [KEEPING, TWO]

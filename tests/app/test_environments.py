@@ -1,0 +1,174 @@
+"""What an environment gains one plan: fresh processes that have it and that have not, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import environments
+from app.advisor import Request, recommend
+from app.advisor.environments import KEEP_MEMORY
+from app.environments import LEAST_TURNS, SHARE, Trial, environment_here, seconds_kept_back, trial_of
+from app.errors import LabError
+from app.lab import Lab
+from app.settings import Settings
+from probes.measurement import Measurement, MemoryPeak
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
+from tests.app.lab.programs import serving
+
+MLP = parse_model({"layers": [{"type": "linear", "out": 8}, {"type": "linear", "out": 2}], "input_shape": [4]})
+KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
+NAME = "MALLOC_MMAP_THRESHOLD_"
+
+glibc_only = pytest.mark.skipif(environment_here() is None, reason="the C library here is not glibc, or is set already")
+
+
+def standing_still() -> float:
+    return 0.0
+
+
+def a_trial(lab: Lab, seconds: float = 8.0, **changes: Any) -> Trial:
+    facts: dict[str, Any] = {"step_seconds": 1e-4, "on_turn": lambda fraction, message: None, "clock": standing_still}
+    return Trial(lab, a_survey(), Workload(MLP, 4), KEEPING, seconds=seconds, **{**facts, **changes})
+
+
+def run(data_dir: Path, program: tuple[str, ...] | None, **changes: Any) -> Measurement | None:
+    async def session() -> Measurement | None:
+        settings = Settings(data_dir=data_dir)
+        lab = Lab(settings) if program is None else Lab(settings, program)
+        try:
+            return await a_trial(lab, **changes).run()
+        finally:
+            await lab.close()
+
+    return asyncio.run(session())
+
+
+def answering(faster: float, outcome: str = "ok") -> tuple[str, ...]:
+    """A program whose steps take a tenth of a second, and that share of it with the environment."""
+    row = {**a_measurement(ONE, 4, 0.1).to_json(), "outcome": outcome}
+    return serving(
+        f"row = json.loads({json.dumps(row)!r})",
+        "row['plan'] = job['plans'][0]",
+        f"kept = os.environ.get({NAME!r})",
+        "assert (kept is None) == (not row['plan']['environment']), kept",
+        f"row['step'] = {{name: value if name == 'samples' else value * ({faster} if kept else 1) for name, value in"
+        " row['step'].items()}",
+        f"row['step']['samples'] = [s * ({faster} if kept else 1) for s in row['step']['samples']]",
+        "say(event='result', job=job['job'], result={'measurements': [row], 'noise': {}})",
+    )
+
+
+@glibc_only
+def test_a_plan_runs_with_its_environment_in_a_real_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    found = run(tmp_path, None, seconds=4.0)
+    assert found is not None
+    assert found.outcome == "ok"
+    assert found.plan == KEEPING
+    assert found.step is not None
+    assert found.control is not None
+    assert min(found.step.samples) > 0
+    assert min(found.control.samples) > 0
+    assert found.memory is not None
+    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_trial_takes_turns_and_pools_them(tmp_path: Path) -> None:
+    found = run(tmp_path, answering(0.5))
+    assert found is not None
+    assert found.step is not None
+    assert found.control is not None
+    assert found.step.median == pytest.approx(0.05)
+    assert found.control.median == pytest.approx(0.1)
+    assert len(found.step.samples) == len(found.control.samples) == 7 * environments.MOST_TURNS
+
+
+def test_without_time_for_two_turns_each_nothing_is_concluded(tmp_path: Path) -> None:
+    assert run(tmp_path, answering(0.5), seconds=3.9) is None
+    assert run(tmp_path, answering(0.5), step_seconds=1.0) is None
+
+
+def test_time_that_runs_out_after_one_turn_concludes_nothing(tmp_path: Path) -> None:
+    ticks: Iterator[float] = iter((0.0, 0.0, 0.0, 7.0))
+    assert run(tmp_path, answering(0.5), clock=lambda: next(ticks)) is None
+
+
+def test_a_step_that_fails_under_the_environment_concludes_nothing(tmp_path: Path) -> None:
+    assert run(tmp_path, answering(0.5, "out-of-memory")) is None
+
+
+def test_a_process_that_dies_is_a_lab_error(tmp_path: Path) -> None:
+    with pytest.raises(LabError):
+        run(tmp_path, serving("sys.exit(3)"))
+
+
+def test_a_process_has_its_environment_beside_what_every_one_has(tmp_path: Path) -> None:
+    program = serving("say(event='result', job=job['job'], result=dict(os.environ))")
+
+    async def session() -> list[dict[str, Any]]:
+        lab = Lab(Settings(data_dir=tmp_path), program)
+        try:
+            async with lab.another({NAME: "7"}) as one, lab.another({}) as other:
+                return [await child.run({"kind": "measure"}, 60.0) for child in (one, other)]
+        finally:
+            await lab.close()
+
+    with_it, without = asyncio.run(session())
+    assert with_it[NAME] == "7"
+    assert without.get(NAME) == os.environ.get(NAME)
+    assert with_it["HF_HUB_OFFLINE"] == without["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_are_offered_nothing(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert environment_here() is None
+
+
+def test_another_c_library_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> str:
+        raise ValueError("unrecognized configuration name")  # as on musl
+
+    monkeypatch.setattr(os, "confstr", unknown)
+    assert environment_here() is None
+
+
+def test_who_has_set_the_allocator_already_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    assert environment_here() is None
+
+
+def test_the_processes_start_counts_within_the_time() -> None:
+    assert seconds_kept_back(60.0, 3.0) == pytest.approx(SHARE * 60)
+    assert seconds_kept_back(60.0, 15.0) == 0
+    assert seconds_kept_back(5.0, 3.0) == 0
+
+
+@glibc_only
+def test_only_a_measured_plan_on_the_cpu_of_which_two_fit_is_tried(tmp_path: Path) -> None:
+    lab, survey, request = Lab(Settings(data_dir=tmp_path)), a_survey(), Request(a_workload(16))
+
+    def tried(rows: list[Measurement]) -> Trial | None:
+        answer = recommend(survey, None, None, rows, request)
+        return trial_of(lab, survey, request.workload, answer, 20.0, lambda fraction, message: None)
+
+    small, large = (MemoryPeak(process_bytes=share * 10**9) for share in (1, 6))
+    trial = tried([a_measurement(ONE, 16, 0.1, memory=small)])
+    assert trial is not None
+    assert (trial.plan, trial.step_seconds) == (KEEPING, pytest.approx(0.1))
+    assert tried([]) is None
+    assert tried([a_measurement(ONE, 16, 0.1, memory=large)]) is None
+    assert tried([a_measurement(Plan("cuda:0"), 16, 0.1)]) is None
