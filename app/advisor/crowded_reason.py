@@ -50,6 +50,6 @@ def _what_follows(options: Sequence[Option]) -> str:
 def _about_best(crowd: Crowd, best: Option | None) -> str:
     if best is None or not best.plan.is_cpu or best.plan.threads is None:
         return ""
-    if crowd.exposure(best.plan) > 0:
+    if best.crowded:
         return f"{best.plan.label} suffers from it too: ask again when it is quiet."
-    return f"{best.plan.label} suffers least."
+    return f"{best.plan.label} suffers least." if crowd.exposure(best.plan) == 0 else ""

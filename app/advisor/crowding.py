@@ -15,6 +15,8 @@ WORST_OF_ONE = 2.0
 # What services and the kernel use on a machine that people call idle; it grows with the number of cores.
 BACKGROUND_CORES = 0.25
 BACKGROUND_SHARE = 0.02
+# Load moves by this much of a core from one second to the next; less is no reason for anything.
+LEAST_EXPOSURE = 0.1
 # Below this pressure a wait for a core is an accident (probes.diagnose.crowding says the same).
 PRESSURE_PERCENT = 25.0
 
@@ -44,7 +46,8 @@ class Crowd:
         if not plan.is_cpu or others_then is None:
             return 0.0
         threads = self.usable if plan.threads is None else plan.threads
-        return max(0.0, self._exposure_now(threads) - _without_a_core(threads, self._free_beside(others_then)))
+        more = self._exposure_now(threads) - _without_a_core(threads, self._free_beside(others_then))
+        return more if more >= LEAST_EXPOSURE else 0.0
 
     def _exposure_now(self, threads: float) -> float:
         if self.free is not None:

@@ -75,7 +75,7 @@ def measured_beside(measurements: Sequence[Measurement], gain: Gain, data: str) 
     """The plan's time on the scale of the plans that it is compared with.
 
     They ran in one process, in turns; this one in another. So its time is its share of its control's, times what the
-    bare plan took among the others, where it ran among them.
+    bare plan took among the others, where it ran among them; and it met whom that one met.
     """
     row = next(row for row in reversed(measurements) if row.plan.key == gain.plan.key and gain_of(row) == gain)
     among = [
@@ -84,8 +84,10 @@ def measured_beside(measurements: Sequence[Measurement], gain: Gain, data: str) 
         if other.plan.key == bare(gain.plan).key and other.batch_size == gain.batch_size and other.step is not None
     ]
     assert row.step is not None
-    factor = among[-1].step.median / gain.control.median if among and among[-1].step is not None else 1.0
-    return MeasuredTime({gain.batch_size: replace(row, step=_scaled(row.step, factor))}, data)
+    if among and among[-1].step is not None:
+        factor = among[-1].step.median / gain.control.median
+        row = replace(row, step=_scaled(row.step, factor), others_cores=among[-1].others_cores)
+    return MeasuredTime({gain.batch_size: row}, data)
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:

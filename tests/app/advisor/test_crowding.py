@@ -128,3 +128,16 @@ def test_another_machine_is_no_matter_of_this_ones_load() -> None:
     profile = a_profile(fingerprint="another")
     calm, crowded = (recommend(a_machine(load), profile, None, [], request) for load in (CALM, HALF))
     assert calm == crowded
+
+
+def test_load_that_moves_by_little_between_two_measurements_is_no_crowd() -> None:
+    rows = [a_measurement(plan, 64, seconds, others_cores=0.3) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
+    found = answer(replace(CALM, busy_fraction=0.19), rows)
+    assert "crowded" not in codes(found)
+    assert found.recommended == TWO
+
+
+def test_a_winner_measured_in_the_crowd_is_not_told_to_suffer_or_to_suffer_least() -> None:
+    rows = [a_measurement(plan, 64, seconds, others_cores=1.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
+    (reason,) = (reason for reason in answer(HALF, rows).reasons if reason.code == "crowded")
+    assert reason.text.endswith("The times here were measured among them, and contain it.")

@@ -8,6 +8,7 @@ import pytest
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_BYTES, KEEP_MEMORY, bare, export_lines, gain_of
 from app.advisor.winners import winners
+from probes.hardware import Load
 from probes.measurement import Measurement, Timing
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 
@@ -114,3 +115,12 @@ def test_a_map_knows_it_where_it_was_measured() -> None:
     rows = [*REST, a_measurement(TWO, 16, 0.6), a_measurement(TWO, 32, 1.0), tried(0.4)]
     cells = winners(a_survey(gpus=[a_gpu()]), None, None, rows, Request(a_workload(16), devices=("cpu",)), [16, 32])
     assert [cell.plan for cell in cells] == [KEEPING, TWO]
+
+
+def test_a_trial_in_another_moment_is_not_taken_for_a_calmer_one() -> None:
+    load = Load(busy_fraction=0.5, own_busy_fraction=0.0)
+    rows = [a_measurement(ONE, 16, 0.9, others_cores=1.0), a_measurement(TWO, 16, 0.6, others_cores=1.0)]
+    survey = replace(a_survey(), load=load)
+    found = recommend(survey, None, None, [*rows, tried(0.48, others_cores=0.0)], Request(a_workload(16)))
+    assert found.recommended == KEEPING
+    assert not any(option.crowded for option in found.options)
