@@ -147,13 +147,21 @@ def probe_amd(request: Request) -> Told:
     cards = _list_driven(request.root, (AMD_DRIVER,))
     if not cards:
         return Told((), Outcome.ABSENT, f"the driver {AMD_DRIVER} drives no card here")
-    available = read_memory(request.root).memory.available_bytes
+    available = _read_available(request.root)
     told = tuple(read_amd(request.root, card, available) for card in cards)
     if not request.root.is_host:
         return Told(told)
     library = read_amdsmi(request.deadline_seconds * _CHILD_SHARE)
     reason = None if library.outcome is Outcome.ABSENT else library.reason  # /sys alone is enough
     return Told(with_amdsmi(told, library), reason=reason)
+
+
+def _read_available(root: Root) -> int | None:
+    """Of the machine's memory, which graphics inside a processor share; a card's own facts do not wait for it."""
+    try:
+        return read_memory(root).memory.available_bytes
+    except Unreadable:
+        return None
 
 
 def probe_intel(request: Request) -> Told:

@@ -14,6 +14,10 @@ from app.cli.scrub import name_secrets, scrub, scrub_text
         ("id 8932f937-d72c-4106-c12f-20bd9faed9f6", "id (UUID)"),
         ("at 192.168.1.17, or 10.0.0.1", "at (address), or (address)"),
         ("aa:bb:cc:dd:ee:ff", "(address)"),
+        ("AA-BB-CC-DD-EE-FF", "(address)"),
+        ("fe80::1ff:fe23:4567:890a and 2001:db8:0:0:0:0:0:1", "(address) and (address)"),
+        ("pod8932f937_d72c_4106_c12f_20bd9faed9f6.slice", "pod(UUID).slice"),
+        (f"/sys/fs/cgroup/docker-{'0123abcd' * 8}.scope/cpu.max", "/sys/fs/cgroup/docker-(id).scope/cpu.max"),
         ("/home/ada/model.py and C:\\Users\\ada\\x", "/home/(user)/model.py and C:\\Users\\(user)\\x"),
     ],
 )
@@ -26,6 +30,7 @@ def test_what_names_a_machine_is_taken_out(text: str, scrubbed: str) -> None:
     [
         "driver 580.65.06, kernel 5.15.167.4-microsoft-standard-WSL2, torch 2.13.0+cu130",
         "0000:01:00.0",
+        "c10::Error in at::native, at 18:25:03",
         "GPU-without-driver",
         "nothing to hide",
         "sm_86",
@@ -39,6 +44,17 @@ def test_names_are_taken_out_as_words_anywhere_in_a_document() -> None:
     secrets = {"lovelace": "(host)", "ada": "(user)"}
     document = {"a": ["on lovelace:", {"b": "ada's canada"}], "n": 1, "none": None}
     assert scrub(document, secrets) == {"a": ["on (host):", {"b": "(user)'s canada"}], "n": 1, "none": None}
+
+
+@pytest.mark.parametrize("text", ["6.8.0-Lovelace", "LOVELACE.local", "lovelace-2", "core_lovelace"])
+def test_a_hosts_name_is_found_in_kernels_names_too_however_it_is_written(text: str) -> None:
+    assert "lovelace" not in scrub_text(text, {"lovelace": "(host)"}).lower()
+
+
+def test_a_code_is_never_taken_for_a_name() -> None:
+    secrets = {"slow": "(host)"}
+    finding = {"code": "slow-governor", "message": "slow is slowed"}
+    assert scrub(finding, secrets) == {"code": "slow-governor", "message": "(host) is slowed"}
 
 
 def test_a_captured_machines_name_is_a_secret_whole_and_short() -> None:

@@ -71,3 +71,14 @@ def test_a_card_whose_driver_is_missing_is_named_all_the_same(tmp_path: Path) ->
 def test_a_laptops_card_is_not_given_its_desktop_namesakes_figures(tmp_path: Path) -> None:
     [card] = survey(tmp_path, function("0000:01:00.0", "0x030000", "10de:2757:a1", "")).accelerators
     assert (card.name, card.segment) == ("NVIDIA GeForce RTX 4090 Laptop GPU", "laptop")
+
+
+def test_a_card_is_read_where_the_machines_own_memory_cannot_be(tmp_path: Path) -> None:
+    found = survey(
+        tmp_path,
+        function("0000:03:00.0", "0x030000", "1002:744c:c8", "amdgpu", mem_info_vram_total=str(24 * GIB)),
+        {"proc/meminfo": "", **{f"sys/devices/system/node/node{node}/meminfo": "" for node in (0, 1)}},
+    )
+    assert found.probes["memory"].outcome is Outcome.FAILED
+    assert found.probes["amd"].outcome is Outcome.OK
+    assert [card.memory_total_bytes for card in found.accelerators] == [24 * GIB]
