@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from app import advisor, labjobs
+from app.advisor.environment_reason import explain_installed
+from app.advisor.environments import gain_of
 from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans, probe_batch_sizes
 from app.advisor.recommendation import Reason, Recommendation
@@ -19,9 +21,11 @@ from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting,
 from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
+from probes.allocators import read_allocators
 from probes.hardware import Load, Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
+from probes.reading import Root
 from probes.trace import Trace
 from probes.workload.description import Plan
 
@@ -140,9 +144,16 @@ class Recommending:
             log.info("An environment was not tried to its end: %s", error)
             return
         if found is not None:
+            await self._note_allocators(found)
             document = {"measurements": [found.to_json()]}
             kept = await self._crosspoint.keep_measurements(survey, self._request.workload, document)
             self._fresh = [*self._fresh, *self._note_trouble(kept)]
+
+    async def _note_allocators(self, found: Measurement) -> None:
+        gain = gain_of(found)
+        installed = await asyncio.to_thread(read_allocators, Root()) if gain is not None and gain.pays else ()
+        if installed:
+            self._notes.append(explain_installed(installed))
 
     async def _trace(self, survey: Survey, run: RunJob) -> Trace:
         self._on_progress(0.0, "tracing the model")

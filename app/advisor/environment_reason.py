@@ -10,6 +10,17 @@ from app.advisor.recommendation import Option, Reason
 from app.advisor.words import say_percent, say_seconds
 
 
+def explain_installed(allocators: Sequence[str]) -> Reason:
+    """Told beside an environment that pays: there the allocator matters. They were not tried."""
+    names = " and ".join(allocators)
+    text = (
+        f"{names} {'is' if len(allocators) == 1 else 'are'} installed here as well, and not tried: loading a library "
+        f"is for you to decide. `CROSSPOINT_DATA_DIR=$(mktemp -d) LD_PRELOAD={allocators[0]} crosspoint measure MODEL` "
+        "measures with it, apart from what is kept here."
+    )
+    return Reason("allocator-installed", text, {"libraries": list(allocators)})
+
+
 def explain_environment(gains: Sequence[Gain], best: Option) -> Reason | None:
     """Told of the recommended plan alone."""
     gain = next((gain for gain in gains if gain.plan.key == best.plan.key), None)

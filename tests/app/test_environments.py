@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from app import environments
-from app.advisor import Request, recommend
+from app import environments, recommending
+from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_MEMORY
 from app.environments import LEAST_TURNS, SHARE, Trial, environment_here, seconds_kept_back, trial_of
 from app.errors import LabError
 from app.lab import Lab
+from app.service import Crosspoint
 from app.settings import Settings
 from probes.measurement import Measurement, MemoryPeak
 from probes.workload.description import Plan, Workload
@@ -172,3 +173,48 @@ def test_only_a_measured_plan_on_the_cpu_of_which_two_fit_is_tried(tmp_path: Pat
     assert tried([]) is None
     assert tried([a_measurement(ONE, 16, 0.1, memory=large)]) is None
     assert tried([a_measurement(Plan("cuda:0"), 16, 0.1)]) is None
+
+
+def thorough(folder: Path, program: tuple[str, ...]) -> Recommendation:
+    """IRIS is traced for real, and measured by a program."""
+    workload = Workload(parse_model("iris-mlp"), 4)
+    request = Request(workload, effort="thorough", time_limit_seconds=20.0, precision="fp32", devices=("cpu",))
+
+    async def session() -> Recommendation:
+        settings = Settings(data_dir=folder)
+        async with Crosspoint(settings) as crosspoint:
+            await crosspoint.trace(workload)
+            await crosspoint.lab.close()
+            crosspoint.lab = Lab(settings, program)
+            return await crosspoint.recommend(request)
+
+    return asyncio.run(session())
+
+
+@glibc_only
+def test_a_thorough_answer_offers_what_paid_on_the_best_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(recommending, "read_allocators", lambda root: ("libtcmalloc_minimal.so.4",))
+    found = thorough(tmp_path, answering(0.5))
+    assert found.recommended is not None
+    assert found.recommended.environment == KEEP_MEMORY
+    assert {"environment-pays", "allocator-installed"} <= {reason.code for reason in found.reasons}
+    assert "LD_PRELOAD" not in str(found.settings)
+
+
+@glibc_only
+def test_a_thorough_answer_is_silent_where_it_did_not_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = thorough(tmp_path, answering(1.0))
+    assert found.recommended is not None
+    assert found.recommended.environment == {}
+    assert "malloc" not in str(found.to_json()).lower()
+
+
+@glibc_only
+def test_a_trial_that_fails_costs_the_answer_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    dying = tuple(word.replace("assert (kept", "assert not kept; assert (kept") for word in answering(0.5))
+    found = thorough(tmp_path, dying)
+    assert found.options[0].basis == "measured"
+    assert "not-measured" not in {reason.code for reason in found.reasons}
