@@ -14,7 +14,10 @@ from probes.names.gpu import near_names, parse_gpu_name
 router = APIRouter(prefix="/gpus", tags=["hardware"])
 
 
-@router.get("/{name}", responses=describe_answer("GpuName", "The card's generation, tier and what that is good for."))
+# AMD's drivers call one card `AMD Instinct MI250X/MI250`: a name may hold a slash.
+@router.get(
+    "/{name:path}", responses=describe_answer("GpuName", "The card's generation, tier and what that is good for.")
+)
 async def read_gpu(name: str) -> Response:
     """A card by its marketing name: exact or unknown, never a guess."""
     known = await asyncio.to_thread(parse_gpu_name, name)
