@@ -26,6 +26,7 @@ SUITES = {
     "survey": "benchmarks.survey",
     "decisions": "benchmarks.decisions",
     "estimates": "benchmarks.estimates",
+    "crossovers": "benchmarks.crossovers",
     "memory": "benchmarks.memory",
     "traces": "benchmarks.traces",
 }

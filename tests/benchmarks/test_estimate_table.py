@@ -1,0 +1,58 @@
+import pytest
+
+from benchmarks.estimate_table import describe_table, is_met, make_table, quantile
+
+TRUTH = {"a": {"median": 1.0}, "b": {"median": 2.0}}
+
+
+def a_row(factor: float, named: str = "a", **more: object) -> dict[str, object]:
+    options = {
+        label: {"median": factor * truth["median"], "low": 0.9 * truth["median"], "high": 1.1 * truth["median"]}
+        for label, truth in TRUTH.items()
+    }
+    instant = {"recommended": named, "options": options}
+    baselines = {label: {"roofline": truth["median"] / 4, "operations alone": None} for label, truth in TRUTH.items()}
+    row = {"family": "dense", "mode": "training", "truth": TRUTH, "instant": instant, "quick": None, "default": "b"}
+    return {**row, "baselines": baselines, "shares": {"light": 0.7, "arithmetic": 0.3}, **more}
+
+
+def test_errors_count_the_same_in_both_directions() -> None:
+    table = make_table([a_row(1.25), a_row(0.8)])
+    assert table["advisers"]["instant"]["median error"] == pytest.approx(0.25)
+    assert table["advisers"]["instant"]["bias"] == pytest.approx(0.0)
+
+
+def test_regret_is_what_the_named_plan_takes_longer_than_the_best() -> None:
+    table = make_table([a_row(1.0), a_row(1.0, named="b")])
+    instant = table["advisers"]["instant"]
+    assert instant["mean regret"] == pytest.approx(0.5)
+    assert instant["worst regret"] == pytest.approx(1.0)
+    assert instant["within 5 % of the best"] == 0.5
+    assert table["baselines"]["torch default"]["mean regret"] == pytest.approx(1.0)
+
+
+def test_rules_of_thumb_stand_beside() -> None:
+    table = make_table([a_row(1.0)])
+    assert table["baselines"]["roofline"]["median error"] == pytest.approx(3.0)
+    assert table["baselines"]["operations alone"]["median error"] is None
+
+
+def test_what_failed_and_what_was_missed_is_shown() -> None:
+    rows = [a_row(1.5), {"name": "broken", "family": "text", "error": "ValueError: no"}]
+    text = describe_table(make_table(rows))
+    assert "broken: ValueError: no" in text
+    assert "50.0% (missed)" in text
+    assert "| dense |" in text
+
+
+def test_a_share_is_met_from_its_target_on_and_an_error_up_to_it() -> None:
+    assert is_met("median error", "instant", 0.08)
+    assert not is_met("median error", "instant", 0.081)
+    assert is_met("within 5 % of the best", "quick", 0.96)
+    assert not is_met("interval holds", "quick", 0.95)
+    assert is_met("interval holds", "quick", None) is None
+
+
+def test_a_quantile_is_a_value_that_was_there() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.9) == 3.0
+    assert quantile([], 0.9) is None
