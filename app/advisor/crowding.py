@@ -53,7 +53,7 @@ class Crowd:
         if self.free is not None:
             return _without_a_core(threads, self.free)
         pressure = self.load.cpu_pressure_percent or 0.0
-        return pressure / 100 if pressure >= PRESSURE_PERCENT and threads >= max(2.0, self.usable) else 0.0
+        return pressure / 100 if pressure >= PRESSURE_PERCENT and threads >= max(2, int(self.usable)) else 0.0
 
 
 def crowd_of(survey: Survey) -> Crowd | None:

@@ -84,6 +84,8 @@ def _has_time(option: Option) -> bool:
 def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
     """Whether the two cannot be told apart: by the interval of their ratio where it is known, else by their own."""
     ours, theirs = fastest.step_seconds, other.step_seconds
+    if other.crowded != fastest.crowded:
+        return False  # judged by its worst, it is told apart
     if ours is None or theirs is None or theirs.median > WORTH_OF_CHEAPNESS * ours.median:
         return False
     spread = ratio_spread(fastest, other)

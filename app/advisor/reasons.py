@@ -155,6 +155,7 @@ def _device_choice(evidence: Evidence, best: Option) -> Reason | None:
 def _threads(evidence: Evidence, best: Option) -> Reason | None:
     """Most threads against one, both in the recommended precision."""
     rows = [o for o in _plain(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
+    rows = [row for row in rows if row.crowded == best.crowded]  # a crowded one's median is a guess between extremes
     rows.sort(key=lambda option: option.plan.threads or 0)
     if not best.plan.is_cpu or len(rows) < 2:
         return None

@@ -71,6 +71,8 @@ def _against(ranking: Ranking, best: Option) -> str:
     other = elsewhere[0] if elsewhere else timed[0]
     if other.step_seconds is None:
         return ""
+    if other.crowded and not best.crowded:
+        return f", preferred to {say_plan(other.plan)} while others hold cores"
     ratio = other.step_seconds.median / best.step_seconds.median
     return f", {say_ratio(ratio)} as fast as {say_plan(other.plan)}"
 

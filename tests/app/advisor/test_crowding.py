@@ -141,3 +141,11 @@ def test_a_winner_measured_in_the_crowd_is_not_told_to_suffer_or_to_suffer_least
     rows = [a_measurement(plan, 64, seconds, others_cores=1.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
     (reason,) = (reason for reason in answer(HALF, rows).reasons if reason.code == "crowded")
     assert reason.text.endswith("The times here were measured among them, and contain it.")
+
+
+def test_the_verdict_does_not_compare_with_a_guess_between_extremes() -> None:
+    rows = [a_measurement(plan, 64, seconds, others_cores=0.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.2))]
+    found = answer(HALF, rows)
+    assert found.recommended == ONE
+    assert "preferred to the CPU with 2 threads while others hold cores" in found.verdict
+    assert not codes(found) & {"threads-help", "threads-hurt", "threads-equal"}
