@@ -11,6 +11,7 @@ from probes.hardware import Finding, GpuProcess
 _LEAST_BYTES = 1_000_000_000
 _LEAST_SHARE = 0.02  # of small cards, which never had a GB to spare
 _TAKEN_SHARE = 0.5
+_SHOWS_PROCESSES = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi --showpids", "Intel": "sudo fuser -v /dev/dri/render*"}
 
 
 def check_memory(case: Case) -> Checked:
@@ -42,7 +43,8 @@ def _describe(case: Case, code: str, total: int, free: int) -> Finding:
     fix = (
         f"If you no longer need it: kill {pids[0]}"
         if pids
-        else "nvidia-smi on the host shows the processes; end those that are not needed."
+        else f"{_SHOWS_PROCESSES.get(case.card.vendor or '', 'nvidia-smi')} on the host shows the processes; end those "
+        "that are not needed."
     )
     return make_finding(code, case.subject, message, fix)
 

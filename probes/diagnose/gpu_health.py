@@ -16,6 +16,8 @@ from probes.hardware import Accelerator, Finding, Xid
 _OF_PROGRAMS = frozenset({11, 13, 25, 31, 43, 45, 66, 67, 69})
 _RECENT_SECONDS = 7 * 24 * 3600.0
 _HEAT = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_slowdown")
+# Intel's, as xe and i915 name them (probes.gpu.intel).
+_HEAT += ("thermal", "soc_thermal", "soc_avg_thermal", "mem_thermal", "prochot", "ratl", "vr_thermalert", "vr_thermal")
 # Reaching the power limit under load is what cards are made for; only the supply's own brake is a defect.
 _POWER = ("hw_power_brake_slowdown",)
 _LOW_LIMIT_CLOCK = 0.7  # of the maximum: below it the power limit costs more than the usual few percent
@@ -57,10 +59,14 @@ def _explain_memory(card: Accelerator) -> tuple[str, str] | None:
             f"End its programs, then: sudo nvidia-smi -i {_number(card)} -r",
         )
     if card.ecc_uncorrected_errors:
+        shows = {
+            "NVIDIA": f"nvidia-smi -i {_number(card)} -q -d ECC,ROW_REMAPPER",
+            "AMD": f"cat /sys/bus/pci/devices/{_number(card)}/ras/umc_err_count",
+        }.get(card.vendor or "", "sudo dmesg | grep -i ecc")
         return (
             f"This card's memory had {card.ecc_uncorrected_errors} errors that could not be corrected since the driver "
             "was loaded: what was computed then may be wrong.",
-            f"nvidia-smi -i {_number(card)} -q -d ECC,ROW_REMAPPER; if it goes on, have the card replaced.",
+            f"{shows} tells more; if it goes on, have the card replaced.",
         )
     return None
 
@@ -98,11 +104,14 @@ def find_throttling(facts: Facts) -> Iterator[Finding]:
         elif codes & set(_HEAT):
             degrees = f" at {card.temperature_celsius:g} °C" if card.temperature_celsius is not None else ""
             message = f"This card is slowed down by heat{degrees}{_clocks(card)}: steps take longer the longer it runs."
-            fix = (
-                "Clean its fans and let air through; meanwhile a lower power limit keeps it even: sudo "
-                f"nvidia-smi -i {_number(card)} -pl {_lower_limit(card)}"
-            )
+            fix = f"Clean its fans and let air through{_advise_lower_limit(card)}"
             yield make_finding("gpu-throttled-by-heat", _name(card), message, fix)
+
+
+def _advise_lower_limit(card: Accelerator) -> str:
+    if card.vendor != "NVIDIA":
+        return "; leave a slot free beside it."
+    return f"; meanwhile a lower power limit keeps it even: sudo nvidia-smi -i {_number(card)} -pl {_lower_limit(card)}"
 
 
 def _is_held_low(card: Accelerator, codes: set[str]) -> bool:

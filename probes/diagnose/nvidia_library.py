@@ -6,7 +6,7 @@ from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.nvidia_kernel import access_lost, is_told, no_permission
 from probes.diagnose.passing_in import explain_passing_in
-from probes.diagnose.visibility import find_variable
+from probes.diagnose.visibility import may_be_hidden
 from probes.hardware import DeviceFile, Finding, Outcome
 
 _FAILED_TO_ANSWER = (Outcome.TIMEOUT, Outcome.FAILED)
@@ -200,7 +200,7 @@ def _no_libcuda(case: Case) -> Finding:
 
 def _check_error(case: Case, error: str) -> Checked:
     driver = case.driver
-    if error == "CUDA_ERROR_NO_DEVICE" and find_variable(case) is not None:
+    if error == "CUDA_ERROR_NO_DEVICE" and may_be_hidden(case):
         return unknown("CUDA shows no device, as the environment tells it to; see below")
     if error == "CUDA_ERROR_SYSTEM_NOT_READY" or (driver and driver.fabric_manager in ("stopped", "absent")):
         return broken(_no_fabric_manager(case, driver.fabric_manager if driver else None))

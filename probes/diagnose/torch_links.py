@@ -6,7 +6,7 @@ from probes.diagnose.codes import make_finding
 from probes.diagnose.cuda_versions import find_minimum_driver, is_older
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.machine import find_torch_does_not_start, find_torch_not_installed
-from probes.diagnose.visibility import find_variable
+from probes.diagnose.visibility import may_be_hidden
 from probes.hardware import Finding, Torch
 from probes.torch_facts import has_gfx_kernels, has_kernels
 
@@ -35,7 +35,7 @@ def _check_cuda(case: Case, torch: Torch) -> Checked:
     works = case.card.usable and case.card.torch_device
     if not works and (finding := _driver_too_old(case, torch)):
         return broken(finding)
-    if torch.cuda_available is False and find_variable(case) is None:
+    if torch.cuda_available is False and not may_be_hidden(case):
         message = (
             f"torch {torch.version} is built for CUDA {torch.cuda_version} and finds no device, though "
             "the driver shows it."
@@ -68,6 +68,10 @@ def _driver_too_old(case: Case, torch: Torch) -> Finding | None:
 
 
 def _check_rocm(case: Case, torch: Torch) -> Checked:
+    if torch.hip_version is not None and torch.cuda_available is False and not may_be_hidden(case):
+        message = f"torch {torch.version} is built for ROCm {torch.hip_version} and finds no device."
+        fix = "AMD_LOG_LEVEL=3 python -c 'import torch; torch.cuda.init()' names the error; rocminfo must list the card"
+        return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))
     if torch.hip_version is not None:
         return fine(f"torch {torch.version} is built for ROCm {torch.hip_version}")
     if torch.cuda_available is False or torch.cuda_version is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
-from probes.diagnose.links import Case, Checked, broken, fine, unknown
+from probes.diagnose.links import Case, Checked, State, broken, fine, unknown
 from probes.gpu.visible import Visibility
 from probes.hardware import Finding
 
@@ -13,6 +13,11 @@ _ON_PURPOSE = ("", "-1", "none", "NoDevFiles")  # what people write to hide ever
 def find_variable(case: Case) -> str | None:
     """The variable that limits which of the vendor's cards are visible; None: none is set."""
     return _find(case).variable
+
+
+def may_be_hidden(case: Case) -> bool:
+    """Whether a variable hides this card, or may; one that leaves it visible explains nothing."""
+    return find_variable(case) is not None and check_hidden(case).state is not State.OK
 
 
 def _find(case: Case) -> Visibility:

@@ -32,11 +32,18 @@ def read_link(root: Root, address: str) -> Link:
     folder = f"/sys/bus/pci/devices/{edge}"
     return Link(
         pcie_generation=parse_generation(root.read(f"{folder}/current_link_speed")),
-        pcie_generation_maximum=parse_generation(root.read(f"{folder}/max_link_speed")),
+        pcie_generation_maximum=_read_generation_maximum(root, folder, port),
         pcie_lanes=_read_lanes(root, f"{folder}/current_link_width"),
         pcie_lanes_maximum=_read_lanes(root, f"{folder}/max_link_width"),
         pcie_lanes_slot=_read_lanes(root, f"/sys/bus/pci/devices/{port}/max_link_width") if port else None,
     )
+
+
+def _read_generation_maximum(root: Root, folder: str, port: str | None) -> int | None:
+    """What card and slot both can, as NVML tells it: a new card in an older machine's slot is no fault."""
+    card = parse_generation(root.read(f"{folder}/max_link_speed"))
+    slot = parse_generation(root.read(f"/sys/bus/pci/devices/{port}/max_link_speed")) if port else None
+    return min(card, slot) if card and slot else card
 
 
 def find_edge(root: Root, address: str) -> tuple[str, str | None]:

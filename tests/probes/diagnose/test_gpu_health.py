@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from probes.diagnose import diagnose
 from probes.hardware import Xid
 from tests.probes.diagnose.situations import HEALTHY, codes, only, with_card
 
@@ -104,6 +105,14 @@ def test_an_idle_cards_clocks_are_low_whatever_its_limit() -> None:
     idle = {"throttle_codes": ("sw_power_cap",), "graphics_clock_hz": 210, "graphics_clock_maximum_hz": 2100}
     assert codes(with_card(**idle)) == []
     assert codes(with_card(utilization_percent=3.0, **idle)) == []
+
+
+def test_what_to_do_about_another_vendors_card_names_no_tool_of_nvidias() -> None:
+    hot = with_card(vendor="Intel", throttle_codes=("thermal",), temperature_celsius=99.0)
+    failing = with_card(vendor="AMD", ecc_uncorrected_errors=2)
+    for facts, code in ((hot, "gpu-throttled-by-heat"), (failing, "gpu-memory-errors")):
+        [fix] = [finding.fix for finding in diagnose(facts) if finding.code == code]
+        assert "nvidia-smi" not in (fix or "")
 
 
 def test_a_cards_health_is_told_once_and_not_of_each_of_its_instances() -> None:

@@ -265,6 +265,14 @@ def test_cards_that_are_hidden_on_purpose_are_found_by_the_variable(value: str) 
     assert finding.fix == "unset CUDA_VISIBLE_DEVICES"
 
 
+def test_a_variable_that_leaves_the_card_visible_explains_no_missing_device() -> None:
+    visible = {"CUDA_VISIBLE_DEVICES": "0"}
+    silent = with_driver(replace(HEALTHY, environment=visible), compute_error="CUDA_ERROR_NO_DEVICE", compute_devices=0)
+    assert_breaks(silent, "CUDA initialises", "cuda-does-not-initialise")
+    without = with_torch(replace(HEALTHY, environment=visible), cuda_available=False)
+    assert_breaks(without, "torch is built for it", "cuda-does-not-initialise")
+
+
 @pytest.mark.parametrize("value", ["7", "GPU-00000000", "all", "rubbish", "0,0"])
 def test_a_value_that_matches_no_card_is_told_apart(value: str) -> None:
     facts = replace(HEALTHY, environment={"CUDA_VISIBLE_DEVICES": value})

@@ -6,7 +6,18 @@ import pytest
 
 from probes.diagnose import Facts, State
 from probes.hardware import Accelerator, DeviceFile, Driver, Software, System, Torch
-from tests.probes.diagnose.situations import CONTAINER, GIB, HEALTHY, assert_breaks, chain_of, codes, only, with_driver
+from tests.probes.diagnose.situations import (
+    CONTAINER,
+    GIB,
+    HEALTHY,
+    assert_breaks,
+    chain_of,
+    codes,
+    only,
+    with_card,
+    with_driver,
+    with_torch,
+)
 
 AMD_FILES = (DeviceFile("/dev/kfd", True, True, None, "render"), DeviceFile("/dev/dri/renderD128", True, True))
 AMD = replace(
@@ -106,6 +117,18 @@ def test_intels_library_is_needed_beside_torch() -> None:
 def test_an_error_of_amds_runtime_is_named() -> None:
     facts = with_driver(AMD, compute_error="hipErrorNoDevice")
     assert "hipErrorNoDevice" in assert_breaks(facts, "HIP initialises", "cuda-does-not-initialise").message
+
+
+def test_a_torch_for_rocm_that_finds_no_card_is_told_so() -> None:
+    facts = with_torch(AMD, cuda_available=False)
+    assert_breaks(facts, "torch is built for it", "cuda-does-not-initialise")
+    hidden = replace(facts, environment={"HIP_VISIBLE_DEVICES": "-1"})
+    assert_breaks(hidden, "not hidden by the environment", "hidden-by-environment")
+
+
+def test_what_holds_the_memory_of_amds_card_is_shown_by_amds_tool() -> None:
+    finding = assert_breaks(with_card(AMD, memory_free_bytes=0), "free memory", "gpu-memory-full")
+    assert "rocm-smi" in (finding.fix or "")
 
 
 def test_amds_kernels_are_for_one_architecture_each() -> None:

@@ -44,6 +44,12 @@ def test_a_slot_narrower_than_its_card_is_told(tmp_path: Path) -> None:
     assert read_link(root, "0000:01:00.0") == Link(4, 4, 4, 16, 4)
 
 
+def test_a_new_card_in_an_older_slot_is_as_fast_as_it_can_be(tmp_path: Path) -> None:
+    older = ("0000:00:01.0", "0x8086", "0x060400", "8.0/8.0", "16/16")
+    root = write_way(tmp_path, older, ("0000:01:00.0", "0x1002", "0x030000", "8.0/16.0", "16/16"))
+    assert read_link(root, "0000:01:00.0") == Link(3, 3, 16, 16, 16)
+
+
 def test_a_card_with_a_switch_of_its_own_is_told_by_its_outermost_bridge(tmp_path: Path) -> None:
     """Intel's Arc says generation 1 with one lane of itself and of its inner bridge (Syllo/nvtop#344)."""
     root = write_way(
