@@ -15,9 +15,14 @@ from probes.hardware import Accelerator, Finding, Xid
 # 11, 25, 66, 67, 69 invalid commands, 94 an error that stayed within one program).
 _OF_PROGRAMS = frozenset({11, 13, 25, 31, 43, 45, 66, 67, 69})
 _RECENT_SECONDS = 7 * 24 * 3600.0
-_HEAT = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_slowdown")
-# Intel's, as xe and i915 name them (probes.gpu.intel).
-_HEAT += ("thermal", "soc_thermal", "soc_avg_thermal", "mem_thermal", "prochot", "ratl", "vr_thermalert", "vr_thermal")
+_HEAT = frozenset(
+    {
+        *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_slowdown"),
+        # Intel's, as xe and i915 name them (probes.gpu.intel).
+        *("thermal", "soc_thermal", "soc_avg_thermal", "mem_thermal"),
+        *("prochot", "ratl", "vr_thermalert", "vr_thermal"),
+    }
+)
 # Reaching the power limit under load is what cards are made for; only the supply's own brake is a defect.
 _POWER = ("hw_power_brake_slowdown",)
 _LOW_LIMIT_CLOCK = 0.7  # of the maximum: below it the power limit costs more than the usual few percent
@@ -101,7 +106,7 @@ def find_throttling(facts: Facts) -> Iterator[Finding]:
         codes = set(card.throttle_codes or ())
         if codes & set(_POWER) or _is_held_low(card, codes):
             yield _throttled_by_power(card)
-        elif codes & set(_HEAT):
+        elif codes & _HEAT:
             degrees = f" at {card.temperature_celsius:g} °C" if card.temperature_celsius is not None else ""
             message = f"This card is slowed down by heat{degrees}{_clocks(card)}: steps take longer the longer it runs."
             fix = f"Clean its fans and let air through{_advise_lower_limit(card)}"
