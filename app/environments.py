@@ -1,4 +1,4 @@
-"""What an environment gains one plan: measured in turns with its control, each in a fresh process."""
+"""What a variant gains one plan: measured in turns with its control, each in a fresh process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.lab import Lab
 from app.lab.child import Child
 from probes.hardware import Survey
 from probes.measurement import Measurement, Timing
+from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
 # Turns each process gets: two at least, for one turn each cannot tell an environment from a busy moment.
@@ -45,6 +46,17 @@ def _has_glibc() -> bool:
         return False  # musl knows no such name
 
 
+def variants_here(trace: Trace) -> tuple[Callable[[Plan], Plan], ...]:
+    """What is worth trying on a plan for the CPU, the likelier gain first."""
+    environment = environment_here()
+    found: list[Callable[[Plan], Plan]] = []
+    if any(operation.kind == "convolution" for operation in trace.operations):
+        found.append(lambda plan: replace(bare(plan), channels_last=True))
+    if environment is not None:
+        found.append(lambda plan: replace(bare(plan), environment=dict(environment)))
+    return tuple(found)
+
+
 def seconds_kept_back(seconds: float, start_seconds: float) -> float:
     """Of the time for measuring, for a trial after the contest; 0 where it would not do for one."""
     kept = SHARE * seconds
@@ -58,10 +70,11 @@ def trial_of(
     answer: Recommendation,
     seconds: float,
     on_turn: Callable[[float, str], None],
+    vary: Callable[[Plan], Plan],
 ) -> Trial | None:
-    """Of the recommended plan; None where it runs on a device, was not measured, or two processes do not fit."""
-    environment, best = environment_here(), answer.recommended
-    if environment is None or best is None or not best.is_cpu:
+    """Of the recommended plan, varied; None where it runs on a device, was not measured, or two do not fit."""
+    best = answer.recommended
+    if best is None or not best.is_cpu:
         return None
     option = next((option for option in answer.options if option.plan.key == bare(best).key), None)
     if option is None or option.step_seconds is None or option.basis != "measured":
@@ -69,8 +82,7 @@ def trial_of(
     peak, usable = option.memory.peak_bytes, survey.memory.usable_bytes
     if peak is not None and usable is not None and PROCESSES * peak > usable:
         return None
-    plan = replace(best, environment=dict(environment))
-    return Trial(lab, survey, workload, plan, option.step_seconds.median, seconds, on_turn)
+    return Trial(lab, survey, workload, vary(best), option.step_seconds.median, seconds, on_turn)
 
 
 @dataclass
@@ -80,7 +92,7 @@ class Trial:
     lab: Lab
     survey: Survey
     workload: Workload
-    plan: Plan  # with its environment
+    plan: Plan  # the variant
     step_seconds: float  # what a step takes, as far as is known
     seconds: float
     on_turn: Callable[[float, str], None]
@@ -96,7 +108,7 @@ class Trial:
                 return None
             for number in range(MOST_TURNS):
                 begun = self.clock()
-                self.on_turn(number / MOST_TURNS, "measuring the allocator's settings")
+                self.on_turn(number / MOST_TURNS, "measuring what else may pay")
                 for child, changed in ((control, False), (treated, True)):
                     row = await self._turn(child, self.plan if changed else bare(self.plan), turn)
                     if row.outcome != "ok" or row.step is None:

@@ -15,7 +15,7 @@ from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans, probe_batch_sizes
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
-from app.environments import environment_here, seconds_kept_back, trial_of
+from app.environments import Trial, seconds_kept_back, trial_of, variants_here
 from app.errors import LabError
 from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting, unless_unreadable
 from app.lab import Ticket
@@ -104,11 +104,11 @@ class Recommending:
                     trace = await self._trace(survey, lambda job: child.run(job, TRACE_SECONDS))
                 fitting = await self._fitting(survey, profile, trace, plans)
                 if fitting:
-                    kept_back = self._kept_back(child, fitting)
+                    kept_back = self._kept_back(child, trace, fitting)
                     await self._run_plans(child, survey, fitting, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if kept_back:
-                        await self._try_environment(survey, profile, trace, self._seconds_left(ticket))
+                        await self._try_variants(survey, profile, trace, ticket)
         except LabError as error:
             if (trace is None and ticket.running) or error.code in _USERS_TO_MEND:
                 raise
@@ -128,20 +128,28 @@ class Recommending:
     def _seconds_left(self, ticket: Ticket) -> float:
         return self._request.measuring_seconds - (time.monotonic() - (ticket.started_at or 0.0))
 
-    def _kept_back(self, child: Child, plans: list[Plan]) -> float:
-        """Seconds to keep for trying an environment: where there is one, and the time does for both."""
-        if self._request.effort != "thorough" or environment_here() is None or not all(plan.is_cpu for plan in plans):
+    def _kept_back(self, child: Child, trace: Trace, plans: list[Plan]) -> float:
+        """Seconds to keep for trying variants of the best plan: where there are some, and the time does for both."""
+        if self._request.effort != "thorough" or not all(plan.is_cpu for plan in plans) or not variants_here(trace):
             return 0.0
         return seconds_kept_back(self._request.measuring_seconds, child.start_seconds)
 
-    async def _try_environment(self, survey: Survey, profile: Profile | None, trace: Trace, seconds: float) -> None:
-        """Measure the best plan with an environment that may pay. Where that fails the answer is as good as before."""
+    async def _try_variants(self, survey: Survey, profile: Profile | None, trace: Trace, ticket: Ticket) -> None:
+        """Measure what may make the best plan faster. Where that fails the answer is as good as before."""
         answer = await self._decide(await self._with_load(survey), profile, trace)
-        trial = trial_of(self._crosspoint.lab, survey, self._request.workload, answer, seconds, self._on_progress)
+        variants = variants_here(trace)
+        for waiting, vary in zip(range(len(variants), 0, -1), variants, strict=True):
+            seconds = self._seconds_left(ticket) / waiting
+            workload = self._request.workload
+            trial = trial_of(self._crosspoint.lab, survey, workload, answer, seconds, self._on_progress, vary)
+            if trial is not None:
+                await self._try_one(survey, trial)
+
+    async def _try_one(self, survey: Survey, trial: Trial) -> None:
         try:
-            found = await trial.run() if trial is not None else None
+            found = await trial.run()
         except LabError as error:
-            log.info("An environment was not tried to its end: %s", error)
+            log.info("A variant was not tried to its end: %s", error)
             return
         if found is not None:
             await self._note_allocators(found)
@@ -151,7 +159,8 @@ class Recommending:
 
     async def _note_allocators(self, found: Measurement) -> None:
         gain = gain_of(found)
-        installed = await asyncio.to_thread(read_allocators, Root()) if gain is not None and gain.pays else ()
+        matters = gain is not None and gain.pays and bool(found.plan.environment)
+        installed = await asyncio.to_thread(read_allocators, Root()) if matters else ()
         if installed:
             self._notes.append(explain_installed(installed))
 

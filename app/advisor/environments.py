@@ -1,4 +1,4 @@
-"""What environment variables gain a plan, as measured here (docs/decisions/0008-environments-as-plans.md)."""
+"""What a variant gains its plan, as measured here (docs/decisions/0008-environments-as-plans.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORTH_SETTING = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A plan's step with an environment and without, measured in turns, each in a fresh process of its own."""
+    """A step of a variant (environment, channels-last) and of its bare plan, in turns in fresh processes."""
 
     plan: Plan
     batch_size: int
@@ -46,8 +46,12 @@ class Gain:
 
 
 def bare(plan: Plan) -> Plan:
-    """The same plan with torch's own environment."""
-    return replace(plan, environment={}) if plan.environment else plan
+    """The same plan as torch has it: its own environment and layout."""
+    return replace(plan, environment={}, channels_last=False) if is_variant(plan) else plan
+
+
+def is_variant(plan: Plan) -> bool:
+    return bool(plan.environment) or plan.channels_last
 
 
 def export_lines(plan: Plan) -> list[str]:
@@ -57,7 +61,7 @@ def export_lines(plan: Plan) -> list[str]:
 
 def gain_of(row: Measurement) -> Gain | None:
     """None of a measurement that has no control."""
-    if row.outcome != "ok" or row.step is None or row.control is None or not row.plan.environment:
+    if row.outcome != "ok" or row.step is None or row.control is None or not is_variant(row.plan):
         return None
     return Gain(row.plan, row.batch_size, interval_of_timing(row.step), interval_of_timing(row.control))
 

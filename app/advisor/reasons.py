@@ -13,7 +13,7 @@ from app.advisor.crowded_reason import explain_crowd
 from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.environment_reason import explain_environment
-from app.advisor.environments import Gain, bare
+from app.advisor.environments import Gain, bare, is_variant
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
@@ -333,7 +333,7 @@ def _timed(evidence: Evidence) -> list[Option]:
 
 def _plain(evidence: Evidence) -> list[Option]:
     """Those with torch's own environment, so that all else is equal."""
-    return [option for option in _timed(evidence) if not option.plan.environment]
+    return [option for option in _timed(evidence) if not is_variant(option.plan)]
 
 
 def _median(option: Option) -> float:

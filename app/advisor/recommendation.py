@@ -194,9 +194,11 @@ class Recommendation:
 
 
 def plan_name(plan: Plan) -> dict[str, Any]:
-    """A plan as it stands in crossovers and curves: without its environment unless it has one."""
-    name: dict[str, Any] = {"device": plan.device, "precision": plan.precision, "threads": plan.threads}
-    return {**name, "environment": dict(plan.environment)} if plan.environment else name
+    """A plan as it stands in crossovers, curves and maps: without its environment unless it has one."""
+    name = plan.to_json()
+    if not plan.environment:
+        del name["environment"]
+    return name
 
 
 def fields_of(value: Any) -> dict[str, Any]:

@@ -12,7 +12,8 @@ def settings_for(best: Option | None, workload: Workload) -> dict[str, Any]:
     """What to set, as names that a shell or a DataLoader takes. Only what follows from measurements of this machine."""
     if best is None:
         return {}
-    return {**_environment(best.plan), **_feeding(best, workload)}
+    layout = {"memory_format": "channels_last"} if best.plan.channels_last else {}
+    return {**_environment(best.plan), **layout, **_feeding(best, workload)}
 
 
 def _environment(plan: Plan) -> dict[str, Any]:

@@ -31,12 +31,16 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
         "\n".join(["import torch", "from torch import nn", *source.imports]),
         f"\n{source.classes}\n" if source.classes else "",
         "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")']),
-        f"{source.model}\nmodel = model.to(device).{'train' if training else 'eval'}()",
+        f"{source.model}\nmodel = model.to({_target(plan)}).{'train' if training else 'eval'}()",
         _optimizer(workload, plan) if training else "",
         "# Random stand-ins: your own data goes here.\n" + source.batch,
         _training_loop(source, workload, plan) if training else _inference_loop(source, plan),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _target(plan: Plan) -> str:
+    return "device, memory_format=torch.channels_last" if plan.channels_last else "device"
 
 
 def _before_python(plan: Plan) -> str:

@@ -48,7 +48,8 @@ def say_plan(plan: Plan) -> str:
         "" if plan.threads is None else " with one thread" if plan.threads == 1 else f" with {plan.threads} threads"
     )
     settings = f" and {' and '.join(sorted(plan.environment))} set" if plan.environment else ""
-    return f"the CPU{precision}{threads}{settings}"
+    layout = " in channels-last" if plan.channels_last else ""
+    return f"the CPU{precision}{threads}{layout}{settings}"
 
 
 def _without_answer(ranking: Ranking, workload: Workload, where: str, advice: str) -> str:

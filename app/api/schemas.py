@@ -20,6 +20,7 @@ class PlanName(TypedDict):
     device: str
     precision: str
     threads: int | None
+    channels_last: NotRequired[bool]
 
 
 class RecommendedPlan(PlanName):

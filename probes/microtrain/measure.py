@@ -101,7 +101,8 @@ class MeasureSession:
         self._report = report
         self._begun = time.perf_counter()
         self._before: Moment = read_moment()
-        self._bench = Workbench(job.workload, frozenset(plan.device for plan in job.plans))
+        layouts = {plan.channels_last for plan in job.plans}
+        self._bench = Workbench(job.workload, frozenset(plan.device for plan in job.plans), layouts == {True})
         self._refused: list[Measurement] = []
         self._runs: dict[int, StepRun] = {}
         self._overheads: dict[int, Overheads] = {}
@@ -152,7 +153,7 @@ class MeasureSession:
         for size in self._job.batch_sizes:
             too_large = self._why_too_large(size)
             for plan in sorted(self._job.plans, key=lambda plan: (plan.is_cpu, -(plan.threads or 0))):
-                impossible = why_impossible(plan, self._job.cores)
+                impossible = why_impossible(plan, self._job.cores) or self._why_other_layout(plan)
                 if impossible is not None:
                     self._refuse(plan, size, "unsupported", impossible)
                 elif too_large is not None and plan.is_cpu:
@@ -160,6 +161,12 @@ class MeasureSession:
                 else:
                     entries.append(self._make_entry(plan, size))
         return entries
+
+    def _why_other_layout(self, plan: Plan) -> str | None:
+        """All plans share one model, and it lies in memory in one way."""
+        if plan.channels_last == self._bench.channels_last:
+            return None
+        return "Plans with channels-last are measured in a job of their own: all plans of one job share the model."
 
     def _make_entry(self, plan: Plan, size: int) -> Entry:
         run = StepRun(self._bench, plan, size)

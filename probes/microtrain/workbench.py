@@ -39,6 +39,7 @@ class Workbench:
 
     workload: Workload
     devices: frozenset[str]
+    channels_last: bool = False
     base_bytes: int | None = field(default_factory=read_resident_bytes)
     _built: BuiltModel | None = None
     _replicas: dict[str, Replica] = field(default_factory=dict)
@@ -51,6 +52,8 @@ class Workbench:
             torch.manual_seed(SEED)
             self._built = build_model(self.workload.model)
             self._built.module.train(self.workload.mode == "training")
+            if self.channels_last:  # convolutions hand it on from their weights to all that follows
+                self._built.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self._built
 
     def replica(self, device: str) -> Replica:

@@ -88,12 +88,14 @@ class Workload:
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to run a workload. threads: CPU threads (None on another device)."""
+    """A way to run a workload. threads: CPU threads (None on another device). channels_last: the model's images lie in
+    memory channel by channel of each pixel (torch.channels_last)."""
 
     device: str
     precision: Precision = "fp32"
     threads: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    channels_last: bool = False
 
     @property
     def is_cpu(self) -> bool:
@@ -101,23 +103,26 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """For people: `cpu fp32, 2 threads`, and the environment where there is one."""
+        """For people: `cpu fp32, 2 threads`, and what else is set where something is."""
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads != 1 else ''}"
         environment = "".join(f" {name}={value}" for name, value in sorted(self.environment.items()))
-        return f"{self.device} {self.precision}{threads}{environment}"
+        layout = ", channels-last" if self.channels_last else ""
+        return f"{self.device} {self.precision}{threads}{layout}{environment}"
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Hashable identity."""
-        return (self.device, self.precision, self.threads, tuple(sorted(self.environment.items())))
+        return (self.device, self.precision, self.threads, tuple(sorted(self.environment.items())), self.channels_last)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        """channels_last stands there only where it is true."""
+        document = {
             "device": self.device,
             "precision": self.precision,
             "threads": self.threads,
             "environment": dict(self.environment),
         }
+        return {**document, "channels_last": True} if self.channels_last else document
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Plan:
@@ -126,4 +131,5 @@ class Plan:
             document.get("precision", "fp32"),
             document.get("threads"),
             dict(document.get("environment") or {}),
+            document.get("channels_last") is True,
         )

@@ -16,7 +16,8 @@ import pytest
 from app import environments, recommending
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_MEMORY
-from app.environments import LEAST_TURNS, SHARE, Trial, environment_here, seconds_kept_back, trial_of
+from app.advisor.summary import trace_of_summary
+from app.environments import LEAST_TURNS, SHARE, Trial, environment_here, seconds_kept_back, trial_of, variants_here
 from app.errors import LabError
 from app.lab import Lab
 from app.service import Crosspoint
@@ -28,6 +29,17 @@ from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
 from tests.app.lab.programs import serving
 
 MLP = parse_model({"layers": [{"type": "linear", "out": 8}, {"type": "linear", "out": 2}], "input_shape": [4]})
+CNN = parse_model(
+    {
+        "layers": [
+            {"type": "conv2d", "out": 4, "kernel": 3},
+            {"type": "relu"},
+            {"type": "flatten"},
+            {"type": "linear", "out": 2},
+        ],
+        "input_shape": [3, 8, 8],
+    }
+)
 KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
 NAME = "MALLOC_MMAP_THRESHOLD_"
 
@@ -40,7 +52,9 @@ def standing_still() -> float:
 
 def a_trial(lab: Lab, seconds: float = 8.0, **changes: Any) -> Trial:
     facts: dict[str, Any] = {"step_seconds": 1e-4, "on_turn": lambda fraction, message: None, "clock": standing_still}
-    return Trial(lab, a_survey(), Workload(MLP, 4), KEEPING, seconds=seconds, **{**facts, **changes})
+    return Trial(
+        lab, a_survey(), seconds=seconds, **{"workload": Workload(MLP, 4), "plan": KEEPING, **facts, **changes}
+    )
 
 
 def run(data_dir: Path, program: tuple[str, ...] | None, **changes: Any) -> Measurement | None:
@@ -85,6 +99,27 @@ def test_a_plan_runs_with_its_environment_in_a_real_process_of_its_own(
     assert min(found.control.samples) > 0
     assert found.memory is not None
     assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_network_of_convolutions_runs_channels_last_in_a_real_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    plan = replace(ONE, channels_last=True)
+    found = run(tmp_path, None, seconds=4.0, workload=Workload(CNN, 2), plan=plan)
+    assert found is not None
+    assert (found.outcome, found.plan) == ("ok", plan)
+    assert found.control is not None
+    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_channels_last_is_tried_where_there_are_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    dense = trace_of_summary(a_workload(4))
+    assert dense is not None
+    convolving = replace(dense, operations=tuple(replace(each, kind="convolution") for each in dense.operations))
+    assert [vary(KEEPING) for vary in variants_here(convolving)] == [replace(ONE, channels_last=True)]
+    assert variants_here(dense) == ()
 
 
 def test_a_trial_takes_turns_and_pools_them(tmp_path: Path) -> None:
@@ -164,7 +199,8 @@ def test_only_a_measured_plan_on_the_cpu_of_which_two_fit_is_tried(tmp_path: Pat
 
     def tried(rows: list[Measurement]) -> Trial | None:
         answer = recommend(survey, None, None, rows, request)
-        return trial_of(lab, survey, request.workload, answer, 20.0, lambda fraction, message: None)
+        keep = lambda plan: replace(plan, environment=dict(KEEP_MEMORY))  # noqa: E731
+        return trial_of(lab, survey, request.workload, answer, 20.0, lambda fraction, message: None, keep)
 
     small, large = (MemoryPeak(process_bytes=share * 10**9) for share in (1, 6))
     trial = tried([a_measurement(ONE, 16, 0.1, memory=small)])

@@ -33,7 +33,8 @@ const units = (() => {
     const threads = document.threads === null || document.threads === undefined
       ? "" : `, ${document.threads} thread${document.threads === 1 ? "" : "s"}`;
     const environment = Object.entries(document.environment || {}).map(([name, value]) => ` ${name}=${value}`).join("");
-    return `${document.device} ${document.precision}${threads}${environment}`;
+    const layout = document.channels_last ? ", channels-last" : "";
+    return `${document.device} ${document.precision}${threads}${layout}${environment}`;
   }
 
   return { UNKNOWN, seconds, bytes, count, share, plan };

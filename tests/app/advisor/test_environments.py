@@ -124,3 +124,26 @@ def test_a_trial_in_another_moment_is_not_taken_for_a_calmer_one() -> None:
     found = recommend(survey, None, None, [*rows, tried(0.48, others_cores=0.0)], Request(a_workload(16)))
     assert found.recommended == KEEPING
     assert not any(option.crowded for option in found.options)
+
+
+def test_channels_last_is_recommended_where_it_pays_with_its_line() -> None:
+    plan = replace(TWO, channels_last=True)
+    found = answer(replace(tried(0.4), plan=plan))
+    assert found.recommended == plan
+    assert found.to_json()["recommended"]["channels_last"] is True
+    assert found.settings["memory_format"] == "channels_last"
+    assert "channels-last-pays" in codes(found)
+    assert found.snippet is not None
+    assert "model = model.to(device, memory_format=torch.channels_last)" in found.snippet
+    assert answer(replace(tried(0.59), plan=plan)) == answer()
+
+
+def test_of_two_variants_that_pay_the_faster_is_recommended() -> None:
+    found = answer(tried(0.5), replace(tried(0.4), plan=replace(TWO, channels_last=True)))
+    assert found.recommended == replace(TWO, channels_last=True)
+    assert {KEEPING.key, TWO.key} <= plans(found)
+    assert "environment-pays" not in codes(found)
+
+
+def codes(found: Recommendation) -> set[str]:
+    return {reason.code for reason in found.reasons}

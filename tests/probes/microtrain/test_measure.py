@@ -129,3 +129,12 @@ def test_a_measurement_says_how_many_cores_others_held(measured: list[Measuremen
     held = {row.others_cores for row in measured}
     assert len(held) == 1
     assert all(cores is None or cores >= 0 for cores in held)
+
+
+def test_one_job_measures_one_layout(child: Pipes) -> None:
+    last = Plan("cpu", "fp32", 1, channels_last=True)
+    plain, refused = measure(child, Workload(MLP, 4), ONE, last)
+    assert (plain.outcome, refused.outcome) == ("ok", "unsupported")
+    assert "job of their own" in (refused.reason or "")
+    (alone,) = measure(child, Workload(MLP, 4), last)
+    assert (alone.outcome, alone.plan) == ("ok", last)
