@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from probes.diagnose.candidates import is_candidate
 from probes.gpu.visible import Visibility, find_visible
 from probes.hardware import (
     Accelerator,
@@ -96,5 +97,5 @@ class Facts:
 
     @property
     def training_cards(self) -> tuple[Accelerator, ...]:
-        """Cards that torch could train on: no graphics built into a processor, no part of a card."""
-        return tuple(card for card in self.accelerators if card.segment != "integrated" and card.parent_id is None)
+        """Cards that torch could train on: no graphics built into a PC's processor, no part of a card."""
+        return tuple(card for card in self.accelerators if is_candidate(card))

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.facts import Facts
+from probes.diagnose.wording import listed
 from probes.hardware import Finding
 
 
 def find_no_gpu(facts: Facts) -> Iterator[Finding]:
-    if (
-        not facts.accelerators_known
-        or facts.silent_card
-        or any(_counts(card.segment, card.vendor) for card in facts.accelerators)
-    ):
+    if not facts.accelerators_known or facts.silent_card or facts.training_cards:
         return
-    loaded = [driver.vendor for driver in facts.software.drivers if driver.kernel_module_version]
+    seen = {card.vendor for card in facts.accelerators}  # whose driver is loaded for what is built in
+    drivers = [driver for driver in facts.software.drivers if driver.vendor not in seen]
+    loaded = [driver.vendor for driver in drivers if driver.kernel_module_version]
     message = f"{_describe_absence(facts)} Training runs on the CPU."
     if loaded:
         message += (
@@ -33,12 +32,8 @@ def find_no_gpu(facts: Facts) -> Iterator[Finding]:
 def _describe_absence(facts: Facts) -> str:
     if not facts.accelerators:
         return "No GPU was found: neither on the PCI bus nor through a driver."
-    names = ", ".join(card.name or card.vendor or card.id for card in facts.accelerators)
-    return f"No GPU was found but what is built into the processor ({names}), which crosspoint does not train on."
-
-
-def _counts(segment: str | None, vendor: str | None) -> bool:
-    return segment != "integrated" or vendor == "Apple"
+    names = listed(list(dict.fromkeys(card.name or card.vendor or card.id for card in facts.accelerators)))
+    return f"No GPU was found but what crosspoint does not train on ({names})."
 
 
 def find_torch_not_installed(facts: Facts) -> Iterator[Finding]:

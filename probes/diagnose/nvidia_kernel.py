@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from probes.diagnose.candidates import VIRTUAL_MACHINE_DRIVERS
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.passing_in import explain_passing_in
@@ -15,7 +16,6 @@ INSTALL_DRIVER = (
 )
 _FALLEN_OFF = 79  # XID: the GPU does not answer on the bus any more (docs.nvidia.com/deploy/xid-errors)
 _FREE_DRIVERS = ("nouveau", "nova_core", "nova")
-VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
 
 
 def is_told(case: Case) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from probes.diagnose.candidates import VIRTUAL_MACHINE_DRIVERS
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
-from probes.diagnose.nvidia_kernel import VIRTUAL_MACHINE_DRIVERS, access_lost, no_permission
+from probes.diagnose.nvidia_kernel import access_lost, no_permission
 from probes.diagnose.passing_in import explain_passing_in
 from probes.hardware import Finding
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from probes.diagnose import Facts, diagnose
-from probes.hardware import Accelerator, Cpu, Software, Torch
+from probes.hardware import Accelerator, Cpu, Driver, Software, Torch
 
 CARD = Accelerator("GPU-1", vendor="NVIDIA", name="A card", pci_address="0000:01:00.0", driver_version="580.1")
 CPU_BUILD = Software("3.12", Torch("2.13.0+cpu", cuda_available=False, device_count=0))
@@ -20,6 +20,15 @@ def test_a_machine_without_a_gpu_is_told_so() -> None:
 def test_graphics_in_the_processor_are_named_where_there_is_nothing_else() -> None:
     [finding] = diagnose(Facts(accelerators=(Accelerator("pci", name="Intel Iris Xe Graphics", segment="integrated"),)))
     assert "Intel Iris Xe Graphics" in finding.message
+
+
+def test_the_driver_of_graphics_in_the_processor_is_no_sign_of_a_lost_card() -> None:
+    graphics = Accelerator("pci", vendor="AMD", segment="integrated")
+    software = Software(drivers=(Driver("AMD", ("amdgpu",), "6.12.12"),))
+    [finding] = diagnose(Facts(accelerators=(graphics,), software=software))
+    assert "may have failed" not in finding.message
+    [alone] = diagnose(Facts(software=software))
+    assert "may have failed" in alone.message
 
 
 def test_nothing_is_said_of_gpus_when_nobody_could_look() -> None:
