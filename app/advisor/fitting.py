@@ -11,6 +11,8 @@ from app.advisor.intervals import CONFIDENCE, Z
 
 # How firmly the factors are held to their priors, in networks: a class that no network exercises keeps its prior.
 PRIOR_STRENGTH = 0.05
+# Operations that were timed inside steps need little correction, and steps that others disturbed ask for much.
+CONTEXT_HOLD = 1.0
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4
 # How far a factor may be from its prior. Networks measured while others held the cores fit anything, even that
@@ -40,21 +42,27 @@ class Fit:
 Row = tuple[str, Sequence[float]]
 
 
-def fit_factors(rows: Sequence[Row], priors: Sequence[float], left_out_rows: Sequence[Row] | None = None) -> Fit:
+def fit_factors(
+    rows: Sequence[Row],
+    priors: Sequence[float],
+    left_out_rows: Sequence[Row] | None = None,
+    hold: float = PRIOR_STRENGTH,
+) -> Fit:
     """Least squares of the relative errors, held gently to the priors and within bounds around them.
 
     rows: (network, seconds of each class divided by the step's measured seconds), so that a perfect row sums to 1
     when multiplied with the factors. Networks of one name are left out together. left_out_rows: the same rows as they
-    are when the prices know nothing of their network; None: prices do not depend on networks.
+    are when the prices know nothing of their network; None: prices do not depend on networks. hold: how firmly the
+    factors are held to the priors, in networks.
     """
-    factors = solve([row for _, row in rows], priors)
+    factors = solve([row for _, row in rows], priors, hold)
     names = dict.fromkeys(name for name, _ in rows)
     if len(names) < 3:
         return Fit(factors, UNFITTED_SPREAD, {})
     left_out: dict[str, float] = {}
     errors: list[float] = []
     for name in names:
-        others = solve([row for other, row in rows if other != name], priors)
+        others = solve([row for other, row in rows if other != name], priors, hold)
         mine = [_log_error(others, row) for other, row in left_out_rows or rows if other == name]
         left_out[name] = sum(mine) / len(mine)
         errors += mine
@@ -88,7 +96,7 @@ def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:
     return math.log(max(total, 1e-3))
 
 
-def solve(rows: Sequence[Sequence[float]], priors: Sequence[float]) -> tuple[float, ...]:
+def solve(rows: Sequence[Sequence[float]], priors: Sequence[float], hold: float = PRIOR_STRENGTH) -> tuple[float, ...]:
     """Factors with which each row adds up to 1 as nearly as can be, every factor near its prior and gently held to it.
     Without rows: the priors.
 
@@ -98,13 +106,13 @@ def solve(rows: Sequence[Sequence[float]], priors: Sequence[float]) -> tuple[flo
     weights = [1.0] * len(rows)
     factors = tuple(priors)
     for _ in range(REWEIGHTINGS):
-        factors = _solve_weighted(rows, weights, priors)
+        factors = _solve_weighted(rows, weights, priors, hold)
         weights = [min(1.0, TOLERATED_ERROR / max(abs(_log_error(factors, row)), 1e-9)) for row in rows]
     return factors
 
 
 def _solve_weighted(
-    rows: Sequence[Sequence[float]], weights: Sequence[float], priors: Sequence[float]
+    rows: Sequence[Sequence[float]], weights: Sequence[float], priors: Sequence[float], strength: float
 ) -> tuple[float, ...]:
     """Coordinate descent on the normal equations."""
     size = len(priors)
@@ -114,7 +122,7 @@ def _solve_weighted(
     ]
     right = [sum(w[i] for w in weighed) for i in range(size)]
     for i, prior in enumerate(priors):
-        hold = PRIOR_STRENGTH / (prior * prior)
+        hold = strength / (prior * prior)
         gram[i][i] += hold
         right[i] += hold * prior
     factors = list(priors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from app.advisor.crossover import holds_from
 from app.advisor.device_fit import NetworkRow, fit_device, host_and_device, weighted
 from app.advisor.features import CONTEXT_PRIORS, PRIORS, FeatureCurve, Features, features_at, features_of_context
-from app.advisor.fitting import UNFITTED_SPREAD, Fit, Row, fit_factors
+from app.advisor.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
 from app.advisor.intervals import interval_around
 from app.advisor.prices import Prices, prices_for
 from app.advisor.recommendation import Breakdown, Interval
@@ -69,6 +70,7 @@ def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
     rows = [
         NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size))
         for point in networks
+        if point.trace.operations
     ]
     if not rows:
         return Fit(PRIORS, UNFITTED_SPREAD, {})
@@ -91,8 +93,15 @@ def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[Network
         if context is not None:
             for found, without in ((rows, None), (left_out, point.name)):
                 parts = features_of_context(context, prices.context, without)
-                found.append(_shares(NetworkRow(point.name, point.seconds.median, parts)))
-    return fit_factors(rows, CONTEXT_PRIORS, left_out) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
+                found.append(_shares(NetworkRow(point.name, _settled(point), parts)))
+    return (
+        fit_factors(rows, CONTEXT_PRIORS, left_out, CONTEXT_HOLD) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
+    )
+
+
+def _settled(point: NetworkPoint) -> float:
+    """The lower quartile or so: others' bursts make steps longer, never shorter."""
+    return math.sqrt(point.seconds.low * point.seconds.median)
 
 
 def _shares(row: NetworkRow) -> tuple[str, list[float]]:

@@ -24,10 +24,11 @@ CLOCKED_SHARE = 0.4  # of the networks' time is for clocking their operations
 MOST_ROUNDS, LARGE_ROUNDS = 12, 2
 LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.006, 0.004
 
-# What a step runs under autocast is in its contexts, and memory is not estimated from a profile's networks.
+# What a step runs on a CPU is in its contexts, and memory is not estimated from a profile's networks.
 NOT_IN_PROFILES: dict[str, Any] = {
     "autocast_operations": (), "autocast_peaks": (), "kernel_peaks": (), "autocast_kernel_peaks": ()
 }  # fmt: skip
+IN_CONTEXTS: dict[str, Any] = {**NOT_IN_PROFILES, "operations": ()}
 
 MODES: tuple[Mode, ...] = ("training", "inference")
 
@@ -54,10 +55,11 @@ class NetworkContest:
 
     def trace(self) -> None:
         devices = frozenset(plan.device for plan in self._plans)
+        left_out = IN_CONTEXTS if devices <= {"cpu"} else NOT_IN_PROFILES
         for network in MICRO_NETWORKS:
             for mode in MODES:
                 workload = network.workload(mode)
-                trace = replace(trace_workload(workload), **NOT_IN_PROFILES)
+                trace = replace(trace_workload(workload), **left_out)
                 self._rows.append(_Row(network, trace, Workbench(workload, devices)))
 
     def measure(self, deadline: float, on_turn: Callable[[], object]) -> tuple[list[NetworkPoint], list[Context]]:

@@ -12,14 +12,14 @@ Layer = dict[str, Any]
 
 
 class MicroNetwork(NamedTuple):
-    """batch_sizes: a small one, where issuing dominates, and one where computing does. large_batch: one whose step
+    """batch_sizes: from one where issuing dominates to one where computing does. large_batch: one whose step
     leaves nothing in any cache and takes fresh memory from the system; only its operations are clocked, as it takes
     long."""
 
     name: str
     layers: list[Layer]
     input_shape: list[int]
-    batch_sizes: tuple[int, int]
+    batch_sizes: tuple[int, ...]
     large_batch: int | None = None
 
     def workload(self, mode: Mode) -> Workload:
@@ -102,12 +102,12 @@ def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000
 
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
-    MicroNetwork("mlp-narrow", _linear(64, 3, 10, bias=False), [32], (8, 256)),
-    MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (16, 256)),
-    MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 512)),
+    MicroNetwork("mlp-narrow", _linear(64, 3, 10, bias=False), [32], (8, 64, 512)),
+    MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (8, 64, 256)),
+    MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),
     MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128)),
     MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
-    MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 32)),
+    MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 16, 64)),
     MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),
     MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),
     MicroNetwork("cnn-mobile", _mobile(24, 2), [3, 64, 64], (2, 12), 48),
