@@ -22,7 +22,7 @@ def test_factors_that_made_the_data_explain_it(parts: list[list[float]], truth: 
     rows = [(str(i), [p / total for p in row]) for i, (row, total) in enumerate(zip(parts, totals, strict=True))]
     fit = fit_factors(rows, (1.0, 1.0, 1.0))
     for _, row in rows:
-        assert sum(f * p for f, p in zip(fit.factors, row, strict=True)) == pytest.approx(1.0, rel=0.25)
+        assert sum(f * p for f, p in zip(fit.factors, row, strict=True)) == pytest.approx(1.0, rel=0.3)
 
 
 @given(st.lists(shares, min_size=1, max_size=10))

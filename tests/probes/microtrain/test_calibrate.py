@@ -95,7 +95,15 @@ def test_points_and_networks_have_times(profile: Profile) -> None:
     assert all(point.seconds.median > 0 for point in profile.points)
     assert {point.name for point in profile.networks} <= {network.name for network in MICRO_NETWORKS}
     assert profile.networks
-    assert all(point.trace.operations for point in profile.networks)
+
+
+def test_every_network_says_what_its_operations_take_where_they_run(profile: Profile) -> None:
+    assert profile.contexts
+    for context in profile.contexts:
+        assert sum(cost.times for cost in context.costs) > 3
+        assert all(cost.seconds > 0 for cost in context.costs)
+    names = {cost.operation.name for context in profile.contexts for cost in context.costs}
+    assert {"aten.mm", "aten.relu", "aten.sqrt"} <= names
 
 
 def test_a_machine_that_others_hold_is_not_calibrated() -> None:
