@@ -89,7 +89,7 @@ class Measurement:
     control: Timing | None = None  # the same plan without its environment, in turns with it, in a process of its own
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "plan": self.plan.to_json()}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Measurement:
