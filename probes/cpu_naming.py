@@ -30,13 +30,19 @@ def describe_name(vendor_id: str | None, name: str | None, sold_as: str | None =
     said = parse_cpu_name(sold_as or name or "") or CpuName(vendor="")
     return {
         "name": name,
-        "vendor": clean(_FRIENDLY_VENDORS.get(vendor_id or "", vendor_id)) or _vendor_from_name(name),
+        "vendor": _name_vendor(vendor_id) or _vendor_from_name(name),
         "vendor_id": vendor_id,
         "generation": said.generation,
         "tier": said.tier,
         "suffix": said.suffix,
         "suffix_meaning": said.suffix_meaning,
     }
+
+
+def _name_vendor(vendor_id: str | None) -> str | None:
+    """Arm's implementers and RISC-V's makers are numbers; one that is in no table names nobody."""
+    nameless = None if (vendor_id or "").startswith("0x") else vendor_id
+    return clean(_FRIENDLY_VENDORS.get(vendor_id or "", nameless))
 
 
 def _vendor_from_name(name: str | None) -> str | None:

@@ -11,7 +11,7 @@ from probes.hardware import Finding
 
 
 def find_no_gpu(facts: Facts) -> Iterator[Finding]:
-    if not facts.accelerators_known or facts.silent_card or facts.training_cards:
+    if not facts.accelerators_known or facts.silent_card or facts.training_cards or _has_jetsons_gpu(facts):
         return
     seen = {card.vendor for card in facts.accelerators}  # whose driver is loaded for what is built in
     drivers = [driver for driver in facts.software.drivers if driver.vendor not in seen]
@@ -27,6 +27,11 @@ def find_no_gpu(facts: Facts) -> Iterator[Finding]:
         message,
         "In a container or virtual machine, check that the GPU is passed through (docker run --gpus all).",
     )
+
+
+def _has_jetsons_gpu(facts: Facts) -> bool:
+    """It is no PCI device: only its driver, nvgpu, shows it where NVIDIA's libraries do not."""
+    return any("nvgpu" in (driver.kernel_modules or ()) for driver in facts.software.drivers)
 
 
 def _describe_absence(facts: Facts) -> str:

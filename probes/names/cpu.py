@@ -91,7 +91,8 @@ def name_by_host(maker: str | None, product: str | None, core: str | None) -> st
         other = row.get("unless")
         if row.get("maker") in (None, maker) and not (other and (product or "").startswith(other)):
             named: str | None = row["cores"].get(core)
-            return named
+            if named is not None:
+                return named
     return None
 
 

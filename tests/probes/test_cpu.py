@@ -39,6 +39,11 @@ def test_an_unknown_arm_part_has_no_name(tmp_path: Path) -> None:
     assert read(tmp_path, {"proc/cpuinfo": ARM.format(0, "0xfff")}).cpu.name is None
 
 
+def test_a_maker_that_is_a_number_only_is_not_known(tmp_path: Path) -> None:
+    cpu = read(tmp_path, {"proc/cpuinfo": ARM.format(0, "0xd0c").replace("0x41", "0x99")}).cpu
+    assert (cpu.vendor, cpu.vendor_id, cpu.name) == (None, "0x99", None)
+
+
 def test_a_hybrid_part_is_named_by_its_fast_cores(tmp_path: Path) -> None:
     files = {"proc/cpuinfo": ARM.format(0, "0xd03") + ARM.format(1, "0xd09"), f"{CPU}/online": "0-1\n"}
     for cpu, capacity in ((0, 400), (1, 1024)):

@@ -31,6 +31,10 @@ def test_the_driver_of_graphics_in_the_processor_is_no_sign_of_a_lost_card() -> 
     assert "may have failed" in alone.message
 
 
+def test_a_jetson_is_not_said_to_have_no_gpu() -> None:
+    assert codes(Facts(software=Software(drivers=(Driver("NVIDIA", ("nvgpu",)),)))) == []
+
+
 def test_nothing_is_said_of_gpus_when_nobody_could_look() -> None:
     assert codes(Facts(accelerators_known=False)) == []
 

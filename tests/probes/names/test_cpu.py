@@ -310,6 +310,7 @@ def test_any_mixture_of_words_from_names_is_a_name_or_none(words: list[str]) -> 
         ("NVIDIA", None, "Neoverse V2", "Grace"),
         ("QEMU", "KVM Virtual Machine", "Neoverse N1", None),
         ("Supermicro", None, "Ampere-1", "AmpereOne"),
+        (None, None, "Olympus", "Vera"),
         (None, None, None, None),
     ],
 )
