@@ -98,7 +98,8 @@ class Profile:
         """A trace stands once, in `traces`, though many plans ran its network: `trace` of a network is its place."""
         traces = list({id(point.trace): point.trace for point in self.networks}.values())
         places = {id(trace): place for place, trace in enumerate(traces)}
-        document = asdict(replace(self, networks=(), contexts=()))
+        document = asdict(replace(self, points=(), networks=(), contexts=()))
+        document["points"] = [{**asdict(point), "plan": point.plan.to_json()} for point in self.points]
         document |= contexts_to_json(self.contexts)
         document["traces"] = [trace.to_json() for trace in traces]
         document["networks"] = [_network_to_json(point, places[id(point.trace)]) for point in self.networks]

@@ -11,6 +11,7 @@ from app.advisor.winners import winners
 from probes.hardware import Load
 from probes.measurement import Measurement, Timing
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import a_profile
 
 KEEPING = replace(TWO, environment=dict(KEEP_MEMORY))
 REST = [a_measurement(ONE, 16, 0.9), a_measurement(ONE_BF16, 16, 2.0), a_measurement(TWO_BF16, 16, 1.5)]
@@ -147,3 +148,9 @@ def test_of_two_variants_that_pay_the_faster_is_recommended() -> None:
 
 def codes(found: Recommendation) -> set[str]:
     return {reason.code for reason in found.reasons}
+
+
+def test_documents_without_a_variant_do_not_speak_of_one() -> None:
+    assert "channels_last" not in str(a_profile().to_json())
+    assert "channels_last" not in str(a_measurement(TWO, 16, 0.6).to_json())
+    assert "channels_last" not in str(answer().to_json())
