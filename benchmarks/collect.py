@@ -4,8 +4,9 @@
     python -m benchmarks.collect --output out --quick            # a minute or two, to see that it works
 
 Needs torch and this repository, no service. Files: machine.json (survey and torch's devices), profile.json
-(calibration), measurements.json (real steps of the workloads below on all plans), experiment.json (iris), events.json
-(when what happened, and what failed with its reason). What fails costs only its own file.
+(calibration), measurements.json (real steps of the workloads below and of benchmarks.workloads on all plans),
+traces.json (what these steps run), experiment.json (iris), events.json (when what happened, and what failed with its
+reason). What fails costs only its own file.
 """
 
 from __future__ import annotations
@@ -20,21 +21,29 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.workloads import WORKLOADS as JUDGED
+
 Document = dict[str, Any]
 
 READY_SECONDS = 180.0  # torch from a cold disk, CUDA included
 GRACE_SECONDS = 60.0  # beyond the time that a job was given
 CALIBRATION_SECONDS = {"quick": 20.0, "full": 60.0}
 LEAST_MEASURE_SECONDS = 2.0
+TRACE_SECONDS = 30.0
 
 
 class Row(NamedTuple):
-    """A catalogue name, and the batch sizes to measure it at."""
+    """What a user would ask for, and the batch sizes to measure it at."""
 
-    model: str
+    model: Any
     batch_sizes: tuple[int, ...]
     mode: str = "training"
     data: str = "pageable"
+    name: str = ""  # of a model that is no catalogue name
+
+    @property
+    def label(self) -> str:
+        return f"{self.name or self.model} {self.mode}"
 
 
 WORKLOADS: tuple[Row, ...] = (
@@ -130,7 +139,7 @@ class Collection:
             self._describe_machine()
             self._calibrate()
             self._experiment()
-            self._measure_all(QUICK if self._effort == "quick" else WORKLOADS)
+            self._measure_all(QUICK if self._effort == "quick" else (*WORKLOADS, *judged_rows()))
         finally:
             self._child.end()
             self._write("events", self._events)
@@ -162,11 +171,11 @@ class Collection:
         self._keep("experiment", self._job("experiment", job, max(10.0, self._end - time.monotonic())))
 
     def _measure_all(self, rows: tuple[Row, ...]) -> None:
-        results = []
+        results, traces = [], []
         for index, row in enumerate(rows):
             seconds = (self._end - time.monotonic()) / (len(rows) - index)
             if seconds < LEAST_MEASURE_SECONDS:
-                self._log(f"no time left for {row.model} and what follows")
+                self._log(f"no time left for {row.label} and what follows")
                 break
             job = {
                 "kind": "measure",
@@ -176,10 +185,14 @@ class Collection:
                 "seconds": seconds,
                 "memory_limit_bytes": None,
             }
-            result = self._job(f"{row.model} {row.mode}", job, seconds)
+            result = self._job(row.label, job, seconds)
             if result is not None:
-                results.append({"workload": job["workload"], "result": result})
+                results.append({"name": row.label, "workload": job["workload"], "result": result})
                 self._write("measurements", results)
+            trace = self._job(f"trace of {row.label}", {"kind": "trace", "workload": job["workload"]}, TRACE_SECONDS)
+            if trace is not None:
+                traces.append({"name": row.label, "trace": trace})
+                self._write("traces", traces)
 
     def _job(self, name: str, job: Document, seconds: float) -> Any:
         """The result, or None with the reason in the log."""
@@ -198,6 +211,11 @@ class Collection:
         seconds = time.monotonic() - self._begun
         self._events.append({"seconds": round(seconds, 1), "text": text})
         sys.stderr.write(f"{seconds:7.1f} s  {text}\n")
+
+
+def judged_rows() -> tuple[Row, ...]:
+    """The models that estimates are judged on."""
+    return tuple(Row(row.model, row.batch_sizes, row.mode, "resident", row.name) for row in JUDGED)
 
 
 def describe_workload(row: Row) -> Document:
