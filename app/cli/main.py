@@ -58,7 +58,8 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 2 wrong usage, 3 nothing fits, 4 the measurement failed. docs/cli.md says more.",
+    epilog="Exit codes: 0 done, 1 a fault (of doctor: something stands in the way), 2 wrong usage, 3 nothing fits, "
+    "4 the measurement failed. docs/cli.md says more.",
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
 def cli() -> None:

@@ -37,8 +37,8 @@ def _has_jetsons_gpu(facts: Facts) -> bool:
 def _describe_absence(facts: Facts) -> str:
     if not facts.accelerators:
         return "No GPU was found: neither on the PCI bus nor through a driver."
-    names = listed(list(dict.fromkeys(card.name or card.vendor or card.id for card in facts.accelerators)))
-    return f"No GPU was found but what crosspoint does not train on ({names})."
+    names = dict.fromkeys(card.name or f"a device of {card.vendor or card.id}" for card in facts.accelerators)
+    return f"No GPU was found that crosspoint trains on, only this: {listed(list(names))}."
 
 
 def find_torch_not_installed(facts: Facts) -> Iterator[Finding]:
