@@ -14,7 +14,8 @@ def test_every_field_of_an_option_a_crossover_and_a_reason_is_written() -> None:
     document = answer.to_json()
     for option, written in zip(answer.options, document["options"], strict=True):
         plain = asdict(option)
-        plan = plain.pop("plan")
+        del plain["plan"]
+        plan = option.plan.to_json()
         assert written == {**plan, **plain}
         assert list(written) == [*plan, *plain]
     for crossover, written in zip(answer.crossovers, document["crossovers"], strict=True):
