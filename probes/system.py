@@ -191,4 +191,10 @@ def _read_container_marks(root: Root, cgroup: str) -> str | None:
         return "wsl"
     if root.exists("/proc/vz") and not root.exists("/proc/bc"):
         return "openvz"
-    return None
+    return _read_init_mark(root)
+
+
+def _read_init_mark(root: Root) -> str | None:
+    """`container=lxc` in the first process's environment, as systemd's container interface has it; root may read it."""
+    variables = (root.read("/proc/1/environ") or "").split("\0")
+    return next((clean(text.removeprefix("container=")) for text in variables if text.startswith("container=")), None)

@@ -68,6 +68,8 @@ def test_an_amazon_machine_of_ones_own_is_no_guest() -> None:
         ({"run/systemd/container": "systemd-nspawn\n"}, "systemd-nspawn"),
         ({"proc/sys/kernel/osrelease": "5.15.0-microsoft-standard-WSL2\n"}, "wsl"),
         ({"proc/vz/x": ""}, "openvz"),
+        ({"proc/1/environ": "PATH=/bin\0container=lxc\0"}, "lxc"),
+        ({"proc/1/environ": "PATH=/bin\0container=\0"}, None),
         ({"proc/self/cgroup": "0::/user.slice\n"}, None),
     ],
 )
