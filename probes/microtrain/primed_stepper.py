@@ -12,7 +12,9 @@ from torch import nn
 from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
-from probes.microtrain.recording import Record, Recorder
+from probes.microtrain.recording import Known, Record, Recorder
+from probes.microtrain.repeats import Key
+from probes.microtrain.replayed_optimizer import ReplayedOptimizer
 from probes.microtrain.scratch import Call
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import Phase
@@ -49,7 +51,8 @@ class PrimedStepper:
         self.built = built
         self.module = built.module
         self._phase: Phase = "forward"
-        self._recorder = Recorder()
+        self._known: dict[Key, Known] = {}
+        self._recorder = Recorder(self._known)
         self._step: Step | None = None
 
     def forward(self, module: nn.Module, batch: Batch) -> Any:
@@ -66,7 +69,7 @@ class PrimedStepper:
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
-        self._step, self._recorder = step, Recorder()
+        self._step, self._recorder = step, Recorder(self._known)
         inputs = _distinct(tensors_in_batch(batch))
         live = self._recorder.live
         live.add(self._resident_tensors())
@@ -83,12 +86,9 @@ class PrimedStepper:
         self.module.train(training)
         optimizer = make_optimizer(self.workload.optimizer, self.module) if training else None
         if optimizer is not None:
-            optimizer.register_step_pre_hook(self._on_optimizer)
             self._prime(optimizer)
+            optimizer.step = ReplayedOptimizer(optimizer, lambda: self._recorder)  # type: ignore[method-assign, assignment]
         return Step(self, self.module, optimizer, make_feed([batch], device, "resident"), device)
-
-    def _on_optimizer(self, *_arguments: Any) -> None:
-        self._recorder.phase = "optimizer"
 
     def _prime(self, optimizer: torch.optim.Optimizer) -> None:
         """A gradient for every parameter, and one step of the optimizer, so that its state exists. Parameters that
@@ -96,7 +96,7 @@ class PrimedStepper:
         for parameter in self.module.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
-        with Recorder():  # it answers the optimizer's questions for its step count
+        with Recorder(self._known):  # it answers the optimizer's questions for its step count
             optimizer.step()
 
     def _resident_tensors(self) -> Iterator[torch.Tensor]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
+from probes.microtrain.repeats import Key, Made, describe, key_of, make
 from probes.microtrain.scratch import Call, call_of
 from probes.microtrain.stand_ins import StandIns
 from probes.trace import Kind, Phase
@@ -54,18 +57,29 @@ class LiveBytes:
         self.now -= size
 
 
+class Known(NamedTuple):
+    """What is the same whenever an operation runs with arguments of the same shapes."""
+
+    record: Record  # as it first ran; its phase may be another
+    call: Call | None
+    made: tuple[Made, ...] | None
+    single: bool  # the result is no tuple
+
+
 class Recorder(TorchDispatchMode):
     """Enter it inside a fake mode (or none). `phase` is set by whoever runs the step.
 
     Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole).
+    known: what recorders of the same model's steps in the same mode have in common.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: dict[Key, Known] | None = None) -> None:
         super().__init__()
         self.phase: Phase = "forward"
         self.records: list[Record] = []
         self.live = LiveBytes()
         self._stand_ins = StandIns()
+        self._known = {} if known is None else known
         self.live_bytes: list[int] = []  # with each record: alive as it ended
         self.calls: list[Call | None] = []  # with each record whose kernel may take memory inside
 
@@ -74,27 +88,57 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func.namespace in SILENT:
-            return func(*args, **kwargs)
-        if func._can_decompose():
+            return _answer(func, args, kwargs)
+        if _is_composite(func):
             with self:
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+        return self._run(func, args, kwargs)
+
+    def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        key = None if self._stand_ins.decides(func) else key_of(func, args, kwargs)
+        known = None if key is None else self._known.get(key)
+        if known is not None and known.made is not None:
+            result = make(known.made, args, one=known.single)
+            self._note(known, tensors_in(result))
+            return result
         result = self._stand_ins.run(func, args, kwargs)
-        self._record(func, args, kwargs, result)
+        known = self._learn(func, args, kwargs, result)
+        if key is not None:
+            self._known[key] = known
+        self._note(known, tensors_in(result))
         return result
 
-    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _learn(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Known:
         inputs = [*tensors_in(args), *(t for value in kwargs.values() for t in tensors_in(value))]
         outputs = list(tensors_in(result))
-        self.live.add(outputs)
-        self.live_bytes.append(self.live.now)
         typed = next((t for t in (*outputs, *inputs) if t.dtype.is_floating_point), None)
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
         shapes = tuple(tuple(t.shape) for t in inputs)
-        self.records.append(Record(self.phase, kind_of(func), str(func._overloadpacket), dtype, shapes, *cost))
-        self.calls.append(call_of(func, kind_of(func), dtype, args, kwargs, cost))
+        record = Record(self.phase, kind_of(func), str(func._overloadpacket), dtype, shapes, *cost)
+        call = call_of(func, kind_of(func), dtype, args, kwargs, cost)
+        return Known(record, call, describe(args, result), not isinstance(result, tuple))
+
+    def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
+        self.live.add(outputs)
+        self.live_bytes.append(self.live.now)
+        record = known.record
+        self.records.append(record if record.phase == self.phase else record._replace(phase=self.phase))
+        self.calls.append(known.call)
 
 
 _NOTHING = torch.empty(0)
+
+
+def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The engine asks for every gradient's device; a fake tensor knows its own."""
+    if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
+        return args[0].fake_device
+    return func(*args, **kwargs)
+
+
+@cache
+def _is_composite(func: OpOverload) -> bool:
+    return bool(func._can_decompose())

@@ -48,6 +48,11 @@ class StandIns:
         self._follow(operation, args, result)
         return result
 
+    @staticmethod
+    def decides(operation: OpOverload) -> bool:
+        """Whether it is run in another way than torch runs it on fake tensors."""
+        return operation in _STAND_INS
+
     def _follow(self, operation: OpOverload, args: Arguments, result: Any) -> None:
         """What is known of a result because it is known of what it was made from."""
         if operation is aten.eq.Scalar and getattr(args[0], ENDS_WITH, None) == args[1]:

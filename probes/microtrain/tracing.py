@@ -6,7 +6,9 @@ is small it is stepped for real instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import gc
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch._ops import OpOverload
@@ -41,6 +43,22 @@ def trace_workload(workload: Workload) -> Trace:
     Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
     Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
     """
+    with _old_objects_left_alone():
+        return _trace_fake_or_real(workload)
+
+
+@contextlib.contextmanager
+def _old_objects_left_alone() -> Iterator[None]:
+    """A trace makes so many objects that garbage is looked for several times; among all that torch and transformers
+    hold, each takes a fifth of a second."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _trace_fake_or_real(workload: Workload) -> Trace:
     own, asks = workload.model.kind == "python", None
     try:
         return _trace_fake(workload)

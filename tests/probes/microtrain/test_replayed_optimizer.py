@@ -1,0 +1,36 @@
+"""A replayed step of the optimizer is what recording it again would show."""
+
+from typing import Any
+
+import pytest
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from probes.microtrain.fake_models import build_fake
+from probes.microtrain.primed_stepper import PrimedStepper, Recording
+from probes.workload.description import OPTIMIZERS, Workload
+from probes.workload.models import parse_model
+from tests.probes.microtrain.tiny import TINY
+
+CONVOLUTIONS = {
+    "layers": [{"type": "conv2d", "out": 8, "kernel": 3}, "batch_norm", "relu", {"type": "linear", "out": 3}],
+    "input_shape": [3, 8, 8],
+}
+
+
+def recordings(model: Any, optimizer: Any, *steps: tuple[int, Any]) -> list[Recording]:
+    """Of one stepper, one after the other."""
+    workload = Workload(parse_model(model), 4, optimizer=optimizer)
+    mode = FakeTensorMode()
+    built = build_fake(workload.model, mode)
+    with mode:
+        stepper = PrimedStepper(workload, built)
+        return [stepper.record(batch_size, precision) for batch_size, precision in steps]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", [CONVOLUTIONS, TINY["bert"]], ids=["layers", "bert"])
+def test_a_replayed_step_equals_one_that_is_recorded_in_full(model: Any, optimizer: Any) -> None:
+    *_, replayed = recordings(model, optimizer, (16, "fp32"), (32, "bf16"))
+    (full,) = recordings(model, optimizer, (32, "bf16"))
+    assert replayed == full
+    assert any(record.phase == "optimizer" for record in full.records)
