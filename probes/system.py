@@ -196,5 +196,5 @@ def _read_container_marks(root: Root, cgroup: str) -> str | None:
 
 def _read_init_mark(root: Root) -> str | None:
     """`container=lxc` in the first process's environment, as systemd's container interface has it; root may read it."""
-    variables = (root.read("/proc/1/environ") or "").split("\0")
+    variables = root.read_words("/proc/1/environ")  # zeros between them are read as blanks
     return next((clean(text.removeprefix("container=")) for text in variables if text.startswith("container=")), None)
