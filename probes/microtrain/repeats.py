@@ -91,6 +91,9 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def _describe_one(args: tuple[Any, ...], result: Any) -> Made | None:
+    for place, arg in enumerate(args):
+        if arg is result and isinstance(arg, FakeTensor):
+            return Made(place, True)
     if not isinstance(result, FakeTensor) or result.constant is not None or result.requires_grad:
         return None
     if result.is_inference() is not torch.is_inference_mode_enabled():  # a view of a weight under inference_mode
@@ -99,8 +102,6 @@ def _describe_one(args: tuple[Any, ...], result: Any) -> Made | None:
         return None
     shape, offset = tuple(result.shape), int(result.storage_offset())
     for place, arg in enumerate(args):
-        if arg is result:
-            return Made(place, True)
         if isinstance(arg, torch.Tensor) and _memory(arg) == _memory(result):
             return Made(place, False, shape, result.stride(), offset, result.dtype)
     natural = offset == 0 and result.untyped_storage().nbytes() == _natural_bytes(result)
