@@ -2,6 +2,7 @@
 
 python -m benchmarks.estimates                     every workload of benchmarks.workloads: half an hour on two cores
 python -m benchmarks.estimates --workloads 4 --seconds 2
+python -m benchmarks.estimates --truth FILE        calibrates and asks `instant` anew, against that truth
 
 `instant` is asked for every batch size before anything of that model was measured, then `quick` at the largest, and
 only then every plan runs for long in a process of its own. Beside them, from the same profile: a roofline, and the
@@ -67,20 +68,25 @@ class Bench:
     profile: Profile
     seconds: float
     say: Say
+    earlier: dict[tuple[str, int], Document]  # rows of another run by name and batch size
 
     async def rows(self, row: Row) -> list[Document]:
         """One a batch size. A model that cannot be traced or run has an `error` instead of figures."""
         workloads = [row.workload(size) for size in row.batch_sizes]
         try:
             instant = [told(await self._ask(workload, "instant")) for workload in workloads]
-            quick = told(await self._ask(workloads[-1], "quick"))
+            quick = {workload.batch_size: await self._quick(row, workload) for workload in workloads[-1:]}
             return [
-                await self._row(row, workload, answer, quick if workload is workloads[-1] else None)
+                await self._row(row, workload, answer, quick.get(workload.batch_size))
                 for workload, answer in zip(workloads, instant, strict=True)
             ]
         except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
             self.say(f"{row.name}: {error}")
             return [{"name": row.name, "family": row.family, "error": f"{type(error).__name__}: {error}"}]
+
+    async def _quick(self, row: Row, workload: Workload) -> Document | None:
+        known = self.earlier.get((row.name, workload.batch_size))
+        return known["quick"] if known is not None else told(await self._ask(workload, "quick"))
 
     async def _ask(self, workload: Workload, effort: str) -> Recommendation:
         return await self.crosspoint.recommend(Request(workload, effort=effort))  # type: ignore[arg-type]
@@ -89,13 +95,14 @@ class Bench:
         survey = await self.crosspoint.survey()
         plans = candidate_plans(survey, Request(workload))
         trace = await self.crosspoint.trace(workload)
+        known = self.earlier.get((row.name, workload.batch_size))
         document = {
             "name": row.name,
             "family": row.family,
             "mode": workload.mode,
             "optimizer": workload.optimizer,
             "batch_size": workload.batch_size,
-            "truth": await self._truth(workload, plans),
+            "truth": known["truth"] if known is not None else await self._truth(workload, plans),
             "default": default_plan(survey, plans).label,
             "instant": instant,
             "quick": quick,
@@ -177,21 +184,25 @@ def describe_row(row: Document) -> str:
     return "; ".join(parts)
 
 
-async def run_estimates(seconds: float, rows: Sequence[Row], data_dir: Path, say: Say) -> tuple[Document, Profile]:
-    """The document that is kept, and the profile that the estimates came from."""
+async def run_estimates(
+    seconds: float, rows: Sequence[Row], data_dir: Path, say: Say, earlier: Document | None = None
+) -> tuple[Document, Profile]:
+    """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
+    known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
     async with Crosspoint(Settings.from_environment(data_dir=data_dir)) as crosspoint:
         say("calibrating")
         profile = await crosspoint.calibrate("full")
-        bench = Bench(crosspoint, profile, seconds, say)
+        bench = Bench(crosspoint, profile, seconds, say, known)
         found = [document for row in rows for document in await bench.rows(row)]
         survey = await crosspoint.survey()
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "truth_measured_at": (earlier or {}).get("truth_measured_at") or (earlier or {}).get("measured_at"),
         "machine": profile.machine,
         "software": {"python": platform.python_version(), **profile.software},
         "fingerprint": survey.fingerprint,
         "noise": profile.noise,
-        "truth_seconds_a_batch": seconds,
+        "truth_seconds_a_batch": (earlier or {}).get("truth_seconds_a_batch", seconds),
         "table": make_table(found),
         "rows": found,
     }, profile
@@ -202,6 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="truth of one batch size, all plans together")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
+    parser.add_argument("--truth", type=Path, help="an earlier result whose truth and quick answers are taken")
     parser.add_argument("--output", type=Path, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
 
@@ -210,7 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
-        work = run_estimates(chosen.seconds, WORKLOADS[: chosen.workloads], Path(folder), say)
+        earlier = json.loads(chosen.truth.read_text(encoding="utf-8")) if chosen.truth is not None else None
+        work = run_estimates(chosen.seconds, WORKLOADS[: chosen.workloads], Path(folder), say, earlier)
         document, profile = asyncio.run(work)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

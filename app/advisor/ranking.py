@@ -14,7 +14,7 @@ from probes.workload.description import PRECISIONS, Plan
 TOLERANCE = 0.05
 # A cheaper plan is worth this much at most. Where a busy machine makes intervals wide, a plan whose median is further
 # off overlaps as well; naming it would turn noise into a loss (docs/decisions/0004-too-close-to-call.md).
-WORTH_OF_CHEAPNESS = 1.15
+WORTH_OF_CHEAPNESS = 1.03
 # Standard deviations either way, and steps, of the quadrature: the tails left out hold 1e-6.
 TAIL, NODES = 5.0, 201
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from app.advisor.crowding import Crowd, in_company
 from app.advisor.fitting import ratio_spread
-from app.advisor.intervals import apart, scale, shift, widen
+from app.advisor.intervals import BETWEEN_PROCESSES, apart, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
@@ -26,16 +26,21 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
     """left_out: of a plain prediction, the errors that its model made on networks left out (see ratio_spread).
-    crowded: others hold cores that this plan needs, and nothing was measured meanwhile."""
+    crowded: others hold cores that this plan needs, and nothing was measured meanwhile. within: of a measurement, the
+    spread in its own run, which is what matters beside other plans of that run."""
 
     seconds: Interval
     basis: Basis
     left_out: Mapping[str, float] | None = None
     crowded: bool = False
+    within: float | None = None
 
 
 def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
-    """The spread of two predictions' ratio, as they err together; None unless both are predictions of one profile."""
+    """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
+    of anything else."""
+    if first.within is not None and second.within is not None:
+        return math.hypot(first.within, second.within)
     if first.left_out is None or second.left_out is None:
         return None
     return ratio_spread(first.left_out, second.left_out)
@@ -119,10 +124,10 @@ class PlanTime:
             return None
         seconds = self.measured.measured(batch_size)
         if seconds is not None:
-            return StepEstimate(shift(seconds, moved), "measured" if data == self.measured.data else "probed")
+            return _observed(shift(seconds, moved), "measured" if data == self.measured.data else "probed")
         seconds = self.measured.probed(batch_size)
         if seconds is not None:
-            return StepEstimate(shift(seconds, moved), "probed")
+            return _observed(shift(seconds, moved), "probed")
         return self._along_prediction(self.measured, batch_size, moved)
 
     def _along_prediction(self, measured: MeasuredTime, batch_size: int, moved: float) -> StepEstimate | None:
@@ -136,7 +141,7 @@ class PlanTime:
             return None
         ratio = self.predicted.at(batch_size, measured.data).median / start
         octaves = abs(math.log2(batch_size / nearest))
-        spread = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        spread = math.hypot(BETWEEN_PROCESSES, min(BEYOND * octaves, self.predicted.model.fit.spread))
         near = octaves <= math.log2(REACH)
         return StepEstimate(shift(widen(scale(anchor, ratio), spread), moved), "probed" if near else "predicted")
 
@@ -160,6 +165,12 @@ class PlanTime:
         if data == "resident" and overheads is not None and overheads.transfer_seconds is not None:
             return -overheads.transfer_seconds
         return None
+
+
+def _observed(seconds: Interval, basis: Basis) -> StepEstimate:
+    """What another process would take, from what this one took."""
+    within = math.log(seconds.high / seconds.low) / 2
+    return StepEstimate(widen(seconds, BETWEEN_PROCESSES), basis, within=within)
 
 
 def times_of_plans(

@@ -134,6 +134,6 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
         "embedding-large",
         [{"type": "embedding", "in": 72_000, "out": 128}, {"type": "mean"}, *_linear(64, 0, 5)],
         [32],
-        (2, 32),
+        (32,),
     ),
 )

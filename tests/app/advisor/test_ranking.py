@@ -105,9 +105,9 @@ def test_the_cheaper_plan_has_fewer_threads_then_no_gpu_then_fp32() -> None:
 
 
 def test_a_ratio_that_is_known_better_than_the_times_decides() -> None:
-    one, two = an_option(ONE, interval_around(1.0, 0.5)), an_option(TWO, interval_around(0.9, 0.5))
+    one, two = an_option(ONE, interval_around(1.0, 0.5)), an_option(TWO, interval_around(0.98, 0.5))
     assert rank_options([one, two]).best == one
-    ranking = rank_options([one, two], lambda *_: 0.05)
+    ranking = rank_options([one, two], lambda *_: 0.01)
     assert ranking.best == two
     assert not ranking.close
     assert ranking.confidence is not None
