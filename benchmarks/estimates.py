@@ -2,7 +2,8 @@
 
 python -m benchmarks.estimates                     every workload of benchmarks.workloads: half an hour on two cores
 python -m benchmarks.estimates --workloads 4 --seconds 2
-python -m benchmarks.estimates --truth FILE        calibrates and asks `instant` anew, against that truth
+python -m benchmarks.estimates --truth FILE        asks anew, against the truth of an earlier result
+python -m benchmarks.estimates --truth FILE --instant        the same, with that result's answers of `quick`
 
 `instant` is asked for every batch size before anything of that model was measured, then `quick` at the largest, and
 only then every plan runs for long in a process of its own. Beside them, from the same profile: a roofline, and the
@@ -69,6 +70,7 @@ class Bench:
     seconds: float
     say: Say
     earlier: dict[tuple[str, int], Document]  # rows of another run by name and batch size
+    only_instant: bool
 
     async def rows(self, row: Row) -> list[Document]:
         """One a batch size. A model that cannot be traced or run has an `error` instead of figures."""
@@ -86,7 +88,7 @@ class Bench:
 
     async def _quick(self, row: Row, workload: Workload) -> Document | None:
         known = self.earlier.get((row.name, workload.batch_size))
-        return known["quick"] if known is not None else told(await self._ask(workload, "quick"))
+        return known["quick"] if known is not None and self.only_instant else told(await self._ask(workload, "quick"))
 
     async def _ask(self, workload: Workload, effort: str) -> Recommendation:
         return await self.crosspoint.recommend(Request(workload, effort=effort))  # type: ignore[arg-type]
@@ -185,14 +187,19 @@ def describe_row(row: Document) -> str:
 
 
 async def run_estimates(
-    seconds: float, rows: Sequence[Row], data_dir: Path, say: Say, earlier: Document | None = None
+    seconds: float,
+    rows: Sequence[Row],
+    data_dir: Path,
+    say: Say,
+    earlier: Document | None = None,
+    only_instant: bool = False,
 ) -> tuple[Document, Profile]:
     """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
     known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
     async with Crosspoint(Settings.from_environment(data_dir=data_dir)) as crosspoint:
         say("calibrating")
         profile = await crosspoint.calibrate("full")
-        bench = Bench(crosspoint, profile, seconds, say, known)
+        bench = Bench(crosspoint, profile, seconds, say, known, only_instant)
         found = [document for row in rows for document in await bench.rows(row)]
         survey = await crosspoint.survey()
     return {
@@ -213,7 +220,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="truth of one batch size, all plans together")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
-    parser.add_argument("--truth", type=Path, help="an earlier result whose truth and quick answers are taken")
+    parser.add_argument("--truth", type=Path, help="an earlier result whose truth is taken")
+    parser.add_argument("--instant", action="store_true", help="take its answers of quick as well")
     parser.add_argument("--output", type=Path, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
 
@@ -223,7 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
         earlier = json.loads(chosen.truth.read_text(encoding="utf-8")) if chosen.truth is not None else None
-        work = run_estimates(chosen.seconds, WORKLOADS[: chosen.workloads], Path(folder), say, earlier)
+        rows = WORKLOADS[: chosen.workloads]
+        work = run_estimates(chosen.seconds, rows, Path(folder), say, earlier, chosen.instant)
         document, profile = asyncio.run(work)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
