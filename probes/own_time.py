@@ -8,18 +8,24 @@ from pathlib import Path
 
 # Processes that are looked at; a measuring process, a tracing one and a driver's reader are three.
 MAX_PROCESSES = 64
+MOST_COUNTS = 3
 
 
 def read_own_ticks(proc: Path = Path("/proc")) -> int:
     """Ticks of this process, of its children that ended, and of those that live (theirs included).
 
-    A child that ends moves from the living to the ended, so that the sum never jumps. Without the kernel's list of
-    children (CONFIG_PROC_CHILDREN) the living ones are missing.
+    A child that ends moves from the living to the ended, so that the sum never jumps; where one does so while they are
+    counted it would be in neither, and they are counted again. Without the kernel's list of children
+    (CONFIG_PROC_CHILDREN) the living ones are missing.
     """
-    times = os.times()
-    ended = times.user + times.system + times.children_user + times.children_system
-    living = sum(_read_ticks(proc, pid) for pid in _descendants(proc))
-    return int(ended * os.sysconf("SC_CLK_TCK")) + living
+    before = os.times()
+    for _ in range(MOST_COUNTS):
+        living = sum(_read_ticks(proc, pid) for pid in _descendants(proc))
+        times = os.times()
+        if times[2:4] == before[2:4]:
+            break
+        before = times
+    return int(sum(times[:4]) * os.sysconf("SC_CLK_TCK")) + living
 
 
 def parse_ticks(text: str) -> int:
