@@ -40,4 +40,5 @@ format: $(VENV)/installed-dev ## let the formatter and linter mend what they can
 	$(BIN)/ruff format .
 
 bench: $(VENV)/installed-dev ## measure the figures under benchmarks/results/ (alone on the machine, please)
+	$(PIP) -e '.[bench]'
 	$(BIN)/python -m benchmarks

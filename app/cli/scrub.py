@@ -76,8 +76,8 @@ def scrub_text(text: str, secrets: Mapping[str, str]) -> str:
 
 def name_secrets(hostnames: tuple[str | None, ...] = ()) -> dict[str, str]:
     """This machine's and this person's names, longest first; hostnames: more of them, as a captured machine's."""
-    home = str(Path("~").expanduser())
-    found = {home: "~"} if len(home) > _SHORTEST and home not in ("/root", "~") else {}
+    home = Path("~").expanduser()
+    found = {str(home): "~"} if home.name not in ("", "~") and home.name.lower() not in _NAMES_OF_NOBODY else {}
     for name in (*hostnames, _ask(socket.gethostname)):
         for part in (name or "", (name or "").split(".")[0]):
             found |= _name(part, "(host)")
