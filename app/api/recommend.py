@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.bodies import RecommendBody
 from app.api.context import ContextDep, answer_json
+from app.api.leaving import while_awaited
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
 from app.recommending import NOT_SAVED
@@ -26,6 +27,8 @@ async def recommend(request: Request, context: ContextDep) -> Response:
     """Rank the ways to run a workload on this machine. `effort` above `instant` measures this very model first."""
     body = await read_body(request, RecommendBody)
     question = await asyncio.to_thread(body.request)
-    answer = await context.crosspoint.recommend(question)
+    work = context.crosspoint.recommend(question)
+    # A trace is kept for whoever asks next, so only who measures is watched.
+    answer = await (work if question.effort == "instant" else while_awaited(request, work))
     saved = all(reason.code != NOT_SAVED for reason in answer.reasons)
     return answer_json({**answer.to_json(), "saved": saved})
