@@ -25,6 +25,9 @@ REWEIGHTINGS, TOLERATED_ERROR = 4, 0.15
 LEAST_SPREAD = 0.1
 # The ratio of two predictions is known no better than this, however well few networks agree.
 LEAST_RATIO_SPREAD = 0.06
+# An operation that no other network has is priced at next to nothing, and its network is then off by a factor of
+# hundreds: a network counts with this many times the usual error at most.
+ABSURD = 3.0
 # Without networks to fit to, the sum of operations alone is 0.34 to 0.80 of a step: a factor of two either way.
 UNFITTED_SPREAD = 0.7
 
@@ -87,7 +90,9 @@ def ratio_spread(one: Mapping[str, float], other: Mapping[str, float]) -> float 
     names = one.keys() & other.keys()
     if len(names) < 3:
         return None
-    square = sum((one[name] - other[name]) ** 2 for name in names) / len(names)
+    differences = [abs(one[name] - other[name]) for name in names]
+    usual = spread_of(differences, len(names))
+    square = sum(min(difference, ABSURD * usual) ** 2 for difference in differences) / len(names)
     return max(Z * math.sqrt(square), LEAST_RATIO_SPREAD)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.advisor.crossover import batch_grid, find_crossover
+from app.advisor.crossover import batch_grid, find_crossover, holds_from
 from app.advisor.pairs import Pair
 from app.advisor.recommendation import Crossover, Curve
 from app.advisor.step_time import PlanTime, StepEstimate, compare, weakest
@@ -100,12 +100,25 @@ def _crossover(
         batch_size=found.batch_size,
         low=found.low,
         high=found.high,
+        medians_cross_at=_medians_cross_at(ours, theirs, data, grid),
         launch_bound_until=theirs.predicted.launch_bound_until(grid)
         if theirs.predicted is not None and not second.is_cpu
         else None,
         break_even_steps=break_even_steps(ours, theirs, batches.workload, data, measurements),
         basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
     )
+
+
+def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, grid: Sequence[int]) -> int | None:
+    """The smallest batch from which the second's median is the lower one at every larger batch looked at; None when it
+    is not at the largest."""
+
+    def is_lower(batch: int) -> bool:
+        ours, theirs = first.seconds(batch, data), second.seconds(batch, data)
+        return ours is not None and theirs is not None and theirs.median < ours.median
+
+    known = [batch for batch in grid if first.at(batch, data) is not None and second.at(batch, data) is not None]
+    return holds_from(is_lower, known)
 
 
 def _last_known(time: PlanTime, data: str, grid: Sequence[int]) -> StepEstimate | None:

@@ -93,7 +93,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Where `to` overtakes `start` as the batch grows (app.advisor.crossover)."""
+    """Where `to` overtakes `start` as the batch grows (app.advisor.crossover).
+
+    medians_cross_at: the likeliest batch, from which `to` has the lower median at all larger ones, whether or not the
+    two can be told apart; None where it has not at the largest.
+    """
 
     start: Plan
     to: Plan
@@ -102,6 +106,7 @@ class Crossover:
     batch_size: int | None
     low: int | None
     high: int | None
+    medians_cross_at: int | None
     launch_bound_until: int | None
     break_even_steps: int | None
     basis: Basis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from app.advisor.crowding import Crowd, in_company
@@ -26,19 +26,26 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
     """left_out: of a plain prediction, the errors that its model made on networks left out (see ratio_spread).
-    crowded: others hold cores that this plan needs, and nothing was measured meanwhile. within: of a measurement, the
-    spread in its own run, which is what matters beside other plans of that run."""
+    slowed: how many times as long others, who hold cores that this plan needs, may make it at worst; 1 where none do,
+    or where it was measured meanwhile. within: of a measurement, or along the prediction from one, the spread that it
+    does not share with other plans of that run."""
 
     seconds: Interval
     basis: Basis
     left_out: Mapping[str, float] | None = None
-    crowded: bool = False
+    slowed: float = 1.0
     within: float | None = None
+
+    @property
+    def crowded(self) -> bool:
+        return self.slowed > 1
 
 
 def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
     """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
-    of anything else."""
+    of anything else, and where others slow one plan more than the other."""
+    if not math.isclose(first.slowed, second.slowed):
+        return None
     if first.within is not None and second.within is not None:
         return math.hypot(first.within, second.within)
     if first.left_out is None or second.left_out is None:
@@ -110,7 +117,8 @@ class PlanTime:
         exposure = self.crowd.exposure(self.plan, met)
         if exposure <= 0:
             return calm
-        return StepEstimate(in_company(calm.seconds, self.plan, exposure), calm.basis, crowded=True)
+        seconds = in_company(calm.seconds, self.plan, exposure)
+        return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high)
 
     def _overheads(self, batch_size: int) -> Overheads | None:
         row = None if self.measured is None else self.measured.rows.get(batch_size)
@@ -141,9 +149,8 @@ class PlanTime:
             return None
         ratio = self.predicted.at(batch_size, measured.data).median / start
         octaves = abs(math.log2(batch_size / nearest))
-        spread = math.hypot(BETWEEN_PROCESSES, min(BEYOND * octaves, self.predicted.model.fit.spread))
-        near = octaves <= math.log2(REACH)
-        return StepEstimate(shift(widen(scale(anchor, ratio), spread), moved), "probed" if near else "predicted")
+        there = widen(scale(anchor, ratio), min(BEYOND * octaves, self.predicted.model.fit.spread))
+        return _observed(shift(there, moved), "probed" if octaves <= math.log2(REACH) else "predicted")
 
     def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
         if self.predicted is None:

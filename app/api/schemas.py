@@ -53,6 +53,7 @@ CrossoverDocument = TypedDict(
         "batch_size": int | None,
         "low": int | None,
         "high": int | None,
+        "medians_cross_at": int | None,
         "launch_bound_until": int | None,
         "break_even_steps": int | None,
         "basis": Basis,

@@ -13,7 +13,7 @@ from app.advisor.recommendation import Interval
 from probes.hardware import Cpu, Load, Survey
 from probes.measurement import Measurement
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 CALM = Load(load_average=0.2, steal_fraction=0.0, busy_fraction=0.02, interval_seconds=1.0, own_busy_fraction=0.0)
@@ -56,6 +56,17 @@ def test_one_thread_is_preferred_where_others_hold_the_other_core(load: Load) ->
     assert found.confidence < calm.confidence
     (reason,) = (reason for reason in found.reasons if reason.code == "crowded")
     assert reason.evidence["plans"]
+
+
+def test_plans_that_suffer_alike_are_told_apart_as_on_a_calm_machine() -> None:
+    def kinds(load: Load) -> dict[tuple[str, str], str]:
+        return {(row.start.label, row.to.label): row.kind for row in answer(load).crossovers}
+
+    busy, calm = kinds(HALF), kinds(CALM)
+    for pair in ((ONE, ONE_BF16), (TWO, TWO_BF16)):
+        names = (pair[0].label, pair[1].label)
+        assert busy[names] == calm[names] != "undecided"
+    assert busy[ONE.label, TWO.label] != calm[ONE.label, TWO.label]
 
 
 def test_the_reason_carries_what_was_read() -> None:

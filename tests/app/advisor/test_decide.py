@@ -103,6 +103,7 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "batch_size",
         "low",
         "high",
+        "medians_cross_at",
         "launch_bound_until",
         "break_even_steps",
         "basis",

@@ -65,5 +65,12 @@ def test_an_error_that_two_plans_share_does_not_blur_which_is_faster() -> None:
     assert (ratio_spread(errors, opposite) or 0) > 0.8
 
 
+def test_one_network_whose_price_is_absurd_does_not_hide_which_plan_is_faster() -> None:
+    errors = {str(i): 0.1 * (-1) ** i for i in range(16)}
+    none = dict.fromkeys(errors, 0.0)
+    usual = ratio_spread(errors, none) or 0
+    assert usual < (ratio_spread({**errors, "absurd": -6.7}, {**none, "absurd": 0.0}) or 0) < 2 * usual
+
+
 def test_plans_that_share_no_networks_are_not_compared_closely() -> None:
     assert ratio_spread({"a": 0.1, "b": 0.1, "c": 0.1}, {}) is None
