@@ -1,10 +1,12 @@
-"""Where plans cross: the batch that `instant` tells, against one found by bisection with real steps.
+"""Where plans cross: the batch that `instant` and `quick` tell, against one found by bisection with real steps.
 
-python -m benchmarks.crossovers                      eight models, some five minutes on two cores
-python -m benchmarks.crossovers --models 2 --seconds 1
+python -m benchmarks.crossovers                      twelve models, some ten minutes on two cores
+python -m benchmarks.crossovers --models 2 --seconds 0.4
 
-For each pair of plans that `instant` tells a crossover of, both run at batch sizes from 1 to 4096 in turns, then
-between the last batch at which the first is faster and the next, until these are within a factor of 1.5.
+`instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: each
+batch size runs in a process of its own, every plan in turns, again in another process where two plans are within 3 %.
+From a coarse ladder of batch sizes the bracket around each pair's crossover is halved until it is within a factor of
+1.5. The scoring is benchmarks.crossover_scores.
 """
 
 from __future__ import annotations
@@ -12,134 +14,185 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import platform
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from app.advisor.recommendation import Crossover
+from app.advisor.plans import candidate_plans
+from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
+from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
+from benchmarks.crossover_scores import Truth, describe_scores, score, truth_of, wanted
 from benchmarks.workloads import WORKLOADS, Row
+from probes.workload.description import Plan
 
 RESULTS = Path(__file__).parent / "results"
 Document = dict[str, Any]
-# Steps short enough at every batch that a bisection takes seconds.
-MODELS = ("iris", "tabular", "digits", "dense deep", "image small", "signal", "lstm", "encoder")
-LADDER = (1, 4, 16, 64, 256, 1024, 4096)
-NARROW = 1.5
-FACTOR = 2.0  # what counts as right
-LONGEST_STEP_SECONDS = 0.5  # of larger batches nothing is asked
+Say = Callable[[str], None]
+# Steps short enough at most batches that a bisection takes seconds; every family but the ones whose plans never cross.
+MODELS = (
+    "tabular", "digits", "image small", "lstm", "encoder", "vit", "tabular inference", "lstm inference", "dense sgd",
+    "signal", "iris", "dense deep",
+)  # fmt: skip
+LADDER = (1, 8, 64, 512, 4096)
+LONGEST_STEP_SECONDS = 0.3  # of larger batches nothing is asked
+ROUNDS = 4  # of bisection: a factor of eight becomes less than 1.2
 
 
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    """The first plan is faster at `low`, the second at `high` and beyond; 1 and None: always; the largest asked and
-    None: never."""
+@dataclass
+class Measured:
+    """One model's truth. times: by batch size and plan, each process's median."""
 
-    kind: str
-    low: int | None = None
-    high: int | None = None
+    crosspoint: Crosspoint
+    row: Row
+    plans: Sequence[Plan]
+    seconds: float
+    times: dict[int, dict[str, list[float]]] = field(default_factory=dict)
 
+    async def measure(self, size: int) -> None:
+        """All plans in turns, in a process of its own."""
+        request = Request(self.row.workload(size))
+        rows = await self.crosspoint.measure(request, seconds=self.seconds, plans=self.plans, batch_sizes=(size,))
+        known = self.times.setdefault(size, {plan.label: [] for plan in self.plans})
+        for row in rows:
+            if row.outcome == "ok" and row.step is not None:
+                known[row.plan.label].append(row.step.median)
 
-def bracket_of(faster: dict[int, bool]) -> Bracket:
-    """faster: by batch size, whether the second plan is the faster one."""
-    sizes = sorted(faster)
-    behind = [size for size in sizes if not faster[size]]
-    if not behind:
-        return Bracket("always")
-    if behind[-1] == sizes[-1]:
-        return Bracket("never")
-    return Bracket("at", behind[-1], sizes[sizes.index(behind[-1]) + 1])
+    async def bisect(self, pairs: Sequence[tuple[str, str]], ladder: Sequence[int]) -> dict[tuple[str, str], Truth]:
+        for size in ladder:
+            await self._settle(size, pairs)
+        for _ in range(ROUNDS):
+            sizes = {found for pair in pairs if (found := wanted(self._truth(pair))) is not None}
+            for size in sorted(sizes):
+                await self._settle(size, pairs)
+            if not sizes:
+                break
+        return {pair: self._truth(pair) for pair in pairs}
 
+    async def _settle(self, size: int, pairs: Sequence[tuple[str, str]]) -> None:
+        await self.measure(size)
+        if any(self._truth(pair).signs.get(size) == 0 for pair in pairs):
+            await self.measure(size)
 
-def is_right(told: Document, truth: Bracket) -> bool | None:
-    """Within a factor of two of the true bracket; an end of the range counts as told when it says so. None where the
-    answer says that it cannot tell."""
-    if told["kind"] == "undecided":
-        return None
-    if told["kind"] != "at" or truth.kind != "at":
-        near_start = truth.kind == "at" and told["kind"] == "always" and (truth.high or 0) <= FACTOR
-        near_start |= told["kind"] == "at" and truth.kind == "always" and (told["batch_size"] or 0) <= FACTOR
-        return told["kind"] == truth.kind or near_start
-    assert truth.low is not None
-    assert truth.high is not None
-    return bool(truth.low / FACTOR <= told["batch_size"] <= truth.high * FACTOR)
-
-
-async def find_truth(crosspoint: Crosspoint, row: Row, crossover: Crossover, seconds: float) -> Bracket:
-    """By real steps of both plans in turns."""
-    faster: dict[int, bool] = {}
-
-    async def compare(sizes: Sequence[int]) -> None:
-        plans = (crossover.start, crossover.to)
-        rows = await crosspoint.measure(
-            Request(row.workload(sizes[0])), seconds=seconds * len(sizes), plans=plans, batch_sizes=sizes
-        )
-        times = {(r.plan.key, r.batch_size): r.step.median for r in rows if r.step is not None}
-        for size in sizes:
-            first, second = times.get((plans[0].key, size)), times.get((plans[1].key, size))
-            if first is not None and second is not None:
-                faster[size] = second < first
-
-    await compare([size for size in LADDER if await _is_short(crosspoint, row, size)])
-    while (bracket := bracket_of(faster)).kind == "at":
-        assert bracket.low is not None
-        assert bracket.high is not None
-        if bracket.high <= NARROW * bracket.low or bracket.high - bracket.low <= 1:
-            break
-        await compare([round((bracket.low * bracket.high) ** 0.5)])
-    return bracket
+    def _truth(self, pair: tuple[str, str]) -> Truth:
+        return truth_of({size: (plans[pair[0]], plans[pair[1]]) for size, plans in self.times.items()})
 
 
-async def _is_short(crosspoint: Crosspoint, row: Row, size: int) -> bool:
-    answer = await crosspoint.recommend(Request(row.workload(size)))
-    times = [option.step_seconds.median for option in answer.options if option.step_seconds is not None]
-    return bool(times) and max(times) <= LONGEST_STEP_SECONDS
+@dataclass
+class Bench:
+    """asked: the store that answers come from. measuring: another, for the truth."""
+
+    asked: Crosspoint
+    measuring: Crosspoint
+    seconds: float
+    say: Say
+
+    async def rows(self, models: Sequence[str]) -> list[Document]:
+        """One a pair of plans, and one with an `error` for a model that could not be judged."""
+        rows = [row for name in models for row in WORKLOADS if row.name == name]
+        instant = {row.name: await self.asked.recommend(Request(row.workload())) for row in rows}
+        found: list[Document] = []
+        for row in rows:
+            try:
+                found += await self._model(row, instant[row.name])
+            except CrosspointError as error:  # a miss is shown, not dropped
+                self.say(f"{row.name}: {error}")
+                found.append({"model": row.name, "error": str(error)})
+        return found
+
+    async def _model(self, row: Row, instant: Recommendation) -> list[Document]:
+        workload = row.workload(row.batch_sizes[-1])
+        quick = await self.asked.recommend(Request(workload, effort="quick"))
+        told = {name: crossovers_by_pair(answer) for name, answer in (("instant", instant), ("quick", quick))}
+        plans = candidate_plans(await self.measuring.survey(), Request(workload))
+        measured = Measured(self.measuring, row, plans, self.seconds)
+        truths = await measured.bisect(list(told["instant"]), ladder_for(instant))
+        return [self._pair(row, pair, told, truth, measured) for pair, truth in truths.items()]
+
+    def _pair(
+        self,
+        row: Row,
+        pair: tuple[str, str],
+        told: dict[str, dict[tuple[str, str], Document]],
+        truth: Truth,
+        by: Measured,
+    ) -> Document:
+        document = {
+            "model": row.name,
+            "family": row.family,
+            "mode": row.mode,
+            "from": pair[0],
+            "to": pair[1],
+            "truth": truth.to_json(),
+            "times": {size: [plans[pair[0]], plans[pair[1]]] for size, plans in sorted(by.times.items())},
+            **{adviser: answers.get(pair) for adviser, answers in told.items()},
+        }
+        self.say(describe_row(document))
+        return document
 
 
-async def run_crossovers(models: Sequence[str], seconds: float, folder: Path, say: Callable[[str], None]) -> Document:
+def crossovers_by_pair(answer: Recommendation) -> dict[tuple[str, str], Document]:
+    """Of the way of feeding that was asked for."""
+    rows = [row for row in answer.crossovers if row.data == answer.workload.data]
+    names = ("kind", "batch_size", "low", "high", "medians_cross_at", "basis")
+    return {(row.start.label, row.to.label): {name: getattr(row, name) for name in names} for row in rows}
+
+
+def ladder_for(answer: Recommendation) -> tuple[int, ...]:
+    """The batch sizes that run in reasonable time under every plan; the two smallest in any case."""
+    longest = {
+        size: max((curve.step_seconds[place] or 0.0 for curve in answer.curves), default=0.0)
+        for place, size in enumerate(answer.curve_batch_sizes)
+    }
+    fit = [size for size in LADDER if longest.get(size, 0.0) <= LONGEST_STEP_SECONDS]
+    return tuple(dict.fromkeys((*LADDER[:2], *fit)))
+
+
+def describe_row(row: Document) -> str:
+    """One readable line: what is true, and what was told."""
+    parts = [f"{row['model']}: {row['from']} -> {row['to']}: truth {row['truth']['low']} to {row['truth']['high']}"]
+    answers = {adviser: row[adviser] for adviser in ("instant", "quick") if row[adviser] is not None}
+    parts += [
+        f"{adviser} {told['kind']} {told['batch_size'] or ''} (medians {told['medians_cross_at']})"
+        for adviser, told in answers.items()
+    ]
+    return ", ".join(parts)
+
+
+async def run_crossovers(models: Sequence[str], seconds: float, folder: Path, say: Say, effort: str) -> Document:
     """The document that is kept."""
-    found: list[Document] = []
-    async with Crosspoint(Settings.from_environment(data_dir=folder)) as crosspoint:
+    asked = Crosspoint(Settings.from_environment(data_dir=folder / "asked"))
+    measuring = Crosspoint(Settings.from_environment(data_dir=folder / "measuring"))
+    async with asked, measuring:
         say("calibrating")
-        profile = await crosspoint.calibrate("full")
-        for row in (row for row in WORKLOADS if row.name in models):
-            answer = await crosspoint.recommend(Request(row.workload()))
-            for crossover in answer.crossovers:
-                truth = await find_truth(crosspoint, row, crossover, seconds)
-                told = crossover.to_json()
-                right = is_right(told, truth)
-                found.append(
-                    {"model": row.name, "told": told, "truth": [truth.kind, truth.low, truth.high], "right": right}
-                )
-                pair = f"{crossover.start.label} -> {crossover.to.label}"
-                say(
-                    f"{row.name}: {pair}: told {told['kind']} {told['batch_size']}, truth {found[-1]['truth']}: {right}"
-                )
-    decided = [row["right"] for row in found if row["right"] is not None]
+        profile = await asked.calibrate(effort)
+        rows = await Bench(asked, measuring, seconds, say).rows(models)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": profile.machine,
+        "software": {"python": platform.python_version(), **profile.software},
         "noise": profile.noise,
-        "right": sum(decided),
-        "decided": len(decided),
-        "undecided": len(found) - len(decided),
-        "rows": found,
+        "seconds_a_batch": seconds,
+        "table": score(rows),
+        "rows": rows,
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print a line a pair, and write the document. Returns the exit code."""
+    """Run, print a line a pair and the table, and write the document. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.crossovers", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--seconds", type=float, default=1.5, help="both plans at one batch size")
+    parser.add_argument("--seconds", type=float, default=1.2, help="all plans at one batch size")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
+    parser.add_argument("--effort", choices=("quick", "full"), default="full", help="of the calibration")
     parser.add_argument("--output", type=Path, default=RESULTS / "crossovers.json")
     chosen = parser.parse_args(arguments)
 
@@ -148,11 +201,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:
-        document = asyncio.run(run_crossovers(MODELS[: chosen.models], chosen.seconds, Path(folder), say))
+        work = run_crossovers(MODELS[: chosen.models], chosen.seconds, Path(folder), say, chosen.effort)
+        document = asyncio.run(work)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    right, decided, undecided = (document[name] for name in ("right", "decided", "undecided"))
-    say(f"within a factor of {FACTOR:g}: {right} of {decided}; {undecided} undecided")
+    say(describe_scores(document["table"]))
     return 0
 
 

@@ -1,43 +1,122 @@
-import pytest
+"""How the benchmark of crossovers finds and judges them."""
 
-from benchmarks.crossovers import Bracket, bracket_of, is_right
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.crossover_scores import NARROW, Truth, describe_scores, score, told_batch, truth_of, wanted
 
 
 @pytest.mark.parametrize(
-    ("faster", "bracket"),
+    ("signs", "bracket"),
     [
-        ({1: False, 4: False, 16: True, 64: True}, Bracket("at", 4, 16)),
-        ({1: True, 4: True}, Bracket("always")),
-        ({1: False, 4: False}, Bracket("never")),
-        ({1: True, 4: False, 16: True}, Bracket("at", 4, 16)),
-        ({1: True, 4: False}, Bracket("never")),
+        ({1: -1, 8: -1, 64: 1, 512: 1}, ("at", 8, 64)),
+        ({1: 1, 8: 1}, ("always", 1, 1)),
+        ({1: -1, 8: -1}, ("never", 8, math.inf)),
+        ({1: 1, 8: -1, 64: 1}, ("at", 8, 64)),
+        ({1: 1, 8: -1}, ("never", 8, math.inf)),
+        ({1: -1, 8: 0, 64: 1}, ("at", 1, 64)),
+        ({1: 0, 8: 1}, ("at", 1, 8)),
+        ({1: -1, 8: 0}, ("undecided", 1, math.inf)),
+        ({1: 0, 8: 0}, ("undecided", 1, math.inf)),
     ],
 )
-def test_a_crossover_is_where_the_second_is_faster_from_then_on(faster: dict[int, bool], bracket: Bracket) -> None:
-    assert bracket_of(faster) == bracket
+def test_the_bracket_reaches_from_where_one_is_ahead_to_where_the_other_stays_ahead(
+    signs: dict[int, int], bracket: tuple[str, int, float]
+) -> None:
+    truth = Truth(signs)
+    assert (truth.kind, truth.low, truth.high) == bracket
 
 
-def told(kind: str, batch_size: int | None = None) -> dict[str, object]:
-    return {"kind": kind, "batch_size": batch_size}
+def test_plans_within_three_per_cent_are_a_tie_and_every_process_counts() -> None:
+    times = {1: ([1.0], [1.02]), 8: ([1.0, 1.2], [1.0, 1.0]), 64: ([1.0], [1.1]), 512: ([1.0], [])}
+    assert truth_of(times).signs == {1: 0, 8: 1, 64: -1}
 
 
-def test_what_was_told_is_right_within_a_factor_of_two() -> None:
-    truth = Bracket("at", 40, 50)
-    assert is_right(told("at", 45), truth)
-    assert is_right(told("at", 21), truth)
-    assert is_right(told("at", 99), truth)
-    assert not is_right(told("at", 19), truth)
-    assert not is_right(told("at", 101), truth)
-    assert not is_right(told("never"), truth)
-    assert not is_right(told("always"), truth)
+@given(st.floats(1.5, 4000), st.floats(1.0, 1.4))
+def test_bisection_ends_in_a_narrow_bracket_around_the_crossing(crossing: float, tie: float) -> None:
+    def sign(size: int) -> int:
+        return -1 if size < crossing / tie else 1 if size > crossing * tie else 0
+
+    signs = {size: sign(size) for size in (1, 8, 64, 512, 4096)}
+    for _ in range(20):
+        size = wanted(Truth(signs))
+        if size is None:
+            break
+        assert size not in signs
+        signs[size] = sign(size)
+    truth = Truth(signs)
+    assert truth.low <= crossing * tie
+    if truth.kind == "at":
+        assert truth.high <= max(truth.low + 2, truth.low * NARROW**2 * tie**2 * 1.01)
 
 
-def test_undecided_is_neither_right_nor_wrong() -> None:
-    assert is_right(told("undecided"), Bracket("never")) is None
+def test_what_was_told_is_right_within_the_factor() -> None:
+    truth = Truth({1: -1, 40: -1, 50: 1, 4096: 1})
+    assert [truth.holds(batch, 2.0) for batch in (45, 21, 99, 19, 101, math.inf, 1)] == [
+        True, True, True, False, False, False, False,
+    ]  # fmt: skip
 
 
-def test_an_end_of_the_range_is_told_by_either_word() -> None:
-    assert is_right(told("at", 2), Bracket("always"))
-    assert is_right(told("always"), Bracket("at", 1, 2))
-    assert is_right(told("never"), Bracket("never"))
-    assert not is_right(told("at", 64), Bracket("always"))
+def test_both_ends_of_the_range_are_batches_like_others() -> None:
+    always, never = Truth({1: 1, 64: 1}), Truth({1: -1, 64: -1})
+    assert [always.holds(batch, 2.0) for batch in (1, 2, 3, math.inf)] == [True, True, False, False]
+    assert [never.holds(batch, 2.0) for batch in (math.inf, 65, 40, 20, 1)] == [True, True, True, False, False]
+
+
+def told(kind: str, batch_size: int | None = None, medians: int | None = None) -> dict[str, Any]:
+    return {"kind": kind, "batch_size": batch_size, "medians_cross_at": medians}
+
+
+@pytest.mark.parametrize(
+    ("signs", "is_a_tie"),
+    [
+        ({1: 0, 8: 0}, True),
+        ({1: -1, 8: 0}, True),
+        ({1: -1, 8: -1}, False),
+        ({1: 0, 8: 1}, False),
+        ({8: -1}, False),
+        ({}, True),
+    ],
+)
+def test_a_pair_of_which_anything_could_be_said_is_not_judged(signs: dict[int, int], is_a_tie: bool) -> None:
+    assert Truth(signs).is_a_tie is is_a_tie
+
+
+def test_every_kind_that_is_told_is_a_batch_but_undecided() -> None:
+    assert told_batch(told("always"), "batch_size") == 1
+    assert told_batch(told("never"), "batch_size") == math.inf
+    assert told_batch(told("at", 9), "batch_size") == 9
+    assert told_batch(told("undecided", None, 12), "batch_size") is None
+    assert told_batch(told("undecided", None, 12), "medians_cross_at") == 12
+    assert told_batch(told("never"), "medians_cross_at") == math.inf
+
+
+def a_row(instant: dict[str, Any], ratios: dict[int, float], to: str = "cpu bf16, 1 thread") -> dict[str, Any]:
+    times = {size: ([1.0], [1.0 / ratio]) for size, ratio in ratios.items()}
+    return {"from": "cpu fp32, 1 thread", "to": to, "times": times, "truth": truth_of(times).to_json(),
+            "instant": instant, "quick": None}  # fmt: skip
+
+
+def test_the_table_counts_what_is_decided_what_is_right_and_what_does_cross() -> None:
+    rows = [
+        a_row(told("at", 12, 10), {1: 0.5, 8: 0.8, 12: 1.3, 64: 2.0}),
+        a_row(told("undecided", None, None), {1: 0.5, 8: 0.8, 12: 1.3, 64: 2.0}),
+        a_row(told("always", None, 1), {1: 1.5, 64: 2.0}, to="cpu fp32, 2 threads"),
+        a_row(told("always", None, 1), {1: 1.0, 64: 1.01}),
+        {"model": "broken", "error": "It could not run."},
+    ]
+    rows = json.loads(json.dumps(rows))
+    table = {(row["adviser"], row["figure"]): row for row in score(rows)}
+    certain, likely = table["instant", "batch_size"], table["instant", "medians_cross_at"]
+    assert (certain["pairs"], certain["decided"], certain["right"], certain["crossing"]) == (3, 2, 2, 1)
+    assert (likely["decided"], likely["right"], likely["crossing_right"]) == (3, 2, 1)
+    assert table["quick", "batch_size"]["pairs"] == 0
+    assert table["torch default", "all threads, fp32"]["right"] == 1
+    assert "2 of 3" in describe_scores(list(table.values()))

@@ -1,0 +1,163 @@
+"""How far told crossovers are from true ones.
+
+Everything is a batch size from which the second plan is the faster one: `always` is 1, `never` is beyond the largest
+batch that ran. Truth is a bracket: at `low` the first plan is still faster by more than 3 %, from `high` on the second
+is; between them nobody can tell. What was told is within a factor F when it lies between low / F and high * F. What
+lies beyond the batches that ran counts as `never`. Pairs whose bracket is the whole range, as they are within 3 % at
+nearly every batch, have no crossover to find and are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+Document = dict[str, Any]
+# Two plans within this are the same to anybody; medians of two processes differ by as much.
+TIE = 0.03
+NARROW = 1.5  # a bracket's width at which bisection may stop
+# Adviser -> the factor that is right, and in how many of the pairs (issue: crossover batch against bisected truth).
+FACTORS = {"instant": 2.0, "quick": 1.5}
+TARGET = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """signs: at each batch that ran, 1 when the second plan is faster, -1 when the first is, 0 for a tie."""
+
+    signs: Mapping[int, int]
+
+    @property
+    def low(self) -> float:
+        """The largest batch at which the first is still faster; 1 where there is none."""
+        return max((size for size, sign in self.signs.items() if sign < 0), default=1)
+
+    @property
+    def high(self) -> float:
+        """The smallest from which the second is faster at all larger ones that ran; infinite where it is not at the
+        largest."""
+        behind = [size for size, sign in self.signs.items() if sign <= 0]
+        return min((size for size in self.signs if size > max(behind, default=0)), default=math.inf)
+
+    @property
+    def is_a_tie(self) -> bool:
+        """The bracket is all there is, so that whatever is told would be right."""
+        return self.kind == "undecided" and self.low <= min(self.signs, default=1)
+
+    @property
+    def kind(self) -> str:
+        sizes = sorted(self.signs)
+        if not sizes or self.high == sizes[0]:
+            return "always" if sizes else "undecided"
+        return "at" if self.high < math.inf else "never" if self.signs[sizes[-1]] < 0 else "undecided"
+
+    def to_json(self) -> Document:
+        high = None if math.isinf(self.high) else self.high
+        return {"kind": self.kind, "low": self.low, "high": high, "tie": self.is_a_tie}
+
+    def holds(self, batch_size: float, factor: float) -> bool:
+        """Whether a told batch is within the factor of the bracket."""
+        told = math.inf if batch_size > max(self.signs) else batch_size
+        return self.low / factor <= told <= self.high * factor
+
+
+def truth_of(times: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> Truth:
+    """times: by batch size, what each plan took in each process. A plan that did not run there has no times, and the
+    batch does not count."""
+    return Truth({size: _sign(*both) for size, both in times.items() if both[0] and both[1]})
+
+
+def _sign(first: Sequence[float], second: Sequence[float]) -> int:
+    gains = [math.log(mine / other) for mine, other in zip(first, second, strict=False)]
+    gain = fmean(gains)
+    return 0 if abs(gain) <= math.log1p(TIE) else 1 if gain > 0 else -1
+
+
+def wanted(truth: Truth) -> int | None:
+    """The batch size to measure next: in the middle (of the logarithms) of the widest gap in which the sign changes
+    around the crossover; None when they are all narrow, or when there is no crossover."""
+    if truth.kind != "at":
+        return None
+    sizes = [size for size in sorted(truth.signs) if truth.low <= size <= truth.high]
+    gaps = [
+        (right / left, left, right)
+        for left, right in pairwise(sizes)
+        if truth.signs[left] != truth.signs[right] and right > NARROW * left and right - left > 1
+    ]
+    if not gaps:
+        return None
+    _, left, right = max(gaps)
+    return min(max(round(math.sqrt(left * right)), left + 1), right - 1)
+
+
+def told_batch(told: Document, figure: str) -> float | None:
+    """figure: `batch_size`, from which it is certain, or `medians_cross_at`, the likeliest. None: it cannot tell."""
+    if figure == "batch_size" and told["kind"] != "at":
+        return {"always": 1.0, "never": math.inf}.get(told["kind"])
+    found = told[figure]
+    return math.inf if found is None else float(found)
+
+
+def torch_default(row: Document) -> float:
+    """What torch does if nobody asks: all threads from the first batch on, and never another precision."""
+    return 1.0 if row["from"].split(",")[0] == row["to"].split(",")[0] else math.inf
+
+
+def score(rows: Iterable[Document]) -> list[Document]:
+    """One row a figure: of how many pairs it tells something, and how often that is within its factor."""
+    judged = [row for row in rows if "error" not in row and row["times"] and not row["truth"]["tie"]]
+    table: list[Document] = []
+    for adviser, factor in FACTORS.items():
+        for figure in ("batch_size", "medians_cross_at"):
+            told = [(row, told_batch(row[adviser], figure)) for row in judged if row.get(adviser)]
+            table.append(_scored(adviser, figure, factor, told))
+    baseline = [(row, torch_default(row)) for row in judged]
+    return [*table, _scored("torch default", "all threads, fp32", FACTORS["instant"], baseline)]
+
+
+def _scored(adviser: str, figure: str, factor: float, told: Sequence[tuple[Document, float | None]]) -> Document:
+    decided = [(row, batch) for row, batch in told if batch is not None]
+    right = [truth_of(_times(row)).holds(batch, factor) for row, batch in decided]
+    crossing = [hit for (row, _), hit in zip(decided, right, strict=True) if row["truth"]["kind"] == "at"]
+    return {
+        "adviser": adviser,
+        "figure": figure,
+        "factor": factor,
+        "pairs": len(told),
+        "decided": len(decided),
+        "right": sum(right),
+        "crossing": len(crossing),
+        "crossing_right": sum(crossing),
+        "target": TARGET,
+    }
+
+
+def _times(row: Document) -> dict[int, tuple[Sequence[float], Sequence[float]]]:
+    """As they were measured, also after a trip through JSON, whose keys are texts."""
+    return {int(size): (first, second) for size, (first, second) in row["times"].items()}
+
+
+WORDS = {
+    "batch_size": "`batch_size`, from which it is certain",
+    "medians_cross_at": "`medians_cross_at`, the likeliest",
+}
+
+
+def describe_scores(table: Sequence[Document]) -> str:
+    """The table as Markdown."""
+    lines = [
+        "| told by | figure | within a factor of | pairs told | right | right of those that do cross | target |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in table:
+        share = f"{row['right'] / row['decided']:.0%}" if row["decided"] else "–"
+        lines.append(
+            f"| {row['adviser']} | {WORDS.get(row['figure'], row['figure'])} | {row['factor']:g} | "
+            f"{row['decided']} of {row['pairs']} | {share} ({row['right']}) | "
+            f"{row['crossing_right']} of {row['crossing']} | {row['target']:.0%} |"
+        )
+    return "\n".join(lines)
