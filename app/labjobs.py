@@ -8,13 +8,17 @@ from typing import Any
 
 from probes.checked import make_printable
 from probes.hardware import Load, Survey
-from probes.workload.description import Plan, Workload
+from probes.workload.description import ModelDescription, Plan, Workload
 
 GIB = 2**30
 
 
 def trace_job(workload: Workload) -> dict[str, Any]:
     return {"kind": "trace", "workload": workload.to_json()}
+
+
+def widen_job(model: ModelDescription, factor: float) -> dict[str, Any]:
+    return {"kind": "widen", "model": model.to_json(), "factor": factor}
 
 
 def measure_job(

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app import labjobs
 from app.advisor.crossover import batch_grid
 from app.advisor.recommendation import plan_name
 from app.advisor.request import Request
 from app.advisor.winners import Cell, winners
 from app.errors import LabError
-from app.keeping import OnProgress
+from app.keeping import OnProgress, parse_sent, say_nothing
 from app.service import Crosspoint
-from probes.workload.description import InvalidModel, Plan, Workload
+from probes.workload.description import InvalidModel, ModelDescription, Plan, Workload
 from probes.workload.widths import widen
 
 SCHEMA_VERSION = "1"
@@ -73,23 +74,36 @@ async def draw_map(
     """The map up to the request's batch size. Above effort `instant` each width is measured first, at a middle batch,
     within what the effort allows a question. Raises InvalidRequest, LabError when no width can be traced."""
     sizes = batch_grid(request.workload.batch_size)
-    rows = []
-    for place, width in enumerate(sorted(set(widths))):
-        if on_progress is not None:
-            on_progress(place / len(set(widths)), f"width {width:g}")
-        rows.append(await _row(crosspoint, request, width, sizes))
+    chosen = sorted(set(widths))
+    rows = [
+        await _row(crosspoint, request, width, sizes, _part_of(on_progress or say_nothing, place, len(chosen), width))
+        for place, width in enumerate(chosen)
+    ]
     return Map(request.workload, sizes, tuple(rows))
 
 
-async def _row(crosspoint: Crosspoint, request: Request, width: float, sizes: tuple[int, ...]) -> Row:
+def _part_of(on_progress: OnProgress, place: int, count: int, width: float) -> OnProgress:
+    """Tells of one width of several as a part of the whole."""
+
+    def say(fraction: float, message: str) -> None:
+        on_progress((place + fraction) / count, f"width {width:g}: {message}")
+
+    return say
+
+
+async def _row(
+    crosspoint: Crosspoint, request: Request, width: float, sizes: tuple[int, ...], on_progress: OnProgress
+) -> Row:
+    on_progress(0.0, "looking")
     try:
-        model = await asyncio.to_thread(widen, request.workload.model, width)
-    except InvalidModel as error:
+        model = await _wider(crosspoint, request.workload.model, width)
+    except (InvalidModel, LabError) as error:
         return Row(width, None, (), str(error))
     middle = sizes[len(sizes) // 2]
     there = replace(request, workload=replace(request.workload, model=model, batch_size=middle))
     try:
-        answer = await crosspoint.recommend(there)  # traces, measures where that was asked for, and keeps both
+        # Traces, measures where that was asked for, and keeps both.
+        answer = await crosspoint.recommend(there, on_progress)
         survey = await crosspoint.survey()
         profile = await crosspoint.profile(survey, request.profile)
         trace = await crosspoint.known_trace(survey, there.workload)
@@ -99,3 +113,11 @@ async def _row(crosspoint: Crosspoint, request: Request, width: float, sizes: tu
     except LabError as error:
         return Row(width, None, (), str(error))
     return Row(width, answer.parameters, tuple(cells))
+
+
+async def _wider(crosspoint: Crosspoint, model: ModelDescription, width: float) -> ModelDescription:
+    """Raises InvalidModel, and LabError with the same words where a config's own class says no."""
+    if model.kind != "huggingface" or width == 1.0:
+        return await asyncio.to_thread(widen, model, width)
+    sent = await crosspoint.lab.run(labjobs.widen_job(model, width))
+    return parse_sent(lambda document: ModelDescription.from_json(document["model"]), sent)

@@ -2,6 +2,7 @@
 
 python -m benchmarks.crossovers                      twelve models, some ten minutes on two cores
 python -m benchmarks.crossovers --models 2 --seconds 0.4
+python -m benchmarks.crossovers --profile FILE       this machine's profile, instead of calibrating it anew
 
 `instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: each
 batch size runs in a process of its own, every plan in turns, again in another process where two plans are within 3 %.
@@ -31,6 +32,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.crossover_scores import Truth, describe_scores, score, truth_of, wanted
 from benchmarks.workloads import WORKLOADS, Row
+from probes.profile import Profile
 from probes.workload.description import Plan
 
 RESULTS = Path(__file__).parent / "results"
@@ -166,13 +168,17 @@ def describe_row(row: Document) -> str:
     return ", ".join(parts)
 
 
-async def run_crossovers(models: Sequence[str], seconds: float, folder: Path, say: Say, effort: str) -> Document:
-    """The document that is kept."""
+async def run_crossovers(
+    models: Sequence[str], seconds: float, folder: Path, say: Say, profile: Profile | None = None
+) -> Document:
+    """The document that is kept. profile: of this machine; None: it is calibrated first."""
     asked = Crosspoint(Settings.from_environment(data_dir=folder / "asked"))
     measuring = Crosspoint(Settings.from_environment(data_dir=folder / "measuring"))
     async with asked, measuring:
-        say("calibrating")
-        profile = await asked.calibrate(effort)
+        if profile is None:
+            say("calibrating")
+            profile = await asked.calibrate("full")
+        await asked.store.keep_profile(profile)
         rows = await Bench(asked, measuring, seconds, say).rows(models)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -192,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=1.2, help="all plans at one batch size")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
-    parser.add_argument("--effort", choices=("quick", "full"), default="full", help="of the calibration")
+    parser.add_argument("--profile", type=Path, help="this machine's profile, as benchmarks.estimates keeps it")
     parser.add_argument("--output", type=Path, default=RESULTS / "crossovers.json")
     chosen = parser.parse_args(arguments)
 
@@ -201,7 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:
-        work = run_crossovers(MODELS[: chosen.models], chosen.seconds, Path(folder), say, chosen.effort)
+        known = chosen.profile and Profile.from_json(json.loads(chosen.profile.read_text(encoding="utf-8")))
+        work = run_crossovers(MODELS[: chosen.models], chosen.seconds, Path(folder), say, known)
         document = asyncio.run(work)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

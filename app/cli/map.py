@@ -65,8 +65,9 @@ def _with_options(command: Any) -> Any:
 def command(widths: tuple[float, ...], effort: str, profile: str | None, svg: Path | None, **options: Any) -> None:
     """Show which plan wins over batch and width of MODEL.
 
-    A width of 2 doubles every inner size of a network that is written as layers (outputs of linear, convolutional and
-    embedding layers, hidden sizes of recurrent ones); what goes in and what comes out stays. MODEL as in recommend.
+    A width of 2 doubles every inner size: of a network that is written as layers the outputs of linear, convolutional
+    and embedding layers and the hidden sizes of recurrent ones, of a Hugging Face config its hidden and intermediate
+    sizes, with more heads of the same size. What goes in and what comes out stays. MODEL as in recommend.
     """
     from app.cli.files import write_whole
     from app.cli.map_view import show_map, write_svg

@@ -76,7 +76,7 @@ class Lab:
     ) -> dict[str, Any]:
         """The result of one job. `seconds` is what a measurement should take; it is ended when it takes that much
         and the grace of the settings. Raises LabError and LabBusy."""
-        if job["kind"] == "trace":
+        if job["kind"] in ("trace", "widen"):
             self._check_open()
             return await self._tracer.run(job)
         async with self.session(ticket or self.reserve(seconds)) as child:

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,24 +79,38 @@ def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def _build(content: dict[str, Any]) -> tuple[Any, Any]:
     """Module and config object."""
+    config, automatic = make_config(content)
+    with _explained(content["config"]):
+        return automatic.from_config(config), config
+
+
+def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
+    """transformers' config object, and the class that builds its model. Raises InvalidModel."""
     transformers = import_transformers()
     options = dict(content["config"])
     model_type = options.pop("model_type")
     known = read_architectures()
     table = known.table(model_type, content["task"]) or ""
-    automatic = getattr(transformers, AUTO_CLASSES[table])
+    with _explained(content["config"]):
+        config = transformers.AutoConfig.for_model(model_type, **options)
+        config.dtype = torch.float32  # the weights'; a plan's precision is autocast
+        config.architectures = [known.classes[table][model_type][0]]  # asked for where a type has several
+        prepare(config, content["task"])
+        return config, getattr(transformers, AUTO_CLASSES[table])
+
+
+@contextmanager
+def _explained(written: dict[str, Any]) -> Iterator[None]:
+    """Around transformers at work on a config: whatever it chokes on raises InvalidModel."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice for those who load weights
-            config = transformers.AutoConfig.for_model(model_type, **options)
-            config.dtype = torch.float32  # the weights'; a plan's precision is autocast
-            config.architectures = [known.classes[table][model_type][0]]  # asked for where a type has several
-            prepare(config, content["task"])
-            return automatic.from_config(config), config
+            yield
     except (InvalidModel, MemoryError):
         raise
     except Exception as error:  # a config that transformers chokes on can raise anything
-        raise InvalidModel(_name_place(options, error) or _explain(model_type, error)) from error
+        options = {name: value for name, value in written.items() if name != "model_type"}
+        raise InvalidModel(_name_place(options, error) or _explain(written["model_type"], error)) from error
 
 
 def prepare(config: Any, task: str) -> None:

@@ -11,7 +11,8 @@ import torch
 from probes.microtrain.devices import read_devices
 from probes.microtrain.failures import Failure
 from probes.microtrain.protocol import Desk, Document, RunJob
-from probes.workload.description import DATA, MODES, OPTIMIZERS, Workload
+from probes.workload.description import DATA, MODES, OPTIMIZERS, ModelDescription, Workload
+from probes.workload.widths import MOST_FACTOR
 
 
 def describe_self() -> Document:
@@ -52,6 +53,18 @@ def run_trace(job: Document, _desk: Desk) -> Document:
         return trace_workload(workload_of(job)).to_json()
     except Untraceable as error:
         raise Failure("unsupported", str(error)) from error
+
+
+def run_widen(job: Document, _desk: Desk) -> Document:
+    from probes.microtrain.huggingface_widths import widen_huggingface
+
+    try:
+        model, factor = ModelDescription.from_json(job["model"]), float(job["factor"])
+        if model.kind != "huggingface" or not 0 < factor <= MOST_FACTOR:
+            raise ValueError("another kind of model, or no factor")
+    except (KeyError, TypeError, ValueError):
+        raise Failure("invalid-job", "A widen job has a model made of a config, and a factor above 0.") from None
+    return {"model": widen_huggingface(model, factor).to_json()}
 
 
 def run_measure(job: Document, desk: Desk) -> Document:
@@ -114,6 +127,7 @@ def _all_of(values: Any, is_good: Callable[[Any], bool]) -> TypeGuard[list[Any]]
 KINDS: Mapping[str, RunJob] = {
     "prepare": run_prepare,
     "trace": run_trace,
+    "widen": run_widen,
     "measure": run_measure,
     "calibrate": run_calibrate,
     "experiment": run_experiment,

@@ -22,7 +22,8 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
     Of a layer list: outputs of linear, convolutional and embedding layers, hidden sizes of recurrent ones, the inner
     size of encoders, and the groups of depthwise convolutions; the last layer with weights keeps its outputs. Of a
     summary: activations by the factor, parameters and FLOPs by its square. Raises InvalidModel where that fits nowhere
-    (heads that do not divide, a shape that is written out), and for models that are not made of layers.
+    (heads that do not divide, a shape that is written out), and for one's own Python. A config's sizes are its class's
+    to tell: that one is a job of the micro-training (probes.microtrain.huggingface_widths).
     """
     if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
         raise InvalidModel(f"A width is a number from 1/{MOST_FACTOR:g} to {MOST_FACTOR:g}.")
@@ -32,8 +33,8 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
         return _renamed(parse_document({"summary": _widen_summary(model.content, factor)}), model, factor)
     if model.kind != "layers":
         raise InvalidModel(
-            "Only a network that is written as layers, or a summary, can be made wider: of this one the sizes that "
-            "belong together are not known. Describe it by its layers."
+            "One's own Python cannot be made wider: which of its sizes belong together is not known. Write a function "
+            "for each width, or describe the network by its layers."
         )
     layers = [dict(layer) for layer in _copied(model.content["layers"])]
     last = _last_weighted(layers)

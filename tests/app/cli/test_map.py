@@ -78,14 +78,35 @@ def test_letters_json_and_svg_say_the_same(tmp_path: Path, capsys: pytest.Captur
     ]
 
 
-def test_a_model_that_cannot_be_made_wider_has_its_own_width(capsys: pytest.CaptureFixture[str]) -> None:
-    config = {"huggingface": {"model_type": "bert", "num_hidden_layers": 1}, "task": "text-classification"}
-    words = ["map", json.dumps(config), "--profile", "rig", "--largest-batch", "2", "--widths", "1,2", "--json"]
-    assert main(words) == ExitCode.DONE
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert rows[0]["why_not"] is None
-    assert rows[0]["cells"]
-    assert "layers" in rows[1]["why_not"]
+def test_a_config_is_made_wider_and_one_whose_sizes_are_not_known_has_its_own_width(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = {"model_type": "bert", "num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2}
+    sizeless = {"model_type": "swiftformer", "depths": [1, 1, 1, 1]}
+    found = {}
+    for written in (config, sizeless):
+        model = json.dumps({"huggingface": written})
+        words = ["map", model, "--profile", "rig", "--largest-batch", "2", "--widths", "1,2", "--json"]
+        assert main(words) == ExitCode.DONE
+        found[written["model_type"]] = json.loads(capsys.readouterr().out)["rows"]
+    narrow, wide = found["bert"]
+    assert narrow["parameters"] < wide["parameters"] < 4 * narrow["parameters"]
+    assert len(wide["cells"]) == 2
+    narrow, wide = found["swiftformer"]
+    assert narrow["cells"]
+    assert "swiftformer" in wide["why_not"]
+
+
+def test_ones_own_python_has_its_own_width_only(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_network.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Linear(4, 3), lambda n: torch.randn(n, 4)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["map", "own_network:make", "--profile", "rig", "--widths", "2", "--json"]) == ExitCode.DONE
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert "Python" in row["why_not"]
 
 
 @pytest.mark.parametrize("widths", ["", "x", "0", "-1", "nan", "inf", ",".join(["1"] * 17), "1e9"])
