@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from probes.microtrain.recording import Record
 from probes.trace import Affine, Operation
+
+if TYPE_CHECKING:
+    from probes.microtrain.recording import Record
 
 
 def affine(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:

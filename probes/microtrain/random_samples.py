@@ -12,8 +12,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from probes.microtrain.built import MakeBatch
+from probes.microtrain.known_numbers import COUNTS
 from probes.microtrain.sample_sizes import audio_shapes, config_parts, first_of, image_shape, tokens_of, vocabulary_of
-from probes.microtrain.stand_ins import ENDS_WITH
 from probes.workload.description import InvalidModel
 from probes.workload.huggingface import AUDIO_TASKS, IMAGE_TASKS
 
@@ -123,7 +123,7 @@ def _ended(tokens: Make, config: Any) -> Make:
     def make(batch_size: int, generator: torch.Generator | None) -> torch.Tensor:
         ids = tokens(batch_size, generator)
         ids[:, -1] = end
-        setattr(ids, ENDS_WITH, end)
+        setattr(ids, COUNTS, {end: 1})
         return ids
 
     return make

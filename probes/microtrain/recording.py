@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.repeats import Key, Made, describe, key_of, make
-from probes.microtrain.scratch import Call, call_of
+from probes.microtrain.scratch import Call, call_of, is_whole_layer
 from probes.microtrain.stand_ins import StandIns
 from probes.trace import Kind, Phase
 
@@ -70,11 +71,13 @@ class Recorder(TorchDispatchMode):
     """Enter it inside a fake mode (or none). `phase` is set by whoever runs the step.
 
     Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole).
-    known: what recorders of the same model's steps in the same mode have in common.
+    known: what recorders of the same model's steps in the same mode have in common. autocast: whether the step runs
+    under it; down here torch no longer tells.
     """
 
-    def __init__(self, known: dict[Key, Known] | None = None) -> None:
+    def __init__(self, known: dict[Key, Known] | None = None, *, autocast: bool = False) -> None:
         super().__init__()
+        self._autocast = autocast
         self.phase: Phase = "forward"
         self.records: list[Record] = []
         self.live = LiveBytes()
@@ -90,14 +93,15 @@ class Recorder(TorchDispatchMode):
         if func.namespace in SILENT:
             return _answer(func, args, kwargs)
         if _is_composite(func):
-            with self:
+            with self, under_autocast() if self._autocast else nullcontext():
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
         return self._run(func, args, kwargs)
 
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        key = None if self._stand_ins.decides(func) else key_of(func, args, kwargs)
+        key = None if self._stand_ins.decides(func, args) else key_of(func, args, kwargs)
+        key = (key, self._autocast) if key is not None and is_whole_layer(func) else key
         known = None if key is None else self._known.get(key)
         if known is not None and known.made is not None:
             result = make(known.made, args, one=known.single)
@@ -118,7 +122,7 @@ class Recorder(TorchDispatchMode):
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
         shapes = tuple(tuple(t.shape) for t in inputs)
         record = Record(self.phase, kind_of(func), str(func._overloadpacket), dtype, shapes, *cost)
-        call = call_of(func, kind_of(func), dtype, args, kwargs, cost)
+        call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
         return Known(record, call, describe(args, result), not isinstance(result, tuple))
 
     def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
@@ -137,6 +141,13 @@ def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
         return args[0].fake_device
     return func(*args, **kwargs)
+
+
+def under_autocast() -> AbstractContextManager[Any]:
+    """Casts again, as around an operation's parts in a step under autocast: a dispatch mode comes below it."""
+    key = torch._C.DispatchKey.AutocastCPU
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    return torch._C._ForceDispatchKeyGuard(included, excluded.remove(key))
 
 
 @cache

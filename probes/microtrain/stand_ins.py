@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
+from probes.microtrain.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread
 from probes.microtrain.operation_costs import grouped_shape
 
 aten = torch.ops.aten
@@ -25,92 +26,82 @@ _NUMBERS_A_FURTHER_INPUT = 6.2
 
 
 class StandIns:
-    """Runs operations; a mask whose entries are known to be mostly true selects everything, which is what it does.
+    """Runs operations; where their results hang on numbers, what is known of these decides (known_numbers).
 
-    Known are: answers to "is this label to be counted?" (`labels >= 0`, `labels != -100`), masks that positions were
-    overwritten by, and where the token is that every sample ends with. Any other selection raises as fake tensors do:
-    its size decides how much work follows.
+    Known are masks of what was found in the inputs, labels that are counted, and how often experts are chosen, on
+    average. Any other selection raises as fake tensors do: its size decides how much work follows.
     """
 
     def __init__(self) -> None:
-        self._masks: set[int] = set()
-        self._ends: set[int] = set()  # masks that are true once in each row
-        self._values: dict[int, int] = {}  # tensors of which every entry is this number
+        self.known = KnownNumbers()
+        self.assumed_even = False  # that experts are chosen equally often
 
     def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
-        if not any(isinstance(arg, FakeTensor) for arg in args):
+        if not any(isinstance(arg, FakeTensor) for arg in args) and operation not in _MAKERS:
             return operation(*args, **kwargs)
         stand_in = _STAND_INS.get(operation)
         result = stand_in(self, args, kwargs) if stand_in is not None else None
         result = operation(*args, **kwargs) if result is None else result
-        if self._marks(operation, args):
-            self._masks.add(_identity(result))
-        self._follow(operation, args, result)
+        if isinstance(result, FakeTensor):
+            self.known.follow(operation, args, result)
         return result
 
-    @staticmethod
-    def decides(operation: OpOverload) -> bool:
-        """Whether it is run in another way than torch runs it on fake tensors."""
-        return operation in _STAND_INS
+    def decides(self, operation: OpOverload, args: Arguments) -> bool:
+        """Whether it is run in another way than torch runs it on fake tensors, or its numbers are followed."""
+        return operation in _STAND_INS or self.known.concerns(operation, args)
 
-    def _follow(self, operation: OpOverload, args: Arguments, result: Any) -> None:
-        """What is known of a result because it is known of what it was made from."""
-        if operation is aten.eq.Scalar and getattr(args[0], ENDS_WITH, None) == args[1]:
-            self._ends.add(_identity(result))
-        elif operation is aten.sum.dim_IntList and args[1] in ([1], [-1]) and args[0].dim() == 2:
-            if (hits := self.hits(args[0])) is not None:
-                self._values[_identity(result)] = hits // args[0].shape[0]
-        elif operation in _EXTREMES and (value := self.value_of(args[0])) is not None:
-            self._values[_identity(result)] = value
-
-    def _marks(self, operation: OpOverload, args: Arguments) -> bool:
-        """Whether the result is a mask of whole numbers that count, or made of such masks."""
-        if operation in _COMPARISONS:
-            in_question = operation is aten.ne.Scalar or args[1] <= 0  # `>= vocabulary` asks for what is wrong
-            return in_question and not args[0].dtype.is_floating_point
-        return operation in _CONJUNCTIONS and all(self.knows(arg) for arg in args if isinstance(arg, torch.Tensor))
-
-    def knows(self, mask: torch.Tensor) -> bool:
-        return isinstance(mask, FakeTensor) and mask.dtype is torch.bool and _identity(mask) in self._masks
-
-    def hits(self, mask: torch.Tensor) -> int | None:
+    def hits(self, mask: Any) -> int | None:
         """How many entries of a mask are true. None: not known."""
-        return mask.numel() if self.knows(mask) else mask.shape[0] if self.ends(mask) else None
+        if not isinstance(mask, FakeTensor) or mask.dtype.is_floating_point:
+            return None
+        match self.known.of(mask):
+            case Filled(value):
+                return mask.numel() if value else 0
+            case Ones(even=even) as ones:
+                self.assumed_even |= even
+                return ones.among(mask.numel())
+            case Spread(total, places) if total >= places:
+                return mask.numel()
+        return None
 
-    def ends(self, mask: torch.Tensor) -> bool:
-        """Whether the mask is true at the end of each row and nowhere else."""
-        return isinstance(mask, FakeTensor) and mask.dtype is torch.bool and _identity(mask) in self._ends
-
-    def value_of(self, tensor: torch.Tensor) -> int | None:
-        whole = isinstance(tensor, FakeTensor) and tensor.dtype is torch.int64
-        return self._values.get(_identity(tensor)) if whole else None
+    def number(self, tensor: torch.Tensor) -> int | None:
+        """The one number in a tensor. None: not known."""
+        match self.known.of(tensor):
+            case Filled(value):
+                return int(value)
+            case Spread() as spread:
+                self.assumed_even |= spread.even
+                return spread.at(int(tensor.storage_offset()))
+            case Rising() as rising:
+                return rising.at(int(tensor.storage_offset()))
+        return None
 
     def remember(self, indices: Any) -> None:
-        self._masks |= {_identity(i) for i in indices if i is not None and i.dtype is torch.bool}
+        """Masks that positions were overwritten by: they select everything where they are asked again."""
+        for index in indices:
+            if isinstance(index, FakeTensor) and index.dtype is torch.bool and self.known.of(index) is None:
+                self.known.learn(index, Filled(True))
 
 
-_COMPARISONS = {aten.ge.Scalar, aten.gt.Scalar, aten.ne.Scalar}
-_EXTREMES = {aten.max.default, aten.min.default}
-ENDS_WITH = "ends_with"  # attribute of token ids: what each sample ends with, and has nowhere else
-_CONJUNCTIONS = {aten.bitwise_and.Tensor, aten.logical_and.default, aten.all.default, aten.all.dim}
-
-
-def _identity(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+_MAKERS = {aten.zeros.default, aten.ones.default, aten.full.default, aten.arange.default, aten.arange.start}
 
 
 def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | int | float | None:
     """`.item()`: a step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?)
-    unless a known mask says yes. Whole numbers are not guessed: they could be sizes."""
-    if args[0].dtype is torch.bool:
-        return known.knows(args[0])
-    return 1.0 if args[0].dtype.is_floating_point else known.value_of(args[0])
+    unless more is known. Whole numbers are not guessed: they could be sizes."""
+    if args[0].constant is not None:
+        with no_dispatch():
+            return args[0].constant.item()
+    if args[0].dtype.is_floating_point:
+        return 1.0
+    number = known.number(args[0])
+    return bool(number) if args[0].dtype is torch.bool else number
 
 
 def _index(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     parts: list[torch.Tensor | None] = []
     for index in args[1]:
-        count = None if index is None else known.hits(index)
+        count = known.hits(index) if index is not None and index.dtype is torch.bool else None
         parts += [index] if count is None else [index.new_zeros(count, dtype=torch.long)] * index.dim()
     return aten.index.Tensor(args[0], parts)
 
@@ -120,22 +111,35 @@ def _index_put(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Non
 
 
 def _masked_select(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
-    if not known.knows(args[1]):
+    hits = known.hits(args[1])
+    if hits is None:
         return None
-    return args[0].new_empty(torch.broadcast_shapes(args[0].shape, args[1].shape).numel())
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return args[0].new_empty(hits * shape.numel() // max(args[1].numel(), 1))
 
 
 def _nonzero(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
-    if not known.knows(args[0]):
+    hits = known.hits(args[0])
+    if hits is None:
         return None
-    return args[0].new_empty((args[0].numel(), args[0].dim()), dtype=torch.long)
+    places = args[0].new_empty((hits, args[0].dim()), dtype=torch.long)
+    if args[0].dim() == 1 and hits == args[0].numel():
+        known.known.learn(places, Rising())
+    return places
 
 
 def _unique(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     """Where all are equal, one is left."""
-    if known.value_of(args[0]) is None:
+    fact = known.known.of(args[0])
+    if not isinstance(fact, Filled):
         return None
-    return args[0].new_empty(1), args[0].new_empty(0), args[0].new_empty(0)
+    asked = [len(args) > place and args[place] for place in (1, 2)]
+    value = args[0].new_empty(1)
+    inverse = args[0].new_empty(args[0].shape if asked[0] else 0, dtype=torch.long)
+    counts = args[0].new_empty(1 if asked[1] else 0, dtype=torch.long)
+    known.known.learn(value, fact)
+    known.known.learn(counts, Filled(args[0].numel()))
+    return value, inverse, counts
 
 
 def _ctc_loss(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
