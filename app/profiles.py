@@ -40,6 +40,7 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     except InvalidProfile as error:
         raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
     profile = replace(profile, name=check_name(profile.name if name is None else name))
+    _refuse_empty(profile)
     survey = await crosspoint.survey()
     refuse_impostor(profile, survey)
     await _refuse_shadowing(crosspoint, profile)
@@ -64,6 +65,16 @@ def check_name(name: str) -> str:
     raise ProfileRefused("profile-refused", "This profile was not taken: it has no name, and none was given.")
 
 
+def _refuse_empty(profile: Profile) -> None:
+    """Raises ProfileRefused for one that would answer nothing, and hide what does."""
+    if not profile.points:
+        raise ProfileRefused("profile-refused", "This profile was not taken: points is empty, so nothing was measured.")
+    if not profile.fingerprint.strip():
+        raise ProfileRefused(
+            "profile-refused", "This profile was not taken: fingerprint is empty, so it is no machine's."
+        )
+
+
 def refuse_impostor(profile: Profile, survey: Survey) -> None:
     """Raises ProfileRefused for one that has this machine's fingerprint and speaks of another machine."""
     if profile.fingerprint != survey.fingerprint or profile.hardware is None:
@@ -77,7 +88,8 @@ def refuse_impostor(profile: Profile, survey: Survey) -> None:
 
 
 async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
-    """Raises ProfileRefused where it would stand before another machine's, or before a newer one of its own."""
+    """Raises ProfileRefused where it would stand before another machine's, or before a newer one of its own. One that
+    was made in the future (a clock was wrong) is newer than none."""
     named = await crosspoint.store.named_profile(profile.name)
     if named is not None and named.fingerprint != profile.fingerprint:
         raise ProfileRefused(
@@ -85,10 +97,13 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
             "Another machine's profile is stored under this name, or this one's before it changed. Give the new one "
             "another name, or remove the stored one first.",
         )
+    now = datetime.now(UTC)
     for stored in (named, await crosspoint.store.profile(profile.fingerprint)):
-        if stored is not None and _moment(stored.created_at) > _moment(profile.created_at):
+        if stored is not None and _moment(profile.created_at) < _moment(stored.created_at) <= now:
             raise ProfileRefused(
-                "profile-exists", "A newer profile of that machine is stored; the older one would hide it."
+                "profile-exists",
+                "A newer profile of that machine is stored; the older one would hide it. Remove the stored one first "
+                "where the older one is wanted.",
             )
 
 

@@ -56,6 +56,9 @@ MAX_EXPERIMENT_EPOCHS = 1_000_000  # one step each: about five minutes at 0.3 ms
 
 # Profiles that come from elsewhere.
 MAX_PROFILE_BYTES = MAX_BODY_BYTES  # a full calibration of a machine with many cores is below 1 MB
+MAX_PROFILE_PLANS = 256  # 32 thread counts in two precisions, six devices in four: 88; each is an option to rank
+MAX_PLAN_NETWORKS = 400  # of one plan; a full calibration has 78, and a fit's time grows with the square
+MAX_PLAN_COSTS = 20_000  # operations in contexts of one plan; a full calibration has 4,400, and likewise
 MAX_PROFILE_POINTS = 20_000  # 100 a plan, on a machine with 32 thread counts and six devices
 MAX_PROFILE_NETWORKS = 5_000
 MAX_PROFILE_TRACES = 200
@@ -65,4 +68,5 @@ MAX_TIMING_SAMPLES = 10_000
 MAX_THREADS = 65_536
 MIN_POINT_SECONDS = 1e-12  # a hundredth of a cycle: nothing that was measured is shorter
 MAX_POINT_SECONDS = 1e6  # eleven days
+MAX_KNOTS = 1000  # of a curve over the batch; ours have a hundred at most
 MAX_POINT_QUANTITY = 1e18  # flops or bytes of one execution

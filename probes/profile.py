@@ -6,6 +6,7 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -137,7 +138,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         for place, each in enumerate(check_list(document.get("traces", ()), "traces", bounds.MAX_PROFILE_TRACES))
     ]
     hardware, base = document.get("hardware"), document.get("process_base_bytes")
-    return Profile(
+    profile = Profile(
         name=check_text(row("name"), "name", bounds.MAX_NAME_CHARACTERS),
         created_at=_time(row("created_at")),
         fingerprint=check_text(row("fingerprint"), "fingerprint", bounds.MAX_NAME_CHARACTERS),
@@ -159,6 +160,22 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         contexts=check_contexts(document, _plan),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
     )
+    _check_plans(profile)
+    return profile
+
+
+def _check_plans(profile: Profile) -> None:
+    """How many there are, and how much each has: what an estimate costs grows with the square of either."""
+    networks = Counter(network.plan.key for network in profile.networks)
+    costs: Counter[tuple[Any, ...]] = Counter()
+    for context in profile.contexts:
+        costs[context.plan.key] += len(context.costs)
+    if len({point.plan.key for point in profile.points} | networks.keys() | costs.keys()) > bounds.MAX_PROFILE_PLANS:
+        raise Refused(f"it speaks of more than {bounds.MAX_PROFILE_PLANS} plans")
+    if max(networks.values(), default=0) > bounds.MAX_PLAN_NETWORKS:
+        raise Refused(f"networks has more than {bounds.MAX_PLAN_NETWORKS} entries for one plan")
+    if max(costs.values(), default=0) > bounds.MAX_PLAN_COSTS:
+        raise Refused(f"contexts has more than {bounds.MAX_PLAN_COSTS:,} costs for one plan")
 
 
 def _time(value: Any) -> str:

@@ -107,6 +107,26 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "a count below zero": operation(lambda row: row.update(count=-5)),
     "an affine of three": operation(lambda row: row.update(flops=[1, 2, 3])),
     "an affine of letters": operation(lambda row: row.update(flops="ab")),
+    "three hundred plans": lambda document: document.update(
+        points=[
+            {**document["points"][0], "plan": {**document["points"][0]["plan"], "threads": threads}}
+            for threads in range(1, 301)
+        ]
+    ),
+    "a thousand networks for one plan": lambda document: document.update(networks=[document["networks"][0]] * 1000),
+    "twenty thousand costs for one plan": lambda document: document.update(
+        operations=[["mm", "matmul", "", "float32", 1.0, 1.0, 1.0]],
+        contexts=[
+            {
+                "network": "one",
+                "batch_size": 1,
+                "mode": "training",
+                "plan": document["points"][0]["plan"],
+                "costs": [[0, 1, 1e-6, 0.0]] * 10_001,
+            }
+        ]
+        * 2,
+    ),
     "operations without end": lambda document: document["traces"][0].update(operations=[{}] * 20_001),
 }
 

@@ -73,6 +73,8 @@ def test_a_removed_profile_is_unknown(client: httpx.Client) -> None:
         b"[" * 100_000,
         content_of(a_profile_of_a_rig()).replace('"median": ', '"median": -').encode(),
         content_of(a_profile_of_a_rig()).replace('"fp32"', '"zzmarkzz"').encode(),
+        content_of(replace(a_profile_of_a_rig(), points=())).encode(),
+        content_of(replace(a_profile_of_a_rig(), fingerprint=" ")).encode(),
     ],
 )
 def test_a_hostile_profile_is_refused_and_the_stored_one_stays(
@@ -93,6 +95,16 @@ def test_a_profile_beyond_all_bounds_and_one_of_another_type_are_refused(client:
 def test_another_machines_name_is_not_taken_over(client: httpx.Client, rig: Profile) -> None:
     stranger = content_of(replace(rig, fingerprint="third"))
     assert_problem(client.put(f"/profiles/{NAME}", content=stranger, headers=JSON), 409)
+
+
+def test_an_older_profile_does_not_hide_a_newer_one_unless_that_is_from_the_future(
+    client: httpx.Client, rig: Profile
+) -> None:
+    older = content_of(replace(rig, created_at="2001-01-01T00:00:00Z"))
+    assert_problem(client.put(f"/profiles/{NAME}", content=older, headers=JSON), 409)
+    future = content_of(replace(rig, created_at="9999-12-31T23:59:59Z"))
+    for content in (future, content_of(rig)):
+        assert client.put(f"/profiles/{NAME}", content=content, headers=JSON).is_success
 
 
 def test_a_profile_answers_for_the_machine_that_it_was_measured_on(client: httpx.Client, rig: Profile) -> None:
