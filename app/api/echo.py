@@ -21,8 +21,9 @@ GONE = "…"
 SMALL_NUMBER = 10_000
 LONGEST_NUMBER_BITS = 1024
 _WORD = re.compile(r"[^\W\d][\w.-]*")
-# A name that was shortened no longer equals what was sent, and ends or is joined with an ellipsis.
-_SHORTENED = re.compile(r'[^\s"]*…[^\s"]*')
+# A name that was shortened no longer equals what was sent, and its rest is joined with an ellipsis. One that stands
+# alone is ours.
+_SHORTENED = re.compile(r'[^\s"]+…[^\s"]*')
 _DEVICE = re.compile(r"cuda:\d{1,3}")
 # Beside the sources that check models: those whose sentences answer a request.
 _SPEAKERS = ("api/bodies.py", "advisor/plans.py", "advisor/request.py", "errors.py", "measurable.py")

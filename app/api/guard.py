@@ -161,7 +161,7 @@ def host_name(authority: str) -> str:
 
 def too_large() -> Problem:
     limit = bounds.MAX_BODY_BYTES // 1024
-    detail = f"A request's body may have {limit} KiB. A model is described by its structure; weights are not needed."
+    detail = f"A request's body may have {limit} KiB. No model's structure and no profile is larger."
     return Problem(413, "too-large", "The body is too large", detail, {}, CLOSE)
 
 

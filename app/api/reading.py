@@ -41,8 +41,7 @@ async def read_body(request: Request, model: type[Model]) -> Model:
 
     What was sent is noted on the request, so that no problem repeats it.
     """
-    _check_content_type(request.headers.get("content-type", ""))
-    body = await request.body()
+    body = await read_content(request)
     in_thread = len(body) > SMALL_BODY_BYTES
     value = await asyncio.to_thread(parse_json, body) if in_thread else parse_json(body)
     request.state.sent = value
@@ -52,6 +51,7 @@ async def read_body(request: Request, model: type[Model]) -> Model:
 async def read_content(request: Request) -> bytes:
     """The request's body as it came, for who checks it themselves; its type is JSON. Raises Problem."""
     _check_content_type(request.headers.get("content-type", ""))
+    _check_encoding(request.headers.get("content-encoding", ""))
     return await request.body()
 
 
@@ -89,6 +89,12 @@ def _check_content_type(value: str) -> None:
         )
 
 
+def _check_encoding(value: str) -> None:
+    if value.strip().lower() not in ("", "identity"):
+        detail = "The body is compressed, and nothing is unpacked here. Send it as it is, without Content-Encoding."
+        raise Problem(415, "compressed", "Compressed", detail, {}, {"Accept-Encoding": "identity"})
+
+
 def _refuse_json(detail: str) -> NoReturn:
     raise Problem(400, "invalid-json", "The body cannot be read", detail)
 
@@ -124,11 +130,24 @@ def _invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
     rows = [
         _describe(row, model) for row in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-    rows = list({row["message"]: row for row in rows}.values())
+    rows = list({row["message"]: row for row in _joined(rows)}.values())
     detail = " ".join(row["message"] for row in rows[:MAX_PROBLEMS_TOLD])
     return Problem(
         422, "invalid-request", "The request cannot be answered", detail, {"errors": rows[:MAX_PROBLEMS_TOLD]}
     )
+
+
+def _joined(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """A field that may be of several kinds has a complaint from each: one sentence names them all."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        before = found.get(row["pointer"])
+        subject, should, kind = row["message"].partition(" should be a")
+        if before is not None and should and before["message"].startswith(subject + should):
+            found[row["pointer"]] = {**row, "message": f"{before['message'].rstrip('.')} or a{kind}"}
+        else:
+            found[row["pointer"] if before is None else row["message"]] = row
+    return list(found.values())
 
 
 def _describe(row: Any, model: type[BaseModel]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 from typing import Any
@@ -126,6 +127,14 @@ def test_a_question_that_makes_no_sense_is_refused(client: httpx.Client, questio
     assert_problem(client.post("/recommend", json=question), 422)
 
 
+def test_a_compressed_body_is_refused_as_such(client: httpx.Client) -> None:
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    for method, address in (("POST", "/recommend"), ("PUT", "/profiles/x")):
+        answer = client.request(method, address, content=gzip.compress(b"{}"), headers=headers)
+        assert "Content-Encoding" in assert_problem(answer, 415)["detail"]
+    assert client.post("/recommend", json=IRIS, headers={"Content-Encoding": "identity"}).is_success
+
+
 def test_what_is_wrong_is_said_where_it_is(client: httpx.Client) -> None:
     problem = assert_problem(client.post("/recommend", json={**IRIS, "batch_size": 0, "mode": MARK}), 422)
     assert {error["pointer"] for error in problem["errors"]} == {"/batch_size", "/mode"}
@@ -145,7 +154,7 @@ def test_what_is_wrong_is_said_where_it_is(client: httpx.Client) -> None:
         ({**IRIS, "plans": [{"device": "cpu", MARK: 1}]}, "/plans/0", "Known are: device, precision, threads."),
         ({**IRIS, "plans": {}}, "/plans", "plans should be a list."),
         ({**IRIS, "devices": [""]}, "/devices/0", "devices[0] is empty"),
-        ({**IRIS, "model": 7}, "/model", "model should be an object."),
+        ({**IRIS, "model": 7}, "/model", "model should be a string or an object."),
     ],
 )
 def test_what_is_wrong_deep_in_a_body_is_a_plain_sentence(

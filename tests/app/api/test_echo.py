@@ -29,6 +29,11 @@ def test_a_shortened_name_goes_too() -> None:
     assert "aaa" not in without_echo('The model "aaaaaaaaaa…" is not known.', {"model": "a" * 100})
 
 
+@pytest.mark.parametrize("message", ['Write {"huggingface": …} here.', "known are (gelu, relu, …)."])
+def test_an_ellipsis_of_ours_takes_nothing_along(message: str) -> None:
+    assert without_echo(message, {"model": "zzmine"}) == message
+
+
 @pytest.mark.parametrize("sent", [{"a": [{"b": "c"}, "d"], "e": 1}, ["a", ["b", {"c": "d", "e": None}]]])
 def test_every_string_is_looked_at(sent: object) -> None:
     assert sorted(strings_in(sent)) == ["a", "b", "c", "d", "e"]
