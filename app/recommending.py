@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app import advisor, labjobs
 from app.advisor.environment_reason import explain_installed
 from app.advisor.environments import gain_of
+from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
-from app.advisor.plans import candidate_plans, probe_batch_sizes
+from app.advisor.plans import candidate_plans
+from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.environments import Trial, seconds_kept_back, trial_of, variants_here
@@ -37,6 +40,9 @@ log = logging.getLogger(__name__)
 
 # With less than this no plan gets steady. An answer that is a little late is worth more than one without a measurement.
 LEAST_MEASURING_SECONDS = 2.0
+# Of the time for measuring: the plans at the batch asked for, which is what was asked. Other batches get what is left,
+# which is more where the plans are soon told apart.
+CONTEST_SHARE = 0.7
 # Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
 LEAST_PATIENCE_SECONDS = 6.0
 # The code of the reason that says that something was not saved.
@@ -106,6 +112,7 @@ class Recommending:
                 if fitting:
                     kept_back = self._kept_back(child, trace, fitting)
                     await self._run_plans(child, survey, fitting, self._seconds_left(ticket) - kept_back)
+                    await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if kept_back:
                         await self._try_variants(survey, profile, trace, ticket)
@@ -117,13 +124,34 @@ class Recommending:
         return trace or await self._trace(survey, lab.run)
 
     async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float) -> None:
-        seconds = max(LEAST_MEASURING_SECONDS, seconds)
+        """Every plan at the batch asked for."""
+        seconds = max(LEAST_MEASURING_SECONDS, CONTEST_SHARE * seconds)
+        noise = await self._run_steps(child, survey, plans, (self._request.workload.batch_size,), seconds)
+        self._load = labjobs.load_meanwhile(survey, noise)
+
+    async def _probe(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace, seconds: float) -> None:
+        """The best plans at other batches, with the time that is left; a failure costs the answer nothing."""
+        if seconds < LEAST_SECONDS:
+            return
+        known = await self._known(survey)
+        gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
+        probe = await asyncio.to_thread(choose_probe, gathered, seconds)
+        if probe is not None:
+            try:
+                await self._run_steps(child, survey, probe.plans, probe.batch_sizes, seconds)
+            except LabError as error:
+                log.info("Other batch sizes were not measured to their end: %s", error)
+
+    async def _run_steps(
+        self, child: Child, survey: Survey, plans: Sequence[Plan], sizes: Sequence[int], seconds: float
+    ) -> dict[str, Any]:
+        """Real steps, kept; gives the noise that they met."""
         workload = self._request.workload
-        job = labjobs.measure_job(survey, workload, plans, probe_batch_sizes(self._request), seconds)
-        deadline = self._crosspoint.lab.deadline(seconds)
-        result = await child.run(job, deadline, forward_progress(self._on_progress))
-        self._load = labjobs.load_meanwhile(survey, result.get("noise") or {})
-        self._fresh = self._note_trouble(await self._crosspoint.keep_measurements(survey, workload, result))
+        job = labjobs.measure_job(survey, workload, plans, sizes, seconds)
+        result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
+        kept = await self._crosspoint.keep_measurements(survey, workload, result)
+        self._fresh = [*self._fresh, *self._note_trouble(kept)]
+        return result.get("noise") or {}
 
     def _seconds_left(self, ticket: Ticket) -> float:
         return self._request.measuring_seconds - (time.monotonic() - (ticket.started_at or 0.0))
@@ -179,10 +207,14 @@ class Recommending:
     async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
         here = profile is None or profile.fingerprint == survey.fingerprint
-        stored = await self._crosspoint.measurements(survey, self._request.workload) if here else []
-        fresh = {_identity(item) for item in self._fresh}
-        known = [*self._fresh, *(item for item in stored if _identity(item) not in fresh)]
+        known = await self._known(survey) if here else []
         return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request)
+
+    async def _known(self, survey: Survey) -> list[Measurement]:
+        """What was measured of this workload here, now and before."""
+        stored = await self._crosspoint.measurements(survey, self._request.workload)
+        fresh = {_identity(item) for item in self._fresh}
+        return [*self._fresh, *(item for item in stored if _identity(item) not in fresh)]
 
     async def _with_load(self, survey: Survey) -> Survey:
         """The survey with the newest that is known of the load: a process's first reading has no fractions."""

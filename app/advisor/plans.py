@@ -1,4 +1,4 @@
-"""The plans worth looking at on a machine, and the batch sizes worth measuring them at."""
+"""The plans worth looking at on a machine."""
 
 from __future__ import annotations
 
@@ -54,19 +54,6 @@ def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
             suggestions=here,
         )
     return tuple(plans)
-
-
-def probe_batch_sizes(request: Request) -> tuple[int, ...]:
-    """Batch sizes to measure, the one asked for first: `quick` adds a smaller one, `thorough` a larger one too.
-
-    A quarter and the double: between them a step's time is close to affine in the batch; further out convolution
-    algorithms change and memory runs out.
-    """
-    asked = request.workload.batch_size
-    smaller = max(1, asked // 4) if asked > 1 else 2
-    if request.effort == "thorough":
-        return tuple(dict.fromkeys((asked, smaller, asked * 2)))
-    return (asked, smaller)
 
 
 def thread_counts(cpu: Cpu) -> tuple[int, ...]:

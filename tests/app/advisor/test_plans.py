@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.plans import candidate_plans, probe_batch_sizes, thread_counts
+from app.advisor.plans import candidate_plans, thread_counts
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Cpu
 from tests.app.advisor.build import a_gpu, a_survey, a_workload
@@ -92,11 +92,3 @@ def test_only_the_precision_asked_for_is_looked_at() -> None:
 def test_a_precision_that_no_device_has_is_refused_with_the_devices_here() -> None:
     with pytest.raises(InvalidRequest, match=r"tf32.*Here: cpu"):
         candidate_plans(a_survey(), Request(a_workload(), precision="tf32"))
-
-
-@given(st.integers(1, 10**6), st.sampled_from(["quick", "thorough"]))
-def test_the_batch_asked_for_is_measured_first_and_others_stay_near(batch: int, effort: str) -> None:
-    sizes = probe_batch_sizes(Request(a_workload(batch_size=batch), effort=effort))
-    assert sizes[0] == batch
-    assert len(sizes) == len(set(sizes)) >= 2
-    assert all(1 <= size <= 2 * batch for size in sizes)
