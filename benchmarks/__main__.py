@@ -27,6 +27,7 @@ SUITES = {
     "decisions": "benchmarks.decisions",
     "estimates": "benchmarks.estimates",
     "crossovers": "benchmarks.crossovers",
+    "largest_batch": "benchmarks.largest_batch",
     "memory": "benchmarks.memory",
     "traces": "benchmarks.traces",
 }

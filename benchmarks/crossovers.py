@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from app.advisor.options import OUT_OF_TIME
 from app.advisor.plans import candidate_plans
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
@@ -44,7 +45,7 @@ MODELS = (
     "signal", "iris", "dense deep",
 )  # fmt: skip
 LADDER = (1, 8, 64, 512, 4096)
-LONGEST_STEP_SECONDS = 0.3  # of larger batches nothing is asked
+LONGEST_STEP_SECONDS = 0.1  # of larger batches nothing is asked
 ROUNDS = 4  # of bisection: a factor of eight becomes less than 1.2
 
 
@@ -59,9 +60,13 @@ class Measured:
     times: dict[int, dict[str, list[float]]] = field(default_factory=dict)
 
     async def measure(self, size: int) -> None:
-        """All plans in turns, in a process of its own."""
+        """All plans in turns, in a process of its own; where the time did not do for all, again with more."""
         request = Request(self.row.workload(size))
-        rows = await self.crosspoint.measure(request, seconds=self.seconds, plans=self.plans, batch_sizes=(size,))
+        for patience in (1, 3, 9):
+            seconds = patience * self.seconds
+            rows = await self.crosspoint.measure(request, seconds=seconds, plans=self.plans, batch_sizes=(size,))
+            if not any(OUT_OF_TIME in (row.reason or "").lower() for row in rows):
+                break
         known = self.times.setdefault(size, {plan.label: [] for plan in self.plans})
         for row in rows:
             if row.outcome == "ok" and row.step is not None:

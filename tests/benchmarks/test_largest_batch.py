@@ -1,0 +1,54 @@
+"""How the benchmark of the largest batch finds the truth and judges what was told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.largest_batch import NARROW, describe_table, largest_that_fits, run_child, summarize
+from benchmarks.workloads import WORKLOADS
+
+
+@given(st.integers(1, 5000), st.integers(0, 5000))
+def test_bisection_ends_within_two_per_cent_below_the_limit_wherever_it_starts(start: int, largest: int) -> None:
+    tried: list[int] = []
+
+    def fits(batch_size: int) -> bool:
+        tried.append(batch_size)
+        return batch_size <= largest
+
+    found = largest_that_fits(start, fits)
+    assert found <= largest
+    assert largest <= max(found * NARROW, found)
+    assert len(tried) == len(set(tried))
+    assert all(size >= 1 for size in tried)
+
+
+def a_row(truth: int, told: int | None, found: int | None) -> dict[str, Any]:
+    return {
+        "model": "a network",
+        "truth": truth,
+        "crosspoint": {"batch_size": told, "seconds": 0.5},
+        "lightning": {"batch_size": found, "seconds": 30.0, "error": None if found else "It died."},
+    }
+
+
+def test_the_table_tells_how_far_off_and_how_often_too_large() -> None:
+    rows = [a_row(100, 95, 90), a_row(200, 210, None), a_row(10, None, 8)]
+    table = summarize(rows)
+    assert (table["crosspoint"]["answered"], table["crosspoint"]["too_large"]) == (2, 1)
+    assert abs(table["crosspoint"]["median_error"] - 0.05) < 1e-9
+    assert abs(table["lightning"]["worst_error"] + 0.2) < 1e-9
+    shown = describe_table({"rows": rows})
+    assert "95 (-5%)" in shown
+    assert "none" in shown
+
+
+def test_a_batch_that_does_not_fit_into_the_limit_does_not_run() -> None:
+    row = next(row for row in WORKLOADS if row.name == "tabular")
+    job = {"workload": row.workload().to_json(), "limit_bytes": 2**30, "threads": 1, "task": "fits"}
+    small, large = (run_child({**job, "batch_size": batch_size}) for batch_size in (16, 2_000_000))
+    assert small == {"fits": True, "reason": None}
+    assert not large.get("fits")
