@@ -86,7 +86,8 @@ class Measurement:
     overheads: Overheads | None = None
     memory: MemoryPeak | None = None
     others_cores: float | None = None  # that others, the hypervisor's machines among them, held meanwhile
-    control: Timing | None = None  # the same plan without its environment, in turns with it, in a process of its own
+    control: Timing | None = None  # the same plan as torch has it, in turns with it, in a process of its own
+    denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "plan": self.plan.to_json()}

@@ -63,7 +63,7 @@ def cost_order(plan: Plan) -> tuple[bool, int, int, int, str]:
         not plan.is_cpu,
         plan.threads or 0,
         PRECISIONS.index(plan.precision),
-        len(plan.environment) + plan.channels_last,
+        len(plan.environment) + len(plan.changes),
         plan.device,
     )
 

@@ -9,7 +9,7 @@ from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Option
 from app.advisor.words import say_bytes, say_ratio, say_seconds
 from probes.profile import Profile
-from probes.workload.description import Plan, Workload
+from probes.workload.description import PLAN_CHANGES, Plan, Workload
 
 MEASURE = "Run `crosspoint calibrate` once, or ask with effort quick, which measures this very model."
 NOT_CALIBRATED = f"this machine has not been calibrated yet. {MEASURE}"
@@ -48,8 +48,8 @@ def say_plan(plan: Plan) -> str:
         "" if plan.threads is None else " with one thread" if plan.threads == 1 else f" with {plan.threads} threads"
     )
     settings = f" and {' and '.join(sorted(plan.environment))} set" if plan.environment else ""
-    layout = " in channels-last" if plan.channels_last else ""
-    return f"the CPU{precision}{threads}{layout}{settings}"
+    changes = "".join(f", {PLAN_CHANGES[name]}" for name in plan.changes)
+    return f"the CPU{precision}{threads}{changes}{settings}"
 
 
 def _without_answer(ranking: Ranking, workload: Workload, where: str, advice: str) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 
 from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS
 from probes.measurement import Measurement, Overheads, Timing
+from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import Contest, Entry, OutOfTime
+from probes.microtrain.denormals import measure_denormal_share
 from probes.microtrain.failures import Failure, explain_failure, first_line
 from probes.microtrain.footprint import limited_to
 from probes.microtrain.least_memory import estimate_least_memory, why_too_large
@@ -19,9 +21,10 @@ from probes.microtrain.noise import Moment, noise_between, read_moment
 from probes.microtrain.overdue import OverdueGuard
 from probes.microtrain.overhead_meter import OverheadMeter
 from probes.microtrain.plans import Cores, read_cores, sensible_plans, why_impossible
+from probes.microtrain.step import applied, flushing_denormals
 from probes.microtrain.timing import relative_spread, significant
-from probes.microtrain.workbench import StepRun, Workbench
-from probes.workload.description import InvalidModel, Plan, Workload
+from probes.microtrain.workbench import StepRun
+from probes.workload.description import PLAN_CHANGES, InvalidModel, Plan, Workload
 
 Document = dict[str, Any]
 OnProgress = Callable[[float, str], None]
@@ -33,6 +36,7 @@ REPORT_SECONDS = 0.25
 # is up, without the step that is still running; where nothing has, the first step is worth waiting for.
 OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 2.5
 FIRST_STEP_SECONDS = 30.0
+DENORMALS_SLOWDOWN = 10.0  # a step whose results are looked at for denormals, against one whose are not
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
 MAX_PLANS = 256
 
@@ -101,11 +105,11 @@ class MeasureSession:
         self._report = report
         self._begun = time.perf_counter()
         self._before: Moment = read_moment()
-        layouts = {plan.channels_last for plan in job.plans}
-        self._bench = Workbench(job.workload, frozenset(plan.device for plan in job.plans), layouts == {True})
+        self._bench = bench_for(job.workload, job.plans)
         self._refused: list[Measurement] = []
         self._runs: dict[int, StepRun] = {}
         self._overheads: dict[int, Overheads] = {}
+        self._denormals: dict[tuple[str, int], float] = {}  # by precision and batch size
         self._contest = Contest([], self._begun)
         self._end = self._begun + job.seconds
         self._reported = 0.0
@@ -118,11 +122,14 @@ class MeasureSession:
         self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
         if not self._contest.entries:
             return
-        with self._memory_limit():
+        flush = "flush_denormal" in changes_of(self._job.plans)
+        with self._memory_limit(), flushing_denormals(flush):
             self._bench.build()
+            self._compile()
             self._end = max(self._end, time.perf_counter() + LEAST_SHARE * self._job.seconds)
             self._contest.deadline = self._end - self._job.seconds * OVERHEADS_SHARE
             self._contest.run()
+            self._look_for_denormals()
             self._measure_overheads()
 
     def is_overdue(self, now: float) -> bool:
@@ -153,7 +160,7 @@ class MeasureSession:
         for size in self._job.batch_sizes:
             too_large = self._why_too_large(size)
             for plan in sorted(self._job.plans, key=lambda plan: (plan.is_cpu, -(plan.threads or 0))):
-                impossible = why_impossible(plan, self._job.cores) or self._why_other_layout(plan)
+                impossible = why_impossible(plan, self._job.cores) or self._why_apart(plan)
                 if impossible is not None:
                     self._refuse(plan, size, "unsupported", impossible)
                 elif too_large is not None and plan.is_cpu:
@@ -162,11 +169,26 @@ class MeasureSession:
                     entries.append(self._make_entry(plan, size))
         return entries
 
-    def _why_other_layout(self, plan: Plan) -> str | None:
-        """All plans share one model, and it lies in memory in one way."""
-        if plan.channels_last == self._bench.channels_last:
+    def _why_apart(self, plan: Plan) -> str | None:
+        """All plans share one model, which lies in memory in one way and is compiled or not."""
+        if plan.changes == changes_of(self._job.plans):
             return None
-        return "Plans with channels-last are measured in a job of their own: all plans of one job share the model."
+        names = ", ".join(PLAN_CHANGES[name] for name in plan.changes) or "none of another's changes"
+        return f"Plans with {names} are measured in a job of their own: all plans of one job share the model."
+
+    def _compile(self) -> None:
+        """Not on the time for measuring: who asks for a compiled plan knows that this takes long, and may end it."""
+        begun = time.perf_counter()
+        end, self._end = self._end, math.inf
+        for entry in self._contest.entries:
+            run = self._runs[id(entry)]
+            if run.plan.compiled:
+                self._say("compiling the model", force=True)
+                try:
+                    run.compile()
+                except Exception as error:  # noqa: BLE001 - whatever a plan dies of is its own answer
+                    entry.error = error.with_traceback(None)
+        self._end = end + time.perf_counter() - begun
 
     def _make_entry(self, plan: Plan, size: int) -> Entry:
         run = StepRun(self._bench, plan, size)
@@ -218,11 +240,26 @@ class MeasureSession:
         meter = OverheadMeter(self._bench, self._end)
         for entry in self._contest.entries:
             samples, _ = entry.settled_samples()
-            if entry.error is None and samples:
+            compiled = self._runs[id(entry)].plan.compiled  # its operations are not torch's
+            if entry.error is None and samples and not compiled:
                 self._say("measuring overheads")
                 overheads = meter.measure(self._runs[id(entry)], Timing.from_samples(samples).median)
                 if overheads is not None:
                     self._overheads[id(entry)] = overheads
+
+    def _look_for_denormals(self) -> None:
+        """Once a precision and batch on the CPU, where the time does for it."""
+        for entry in self._contest.entries:
+            run, seconds = self._runs[id(entry)], entry.estimate
+            key = (run.plan.precision, run.batch_size)
+            if entry.error is not None or run.step is None or seconds is None or key in self._denormals:
+                continue
+            if run.plan.is_cpu and not run.plan.compiled and self._affords(DENORMALS_SLOWDOWN * seconds):
+                with applied(run.plan):
+                    self._denormals[key] = significant(measure_denormal_share(run.step))
+
+    def _affords(self, seconds: float) -> bool:
+        return time.perf_counter() + seconds < self._end
 
     def _describe(self, entry: Entry) -> Measurement:
         run = self._runs[id(entry)]
@@ -243,6 +280,7 @@ class MeasureSession:
             startup_seconds=self._startup_seconds(entry),
             overheads=self._overheads.get(id(entry)),
             memory=run.memory(),
+            denormal_share=self._denormals.get((run.plan.precision, run.batch_size)) if run.plan.is_cpu else None,
         )
 
     def _startup_seconds(self, entry: Entry) -> float | None:
@@ -261,6 +299,9 @@ class MeasureSession:
         ]
         if entry.warm_seconds is None:
             return None  # one step tells nothing apart
+        compiling = self._runs[id(entry)].compile_seconds
+        if compiling is not None:
+            excesses.append(compiling - (entry.estimate or 0.0))
         return significant(self._bench.replica(device).startup_seconds + max(0.0, *excesses))
 
     def _first_on(self, device: str) -> Entry | None:

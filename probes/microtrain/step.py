@@ -174,6 +174,22 @@ def applied(plan: Plan) -> Iterator[None]:
             _set_fp32_precisions(before)
 
 
+@contextlib.contextmanager
+def flushing_denormals(flush: bool) -> Iterator[None]:
+    """Inside, numbers too small for a full fraction count as 0. Raises UnsupportedWorkload where the CPU cannot.
+
+    It is a state of each thread, and threads that torch starts inherit it (pthread_create): those that ran before are
+    as they were, so a process of its own shows what it does.
+    """
+    if flush and not torch.set_flush_denormal(True):
+        raise UnsupportedWorkload("This CPU has no mode that flushes denormals.")
+    try:
+        yield
+    finally:
+        if flush:
+            torch.set_flush_denormal(False)
+
+
 def _fp32_switches() -> tuple[Any, ...]:
     return (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)  # type: ignore[attr-defined]
 

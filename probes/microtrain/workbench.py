@@ -8,6 +8,7 @@ import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,20 +27,27 @@ MIN_RING, MAX_RING = 2, 8  # repeating one batch trains into denormals, which ar
 
 @dataclass
 class Replica:
-    """The model on one device, and the optimizer that all plans on it share: weights and state are fp32 in all."""
+    """The model on one device, and the optimizer that all plans on it share: weights and state are fp32 in all.
+
+    called: the module as steps call it; a compiled one compiles at its first call."""
 
     module: nn.Module
+    called: Any
     optimizer: torch.optim.Optimizer | None
     startup_seconds: float  # until the weights were there: a device's context, and their copy
 
 
 @dataclass
 class Workbench:
-    """Everything is built when it is first needed, so that what fails is the plan that needed it."""
+    """Everything is built when it is first needed, so that what fails is the plan that needed it.
+
+    changes: a plan's, shared by all plans on the bench as they share the model. first_calls: seconds that compiling
+    took, by plan and batch size."""
 
     workload: Workload
     devices: frozenset[str]
-    channels_last: bool = False
+    changes: tuple[str, ...] = ()
+    first_calls: dict[tuple[object, ...], float] = field(default_factory=dict)
     base_bytes: int | None = field(default_factory=read_resident_bytes)
     _built: BuiltModel | None = None
     _replicas: dict[str, Replica] = field(default_factory=dict)
@@ -52,7 +60,7 @@ class Workbench:
             torch.manual_seed(SEED)
             self._built = build_model(self.workload.model)
             self._built.module.train(self.workload.mode == "training")
-            if self.channels_last:  # convolutions hand it on from their weights to all that follows
+            if "channels_last" in self.changes:  # convolutions hand it on from their weights to all that follows
                 self._built.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self._built
 
@@ -68,7 +76,8 @@ class Workbench:
             seconds = 0.0 if device == "cpu" else time.perf_counter() - begun
             training = self.workload.mode == "training"
             optimizer = make_optimizer(self.workload.optimizer, module) if training else None
-            self._replicas[device] = Replica(module, optimizer, seconds)
+            called = torch.compile(module) if "compiled" in self.changes else module
+            self._replicas[device] = Replica(module, called, optimizer, seconds)
         return self._replicas[device]
 
     def ring(self, batch_size: int) -> list[Batch]:
@@ -87,7 +96,7 @@ class Workbench:
         replica = self.replica(plan.device)
         feed = make_feed(self.ring(batch_size), device, self.workload.data)
         return Step(
-            self.build(), replica.module, replica.optimizer, feed, device, plan.precision, self.workload.log_every
+            self.build(), replica.called, replica.optimizer, feed, device, plan.precision, self.workload.log_every
         )
 
     def spare_bytes(self, batch_size: int) -> int:
@@ -131,6 +140,19 @@ class StepRun:
 
     def setting(self) -> contextlib.AbstractContextManager[None]:
         return applied(self.plan)
+
+    def compile(self) -> None:
+        """The first call of a compiled model, where this bench has not had it; timed, for it takes many seconds."""
+        calls, key = self._bench.first_calls, (*self.plan.key, self.batch_size)
+        if key not in calls:
+            begun = time.perf_counter()
+            with applied(self.plan):
+                self(1)
+            calls[key] = time.perf_counter() - begun
+
+    @property
+    def compile_seconds(self) -> float | None:
+        return self._bench.first_calls.get((*self.plan.key, self.batch_size))
 
     def memory(self) -> MemoryPeak:
         return self._watch.peak()

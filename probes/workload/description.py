@@ -23,6 +23,10 @@ DATA: tuple[Data, ...] = get_args(Data)
 OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
 
 
+# A plan's changes to how torch runs a model, as people read them.
+PLAN_CHANGES = {"channels_last": "channels-last", "compiled": "compiled", "flush_denormal": "denormals flushed"}
+
+
 class InvalidModel(ValueError):
     """A model description that cannot be used. The message is for the person who wrote it: what is wrong, where
     in their own words (`layers[3]`), what to do. It never repeats input longer than a name."""
@@ -89,13 +93,16 @@ class Workload:
 @dataclass(frozen=True)
 class Plan:
     """A way to run a workload. threads: CPU threads (None on another device). channels_last: the model's images lie in
-    memory channel by channel of each pixel (torch.channels_last)."""
+    memory channel by channel of each pixel (torch.channels_last). compiled: the model is called through torch.compile,
+    with its defaults. flush_denormal: numbers too small for a full fraction count as 0 (torch.set_flush_denormal)."""
 
     device: str
     precision: Precision = "fp32"
     threads: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
     channels_last: bool = False
+    compiled: bool = False
+    flush_denormal: bool = False
 
     @property
     def is_cpu(self) -> bool:
@@ -106,23 +113,30 @@ class Plan:
         """For people: `cpu fp32, 2 threads`, and what else is set where something is."""
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads != 1 else ''}"
         environment = "".join(f" {name}={value}" for name, value in sorted(self.environment.items()))
-        layout = ", channels-last" if self.channels_last else ""
-        return f"{self.device} {self.precision}{threads}{layout}{environment}"
+        changes = "".join(f", {PLAN_CHANGES[name]}" for name in self.changes)
+        return f"{self.device} {self.precision}{threads}{changes}{environment}"
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The fields, in the order of PLAN_CHANGES, in which it differs from how torch runs a model unasked."""
+        return tuple(name for name in PLAN_CHANGES if getattr(self, name))
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Hashable identity."""
-        return (self.device, self.precision, self.threads, tuple(sorted(self.environment.items())), self.channels_last)
+        environment = tuple(sorted(self.environment.items()))
+        changes = (self.channels_last, self.compiled, self.flush_denormal)
+        return (self.device, self.precision, self.threads, environment, *changes)
 
     def to_json(self) -> dict[str, Any]:
-        """channels_last stands there only where it is true."""
+        """Changes stand there only where they are true."""
         document = {
             "device": self.device,
             "precision": self.precision,
             "threads": self.threads,
             "environment": dict(self.environment),
         }
-        return {**document, "channels_last": True} if self.channels_last else document
+        return {**document, **dict.fromkeys(self.changes, True)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Plan:
@@ -131,5 +145,5 @@ class Plan:
             document.get("precision", "fp32"),
             document.get("threads"),
             dict(document.get("environment") or {}),
-            document.get("channels_last") is True,
+            **{name: document.get(name) is True for name in PLAN_CHANGES},
         )
