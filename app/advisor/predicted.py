@@ -33,25 +33,30 @@ class PlanModel:
     fit: Fit
 
 
-# Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes a third
-# of an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
-REMEMBERED_MODELS = 256
-_remembered: dict[tuple[Any, ...], tuple[Profile, PlanModel | None]] = {}
+# Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes longer
+# than an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
+# As many as the store keeps parsed: each takes 10 MB with its models.
+REMEMBERED_PROFILES = 4
+_remembered: OrderedDict[int, tuple[Profile, dict[tuple[Any, ...], PlanModel | None]]] = OrderedDict()
 _remembering = threading.Lock()
 
 
 def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanModel | None:
     """None when the profile was not calibrated for this plan."""
-    key = (id(profile), plan.key, mode)
+    models, key = _models_of(profile), (plan.key, mode)
+    if key not in models:
+        models[key] = _make_model(profile, plan, mode)
+    return models[key]
+
+
+def _models_of(profile: Profile) -> dict[tuple[Any, ...], PlanModel | None]:
     with _remembering:
-        found = _remembered.get(key)
-    if found is None:
-        found = (profile, _make_model(profile, plan, mode))
-        with _remembering:
-            _remembered[key] = found
-            while len(_remembered) > REMEMBERED_MODELS:
-                del _remembered[next(iter(_remembered))]
-    return found[1]
+        found = _remembered.pop(id(profile), (profile, {}))
+        _remembered[id(profile)] = found
+        if len(_remembered) > REMEMBERED_PROFILES:
+            _remembered.popitem(last=False)
+            _curves.clear()  # they hold on to its prices
+        return found[1]
 
 
 def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
@@ -159,6 +164,7 @@ def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:
 # Curves of the traces asked about last, each with what it was made of, so that identities stay taken: a known workload
 # at another batch size costs a look-up. A trace of a large network takes a megabyte, so that few are held on to.
 REMEMBERED_TRACES = 32
+REMEMBERED_CURVES = 256  # of one trace, one a plan
 _curves: OrderedDict[int, dict[int, FeatureCurve]] = OrderedDict()
 
 
@@ -167,7 +173,7 @@ def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
         of_trace = _curves.pop(id(trace), {})
         _curves[id(trace)] = of_trace
         found = of_trace.setdefault(id(prices), FeatureCurve(trace, prices))
-        if len(of_trace) > REMEMBERED_MODELS:
+        if len(of_trace) > REMEMBERED_CURVES:
             del of_trace[next(iter(of_trace))]
         while len(_curves) > REMEMBERED_TRACES:
             _curves.popitem(last=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 from app.advisor import Request, predicted, recommend
+from app.advisor.prices import Prices
 from tests.app.advisor.build import a_summary, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 
@@ -17,7 +19,19 @@ def test_a_thousand_models_leave_no_more_behind_than_a_few() -> None:
     assert len(predicted._curves) <= predicted.REMEMBERED_TRACES
     for number in range(100):
         recommend(a_survey(), replace(profile, name=str(number)), None, [], Request(a_workload()))
-    assert len(predicted._remembered) <= predicted.REMEMBERED_MODELS
+    assert len(predicted._remembered) <= predicted.REMEMBERED_PROFILES
+
+
+def test_profiles_that_others_replaced_are_let_go_with_all_that_was_fitted_to_them() -> None:
+    def fitted_after(count: int) -> int:
+        for number in range(count):
+            recommend(a_survey(), replace(a_profile(), name=str(number)), None, [], Request(a_workload()))
+        gc.collect()
+        return sum(isinstance(each, Prices) for each in gc.get_objects())
+
+    few = fitted_after(predicted.REMEMBERED_PROFILES)
+    assert few > 0
+    assert fitted_after(10 * predicted.REMEMBERED_PROFILES) <= few
 
 
 def test_an_answer_is_the_same_whatever_was_asked_before() -> None:
