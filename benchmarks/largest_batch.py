@@ -5,7 +5,8 @@ python -m benchmarks.largest_batch --models 1 --gibibytes 1
 
 Truth: bisection to within 2 %, three steps of each batch size in a process of its own whose memory is limited. The
 finder (pytorch_lightning.tuner, mode binsearch) doubles the batch while three steps run, then bisects and takes 5 %
-off, in one process under the same limit. Crosspoint is asked with that limit as the machine's memory, and runs nothing.
+off, in one process under the same limit; oneDNN's words for out of memory, with which it would end, are translated
+into torch's for it. Crosspoint is asked with that limit as the machine's memory, and runs nothing.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ resident once its model is built: what goes beyond it fails as an allocation, wh
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -26,6 +27,7 @@ from probes.microtrain.step import make_step
 from probes.workload.description import Plan, Workload
 
 STEPS = 3  # as many as the finder tries
+ONEDNN_OUT_OF_MEMORY = ("could not create a", "could not execute a", "bad_alloc")
 
 
 def fits(workload: Workload, built: BuiltModel, batch_size: int) -> dict[str, Any]:
@@ -43,6 +45,17 @@ def fits(workload: Workload, built: BuiltModel, batch_size: int) -> dict[str, An
     except (RuntimeError, MemoryError) as error:
         return {"fits": False, "reason": str(error)[:200]}
     return {"fits": True, "reason": None}
+
+
+@contextlib.contextmanager
+def known_as_out_of_memory() -> Iterator[None]:
+    """oneDNN has words of its own when memory runs out, with which the finder would end; it knows torch's."""
+    try:
+        yield
+    except RuntimeError as error:
+        if any(word in str(error) for word in ONEDNN_OUT_OF_MEMORY):
+            raise RuntimeError(f"DefaultCPUAllocator: can't allocate memory: {error}") from error
+        raise
 
 
 def find_with_lightning(built: BuiltModel) -> dict[str, Any]:
@@ -65,7 +78,12 @@ def find_with_lightning(built: BuiltModel) -> dict[str, Any]:
             self.network = built.module
 
         def training_step(self, batch: Any, _place: int) -> torch.Tensor:
-            return built.loss(built.forward(self.network, batch), batch)
+            with known_as_out_of_memory():
+                return built.loss(built.forward(self.network, batch), batch)
+
+        def backward(self, loss: torch.Tensor) -> None:
+            with known_as_out_of_memory():
+                loss.backward()
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.AdamW(self.network.parameters())
