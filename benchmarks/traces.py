@@ -39,16 +39,32 @@ LAYER_COUNTS = (
     "num_encoder_layers", "num_decoder_layers", "encoder_num_hidden_layers", "decoder_num_hidden_layers",
 )  # fmt: skip
 # What a config's class leaves open and every published config.json of its kind states.
+KINDS = ("full_attention", "sliding_attention")
 SUPPLIED: dict[str, Document] = {
+    "bamba": {"attn_layer_indices": [0]},
+    "beit": {"out_indices": [3, 5, 7, 11]},
+    "blt": {"use_cache": False},
+    "cohere_compass_text": {"rope_parameters": {kind: {"rope_type": "default", "rope_theta": 1e4} for kind in KINDS}},
+    "dbrx": {"attn_config": {"kv_n_heads": 8, "clip_qkv": 8, "rope_theta": 5e5}},
     "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 16, "topk_group": 1, "n_group": 1},
     "dots1": {"n_routed_experts": 16, "num_experts_per_tok": 6, "n_shared_experts": 2},
     "esm": {"vocab_size": 33, "mask_token_id": 32, "pad_token_id": 1},
+    "granite_speech": {"projector_config": {"model_type": "blip_2_qformer", "encoder_hidden_size": 1024}},
+    "granite_speech_plus": {"projector_config": {"model_type": "blip_2_qformer", "encoder_hidden_size": 1024}},
+    "granitemoehybrid": {"layer_types": ["attention", "mamba"], "num_hidden_layers": 2},
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8},
     "reformer": {"is_decoder": True, "axial_pos_shape": [8, 16]},
+    "voxtral": {"audio_token_id": 24},
+    "wav2vec2-bert": {"vocab_size": 32},
+    "wav2vec2-conformer": {"vocab_size": 32},
+    "xlstm": {"mode": "train"},
 }
+# What hangs on the task, too.
+SUPPLIED_FOR: dict[tuple[str, str], Document] = {("reformer", "masked-lm"): {"is_decoder": False}}
 
 
 class Case(NamedTuple):
@@ -127,13 +143,20 @@ def all_cases(types: list[str], tasks: list[str]) -> list[Case]:
     ]
 
 
-def configs_of(model_type: str) -> Iterator[tuple[str, Document]]:
+def configs_of(model_type: str, task: str = "") -> Iterator[tuple[str, Document]]:
     """The configs to try: few layers, then as the class has it."""
-    whole = {"model_type": model_type, **SUPPLIED.get(model_type, {})}
+    supplied = {**SUPPLIED.get(model_type, {}), **SUPPLIED_FOR.get((model_type, task), {})}
+    whole = {"model_type": model_type, **supplied}
     few = fewer_layers(default_config(model_type))
     if few:
-        yield "few layers", {**whole, **few}
+        yield "few layers", merged(whole, few)
     yield "default", whole
+
+
+def merged(one: Document, other: Document) -> Document:
+    """The second over the first, in nested configs too."""
+    both = {key for key in one.keys() & other.keys() if isinstance(one[key], dict) and isinstance(other[key], dict)}
+    return {**one, **other, **{key: merged(one[key], other[key]) for key in both}}
 
 
 def default_config(model_type: str) -> Document:
@@ -162,7 +185,7 @@ def fewer_layers(config: Document) -> Document:
 def trace_case(tracer: Tracer, case: Case) -> Document:
     """A row of the table."""
     row: Document = {}
-    for sizes, config in configs_of(case.model_type):
+    for sizes, config in configs_of(case.model_type, case.task):
         before = time.monotonic()
         row = {**case._asdict(), "sizes": sizes, **_try(tracer, config, case.task)}
         row["seconds"] = round(time.monotonic() - before, 2)

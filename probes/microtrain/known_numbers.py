@@ -287,6 +287,8 @@ _RULES: dict[OpOverload, Rule] = {
     aten.logical_not.default: _negation,
     aten.all.default: _every,
     aten.all.dim: _every,
+    aten._is_all_true.default: _every,
+    aten._is_any_true.default: _some,
     aten.any.default: _some,
     aten.any.dim: _some,
     aten.sum.default: _sum,

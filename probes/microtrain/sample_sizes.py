@@ -14,13 +14,17 @@ from probes.workload.huggingface import (
     max_positions,
 )
 
+_STACKED = 4  # frames side by side as one (Granite Speech 5)
+_FRAMES_TOGETHER = 64  # models that take several frames at a time take this many
 HOP_SAMPLES = 160  # between two frames of a spectrogram: 10 ms at 16 kHz, in every feature extractor of transformers
 
 
 def config_parts(config: Any) -> Iterator[Any]:
     """The config and those nested in it for text, vision, audio and decoder."""
     yield config
-    for name in ("text_config", "vision_config", "audio_config", "encoder", "decoder"):
+    usual = ("text_config", "vision_config", "audio_config", "encoder", "decoder")
+    further = sorted(name for name in vars(config) if name.endswith("_config") and name not in usual)
+    for name in (*usual, *further):
         part = getattr(config, name, None)
         if hasattr(part, "to_dict"):
             yield part
@@ -76,13 +80,26 @@ def audio_shapes(content: dict[str, Any], config: Any, name: str) -> list[tuple[
     Configs do not say which; the first that the model takes is right. name: the model's main input.
     """
     samples = content.get("audio_samples") or DEFAULT_AUDIO_SAMPLES
-    bands = (
-        first_of(config, "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim") or 80
-    )
-    frames = max(samples // HOP_SAMPLES, 1)
+    (bands, *others), frames = _bands(config), max(samples // HOP_SAMPLES, 1)
+    even = -(-frames // _FRAMES_TOGETHER) * _FRAMES_TOGETHER
     window = first_of(config, "max_source_positions") or 0
     fixed = first_of(config, "max_length") if name == "input_values" else None
     shapes: list[tuple[int, ...]] = [(samples,)] if name != "input_features" else [(bands, 2 * window)]
     shapes += [(fixed, bands)] if isinstance(fixed, int) and fixed > bands else []
-    shapes += [(frames, bands), (bands, frames), (1, frames, bands), (samples,)]
+    shapes += [(frames, bands), (bands, frames), (1, frames, bands), (samples,), (bands, even), (1, samples)]
+    shapes += [(frames, width) for width in (*others, _STACKED * bands)]
+    shapes += [(frames, width)] if isinstance(width := first_of(config, "d_model", "hidden_size"), int) else []
     return [shape for shape in shapes if all(shape)]
+
+
+def _bands(config: Any) -> list[int]:
+    """Bands of a spectrogram: what the config's parts say, likeliest first."""
+    names = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim", "input_size")
+    found = [getattr(part, name, None) for name in names for part in config_parts(config)]
+    return list(dict.fromkeys(size for size in found if isinstance(size, int) and size > 1)) or [80]
+
+
+def frames_of(shape: tuple[int, ...], config: Any) -> int:
+    """How long a sample of this shape is: in frames of a spectrogram, whichever way round it is, or in numbers."""
+    bands = _bands(config)
+    return next((size for size in shape if size > 1 and (size not in bands or len(set(shape)) == 1)), max(shape))
