@@ -18,7 +18,7 @@ from app.advisor.plans import candidate_plans
 from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
-from app.environments import Trial, seconds_kept_back, trial_of, variants_here
+from app.environments import Trial, affordable, compiling_may_pay, seconds_kept_back, trial_of, variants_of
 from app.errors import LabError
 from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting, unless_unreadable
 from app.lab import Ticket
@@ -110,12 +110,12 @@ class Recommending:
                     trace = await self._trace(survey, lambda job: child.run(job, TRACE_SECONDS))
                 fitting = await self._fitting(survey, profile, trace, plans)
                 if fitting:
-                    kept_back = self._kept_back(child, trace, fitting)
+                    kept_back = await self._kept_back(child, survey, profile, trace)
                     await self._run_plans(child, survey, fitting, self._seconds_left(ticket) - kept_back)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if kept_back:
-                        await self._try_variants(survey, profile, trace, ticket)
+                        await self._try_variants(survey, profile, trace, ticket, child.start_seconds)
         except LabError as error:
             if (trace is None and ticket.running) or error.code in _USERS_TO_MEND:
                 raise
@@ -156,22 +156,30 @@ class Recommending:
     def _seconds_left(self, ticket: Ticket) -> float:
         return self._request.measuring_seconds - (time.monotonic() - (ticket.started_at or 0.0))
 
-    def _kept_back(self, child: Child, trace: Trace, plans: list[Plan]) -> float:
-        """Seconds to keep for trying variants of the best plan: where there are some, and the time does for both."""
-        if self._request.effort != "thorough" or not all(plan.is_cpu for plan in plans) or not variants_here(trace):
+    async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace) -> float:
+        """Seconds to keep for trying variants of the best plan: where it is one for the CPU, and the time does for
+        both."""
+        if self._request.effort != "thorough":
             return 0.0
-        return seconds_kept_back(self._request.measuring_seconds, child.start_seconds)
+        estimate = await self._decide(survey, profile, trace)
+        if not all(option.plan.is_cpu for option in estimate.options if option.fits is not False):
+            return 0.0
+        compiling = await asyncio.to_thread(compiling_may_pay, estimate, trace)
+        return seconds_kept_back(self._request.measuring_seconds, child.start_seconds, compiling=compiling)
 
-    async def _try_variants(self, survey: Survey, profile: Profile | None, trace: Trace, ticket: Ticket) -> None:
+    async def _try_variants(
+        self, survey: Survey, profile: Profile | None, trace: Trace, ticket: Ticket, start_seconds: float
+    ) -> None:
         """Measure what may make the best plan faster. Where that fails the answer is as good as before."""
         answer = await self._decide(await self._with_load(survey), profile, trace)
-        variants = variants_here(trace)
-        for waiting, vary in zip(range(len(variants), 0, -1), variants, strict=True):
-            seconds = self._seconds_left(ticket) / waiting
+        variants = await asyncio.to_thread(variants_of, answer, trace, self._fresh)
+        while tries := affordable(variants, self._seconds_left(ticket), start_seconds):
+            plan, seconds = tries[0]
             workload = self._request.workload
-            trial = trial_of(self._crosspoint.lab, survey, workload, answer, seconds, self._on_progress, vary)
+            trial = trial_of(self._crosspoint.lab, survey, workload, answer, seconds, self._on_progress, plan)
             if trial is not None:
                 await self._try_one(survey, trial)
+            variants = variants[variants.index(plan) + 1 :]
 
     async def _try_one(self, survey: Survey, trial: Trial) -> None:
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from app.advisor.environments import Gain, export_lines
 from app.advisor.recommendation import Option, Reason
-from app.advisor.words import say_percent, say_seconds
+from app.advisor.words import say_duration, say_percent, say_seconds
+from probes.workload.description import Workload
 
 
 def explain_installed(allocators: Sequence[str]) -> Reason:
@@ -27,7 +28,49 @@ def explain_environment(gains: Sequence[Gain], best: Option) -> Reason | None:
     gain = next((gain for gain in gains if gain.plan.key == best.plan.key), None)
     if gain is None:
         return None
-    return _explain_layout(gain) if gain.plan.channels_last else _explain_exports(gain)
+    if gain.plan.environment:
+        return _explain_exports(gain)
+    return _EXPLAIN[gain.plan.changes[0]](gain)
+
+
+def explain_too_late(gains: Sequence[Gain], workload: Workload) -> Reason | None:
+    """gains: those of the recommended plan that a longer run would repay. None where there is none."""
+    if not gains or workload.steps is None:
+        return None
+    gain = gains[0]
+    text = (
+        f"torch.compile does not pay in this run of {workload.steps:,} steps. With it a step takes "
+        f"{_against_control(gain)}. {_price(gain)}"
+    )
+    return Reason("compile-too-late", text, {**_numbers(gain), **_start(gain), "steps": workload.steps})
+
+
+def _explain_compiled(gain: Gain) -> Reason:
+    text = (
+        f"With `model = torch.compile(model)` a step takes {_against_control(gain)}: operations run together that "
+        f"torch otherwise issues one by one. {_price(gain)}"
+    )
+    return Reason("compile-pays", text, {**_numbers(gain), **_start(gain)})
+
+
+def _price(gain: Gain) -> str:
+    return (
+        f"The first step takes {say_duration(gain.startup_seconds)} where nothing was compiled before, which "
+        f"{gain.break_even_steps:,} steps repay; for another batch size it compiles anew."
+    )
+
+
+def _start(gain: Gain) -> dict[str, Any]:
+    return {"startup_seconds": gain.startup_seconds, "break_even_steps": gain.break_even_steps}
+
+
+def _explain_flushing(gain: Gain) -> Reason:
+    text = (
+        f"With `torch.set_flush_denormal(True)` before anything is computed a step takes {_against_control(gain)}: "
+        "steps here make numbers too small for a full fraction (denormals), which this CPU computes with slowly. They "
+        "count as 0 then."
+    )
+    return Reason("flush-denormal-pays", text, _numbers(gain))
 
 
 def _explain_layout(gain: Gain) -> Reason:
@@ -36,6 +79,14 @@ def _explain_layout(gain: Gain) -> Reason:
         "read an image's channels from one place."
     )
     return Reason("channels-last-pays", text, _numbers(gain))
+
+
+# By the plan's change.
+_EXPLAIN: Mapping[str, Callable[[Gain], Reason]] = {
+    "channels_last": _explain_layout,
+    "compiled": _explain_compiled,
+    "flush_denormal": _explain_flushing,
+}
 
 
 def _explain_exports(gain: Gain) -> Reason:

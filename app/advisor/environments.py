@@ -11,7 +11,7 @@ from app.advisor.intervals import Z, apart, deviation, interval_of_timing
 from app.advisor.measured import MeasuredTime
 from app.advisor.recommendation import Interval
 from probes.measurement import Measurement, Timing
-from probes.workload.description import Plan
+from probes.workload.description import Plan, Workload
 
 # glibc maps what is larger than a threshold (it moves as a process runs, to 32 MB at most), gives it back when it is
 # freed, and the kernel zeroes every page anew (mallopt(3), M_MMAP_THRESHOLD, M_TRIM_THRESHOLD). Larger than any tensor:
@@ -23,12 +23,14 @@ WORTH_SETTING = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A step of a variant (environment, channels-last) and of its bare plan, in turns in fresh processes."""
+    """A step of a variant and of its bare plan, in turns in fresh processes. startup_seconds: what a compiled plan
+    takes before its first step is done, with nothing cached; 0 of others, which start as the bare plan does."""
 
     plan: Plan
     batch_size: int
     step: Interval
     control: Interval
+    startup_seconds: float = 0.0
 
     @property
     def share(self) -> float:
@@ -40,18 +42,29 @@ class Gain:
         return apart(self.step, self.control) and self.share >= WORTH_SETTING
 
     @property
+    def break_even_steps(self) -> int:
+        """Steps after which the start is repaid; for a gain that pays."""
+        return math.ceil(self.startup_seconds / (self.control.median - self.step.median))
+
+    def pays_within(self, steps: int | None) -> bool:
+        """Within a run of so many steps; None: nobody said how long it is."""
+        return self.pays and (steps is None or self.break_even_steps < steps)
+
+    @property
     def ratio_spread(self) -> float:
         """Of the two times' ratio, as a logarithm (see app.advisor.intervals)."""
         return Z * math.hypot(deviation(self.step), deviation(self.control))
 
 
 def bare(plan: Plan) -> Plan:
-    """The same plan as torch has it: its own environment and layout."""
-    return replace(plan, environment={}, channels_last=False) if is_variant(plan) else plan
+    """The same plan as torch has it, with none of the changes."""
+    if not is_variant(plan):
+        return plan
+    return replace(plan, environment={}, channels_last=False, compiled=False, flush_denormal=False)
 
 
 def is_variant(plan: Plan) -> bool:
-    return bool(plan.environment) or plan.channels_last
+    return bool(plan.environment or plan.changes)
 
 
 def export_lines(plan: Plan) -> list[str]:
@@ -63,16 +76,29 @@ def gain_of(row: Measurement) -> Gain | None:
     """None of a measurement that has no control."""
     if row.outcome != "ok" or row.step is None or row.control is None or not is_variant(row.plan):
         return None
-    return Gain(row.plan, row.batch_size, interval_of_timing(row.step), interval_of_timing(row.control))
+    if row.plan.compiled and row.startup_seconds is None:
+        return None  # without its price it is no offer
+    startup = row.startup_seconds or 0.0 if row.plan.compiled else 0.0
+    return Gain(row.plan, row.batch_size, interval_of_timing(row.step), interval_of_timing(row.control), startup)
 
 
-def gains_that_pay(measurements: Sequence[Measurement], plans: Sequence[Plan], batch_size: int) -> tuple[Gain, ...]:
+def gains_that_pay(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
+    """Within this run."""
+    return tuple(gain for gain in _gains(measurements, plans, workload) if gain.pays_within(workload.steps))
+
+
+def gains_too_late(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
+    """Those that would pay in a longer run."""
+    found = _gains(measurements, plans, workload)
+    return tuple(gain for gain in found if gain.pays and not gain.pays_within(workload.steps))
+
+
+def _gains(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> list[Gain]:
     """At this batch, of these plans; the latest of each. A gain at one batch says nothing of another: it comes with
     the sizes of tensors."""
     wanted = {plan.key for plan in plans}
-    rows = [row for row in measurements if row.batch_size == batch_size and bare(row.plan).key in wanted]
-    found = {gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}
-    return tuple(gain for gain in found.values() if gain.pays)
+    rows = [row for row in measurements if row.batch_size == workload.batch_size and bare(row.plan).key in wanted]
+    return list({gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}.values())
 
 
 def measured_beside(measurements: Sequence[Measurement], gain: Gain, data: str) -> MeasuredTime:

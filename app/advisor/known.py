@@ -85,7 +85,7 @@ def gather(
     }
     crowd = crowd_of(survey) if elsewhere is None else None
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd)
-    gains = gains_that_pay(measurements, plans, workload.batch_size) if elsewhere is None else ()
+    gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     for gain in gains:
         measured = measured_beside(measurements, gain, workload.data)
         times[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.log_every, crowd=crowd)

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from app.advisor.crowded_reason import explain_crowd
 from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
-from app.advisor.environment_reason import explain_environment
-from app.advisor.environments import Gain, bare, is_variant
+from app.advisor.environment_reason import explain_environment, explain_too_late
+from app.advisor.environments import Gain, bare, gains_too_late, is_variant
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
@@ -70,6 +70,9 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _run_time(evidence, best),
             _device_choice(evidence, best),
             explain_environment(evidence.gains, best),
+            explain_too_late(
+                gains_too_late(evidence.measurements, [bare(best.plan)], evidence.workload), evidence.workload
+            ),
             _threads(evidence, plain),
             _precision(evidence, plain),
             _reading(evidence, best),
@@ -114,10 +117,9 @@ def _limit(best: Option) -> Reason | None:
 def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     """What the whole run takes, where the data set's size was told; one epoch unless more were asked for."""
     workload, seconds = evidence.workload, best.step_seconds
-    samples, batch, epochs = workload.dataset_samples, workload.batch_size, workload.epochs or 1
-    if samples is None or seconds is None:
+    samples, batch, epochs, steps = workload.dataset_samples, workload.batch_size, workload.epochs or 1, workload.steps
+    if steps is None or samples is None or seconds is None:
         return None
-    steps = math.ceil(samples / batch) * epochs
     total = steps * seconds.median + (startup_of(best.plan, evidence.measurements) or 0.0)
     over = "" if epochs == 1 else f", {epochs:,} times over"
     text = (

@@ -12,8 +12,7 @@ def settings_for(best: Option | None, workload: Workload) -> dict[str, Any]:
     """What to set, as names that a shell or a DataLoader takes. Only what follows from measurements of this machine."""
     if best is None:
         return {}
-    layout = {"memory_format": "channels_last"} if best.plan.channels_last else {}
-    return {**_environment(best.plan), **layout, **_feeding(best, workload)}
+    return {**_environment(best.plan), **_changes(best.plan), **_feeding(best, workload)}
 
 
 def _environment(plan: Plan) -> dict[str, Any]:
@@ -22,6 +21,13 @@ def _environment(plan: Plan) -> dict[str, Any]:
     threads = {"OMP_NUM_THREADS": str(plan.threads)} if plan.is_cpu and plan.threads is not None else {}
     environment = {**threads, **plan.environment}
     return {"environment": environment} if environment else {}
+
+
+def _changes(plan: Plan) -> dict[str, Any]:
+    """By torch's own names."""
+    named = {"memory_format": "channels_last", "compile": True, "set_flush_denormal": True}
+    wanted = (plan.channels_last, plan.compiled, plan.flush_denormal)
+    return {name: value for (name, value), is_set in zip(named.items(), wanted, strict=True) if is_set}
 
 
 def _feeding(best: Option, workload: Workload) -> dict[str, Any]:

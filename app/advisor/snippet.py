@@ -31,7 +31,7 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
         "\n".join(["import torch", "from torch import nn", *source.imports]),
         f"\n{source.classes}\n" if source.classes else "",
         "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")']),
-        f"{source.model}\nmodel = model.to({_target(plan)}).{'train' if training else 'eval'}()",
+        f"{source.model}\nmodel = model.to({_target(plan)}).{'train' if training else 'eval'}(){_compiled(plan)}",
         _optimizer(workload, plan) if training else "",
         "# Random stand-ins: your own data goes here.\n" + source.batch,
         _training_loop(source, workload, plan) if training else _inference_loop(source, plan),
@@ -41,6 +41,10 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
 
 def _target(plan: Plan) -> str:
     return "device, memory_format=torch.channels_last" if plan.channels_last else "device"
+
+
+def _compiled(plan: Plan) -> str:
+    return "\nmodel = torch.compile(model)" if plan.compiled else ""
 
 
 def _before_python(plan: Plan) -> str:
@@ -53,7 +57,8 @@ def _before_python(plan: Plan) -> str:
 def _settings(plan: Plan) -> list[str]:
     """What torch has to be told before the first operation."""
     if plan.is_cpu:
-        return [] if plan.threads is None else [f"torch.set_num_threads({plan.threads})"]
+        flush = ["torch.set_flush_denormal(True)"] if plan.flush_denormal else []  # before torch starts its threads
+        return [*flush, *([] if plan.threads is None else [f"torch.set_num_threads({plan.threads})"])]
     if plan.precision not in ("fp32", "tf32"):
         return []
     value = "tf32" if plan.precision == "tf32" else "ieee"

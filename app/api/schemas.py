@@ -21,6 +21,8 @@ class PlanName(TypedDict):
     precision: str
     threads: int | None
     channels_last: NotRequired[bool]
+    compiled: NotRequired[bool]
+    flush_denormal: NotRequired[bool]
 
 
 class RecommendedPlan(PlanName):

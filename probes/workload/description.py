@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -78,6 +79,13 @@ class Workload:
     log_every: int | None = None
     dataset_samples: int | None = None
     epochs: int | None = None
+
+    @property
+    def steps(self) -> int | None:
+        """Of the whole run, one epoch unless more were asked for; None where nobody told how much data there is."""
+        if self.dataset_samples is None:
+            return None
+        return math.ceil(self.dataset_samples / self.batch_size) * (self.epochs or 1)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -33,8 +33,9 @@ const units = (() => {
     const threads = document.threads === null || document.threads === undefined
       ? "" : `, ${document.threads} thread${document.threads === 1 ? "" : "s"}`;
     const environment = Object.entries(document.environment || {}).map(([name, value]) => ` ${name}=${value}`).join("");
-    const layout = document.channels_last ? ", channels-last" : "";
-    return `${document.device} ${document.precision}${threads}${layout}${environment}`;
+    const words = { channels_last: "channels-last", compiled: "compiled", flush_denormal: "denormals flushed" };
+    const changes = Object.entries(words).filter(([name]) => document[name]).map(([, word]) => `, ${word}`).join("");
+    return `${document.device} ${document.precision}${threads}${changes}${environment}`;
   }
 
   return { UNKNOWN, seconds, bytes, count, share, plan };

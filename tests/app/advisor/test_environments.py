@@ -10,6 +10,7 @@ from app.advisor.environments import KEEP_BYTES, KEEP_MEMORY, bare, export_lines
 from app.advisor.winners import winners
 from probes.hardware import Load
 from probes.measurement import Measurement, Timing
+from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 
@@ -144,6 +145,73 @@ def test_of_two_variants_that_pay_the_faster_is_recommended() -> None:
     assert found.recommended == replace(TWO, channels_last=True)
     assert {KEEPING.key, TWO.key} <= plans(found)
     assert "environment-pays" not in codes(found)
+
+
+COMPILED = replace(TWO, compiled=True)
+
+
+def compiled(seconds: float = 0.4, startup_seconds: float | None = 19.9) -> Measurement:
+    return replace(tried(seconds), plan=COMPILED, startup_seconds=startup_seconds)
+
+
+def test_a_compiled_plan_that_pays_is_recommended_with_its_price() -> None:
+    found = answer(compiled())
+    assert found.recommended == COMPILED
+    assert found.to_json()["recommended"]["compiled"] is True
+    assert found.settings["compile"] is True
+    (reason,) = (reason for reason in found.reasons if reason.code == "compile-pays")
+    assert reason.evidence["startup_seconds"] == 19.9
+    assert reason.evidence["break_even_steps"] == 100
+    assert "20 s" in reason.text
+    assert "100 steps" in reason.text
+    assert found.snippet is not None
+    assert "model = torch.compile(model)" in found.snippet.splitlines()
+    assert "compiled" in found.verdict
+
+
+def test_a_run_too_short_to_repay_it_is_not_told_to_compile() -> None:
+    found = answer(compiled(), dataset_samples=160, epochs=10)
+    assert found.recommended == TWO
+    assert COMPILED.key not in plans(found)
+    (reason,) = (reason for reason in found.reasons if reason.code == "compile-too-late")
+    assert (reason.evidence["steps"], reason.evidence["break_even_steps"]) == (100, 100)
+    assert "torch.compile" not in (found.snippet or "")
+    assert answer(compiled(), dataset_samples=161, epochs=10).recommended == COMPILED
+
+
+def test_a_run_whose_length_is_told_counts_compiling() -> None:
+    found = answer(compiled(), dataset_samples=16_000)
+    (reason,) = (reason for reason in found.reasons if reason.code == "run-time")
+    assert reason.evidence["seconds"] == pytest.approx(1000 * 0.4 + 19.9)
+
+
+def test_compiling_that_does_not_pay_or_has_no_price_is_not_spoken_of() -> None:
+    assert answer(compiled(0.59)) == answer()
+    assert answer(compiled(startup_seconds=None)) == answer()
+    assert answer(compiled(0.59), dataset_samples=16) == answer(dataset_samples=16)
+
+
+def test_flushing_denormals_is_recommended_where_it_pays_with_its_line() -> None:
+    plan = replace(TWO, flush_denormal=True)
+    found = answer(replace(tried(0.4), plan=plan))
+    assert found.recommended == plan
+    assert found.to_json()["recommended"]["flush_denormal"] is True
+    assert found.settings["set_flush_denormal"] is True
+    assert "flush-denormal-pays" in codes(found)
+    lines = (found.snippet or "").splitlines()
+    assert lines.index("torch.set_flush_denormal(True)") < lines.index("torch.set_num_threads(2)")
+    assert answer(replace(tried(0.59), plan=plan)) == answer()
+
+
+def test_a_change_stands_in_a_document_only_where_it_is_made() -> None:
+    for name in ("channels_last", "compiled", "flush_denormal"):
+        plan = replace(TWO, **{name: True})
+        assert plan.to_json()[name] is True
+        assert Plan.from_json(plan.to_json()) == plan
+        assert plan.key != TWO.key
+        assert bare(plan) == TWO
+        assert name not in TWO.to_json()
+    assert Plan.from_json({**TWO.to_json(), "compiled": "yes"}) == TWO
 
 
 def codes(found: Recommendation) -> set[str]:
