@@ -106,10 +106,10 @@ class Crossover:
     batch_size: int | None
     low: int | None
     high: int | None
-    medians_cross_at: int | None
     launch_bound_until: int | None
     break_even_steps: int | None
     basis: Basis
+    medians_cross_at: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         found = fields_of(self)
