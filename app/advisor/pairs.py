@@ -10,16 +10,17 @@ Pair = tuple[Plan, Plan]
 
 
 def pairs_worth_telling(plans: Sequence[Plan], best: Plan | None) -> tuple[Pair, ...]:
-    """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16; the recommended plan of
-    the CPU against fewer and more threads; the CPU against each device; each device's fp32 against its lower
-    precisions; one device against the next; a plan with settings against the same without.
+    """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16 with either and with the
+    recommended ones; the recommended plan of the CPU against fewer and more threads; the CPU against each device; each
+    device's fp32 against its lower precisions; one device against the next; a plan with settings against the same
+    without.
 
     best: the recommended plan; the CPU plan that devices are compared with is the best one, if it is one.
     """
     settings = _settings_pairs(plans, best)
     plans = [plan for plan in plans if not plan.environment]
     cpu = [plan for plan in plans if plan.is_cpu]
-    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu), *_neighbour_pairs(cpu, best), *settings]
+    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best), *_neighbour_pairs(cpu, best), *settings]
     devices = tuple(dict.fromkeys(plan.device for plan in plans if not plan.is_cpu))
     baseline = _cpu_baseline(cpu, best)
     for device in devices:
@@ -69,10 +70,12 @@ def _settings_pairs(plans: Sequence[Plan], best: Plan | None) -> list[Pair]:
     return [] if plain is None else [(plain, plan) for plan in rows if plan.environment]
 
 
-def _precision_pairs(cpu: Sequence[Plan]) -> list[Pair]:
+def _precision_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
+    """With the fewest threads, the most, and the recommended ones."""
     pairs: list[Pair] = []
     counts = sorted({plan.threads or 0 for plan in cpu})
-    for threads in dict.fromkeys((counts[0], counts[-1]) if counts else ()):
+    recommended = [best.threads or 0] if best is not None and best.is_cpu else []
+    for threads in dict.fromkeys((counts[0], counts[-1], *recommended) if counts else ()):
         rows = {plan.precision: plan for plan in cpu if (plan.threads or 0) == threads}
         if "fp32" in rows:
             pairs += [(rows["fp32"], plan) for precision, plan in rows.items() if precision != "fp32"]

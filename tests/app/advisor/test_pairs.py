@@ -21,6 +21,15 @@ def test_at_either_end_of_the_thread_counts_one_pair_says_all() -> None:
         assert threads == [(ONE, SIXTEEN)]
 
 
+def test_precisions_are_compared_with_the_threads_that_are_recommended() -> None:
+    pairs = pairs_worth_telling(CPU, FOUR)
+    assert {first.threads for first, second in pairs if (first.precision, second.precision) == ("fp32", "bf16")} == {
+        1,
+        4,
+        16,
+    }
+
+
 def test_devices_are_compared_with_the_best_of_the_cpu_and_with_fp32() -> None:
     pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], FOUR)
     for pair in ((FOUR, GPU), (FOUR, GPU_BF16), (GPU, GPU_BF16)):
