@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.crossover_scores import describe_scores
+from benchmarks.largest_batch import describe_table
 from benchmarks.machine import read_machine
 from benchmarks.survey import write_table
 
@@ -74,6 +76,12 @@ def summarize(machine: dict[str, Any], folder: Path) -> str:
     if decisions is not None:
         lines += ["", "| adviser | mean slowdown | worst | best plan named |", "| --- | --- | --- | --- |"]
         lines += [_adviser_row(name, row) for name, row in decisions["summary"].items()]
+    crossovers = _read(folder / "crossovers.json")
+    if crossovers is not None:
+        lines += ["", describe_scores(crossovers["table"])]
+    largest = _read(folder / "largest_batch.json")
+    if largest is not None:
+        lines += ["", describe_table(largest)]
     return "\n".join(lines) + "\n"
 
 
