@@ -24,6 +24,7 @@ from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting,
 from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
+from app.measurable import check_outcome
 from probes.allocators import read_allocators
 from probes.hardware import Load, Survey
 from probes.measurement import Measurement
@@ -64,6 +65,7 @@ class Recommending:
         self._notes: list[Reason] = []
         self._fresh: list[Measurement] = []
         self._load: Load | None = None  # while real steps ran
+        self._untraceable: LabError | None = None
 
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
@@ -74,6 +76,8 @@ class Recommending:
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
             trace = await self._trace_and_measure(survey, profile, plans)
+            if self._untraceable is not None:
+                await self._go_without_trace(survey, self._untraceable, here=here)
             answer = await self._decide(await self._with_load(survey), profile, trace)
         finally:
             if self._ticket is not None:
@@ -93,9 +97,9 @@ class Recommending:
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
         known = await self._crosspoint.known_trace(survey, self._request.workload)
-        return known or await self._trace(survey, self._crosspoint.lab.run)
+        return known or await self._trace_if_possible(survey, self._crosspoint.lab.run)
 
-    async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace:
+    async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace | None:
         """Measure in a fresh process, which also traces when no other process is warm for that."""
         lab = self._crosspoint.lab
         self._ticket = ticket = self._ticket or lab.reserve(self._request.measuring_seconds)
@@ -103,25 +107,25 @@ class Recommending:
         ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
         trace = await self._crosspoint.known_trace(survey, self._request.workload)
         if trace is None and lab.tracer_is_warm:
-            trace = await self._trace(survey, lab.run)
+            trace = await self._trace_if_possible(survey, lab.run)
         try:
             async with lab.session(ticket) as child:
-                if trace is None:
-                    trace = await self._trace(survey, lambda job: child.run(job, TRACE_SECONDS))
+                if trace is None and self._untraceable is None:
+                    trace = await self._trace_if_possible(survey, lambda job: child.run(job, TRACE_SECONDS))
                 fitting = await self._fitting(survey, profile, trace, plans)
                 if fitting:
-                    kept_back = await self._kept_back(child, survey, profile, trace)
+                    kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
                     await self._run_plans(child, survey, fitting, self._seconds_left(ticket) - kept_back)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
-                    if kept_back:
+                    if trace and kept_back:
                         await self._try_variants(survey, profile, trace, ticket, child.start_seconds)
         except LabError as error:
-            if (trace is None and ticket.running) or error.code in _USERS_TO_MEND:
+            if (trace is None and (ticket.running or self._untraceable)) or error.code in _USERS_TO_MEND:
                 raise
             failed = "The measurement failed" if ticket.running else "Nothing was measured"
             self._notes.append(Reason("not-measured", f"{failed}, so this is an estimate. {error}"))
-        return trace or await self._trace(survey, lab.run)
+        return trace or (None if self._untraceable else await self._trace(survey, lab.run))
 
     async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float) -> None:
         """Every plan at the batch asked for."""
@@ -129,7 +133,9 @@ class Recommending:
         noise = await self._run_steps(child, survey, plans, (self._request.workload.batch_size,), seconds)
         self._load = labjobs.load_meanwhile(survey, noise)
 
-    async def _probe(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace, seconds: float) -> None:
+    async def _probe(
+        self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None, seconds: float
+    ) -> None:
         """The best plans at other batches, with the time that is left; a failure costs the answer nothing."""
         if seconds < LEAST_SECONDS:
             return
@@ -204,8 +210,28 @@ class Recommending:
         self._on_progress(0.0, "tracing the model")
         return self._note_trouble(await self._crosspoint.new_trace(survey, self._request.workload, run))
 
+    async def _trace_if_possible(self, survey: Survey, run: RunJob) -> Trace | None:
+        """None where the model's step can be run and not followed. Raises LabError."""
+        try:
+            return await self._trace(survey, run)
+        except LabError as error:
+            if error.code != "unsupported":
+                raise
+            self._untraceable = error
+        return None
+
+    async def _go_without_trace(self, survey: Survey, untraceable: LabError, *, here: bool) -> None:
+        """Raises LabError where nothing was measured either."""
+        known = await self._known(survey) if here else []
+        if all(item.outcome != "ok" for item in known):
+            if self._fresh:
+                check_outcome(self._fresh)
+            raise untraceable
+        text = "This model's operations cannot be followed without running it: only what was measured here is known."
+        self._notes.append(Reason("not-traced", text))
+
     async def _fitting(
-        self, survey: Survey, profile: Profile | None, trace: Trace, plans: tuple[Plan, ...]
+        self, survey: Survey, profile: Profile | None, trace: Trace | None, plans: tuple[Plan, ...]
     ) -> list[Plan]:
         """The plans that are not known to need more memory than there is."""
         estimate = await self._decide(survey, profile, trace)

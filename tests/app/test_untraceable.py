@@ -1,0 +1,56 @@
+"""A model that can be run and not followed is refused with the advice to measure it, and that advice holds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.advisor import Recommendation, Request
+from app.errors import LabError
+from app.service import Crosspoint
+from app.settings import Settings
+from probes.workload.description import Workload
+from probes.workload.models import python_model
+
+# What it does depends on its numbers, and its weights are larger than what is stepped for a trace.
+CODE = """
+import torch
+from torch import nn
+
+class Picky(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.empty(51_000_000))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(x)[x[:, 0] > 0]
+
+def make_model():
+    return Picky(), lambda batch_size: (torch.randn(batch_size, 4), torch.randint(3, (batch_size,)))
+"""
+
+
+def test_quick_measures_what_cannot_be_traced_and_instant_knows_it_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "picky_model.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a lock of its own
+    workload = Workload(python_model("picky_model:make_model"), batch_size=4, mode="inference")
+
+    async def ask(crosspoint: Crosspoint, effort: str) -> Recommendation:
+        return await crosspoint.recommend(Request(workload, precision="fp32", effort=effort))  # type: ignore[arg-type]
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path / "data")) as crosspoint:
+            with pytest.raises(LabError, match=r"aten.*Measure it instead \(effort quick\)"):
+                await ask(crosspoint, "instant")
+            for effort in ("quick", "instant"):
+                answer = await ask(crosspoint, effort)
+                assert answer.options[0].basis == "measured"
+                assert "not-traced" in {reason.code for reason in answer.reasons}
+
+    asyncio.run(use())
