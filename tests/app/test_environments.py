@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from app import environments, recommending
 from app.advisor import Recommendation, Request, recommend
-from app.advisor.environments import KEEP_MEMORY
+from app.advisor.environments import KEEP_MEMORY, gain_of
 from app.advisor.summary import trace_of_summary
 from app.environments import (
     DENORMAL_SHARE,
@@ -36,12 +37,14 @@ from app.errors import LabError
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
+from probes.compilers import why_not_compile
 from probes.measurement import Measurement, MemoryPeak, Overheads
 from probes.trace import Affine, Trace
 from probes.workload.description import ModelDescription, Plan, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
 from tests.app.lab.programs import serving
+from tests.probes.microtrain.test_compiled import QUICK
 
 MLP = parse_model({"layers": [{"type": "linear", "out": 8}, {"type": "linear", "out": 2}], "input_shape": [4]})
 CNN = parse_model(
@@ -126,6 +129,89 @@ def test_a_network_of_convolutions_runs_channels_last_in_a_real_process(
     assert (found.outcome, found.plan) == ("ok", plan)
     assert found.control is not None
     assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_fading_network_shows_its_denormals_and_what_flushing_changes_in_real_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    fading = python_model("tests.probes.microtrain.fading:fading")
+    found = run(tmp_path, None, seconds=4.0, workload=Workload(fading, 16, "inference"), plan=FLUSHING)
+    assert found is not None
+    assert (found.outcome, found.plan, found.denormal_share) == ("ok", FLUSHING, 0.0)
+    assert found.control is not None
+
+
+@pytest.mark.skipif(why_not_compile() is not None, reason=str(why_not_compile()))
+def test_a_compiled_plan_runs_in_a_real_process_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    for name, value in QUICK.items():
+        monkeypatch.setenv(name, value)
+    found = run(tmp_path, None, seconds=120.0, workload=Workload(MLP, 4, "inference"), plan=COMPILED)
+    assert found is not None
+    assert (found.outcome, found.plan) == ("ok", COMPILED)
+    assert found.control is not None
+    assert found.startup_seconds is not None
+    assert found.startup_seconds > 0
+    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert not list(tmp_path.glob("crosspoint-compile-*"))
+
+
+def compiling(*lines: str) -> tuple[str, ...]:
+    """A program that runs these lines for a compiled plan, and steps in half the time then."""
+    row = {**a_measurement(ONE, 4, 0.1).to_json(), "startup_seconds": 1.0}
+    return serving(
+        f"row = json.loads({json.dumps(row)!r})",
+        "row['plan'] = job['plans'][0]",
+        "compiled = row['plan'].get('compiled', False)",
+        "factor = 0.5 if compiled else 1",
+        *(f"if compiled: {line}" for line in lines),
+        "row['step'] = {name: value if name == 'samples' else value * factor for name, value in row['step'].items()}",
+        "row['step']['samples'] = [s * factor for s in row['step']['samples']]",
+        "say(event='result', job=job['job'], result={'measurements': [row], 'noise': {}})",
+    )
+
+
+def test_only_the_process_that_compiles_is_given_a_folder_for_it_and_it_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = compiling(
+        "place = os.environ['TORCHINDUCTOR_CACHE_DIR']",
+        "assert place == os.environ['TMPDIR'] and place != os.environ.get('HOME')",
+        "known = os.listdir(place); assert not known or known == ['mine']",
+        "open(place + '/mine', 'w').close()",
+        "row['startup_seconds'] = 7.0",
+    )
+    found = run(tmp_path, program, plan=COMPILED)
+    assert found is not None
+    assert found.startup_seconds == 7.0
+    assert gain_of(found) is not None
+    assert not list(tmp_path.glob("crosspoint-compile-*"))
+
+
+def test_a_compiler_that_hangs_is_ended_in_time_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(LabError, match="deadline"):
+        run(tmp_path, compiling("time.sleep(600)"), plan=COMPILED, seconds=4.5)
+    assert not list(tmp_path.glob("crosspoint-compile-*"))
+
+
+def test_a_plan_that_cannot_be_compiled_concludes_nothing(tmp_path: Path) -> None:
+    assert run(tmp_path, compiling("row['outcome'] = 'failed'"), plan=COMPILED) is None
+
+
+def test_without_a_folder_to_compile_in_the_trial_fails_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(LabError, match="no room"):
+        run(tmp_path, compiling(), plan=COMPILED)
 
 
 FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
@@ -322,6 +408,20 @@ def test_a_thorough_answer_offers_what_paid_on_the_best_plan(tmp_path: Path, mon
     assert found.recommended.environment == KEEP_MEMORY
     assert {"environment-pays", "allocator-installed"} <= {reason.code for reason in found.reasons}
     assert "LD_PRELOAD" not in str(found.settings)
+
+
+def test_a_thorough_answer_compiles_where_dispatch_is_the_limit_and_says_what_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    monkeypatch.setattr(environments, "why_not_compile", lambda: None)
+    monkeypatch.setattr(environments, "LEAST_COMPILE_SECONDS", 2.0)
+    found = thorough(tmp_path, compiling())
+    assert found.recommended is not None
+    assert found.recommended.compiled
+    (reason,) = (reason for reason in found.reasons if reason.code == "compile-pays")
+    assert reason.evidence["break_even_steps"] == pytest.approx(20, abs=1)
 
 
 @glibc_only
