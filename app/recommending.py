@@ -242,7 +242,8 @@ class Recommending:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
         here = profile is None or profile.fingerprint == survey.fingerprint
         known = await self._known(survey) if here else []
-        return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request)
+        experience = await self._crosspoint.lessons.like(survey, profile, trace, self._request.workload)
+        return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request, experience)
 
     async def _known(self, survey: Survey) -> list[Measurement]:
         """What was measured of this workload here, now and before."""

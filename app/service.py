@@ -32,6 +32,7 @@ from app.keeping import (
     unless_unreadable,
 )
 from app.lab import Lab, Ticket
+from app.lessons import Lessons
 from app.livefeed import LiveFeed
 from app.recommending import Recommending
 from app.settings import Settings
@@ -61,6 +62,7 @@ class Crosspoint:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings.data_dir)
+        self.lessons = Lessons(self.store, enabled=settings.learning)
         self.surveyor = Surveyor(settings, self._recall_identity)
         self.live = LiveFeed(self.surveyor, settings)
         self.lab = Lab(settings)
@@ -186,6 +188,8 @@ class Crosspoint:
     ) -> Kept[list[Measurement]]:
         """Parse and store what a measuring process sent. Raises LabError when it is no measurement."""
         found = [parse_sent(Measurement.from_json, row) for row in result.get("measurements") or ()]
+        trace = await self.known_trace(survey, workload)
+        await self.lessons.keep(survey, await self.profile(survey), trace, workload, found)
         return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
 
     async def measurements(self, survey: Survey, workload: Workload) -> list[Measurement]:

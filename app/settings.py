@@ -54,6 +54,9 @@ class Settings:
     calibrate_on_start: bool = field(
         default=True, metadata=_about("Calibrate in the background where no profile of this machine is stored.")
     )
+    learning: bool = field(
+        default=True, metadata=_about("Let what was measured of other models here correct the estimates of like ones.")
+    )
     access_log: bool = field(default=False, metadata=_about("Write a line for each request to standard error."))
     survey_seconds: float = field(default=5.0, metadata=_about("Seconds that one survey may take.", 0.1, 60))
     trace_idle_seconds: float = field(

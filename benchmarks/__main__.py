@@ -32,6 +32,7 @@ SUITES = {
     "largest_batch": "benchmarks.largest_batch",
     "memory": "benchmarks.memory",
     "traces": "benchmarks.traces",
+    "likeness": "benchmarks.likeness",
 }
 
 

@@ -177,7 +177,7 @@ async def run_crossovers(
     models: Sequence[str], seconds: float, folder: Path, say: Say, profile: Profile | None = None
 ) -> Document:
     """The document that is kept. profile: of this machine; None: it is calibrated first."""
-    asked = Crosspoint(Settings.from_environment(data_dir=folder / "asked"))
+    asked = Crosspoint(Settings.from_environment(data_dir=folder / "asked", learning=False))
     measuring = Crosspoint(Settings.from_environment(data_dir=folder / "measuring"))
     async with asked, measuring:
         if profile is None:

@@ -212,7 +212,7 @@ async def run_decisions(
     seconds: float, models: int, data_dir: Path, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
     """The document that is kept: every decision, and the mean slowdown of each adviser."""
-    async with Crosspoint(Settings.from_environment(data_dir=data_dir)) as crosspoint:
+    async with Crosspoint(Settings.from_environment(data_dir=data_dir, learning=False)) as crosspoint:
         survey = await crosspoint.survey()
         say("calibrating")
         profile = await crosspoint.calibrate("quick")

@@ -196,7 +196,7 @@ async def run_estimates(
 ) -> tuple[Document, Profile]:
     """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
     known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
-    async with Crosspoint(Settings.from_environment(data_dir=data_dir)) as crosspoint:
+    async with Crosspoint(Settings.from_environment(data_dir=data_dir, learning=False)) as crosspoint:
         say("calibrating")
         profile = await crosspoint.calibrate("full")
         bench = Bench(crosspoint, profile, seconds, say, known, only_instant)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.advisor.environments import bare
+from app.advisor.experience import Experience
+from app.advisor.experience_reason import explain_experience
 from app.advisor.known import gather
 from app.advisor.over_batches import Batches, crossovers_of, curves_over
 from app.advisor.pairs import pairs_worth_telling, plans_of
@@ -26,15 +28,16 @@ def recommend(
     trace: Trace | None,
     measurements: Sequence[Measurement],
     request: Request,
+    experience: Experience | None = None,
 ) -> Recommendation:
     """Ranked plans with crossovers, settings, reasons and a snippet. Pure arithmetic: milliseconds.
 
     trace: None for a `summary` model, whose trace follows from its totals. measurements: of this very model, under
-    any plan, at any batch size; none for `instant`. Without a profile the times that were not measured are None.
-    Raises InvalidRequest (see candidate_plans).
+    any plan, at any batch size; none for `instant`. experience: what other models took on this
+    machine. Without a profile the times that were not measured are None. Raises InvalidRequest (see candidate_plans).
     """
     workload = request.workload
-    known = gather(survey, profile, trace, measurements, request)
+    known = gather(survey, profile, trace, measurements, request, experience)
     trace, times = known.trace, known.times
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
@@ -43,6 +46,20 @@ def recommend(
     pairs = pairs_worth_telling(known.plans, among)
     batches = Batches(workload, times, {option.plan.key: option.max_batch_size for option in options})
     sizes, curves = curves_over(batches, plans_of(pairs, among))
+    reasons = explain(
+        Evidence(
+            workload,
+            ranking,
+            profile,
+            trace,
+            measurements,
+            known.elsewhere is not None,
+            known.crowd,
+            known.gains,
+        )
+    )
+    time = times.get(among.key) if among is not None else None
+    learned = [reason for reason in (explain_experience(time, workload.batch_size, workload.data),) if reason]
     return Recommendation(
         workload=workload,
         parameters=trace.parameters if trace is not None else None,
@@ -55,17 +72,6 @@ def recommend(
         curve_batch_sizes=sizes,
         curves=curves,
         settings=settings_for(ranking.best, workload),
-        reasons=explain(
-            Evidence(
-                workload,
-                ranking,
-                profile,
-                trace,
-                measurements,
-                known.elsewhere is not None,
-                known.crowd,
-                known.gains,
-            )
-        ),
+        reasons=(*reasons, *learned),
         snippet=write_snippet(workload, best) if best is not None else None,
     )

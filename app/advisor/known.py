@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.elsewhere import idle_survey
 from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
+from app.advisor.experience import Experience
 from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
 from app.advisor.plans import candidate_plans, profiled_plans
@@ -70,8 +71,10 @@ def gather(
     trace: Trace | None,
     measurements: Sequence[Measurement],
     request: Request,
+    experience: Experience | None = None,
 ) -> Known:
-    """trace: None for a `summary` model, whose trace follows from its totals. Raises InvalidRequest."""
+    """trace: None for a `summary` model, whose trace follows from its totals. experience: this machine's, of other
+    models. Raises InvalidRequest."""
     workload = request.workload
     if trace is None and workload.model.kind == "summary":
         trace = trace_of_summary(workload)
@@ -84,7 +87,7 @@ def gather(
         for plan in plans
     }
     crowd = crowd_of(survey) if elsewhere is None else None
-    times = times_of_plans(plans, profile, trace, measurements, workload, crowd)
+    times = times_of_plans(plans, profile, trace, measurements, workload, crowd, None if elsewhere else experience)
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     for gain in gains:
         measured = measured_beside(measurements, gain, workload.data)

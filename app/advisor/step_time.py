@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from app.advisor.crowding import Crowd, in_company
+from app.advisor.experience import NOTHING, Experience, Learned
 from app.advisor.fitting import ratio_spread
-from app.advisor.intervals import BETWEEN_PROCESSES, apart, scale, shift, widen
+from app.advisor.intervals import BETWEEN_PROCESSES, apart, interval_around, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
@@ -79,6 +80,7 @@ class PlanTime:
     log_every: int | None
     correction: float = 1.0
     crowd: Crowd | None = None
+    experience: Experience | None = None  # of like models; None where this one's own measurements say more
     _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
 
     @property
@@ -108,6 +110,10 @@ class PlanTime:
         if self.predicted is None:
             return Breakdown()
         return _scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
+
+    def learned(self, batch_size: int) -> Learned:
+        """What like models say of this plan's prediction."""
+        return NOTHING if self.experience is None else self.experience.at(self.plan, batch_size)
 
     def _among_others(self, calm: StepEstimate, batch_size: int) -> StepEstimate:
         """Predictions are a calm machine's; a measurement contains the noise that it met."""
@@ -156,6 +162,10 @@ class PlanTime:
         if self.predicted is None:
             return None
         seconds = scale(self.predicted.at(batch_size, data), self.correction)
+        learned = self.learned(batch_size)
+        if learned.weight > 0:
+            spread = learned.spread(self.predicted.model.fit.spread)
+            seconds = interval_around(seconds.median * math.exp(learned.log_ratio), spread)
         left_out = self.predicted.model.fit.left_out
         return StepEstimate(seconds, "predicted", left_out if self.plan.is_cpu else None)
 
@@ -187,8 +197,10 @@ def times_of_plans(
     measurements: Iterable[Measurement],
     workload: Workload,
     crowd: Crowd | None = None,
+    experience: Experience | None = None,
 ) -> dict[tuple[object, ...], PlanTime]:
-    """Every plan's step time by the plan's key. crowd: who holds cores of this machine now."""
+    """Every plan's step time by the plan's key. crowd: who holds cores of this machine now. experience: of like
+    models, for the devices that this one has not run on."""
     rows = tuple(measurements)
     times = [
         PlanTime(
@@ -203,6 +215,8 @@ def times_of_plans(
     corrections = _corrections(times)
     for time in times:
         time.correction = corrections.get(time.plan.device, 1.0)
+        if time.plan.device not in corrections:
+            time.experience = experience
     return {time.plan.key: time for time in times}
 
 

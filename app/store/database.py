@@ -47,6 +47,15 @@ MIGRATIONS: tuple[str, ...] = (
         changes TEXT NOT NULL
     );
     """,
+    """
+    CREATE TABLE lessons (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, fingerprint TEXT NOT NULL, created_at REAL NOT NULL,
+        workload_key TEXT NOT NULL, model_key TEXT NOT NULL, mode TEXT NOT NULL, optimizer TEXT NOT NULL,
+        torch_version TEXT NOT NULL, log_every INTEGER, plan TEXT NOT NULL, data TEXT NOT NULL,
+        batch_size INTEGER NOT NULL, seconds REAL NOT NULL, signature TEXT NOT NULL, predicted REAL,
+        predicted_by TEXT NOT NULL, UNIQUE (fingerprint, workload_key, plan, data, batch_size)
+    );
+    """,
 )
 
 

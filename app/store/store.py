@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from app.errors import StoreError
-from app.store import history
+from app.store import history, lessons
 from app.store.database import Database
+from app.store.lessons import LessonRow
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -66,7 +67,10 @@ class Store:
 
     async def trace(self, workload: Workload, torch_version: str) -> Trace | None:
         """The trace of a workload of this content, made by this torch."""
-        key = (workload.model.key, workload.mode, workload.optimizer, torch_version)
+        return await self.trace_of((workload.model.key, workload.mode, workload.optimizer, torch_version))
+
+    async def trace_of(self, key: tuple[str, str, str, str]) -> Trace | None:
+        """The trace of a model, a mode, an optimizer and torch's version."""
         statement = (
             "SELECT document FROM traces WHERE model_key = ? AND mode = ? AND optimizer = ? AND torch_version = ?"
         )
@@ -155,6 +159,22 @@ class Store:
                 ("DELETE FROM measurements WHERE id <= (SELECT max(id) FROM measurements) - ?", (KEPT_MEASUREMENTS,)),
             ]
         )
+
+    async def keep_lessons(self, fingerprint: str, rows: Sequence[LessonRow]) -> None:
+        """Keep what measurements teach of other workloads."""
+        await self._run(lambda connection: lessons.keep_lessons(connection, fingerprint, rows))
+
+    async def lessons_stamp(self, fingerprint: str) -> tuple[object, ...]:
+        """Another one when there is a new lesson of this machine."""
+        return await self._run(lambda connection: lessons.read_stamp(connection, fingerprint))
+
+    async def lessons(self, fingerprint: str) -> list[LessonRow]:
+        """What was measured of this machine as it is now, newest first."""
+        return await self._run(lambda connection: lessons.read_lessons(connection, fingerprint))
+
+    async def note_predictions(self, rows: Sequence[LessonRow]) -> None:
+        """Keep what is foretold of lessons now."""
+        await self._run(lambda connection: lessons.note_predictions(connection, rows))
 
     async def job(self, kind: str, name: str) -> dict[str, Any] | None:
         return _first(await self._select("SELECT document FROM jobs WHERE kind = ? AND id = ?", (kind, name), dict))

@@ -1,0 +1,133 @@
+"""What this machine's measurements of other models say of a model that was not measured.
+
+A prediction errs alike on like steps. So what like workloads took beyond their predictions, weighted by likeness,
+corrects a new one's: little where few are like it, never by more than they were off, and with the interval that their
+own scatter shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.advisor.intervals import Z
+from app.advisor.likeness import OTHER_MODE, likeness
+from probes.signature import Signature, signature_of
+from probes.trace import Trace
+from probes.workload.description import Plan
+
+# A lesson under another plan of the same device counts for less: kernels of another precision are others, while more
+# threads run the same ones.
+OTHER_THREADS, OTHER_PRECISION = 0.4, 0.2
+# As much unlike workloads as this say that the prediction is right as it is.
+DOUBT = 0.5
+# The interval starts as if this many workloads had shown the profile's own spread.
+WEIGHT_OF_SPREAD = 4.0
+# Less likeness than this, all lessons together, says nothing.
+LEAST_WEIGHT, LEAST_LIKENESS = 0.1, 1e-3
+# What is off by more than this factor is off for a reason of its own.
+MOST_LOG_RATIO = math.log(10)
+# Corrections are worked out at powers of this, and lie on straight lines over the batch's logarithm in between.
+KNOT = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One plan of another workload that ran here. log_ratio: of what it took over what is predicted for it."""
+
+    workload: str
+    mode: str
+    plan: Plan
+    signature: Signature
+    log_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """log_ratio: what to correct a prediction by. weight: how many wholly like workloads the lessons amount to.
+    scatter: their standard deviation around the correction, as a logarithm."""
+
+    log_ratio: float = 0.0
+    weight: float = 0.0
+    scatter: float = 0.0
+
+    def spread(self, spread: float) -> float:
+        """The spread of a corrected prediction, from what it was without (app.advisor.intervals)."""
+        shown = self.weight * (Z * self.scatter) ** 2
+        return math.sqrt((WEIGHT_OF_SPREAD * spread**2 + shown) / (WEIGHT_OF_SPREAD + self.weight))
+
+
+NOTHING = Learned()
+
+
+def learn(lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature) -> Learned:
+    """Each workload has one voice, however often it was measured: its lessons' mean, weighted by their likeness."""
+    alike: dict[int, float] = {}
+    voices: dict[str, list[tuple[float, float]]] = {}
+    for lesson in lessons:
+        if lesson.plan.device != plan.device or abs(lesson.log_ratio) > MOST_LOG_RATIO:
+            continue
+        likely = _remembered_likeness(alike, step, lesson.signature) * _same_plan(lesson.plan, plan)
+        likely *= 1.0 if lesson.mode == mode else OTHER_MODE
+        if likely > LEAST_LIKENESS:
+            voices.setdefault(lesson.workload, []).append((likely, lesson.log_ratio))
+    weights = {name: max(weight for weight, _ in rows) for name, rows in voices.items()}
+    total = sum(weights.values())
+    if total < LEAST_WEIGHT:
+        return NOTHING
+    middle = sum(weights[name] * _mean(rows, 0.0) for name, rows in voices.items()) / (total + DOUBT)
+    square = sum(weights[name] * _mean(rows, middle, power=2) for name, rows in voices.items()) / total
+    return Learned(middle, total, math.sqrt(square))
+
+
+def _remembered_likeness(known: dict[int, float], step: Signature, other: Signature) -> float:
+    """By identity: plans of one measurement share a signature."""
+    if id(other) not in known:
+        known[id(other)] = likeness(step, other)
+    return known[id(other)]
+
+
+def _same_plan(one: Plan, other: Plan) -> float:
+    threads = 1.0 if one.threads == other.threads else OTHER_THREADS
+    return threads * (1.0 if one.precision == other.precision else OTHER_PRECISION)
+
+
+def _mean(rows: Sequence[tuple[float, float]], middle: float, power: int = 1) -> float:
+    return sum(weight * (ratio - middle) ** power for weight, ratio in rows) / sum(weight for weight, _ in rows)
+
+
+@dataclass
+class Experience:
+    """Lessons of like workloads, for one trace at any batch."""
+
+    lessons: Sequence[Lesson]
+    trace: Trace
+    _knots: dict[tuple[object, ...], Learned] = field(default_factory=dict)
+    _signatures: dict[int, Signature | None] = field(default_factory=dict)
+
+    @property
+    def workloads(self) -> int:
+        return len({lesson.workload for lesson in self.lessons})
+
+    def at(self, plan: Plan, batch_size: int) -> Learned:
+        place = math.log(batch_size, KNOT)
+        below = math.floor(place)
+        share = place - below
+        before, after = self._knot(plan, below), self._knot(plan, below + 1)
+        return Learned(
+            *(low + share * (high - low) for low, high in zip(_numbers(before), _numbers(after), strict=True))
+        )
+
+    def _knot(self, plan: Plan, power: int) -> Learned:
+        key = (plan.key, power)
+        if key not in self._knots:
+            if power not in self._signatures:
+                self._signatures[power] = signature_of(self.trace, KNOT**power)
+            step = self._signatures[power]
+            self._knots[key] = NOTHING if step is None else learn(self.lessons, plan, self.trace.mode, step)
+        return self._knots[key]
+
+
+def _numbers(learned: Learned) -> tuple[float, float, float]:
+    return learned.log_ratio, learned.weight, learned.scatter

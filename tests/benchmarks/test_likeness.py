@@ -1,0 +1,56 @@
+"""The benchmark of like models judges a model by what others taught, never by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor.summary import trace_of_summary
+from benchmarks.likeness import Case, describe, evaluate, read_cases
+from tests.app.advisor.build import ONE, TWO, a_summary, a_workload
+
+NAMES = ("a", "b", "c", "d")
+TRACES = {
+    name: trace_of_summary(replace(a_workload(), model=a_summary(parameters=10**6 + number)))
+    for number, name in enumerate(NAMES)
+}
+
+
+def cases(off: dict[str, float]) -> list[Case]:
+    """Two families; what each took over what was predicted."""
+    return [
+        Case(name, "ab" if name in "ab" else "cd", "training", 16, plan, 1.0, 0.3, off[name], off[name])
+        for name in NAMES
+        for plan in (ONE, TWO)
+    ]
+
+
+def test_models_that_are_all_off_alike_teach_each_other_also_across_families() -> None:
+    table = evaluate(cases(dict.fromkeys(NAMES, 1.5)), TRACES)
+    assert table["nothing learned"]["median_error"] == pytest.approx(0.5)
+    assert table["every other model, by truth"]["median_error"] < 0.1
+    assert table["other families alone, by quick"]["median_error"] < 0.15
+    assert "| every other model, by quick |" in describe(table)
+
+
+def test_a_model_that_alone_is_off_is_not_put_right_by_itself() -> None:
+    found = evaluate(cases({"a": 3.0, "b": 1.0, "c": 1.0, "d": 1.0}), TRACES)["every other model, by truth"]
+    assert found["p90_error"] == pytest.approx(2.0)
+
+
+def test_only_predictions_are_judged() -> None:
+    option = {"median": 1.0, "low": 0.8, "high": 1.25}
+    row = {
+        "name": "a",
+        "family": "ab",
+        "mode": "training",
+        "batch_size": 16,
+        "truth": {plan.label: {"median": 1.1} for plan in (ONE, TWO)},
+        "instant": {
+            "options": {ONE.label: {**option, "basis": "predicted"}, TWO.label: {**option, "basis": "measured"}}
+        },
+        "quick": None,
+    }
+    (case,) = read_cases([row, {"name": "b", "error": "no"}])
+    assert (case.plan, case.truth, case.quick) == (ONE, 1.1, None)
