@@ -37,7 +37,7 @@ PROCESSES = 2
 # Compiling seven small layers took 15 s for inference and 21 s for training on two cores of 2025, nothing cached.
 LEAST_COMPILE_SECONDS = 20.0
 # Of a step, from which on compiling is tried: it saves half of it or so at best, and less is not worth a setting.
-LAUNCH_SHARE = 0.25
+LAUNCH_SHARE = 0.2
 # Of the numbers in a step, from which on flushing denormals is tried. Arithmetic on one takes some hundred cycles where
 # it takes long (Intel's optimization manual, "Floating-point exceptions"), and a cycle or so on any other.
 DENORMAL_SHARE = 1e-4
