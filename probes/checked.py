@@ -20,13 +20,15 @@ class Refused(ValueError):
 
 
 def parse_strict_json(content: bytes) -> Any:
-    """JSON as RFC 8259 has it: UTF-8, finite numbers, no key twice. Raises Refused."""
+    """JSON as RFC 8259 has it: UTF-8, a byte order mark passed over; finite numbers; no key twice. Raises Refused."""
     try:
-        return json.loads(content.decode(), object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+        return json.loads(
+            content.decode("utf-8-sig"), object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite
+        )
     except UnicodeDecodeError:
         raise Refused("it is not UTF-8 text") from None
     except json.JSONDecodeError as error:
-        at_end = error.pos >= len(error.doc.rstrip())
+        at_end = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
         what = "it ends in the middle" if at_end else f"{error.msg} in line {error.lineno}, column {error.colno}"
         raise Refused(f"it is not JSON: {what}") from None
     except RecursionError:

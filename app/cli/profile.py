@@ -149,7 +149,7 @@ def _read(file: Path) -> bytes:
         with file.open("rb") as stream:
             return stream.read(MAX_PROFILE_BYTES + 1)
     except (OSError, ValueError) as error:
-        fail_usage(f"{file.name} cannot be read: {getattr(error, 'strerror', None) or error}.")
+        fail_usage(f"{file.name or file} cannot be read: {getattr(error, 'strerror', None) or error}.")
 
 
 def _quoted(name: str) -> str:
