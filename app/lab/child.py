@@ -33,6 +33,14 @@ KILL_SECONDS = 1.0
 # The kernel should take the measuring process before anything else (proc(5): -1000 never, 1000 first).
 OOM_SCORE_ADJUSTMENT = "900"
 
+# What a job that took too long is called, and what would help.
+OVERDUE = {
+    "trace": ("trace", "A smaller model would do, or, of your own Python, a function that returns sooner."),
+    "measure": ("measurement", "A smaller batch or model, fewer plans or more time would do."),
+    "calibrate": ("calibration", "The machine was too busy; a quieter one, or fewer devices, would do."),
+    "experiment": ("experiment", "Fewer epochs or devices would do."),
+}
+
 PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
 
 
@@ -151,11 +159,7 @@ class Child:
                         on_event(event)
         except TimeoutError:
             await self.end()
-            raise LabError(
-                "too-slow",
-                f"The {job.get('kind', 'job')} was ended after {deadline_seconds:.0f} seconds, its deadline. "
-                "A smaller batch or model, fewer plans or more time would do.",
-            ) from None
+            raise LabError("too-slow", _overdue(str(job.get("kind")), deadline_seconds)) from None
 
     async def end(self) -> None:
         """TERM, then KILL, to the process and all its children; each wait is bounded."""
@@ -245,6 +249,11 @@ class Child:
     def _offer_to_the_oom_killer(self) -> None:
         with contextlib.suppress(OSError):
             Path(f"/proc/{self.pid}/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
+
+
+def _overdue(kind: str, seconds: float) -> str:
+    what, remedy = OVERDUE.get(kind, ("job", "More time would do."))
+    return f"The {what} was ended after {seconds:.0f} seconds, its deadline. {remedy}"
 
 
 def _result_of(event: dict[str, Any]) -> dict[str, Any]:

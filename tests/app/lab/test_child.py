@@ -106,9 +106,14 @@ def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> Non
     assert "/some/folder" not in str(error)
 
 
-def test_a_job_beyond_its_deadline_is_ended() -> None:
-    error = fail_to(lambda child: child.run({"kind": "measure"}, 0.2), HANGING)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("calibrate", "The calibration was ended"), ("trace", "smaller model"), ("measure", "smaller batch")],
+)
+def test_a_job_beyond_its_deadline_is_ended_and_says_what_would_help(kind: str, words: str) -> None:
+    error = fail_to(lambda child: child.run({"kind": kind}, 0.2), HANGING)
     assert error.code == "too-slow"
+    assert words in str(error)
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
