@@ -1,7 +1,8 @@
 """How good are the estimates of memory: against real steps, beside three well-known estimators.
 
-    python -m benchmarks.memory --output memory.json               # every workload: half an hour on two cores
-    python -m benchmarks.memory --output memory.json --cases 3     # the first of them
+    python -m benchmarks.memory --output memory.json                        # every workload: half an hour on two cores
+    python -m benchmarks.memory --output memory.json --cases 3              # the first of them
+    python -m benchmarks.memory --output memory.json --truths truths.json   # goes on where it was ended
 
 Truth comes from a process of its own for each case (benchmarks.memory_truth). Beside our estimate stand what
 `accelerate estimate-memory` says (its published rule: weights in fp32, times four for training with Adam), torch's
@@ -57,13 +58,30 @@ def all_cases() -> list[Case]:
     return [*plain, *narrow, *others]
 
 
-def run_case(case: Case) -> list[Document]:
+class Truths:
+    """Real steps take long and do not change with our estimates: each is kept in a file, if one was named."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        text = path.read_text(encoding="utf-8") if path is not None and path.exists() else "{}"
+        self._known: dict[str, Document] = json.loads(text)
+
+    def of(self, case: Case, batch_size: int) -> Document:
+        key = json.dumps([case.row.name, case.workload.mode, case.workload.optimizer, case.precision, batch_size])
+        if key not in self._known:
+            self._known[key] = read_truth(case, batch_size)
+            if self._path is not None:
+                self._path.write_text(json.dumps(self._known, indent=1) + "\n", encoding="utf-8")
+        return self._known[key]
+
+
+def run_case(case: Case, truths: Truths) -> list[Document]:
     """A row for each batch size, or one that says why there is none."""
     name = {"name": case.row.name, "family": case.row.family, "mode": case.workload.mode}
     name |= {"optimizer": case.workload.optimizer, "precision": case.precision}
     try:
         trace = trace_workload(case.workload)
-        return [{**name, **compare(case, trace, read_truth(case, size))} for size in case.row.batch_sizes]
+        return [{**name, **compare(case, trace, truths.of(case, size))} for size in case.row.batch_sizes]
     except Exception as error:  # noqa: BLE001 - a case that fails is shown, and costs only itself
         return [{**name, "failed": f"{type(error).__name__}: {str(error)[:200]}"}]
 
@@ -154,10 +172,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--cases", type=int, help="the first so many; all when left out")
+    parser.add_argument("--truths", type=Path, help="a file that keeps what real steps took")
     options = parser.parse_args()
+    truths = Truths(options.truths)
     rows: list[Document] = []
     for case in all_cases()[: options.cases]:
-        rows += run_case(case)
+        rows += run_case(case, truths)
         sys.stderr.write(f"{_describe(rows[-1])}\n")
         document = {"torch": torch.__version__, "summary": summarise(rows), "rows": rows}
         options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

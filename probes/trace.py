@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-SCHEMA_VERSION = "3"  # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside
+# 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes.
+SCHEMA_VERSION = "4"
 
 AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
@@ -39,6 +40,13 @@ class Affine(NamedTuple):
 
     def at(self, batch_size: float) -> float:
         return self.constant + self.per_sample * batch_size
+
+
+class Knot(NamedTuple):
+    """A point of a curve over the batch."""
+
+    batch_size: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,9 @@ class Trace:
     layer's gradient at small batches, the end of the forward at ordinary ones): activation_bytes_at is exact.
     input_bytes: one batch as it is put on the device. All at fp32 unless the model says otherwise.
     autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same operations), casts
-    included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peaks' lines
-    with what the kernels of this machine's CPU take inside; empty when not known.
+    included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peak with what
+    the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
+    (kernels are other ones at other sizes: there are jumps); empty when not known.
     """
 
     model_key: str
@@ -91,8 +100,8 @@ class Trace:
     activation_peaks: tuple[Affine, ...] = ()
     autocast_operations: tuple[Operation, ...] = ()
     autocast_peaks: tuple[Affine, ...] = ()
-    kernel_peaks: tuple[Affine, ...] = ()
-    autocast_kernel_peaks: tuple[Affine, ...] = ()
+    kernel_peaks: tuple[Knot, ...] = ()
+    autocast_kernel_peaks: tuple[Knot, ...] = ()
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
@@ -103,11 +112,15 @@ class Trace:
         """What a step runs in this precision: under autocast for bf16 and fp16, as far as that was traced."""
         return self.autocast_operations or self.operations if precision in AUTOCAST else self.operations
 
-    def peaks_under(self, precision: str, *, cpu: bool) -> tuple[Affine, ...]:
-        """Lines of the step's peak in this precision; on a CPU with what its kernels take inside. Empty: not known."""
+    def peaks_under(self, precision: str) -> tuple[Affine, ...]:
+        """Lines of the step's peak in this precision, kernels apart. Empty: not known."""
         if precision in AUTOCAST:
-            return (self.autocast_kernel_peaks if cpu else ()) or self.autocast_peaks
-        return (self.kernel_peaks if cpu else ()) or self.activation_peaks or (self.activation_bytes,)
+            return self.autocast_peaks
+        return self.activation_peaks or (self.activation_bytes,)
+
+    def kernel_peaks_under(self, precision: str) -> tuple[Knot, ...]:
+        """The step's peak in this precision with what a CPU's kernels take inside. Empty: not known."""
+        return self.autocast_kernel_peaks if precision in AUTOCAST else self.kernel_peaks
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""
@@ -133,8 +146,10 @@ class Trace:
         values["batch_sizes"] = tuple(values["batch_sizes"])
         for name in ("activation_bytes", "input_bytes"):
             values[name] = Affine(*values[name])
-        for name in ("activation_peaks", "autocast_peaks", "kernel_peaks", "autocast_kernel_peaks"):
+        for name in ("activation_peaks", "autocast_peaks"):
             values[name] = tuple(Affine(*line) for line in values.get(name, ()))
+        for name in ("kernel_peaks", "autocast_kernel_peaks"):
+            values[name] = tuple(Knot(*point) for point in values.get(name, ()))
         for name in ("operations", "autocast_operations"):
             values[name] = tuple(_operation_from_row(row) for row in values.get(name, ()))
         return cls(**values)

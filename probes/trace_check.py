@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, get_args
 
 from probes import bounds
 from probes.checked import Refused, check_choice, check_list, check_number, check_object, check_text
-from probes.trace import SCHEMA_VERSION, Affine, Kind, Operation, Phase, Trace
+from probes.trace import SCHEMA_VERSION, Affine, Kind, Knot, Operation, Phase, Trace
 from probes.workload.description import MODES, OPTIMIZERS
 
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -31,11 +33,18 @@ def check_trace(document: Any, place: str) -> Trace:
     for name in ("operations", "autocast_operations"):
         check_list(row.get(name, ()), f"{place}.{name}", bounds.MAX_TRACE_OPERATIONS)
     try:
-        trace = Trace.from_json({**row, "schema_version": SCHEMA_VERSION})
+        trace = Trace.from_json(_as_today(row))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise Refused(f"{place} is no trace as this crosspoint writes them") from None
     _check(trace, place)
     return trace
+
+
+def _as_today(row: dict[str, Any]) -> dict[str, Any]:
+    """Up to schema 3 kernels' peaks were lines; profiles carry none."""
+    lines = {"1", "2", "3"}
+    without = {"kernel_peaks": (), "autocast_kernel_peaks": ()} if row["schema_version"] in lines else {}
+    return {**row, **without, "schema_version": SCHEMA_VERSION}
 
 
 def _check(trace: Trace, place: str) -> None:
@@ -49,6 +58,8 @@ def _check(trace: Trace, place: str) -> None:
         check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
     for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):
         _check_line(line, f"{place}.activation_bytes")
+    for name in ("kernel_peaks", "autocast_kernel_peaks"):
+        _check_knots(getattr(trace, name), f"{place}.{name}")
     for name in ("operations", "autocast_operations"):
         for index, operation in enumerate(getattr(trace, name)):
             _check_operation(operation, f"{place}.{name}[{index}]")
@@ -68,6 +79,17 @@ def _check_operation(operation: Operation, place: str) -> None:
     for shape in check_list(operation.shapes, f"{place}.shapes", bounds.MAX_MODULES):
         for size in check_list(shape, f"{place}.shapes", 64):
             check_number(size, f"{place}.shapes", 0, bounds.MAX_POINT_QUANTITY)
+
+
+def _check_knots(knots: Sequence[Knot], place: str) -> None:
+    """Two at least, over growing batch sizes; or none."""
+    check_list(knots, place, bounds.MAX_KNOTS)
+    for knot in knots:
+        check_number(knot.batch_size, place, 1, bounds.MAX_POINT_QUANTITY)
+        check_number(knot.bytes, place, 0, bounds.MAX_POINT_QUANTITY)
+    sizes = [knot.batch_size for knot in knots]
+    if len(sizes) == 1 or any(a >= b for a, b in pairwise(sizes)):
+        raise Refused(f"{place} does not go on from batch size to batch size")
 
 
 def _check_line(line: Affine, place: str) -> None:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.advisor.peaks import Peaks
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
-from probes.trace import Affine, Trace
+from probes.trace import Trace
 from probes.workload.description import Plan
 
 # Autocast leaves these in fp32: normalizations, softmax and losses (torch.amp docs, "Ops that autocast to float32").
@@ -34,7 +35,6 @@ CONVOLUTION_BYTES = {"inference": 20_000_000, "training": 40_000_000}
 class MemoryEstimate:
     """Bytes at the step's peak, each part apart. None: not known.
 
-    activations: lines over the batch, the highest of which counts: which moment is the peak depends on the batch.
     overhead: what a process takes beside its tensors (interpreter, libraries at work; on a GPU the context).
     overhead_at_most: where the overhead was not measured, what it surely stays below.
     """
@@ -42,7 +42,7 @@ class MemoryEstimate:
     weights: int
     gradients: int
     optimizer: int
-    activations: tuple[Affine, ...]
+    activations: Peaks
     overhead: int | None
     available: int | None
     overhead_at_most: int | None = None
@@ -62,7 +62,7 @@ class MemoryEstimate:
         return self.peak(batch_size) - (self.overhead or 0)
 
     def activations_at(self, batch_size: int) -> float:
-        return max(0.0, *(line.at(batch_size) for line in self.activations))
+        return self.activations.at(batch_size)
 
     def fits(self, batch_size: int) -> bool | None:
         """None when the available memory is not known, or when the unknown overhead may decide it.
@@ -80,14 +80,11 @@ class MemoryEstimate:
 
     def max_batch_size(self) -> int | None:
         """The largest batch that fits; 0 when not even one sample does; None when it is not known or has no end."""
-        growing = [line for line in self.activations if line.per_sample > 0]
-        if self.available is None or not growing:
+        if self.available is None:
             return None
-        if self.peak(1) > self.available:
-            return 0
         room = self.available - self.fixed
-        largest = max(math.floor(min((room - line.constant) / line.per_sample for line in growing)), 1)
-        while largest > 1 and self.peak(largest) > self.available:  # the sums above were rounded
+        largest = self.activations.largest_within(room)
+        while largest is not None and largest > 1 and self.peak(largest) > self.available:  # the sums were rounded
             largest -= 1
         return largest
 
@@ -124,7 +121,7 @@ def estimate_memory(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
-        activations=activation_lines(trace, plan),
+        activations=activation_peaks(trace, plan),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
@@ -165,14 +162,14 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
     return trace.parameter_bytes // 2 if _halved(plan) else 0
 
 
-def activation_lines(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
-    """Lines over the batch of what is alive at the peak beyond what lives from step to step."""
-    lines = trace.peaks_under(plan.precision, cpu=plan.is_cpu)
-    if lines:
-        return lines
-    lines, factor = trace.activation_peaks or (trace.activation_bytes,), _autocast_factor(trace)
-    copies = _copied_weights(trace, plan)
-    return tuple(Affine(line.constant * factor + copies, line.per_sample * factor) for line in lines)
+def activation_peaks(trace: Trace, plan: Plan) -> Peaks:
+    """What is alive at the peak beyond what lives from step to step."""
+    knots = trace.kernel_peaks_under(plan.precision) if plan.is_cpu else ()
+    lines = trace.peaks_under(plan.precision)
+    if knots or lines:
+        return Peaks(lines, knots)
+    lines = trace.activation_peaks or (trace.activation_bytes,)
+    return Peaks(lines).plus(_copied_weights(trace, plan), _autocast_factor(trace))
 
 
 def _autocast_factor(trace: Trace) -> float:

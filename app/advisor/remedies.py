@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.advisor.memory import activation_lines
+from app.advisor.memory import activation_peaks
 from app.advisor.recommendation import Option
 from app.advisor.words import say_bytes
-from probes.trace import AUTOCAST, Affine, Trace
+from probes.trace import AUTOCAST, Trace
 from probes.workload.description import Plan, Workload
 
 
@@ -51,12 +51,12 @@ def _missing(option: Option) -> int | None:
 def _changes(option: Option, trace: Trace, workload: Workload) -> Iterator[tuple[str, float]]:
     """Each change with the bytes that it saves, by itself."""
     plan, batch = option.plan, workload.batch_size
-    now = _highest(activation_lines(trace, plan), batch)
+    now = activation_peaks(trace, plan).at(batch)
     largest = option.max_batch_size
     if largest is not None and 1 <= largest < batch:
-        yield f"a batch of {largest}", now - _highest(activation_lines(trace, plan), largest)
+        yield f"a batch of {largest}", now - activation_peaks(trace, plan).at(largest)
     if plan.precision not in AUTOCAST:
-        yield "bf16", now - _highest(activation_lines(trace, Plan(plan.device, "bf16")), batch)
+        yield "bf16", now - activation_peaks(trace, Plan(plan.device, "bf16")).at(batch)
     if workload.mode == "training":
         yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
@@ -72,8 +72,4 @@ def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
         if operation.phase == "forward" and operation.kind in ("matmul", "convolution", "attention", "recurrent")
     )
     kept = min(2 / math.sqrt(layers), 1.0) if layers else 1.0
-    return (1 - kept) * (_highest(activation_lines(trace, plan), batch) - trace.input_bytes.at(batch))
-
-
-def _highest(lines: tuple[Affine, ...], batch: int) -> float:
-    return max(0.0, *(line.at(batch) for line in lines))
+    return (1 - kept) * (activation_peaks(trace, plan).at(batch) - trace.input_bytes.at(batch))

@@ -17,7 +17,7 @@ from probes.microtrain.repeats import Key
 from probes.microtrain.replayed_optimizer import ReplayedOptimizer
 from probes.microtrain.scratch import Call
 from probes.microtrain.step import Step, make_optimizer
-from probes.trace import Phase
+from probes.trace import AUTOCAST, Phase
 from probes.workload.description import Precision, Workload
 
 
@@ -69,7 +69,7 @@ class PrimedStepper:
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
-        self._step, self._recorder = step, Recorder(self._known)
+        self._step, self._recorder = step, Recorder(self._known, autocast=precision in AUTOCAST)
         inputs = _distinct(tensors_in_batch(batch))
         live = self._recorder.live
         live.add(self._resident_tensors())

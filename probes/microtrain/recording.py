@@ -64,7 +64,8 @@ class Known(NamedTuple):
     record: Record  # as it first ran; its phase may be another
     call: Call | None
     made: tuple[Made, ...] | None
-    single: bool  # the result is no tuple
+    single: bool  # the result is one tensor
+    listed: bool  # or a list of them
 
 
 class Recorder(TorchDispatchMode):
@@ -94,7 +95,7 @@ class Recorder(TorchDispatchMode):
             return _answer(func, args, kwargs)
         if _is_composite(func):
             with self, under_autocast() if self._autocast else nullcontext():
-                parts = func.decompose(*args, **kwargs)
+                parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
                 return parts
         return self._run(func, args, kwargs)
@@ -104,10 +105,13 @@ class Recorder(TorchDispatchMode):
         key = (key, self._autocast) if key is not None and is_whole_layer(func) else key
         known = None if key is None else self._known.get(key)
         if known is not None and known.made is not None:
-            result = make(known.made, args, one=known.single)
+            result = make(known.made, args, one=known.single, listed=known.listed)
             self._note(known, tensors_in(result))
             return result
-        result = self._stand_ins.run(func, args, kwargs)
+        with under_autocast() if self._autocast and is_whole_layer(func) else nullcontext():
+            result = self._stand_ins.run(func, args, kwargs)
+        if self._autocast and is_whole_layer(func):
+            result = _as_cast(result)
         known = self._learn(func, args, kwargs, result)
         if key is not None:
             self._known[key] = known
@@ -123,7 +127,9 @@ class Recorder(TorchDispatchMode):
         shapes = tuple(tuple(t.shape) for t in inputs)
         record = Record(self.phase, kind_of(func), str(func._overloadpacket), dtype, shapes, *cost)
         call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
-        return Known(record, call, describe(args, result), not isinstance(result, tuple))
+        return Known(
+            record, call, describe(args, result), not isinstance(result, tuple | list), isinstance(result, list)
+        )
 
     def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
         self.live.add(outputs)
@@ -143,11 +149,26 @@ def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return func(*args, **kwargs)
 
 
+def _as_cast(result: Any) -> Any:
+    """Fake tensors do not know that what a layer computes inside is cast: its results come out as narrow."""
+    narrow = [t.to(torch.bfloat16) if t.dtype is torch.float32 else t for t in tensors_in(result)]
+    return tuple(narrow) if isinstance(result, tuple) else narrow[0]
+
+
 def under_autocast() -> AbstractContextManager[Any]:
     """Casts again, as around an operation's parts in a step under autocast: a dispatch mode comes below it."""
     key = torch._C.DispatchKey.AutocastCPU
     included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     return torch._C._ForceDispatchKeyGuard(included, excluded.remove(key))
+
+
+def decompose(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """By the kernel that a real step runs, where there is one: torch's Python stand-ins (of an LSTM) keep other things
+    alive."""
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), composite):
+        return func._op_dk(composite, *args, **kwargs)
+    return func.decompose(*args, **kwargs)
 
 
 @cache

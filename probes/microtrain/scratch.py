@@ -6,8 +6,10 @@ tensor of the step shows it. How much is the library's choice, by processor, sha
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._mode_utils import no_dispatch
 
+from probes.microtrain.merging import affine
 from probes.trace import Kind
 
 aten = torch.ops.aten
@@ -26,9 +29,16 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports its 
 # Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
 MAX_FLOPS = 4e9
 MAX_BYTES = 256 * 2**20
-SMALLEST_BATCHES = (1, 2)
+# One trial, and all of a trace in one precision. What is not known yet is tried once, whatever it takes.
+MAX_SECONDS = 0.1
+MAX_TRACE_SECONDS = 0.3
 _KINDS = {"convolution", "recurrent", "attention"}
-_NAMES = {"aten._safe_softmax", "aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"}
+_WHOLE_LAYERS = {"aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"}
+_NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
+# No kernel was seen to take more inside than this: a multiple of what it reads and writes, which counts where blocks
+# are filled up (oneDNN's products of small matrices took six times as much), and some rooms of fixed size.
+BOUND_FACTOR = 3
+BOUND_BYTES = 2**15
 
 
 class Shape(NamedTuple):
@@ -37,66 +47,143 @@ class Shape(NamedTuple):
     sizes: tuple[int, ...]
     order: tuple[int, ...]  # dimensions from the widest stride to the closest
     dtype: torch.dtype
+    weight: bool = False  # autocast keeps its copies of these
 
 
 class Call(NamedTuple):
-    """An operation with its arguments; hashable. bound: bytes read and written, which none was seen to exceed."""
+    """An operation with its arguments; hashable. bound: bytes, which none was seen to exceed."""
 
     operation: OpOverload
     arguments: tuple[Any, ...]
     flops: int
     read_bytes: int
     bound: int
+    inference: bool  # under torch.inference_mode
+    autocast: bool  # what it calls inside is cast
+
+
+class Taken(NamedTuple):
+    """Bytes. inside: at the most while it ran, beyond what was left as it ended; kept: of that, beyond the results."""
+
+    inside: int
+    kept: int
+
+
+class Budget:
+    """What all trials of one trace may cost together, in seconds of CPU time."""
+
+    def __init__(self, seconds: float = MAX_TRACE_SECONDS) -> None:
+        self._left = seconds
+
+    def allows(self, seconds: float) -> bool:
+        return seconds <= min(self._left, MAX_SECONDS)
+
+    def spend(self, seconds: float) -> None:
+        self._left -= seconds
 
 
 def call_of(
-    operation: OpOverload, kind: Kind, dtype: str, args: Sequence[Any], kwargs: dict[str, Any], cost: Sequence[int]
+    operation: OpOverload,
+    kind: Kind,
+    dtype: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    cost: Sequence[int],
+    *,
+    autocast: bool = False,
 ) -> Call | None:
     """cost: flops, bytes read, bytes written. None: this operation takes nothing inside that is worth asking for."""
-    narrow = kind == "matmul" and dtype == "bfloat16"  # oneDNN's product, on copies in its own order
+    narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     if kwargs or not (kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES):
         return None
-    return Call(operation, _freeze(args), cost[0], cost[1], cost[1] + cost[2])
+    bound = BOUND_FACTOR * (cost[1] + cost[2]) + BOUND_BYTES
+    inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
+    return Call(operation, _freeze(args), cost[0], cost[1], bound, inference, casts)
+
+
+def is_whole_layer(operation: OpOverload) -> bool:
+    """One that calls others inside, which are cast under autocast."""
+    return str(operation._overloadpacket) in _WHOLE_LAYERS
 
 
 def _freeze(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         strides = value.stride()
         order = sorted(range(value.dim()), key=lambda axis: (-strides[axis], axis))
-        return Shape(tuple(value.shape), tuple(order), value.dtype)
+        return Shape(tuple(value.shape), tuple(order), value.dtype, isinstance(value, torch.nn.Parameter))
     return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value
 
 
-def scratch_at(batch_sizes: tuple[int, int], one: Call, other: Call) -> tuple[float, float]:
-    """Bytes taken inside at the two batch sizes, beyond the results; one and other: the same call at them."""
-    tried = _affordable(batch_sizes, one, other)
-    try:
-        at = [_arguments_at(batch_sizes, one.arguments, other.arguments, size) for size in tried or ()]
-        seen = [measure_scratch(one.operation, arguments) for arguments in at]
-    except Exception:  # noqa: BLE001 - zeros are no fit input for every operation
-        seen = []
-    if tried is None or not seen:
-        return float(one.read_bytes), float(other.read_bytes)  # copies of what is read: nearest of all simple rules
-    slope = (seen[1] - seen[0]) / (tried[1] - tried[0])
-    return tuple(max(seen[0] + slope * (size - tried[0]), 0.0) for size in batch_sizes)  # type: ignore[return-value]
+class Inside:
+    """Bytes that a call takes inside, beyond its results, by the batch size. one, other: the call at two of them."""
 
+    def __init__(self, batch_sizes: tuple[int, int], one: Call, other: Call) -> None:
+        self._batch_sizes = batch_sizes
+        self._one = one
+        self._other = other
+        self._bound = affine(batch_sizes, (one.bound, other.bound))
+        self._flops = affine(batch_sizes, (one.flops, other.flops))
+        self._seen: dict[int, int] = {}
+        self._seconds_a_sample = 0.0  # as it last ran
+        self._fails = False
 
-def _affordable(batch_sizes: tuple[int, int], one: Call, other: Call) -> tuple[int, int] | None:
-    """The largest two batch sizes up to those traced at which running it is cheap."""
-    small, large = batch_sizes
-    while large >= SMALLEST_BATCHES[1]:
-        share = large / batch_sizes[1]
-        if other.flops * share <= MAX_FLOPS and other.bound * share <= MAX_BYTES:
-            return small, large
-        small, large = small // 2, large // 2
-    return None
+    def at(self, batch_size: int, budget: Budget) -> float:
+        """Run for it where that is cheap, else in line with the largest sizes at which it is."""
+        if batch_size not in self._seen:
+            for size in (*self._cheap_sizes(batch_size), batch_size):
+                self._try(size, budget)
+        return float(self._seen[batch_size]) if batch_size in self._seen else self._in_line(batch_size)
+
+    def _cheap_sizes(self, below: int) -> tuple[int, ...]:
+        """A small one, which tells what others cost; and two that are as large as may be, where that is needed."""
+        sizes = [2**power for power in range(below.bit_length()) if 2**power < below and self._is_small(2**power)]
+        return tuple(sizes[:2]) if not self._seen else () if self._is_small(below) else tuple(sizes[-2:])
+
+    def _is_small(self, size: int) -> bool:
+        return self._flops.at(size) <= MAX_FLOPS and self._bound.at(size) <= MAX_BYTES
+
+    def _try(self, size: int, budget: Budget) -> None:
+        if size in self._seen or self._fails or not self._is_small(size):
+            return
+        if len(self._seen) >= 2 and not budget.allows(self._seconds_a_sample * size):
+            return
+        call = self._one._replace(arguments=self._arguments_at(size))
+        begun = time.thread_time()
+        try:
+            self._seen[size] = measure_call(call).inside
+        except Exception:  # noqa: BLE001 - zeros are no fit input for every operation
+            self._fails = True
+        taken = time.thread_time() - begun
+        self._seconds_a_sample = taken / size
+        budget.spend(taken)
+
+    def _arguments_at(self, size: int) -> Any:
+        return _arguments_at(self._batch_sizes, self._one.arguments, self._other.arguments, size)
+
+    def kept(self) -> int:
+        """Bytes that stay until the step ends: autocast's copies of weights, whatever the batch."""
+        if not self._one.autocast or not self._is_small(1):
+            return 0
+        try:
+            return measure_call(self._one._replace(arguments=self._arguments_at(1))).kept
+        except Exception:  # noqa: BLE001 - as in _try
+            return 0
+
+    def _in_line(self, batch_size: int) -> float:
+        """Without two points what is read counts as copied, the nearest of all simple rules."""
+        sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
+        if len(sizes) < 2:
+            known = self._seen.get(sizes[0], 0) if sizes else 0
+            return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
+        line = affine((sizes[0], sizes[1]), (self._seen[sizes[0]], self._seen[sizes[1]]))
+        return max(line.at(batch_size), 0.0)
 
 
 def _arguments_at(batch_sizes: tuple[int, int], one: Any, other: Any, size: int) -> Any:
     """Arguments between those of two batch sizes, or beyond: whole numbers grow in proportion."""
     if isinstance(one, Shape):
         sizes = _arguments_at(batch_sizes, one.sizes, other.sizes, size)
-        return Shape(sizes, one.order, one.dtype)
+        return Shape(sizes, one.order, one.dtype, one.weight)
     if isinstance(one, tuple):
         return tuple(_arguments_at(batch_sizes, a, b, size) for a, b in zip(one, other, strict=True))
     if one == other:
@@ -105,14 +192,14 @@ def _arguments_at(batch_sizes: tuple[int, int], one: Any, other: Any, size: int)
 
 
 @lru_cache(maxsize=1024)
-def measure_scratch(operation: OpOverload, arguments: tuple[Any, ...]) -> int:
-    """Most bytes that torch's allocator hands out during the call, less what is left when it ends."""
-    with unset_fake_temporarily(), no_dispatch(), torch.enable_grad():  # recurrent layers: without, nothing is kept
-        real = list(_thaw(arguments))
-        if operation is aten.mkldnn_rnn_layer_backward.default:
+def measure_call(call: Call) -> Taken:
+    """Runs it, watched: what torch's allocator hands out."""
+    with unset_fake_temporarily(), no_dispatch(), torch.inference_mode(mode=False), torch.enable_grad():
+        real = list(_thaw(call.arguments))
+        if call.operation is aten.mkldnn_rnn_layer_backward.default:
             real[-1] = _workspace(real)
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-            result = operation(*real)
+        with _surroundings(call), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+            result = call.operation(*real)
     assert watched.profiler is not None
     assert watched.profiler.kineto_results is not None
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -120,8 +207,20 @@ def measure_scratch(operation: OpOverload, arguments: tuple[Any, ...]) -> int:
     for event in sorted(events, key=lambda event: event.start_ns()):
         live += event.nbytes()
         peak = max(peak, live)
-    del result
-    return peak - live
+    return Taken(peak - live, max(live - _bytes(result), 0))
+
+
+@contextlib.contextmanager
+def _surroundings(call: Call) -> Iterator[None]:
+    """A recurrent layer keeps what its backward needs unless it is inference."""
+    with torch.inference_mode(call.inference), torch.autocast("cpu", torch.bfloat16, enabled=call.autocast):
+        yield
+
+
+def _bytes(result: Any) -> int:
+    results = result if isinstance(result, tuple | list) else (result,)
+    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in results if torch.is_tensor(t)}
+    return sum(storages.values())
 
 
 def _workspace(real: list[Any]) -> torch.Tensor:
@@ -136,5 +235,6 @@ def _thaw(value: Any) -> Any:
     if isinstance(value, Shape):
         sizes = [value.sizes[axis] for axis in value.order]
         back = sorted(range(len(sizes)), key=lambda place: value.order[place])
-        return torch.zeros(sizes, dtype=value.dtype).permute(back)
+        zeros = torch.zeros(sizes, dtype=value.dtype).permute(back)
+        return torch.nn.Parameter(zeros) if value.weight and value.dtype.is_floating_point else zeros
     return [_thaw(item) for item in value] if isinstance(value, tuple) else value

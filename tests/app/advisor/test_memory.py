@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.memory import MemoryEstimate, available_bytes, estimate_memory, working_bytes
+from app.advisor.peaks import Peaks
 from app.advisor.summary import trace_of_summary
 from probes.measurement import MemoryPeak
-from probes.trace import Affine
+from probes.trace import Affine, Knot
 from probes.workload.description import Plan
 from tests.app.advisor.build import GB, ONE, ONE_BF16, a_gpu, a_measurement, a_survey, a_workload
 
@@ -18,7 +19,7 @@ estimates = st.builds(
     gradients=sizes,
     optimizer=sizes,
     activations=st.lists(st.builds(Affine, st.floats(-1e6, 1e12), st.floats(1e-2, 1e9)), min_size=1, max_size=3).map(
-        tuple
+        lambda lines: Peaks(tuple(lines))
     ),
     overhead=sizes,
     available=sizes,
@@ -114,9 +115,9 @@ def test_what_cpu_kernels_take_inside_counts_on_the_cpu_and_not_on_a_gpu() -> No
     trace = replace(
         trace_of_summary(a_workload()),
         activation_peaks=(Affine(0.0, 100.0),),
-        kernel_peaks=(Affine(50.0, 120.0),),
+        kernel_peaks=(Knot(1, 170), Knot(11, 1370)),
         autocast_peaks=(Affine(0.0, 60.0),),
-        autocast_kernel_peaks=(Affine(0.0, 70.0),),
+        autocast_kernel_peaks=(Knot(1, 70), Knot(2, 140)),
     )
     peaks = [estimate_memory(None, None, trace, [], plan).activations_at(10) for plan in (ONE, ONE_BF16)]
     assert peaks == [1250, 700]

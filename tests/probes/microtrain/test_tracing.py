@@ -1,6 +1,5 @@
 """A trace says what a real step does: the same operations, their products counted, the memory they hold."""
 
-import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
 
 from probes.microtrain.merging import peak_lines
 from probes.microtrain.models import build_model
@@ -153,47 +151,6 @@ def test_resident_bytes_are_those_of_a_real_optimizer(optimizer: Any) -> None:
     assert traced.parameter_tensors == len(parameters)
     assert traced.gradient_bytes == traced.parameter_bytes == sum(p.nbytes for p in parameters)
     assert traced.buffer_bytes == sum(buffer.nbytes for buffer in built.module.buffers())
-
-
-def real_peak_bytes(model: Any, batch_size: int, precision: Any) -> int:
-    """The most that torch's CPU allocator had handed out during a step, in which gradients and the optimizer's state
-    were there already. Watched from before the model: what was there when a profile began, its end does not count."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        built = build_model(parse_model(model))
-        batches = [built.make_batch(batch_size, None)]
-        step = make_step(built, batches, Plan("cpu", precision), data="resident")
-        step()
-        gc.collect()
-        with record_function("the step"):
-            step()
-    assert watched.profiler is not None
-    assert watched.profiler.kineto_results is not None
-    events = watched.profiler.kineto_results.events()
-    begun = next(event.start_ns() for event in events if event.name() == "the step")
-    live = peak = 0
-    for start, size in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
-        live += size
-        peak = max(peak, live) if start >= begun else live
-    return peak
-
-
-PLAIN_CNN = {**CNN, "layers": [{"type": "conv2d", "out": 32, "kernel": 3}, "relu", *CNN["layers"][4:]]}
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("model", [CNN, PLAIN_CNN, LSTM, GRU, ENCODER, TINY["bert"]])
-def test_the_memory_peak_is_what_torch_allocates_kernels_included(model: Any, precision: Any) -> None:
-    traced = trace(model)
-    resident = traced.parameter_bytes + traced.buffer_bytes + traced.gradient_bytes + traced.optimizer_bytes
-    estimated = resident + max(line.at(64) for line in traced.peaks_under(precision, cpu=True))
-    assert estimated == pytest.approx(real_peak_bytes(model, 64, precision), rel=0.05)
-
-
-@pytest.mark.parametrize(("model", "mode"), [(PLAIN_CNN, "training"), (ENCODER, "inference")])
-def test_kernels_take_more_inside_than_their_tensors_show(model: Any, mode: Any) -> None:
-    traced = trace(model, mode=mode)
-    inside = max(line.at(64) for line in traced.kernel_peaks)
-    assert inside > traced.activation_bytes_at(64)
 
 
 def test_the_peak_may_lie_elsewhere_at_another_batch_size() -> None:

@@ -1,0 +1,68 @@
+"""Bytes alive at a step's peak as a function of the batch: asked both ways round."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from probes.trace import Affine, Knot
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """lines: the highest of them counts; which moment of a step is the peak depends on the batch. knots: points that
+    count instead of lines, by growing batch size, straight between them and beyond."""
+
+    lines: tuple[Affine, ...] = ()
+    knots: tuple[Knot, ...] = ()
+
+    def at(self, batch_size: float) -> float:
+        if not self.knots:
+            return max(0.0, *(line.at(batch_size) for line in self.lines)) if self.lines else 0.0
+        place = bisect_right(self.knots, batch_size, key=lambda knot: knot.batch_size)
+        return max(_line(self.knots, min(max(place, 1), len(self.knots) - 1)).at(batch_size), 0.0)
+
+    def largest_within(self, room: float) -> int | None:
+        """The largest batch whose peak is no more than that; 0: none; None: there is no end."""
+        return _largest_by_knots(self.knots, room) if self.knots else _largest_by_lines(self.lines, room)
+
+    def plus(self, constant: float, factor: float) -> Peaks:
+        """Scaled by the factor, and so much more."""
+        return Peaks(tuple(Affine(line.constant * factor + constant, line.per_sample * factor) for line in self.lines))
+
+
+def _line(knots: tuple[Knot, ...], place: int) -> Affine:
+    """Through the knot there and the one before it."""
+    (low, low_bytes), (high, high_bytes) = knots[place - 1], knots[place]
+    slope = (high_bytes - low_bytes) / (high - low)
+    return Affine(low_bytes - slope * low, slope)
+
+
+def _largest_by_lines(lines: tuple[Affine, ...], room: float) -> int | None:
+    return _least(_crossing(line, room) for line in lines)
+
+
+def _largest_by_knots(knots: tuple[Knot, ...], room: float) -> int | None:
+    """Kernels may take less at a larger batch: the last stretch that has room counts."""
+    beyond = _crossing(_line(knots, len(knots) - 1), room)
+    if beyond is None or beyond >= knots[-1].batch_size:
+        return beyond
+    for place in range(len(knots) - 1, 0, -1):
+        if knots[place].bytes <= room:
+            return knots[place].batch_size
+        if knots[place - 1].bytes <= room:
+            return _crossing(_line(knots, place), room)
+    return 0
+
+
+def _crossing(line: Affine, room: float) -> int | None:
+    """The largest batch at which the line is within; None: it never leaves."""
+    if line.at(1) > room and line.per_sample >= 0:
+        return 0
+    return max(math.floor((room - line.constant) / line.per_sample), 0) if line.per_sample > 0 else None
+
+
+def _least(sizes: Iterable[int | None]) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)

@@ -1,0 +1,40 @@
+"""How much is alive at a batch size, and how large a batch has room: the two agree."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.peaks import Peaks
+from probes.trace import Affine, Knot
+
+growing = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 10**9)), min_size=2, max_size=8).map(
+    lambda steps: tuple(Knot(sum(step for step, _ in steps[: n + 1]), bytes) for n, (_, bytes) in enumerate(steps))
+)
+
+
+@given(growing)
+def test_a_curve_goes_through_its_points(knots: tuple[Knot, ...]) -> None:
+    for knot in knots:
+        assert abs(Peaks(knots=knots).at(knot.batch_size) - knot.bytes) <= 1e-3
+
+
+@given(growing, st.integers(0, 2 * 10**9))
+def test_the_largest_batch_within_has_room_and_the_next_has_none(knots: tuple[Knot, ...], room: int) -> None:
+    peaks = Peaks(knots=knots)
+    largest = peaks.largest_within(room)
+    if largest is not None and largest > 0:
+        assert peaks.at(largest) <= room + 1
+        assert peaks.at(largest + 1) >= room - 1
+
+
+def test_where_kernels_take_less_at_a_larger_batch_the_larger_one_counts() -> None:
+    peaks = Peaks(knots=(Knot(1, 900), Knot(2, 400), Knot(10, 1200)))
+    assert peaks.largest_within(500) == 3
+    assert peaks.largest_within(300) == 0
+    assert peaks.at(1) == 900
+
+
+def test_of_lines_the_highest_counts() -> None:
+    peaks = Peaks((Affine(100.0, 1.0), Affine(0.0, 30.0)))
+    assert [peaks.at(1), peaks.at(10)] == [101, 300]
+    assert peaks.largest_within(300) == 10
+    assert Peaks((Affine(100.0, 0.0),)).largest_within(200) is None

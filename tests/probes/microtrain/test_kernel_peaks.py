@@ -1,0 +1,113 @@
+"""The memory peak of a step is what torch hands out in a real one, what kernels take inside included."""
+
+import gc
+from typing import Any
+
+import pytest
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from app.advisor.peaks import Peaks
+from probes.microtrain.kernel_peaks import curve, without_straight
+from probes.microtrain.models import build_model
+from probes.microtrain.step import make_step
+from probes.microtrain.tracing import trace_workload
+from probes.trace import Knot, Trace
+from probes.workload.description import Mode, Plan, Precision, Workload
+from probes.workload.models import parse_model
+from tests.probes.microtrain.tiny import TINY
+
+
+def conv(out: int, kernel: int = 3, **options: Any) -> dict[str, Any]:
+    return {"type": "conv2d", "out": out, "kernel": kernel, **options}
+
+
+def of(*layers: Any, shape: list[int]) -> dict[str, Any]:
+    return {"layers": list(layers), "input_shape": shape}
+
+
+HEAD = ("global_avg_pool", {"type": "linear", "out": 5})
+LAST = {"type": "linear", "out": 3}
+BLOCK = {"type": "transformer_encoder_layer", "heads": 4, "feedforward": 256, "dropout": 0.0}
+UP = {"type": "conv_transpose2d", "kernel": 4, "stride": 2, "padding": 1}
+MODELS = {
+    "tiny": of({"type": "linear", "out": 12}, "relu", {"type": "linear", "out": 12}, "relu", LAST, shape=[6]),
+    "wide": of({"type": "linear", "out": 1500}, "tanh", LAST, shape=[300]),
+    "plain": of(conv(32), "relu", {"type": "max_pool2d", "kernel": 2}, conv(64, groups=4), *HEAD, shape=[3, 32, 32]),
+    "depthwise": of(conv(16), "batch_norm", conv(16, 5, groups=16, stride=2), conv(48, 1), *HEAD, shape=[3, 40, 40]),
+    "dilated": of(conv(32), "relu", conv(64, groups=4, padding=2, dilation=2), "gelu", *HEAD, shape=[1, 30, 30]),
+    "up": of(conv(24, 4, stride=2), "relu", {**UP, "out": 12}, "relu", {**UP, "out": 3}, *HEAD, shape=[3, 32, 32]),
+    "signal": of({"type": "conv1d", "out": 48, "kernel": 9}, "batch_norm", "relu", *HEAD, shape=[6, 300]),
+    "lstm": of({"type": "lstm", "hidden": 48, "num_layers": 2, "bidirectional": True}, LAST, shape=[20, 12]),
+    "gru": of({"type": "gru", "hidden": 32, "num_layers": 2}, LAST, shape=[12, 8]),
+    "encoder": of({"type": "embedding", "in": 500, "out": 64}, BLOCK, BLOCK, "mean", LAST, shape=[33]),
+    "bert": TINY["bert"],
+    "tied": TINY["gpt2"],
+}
+
+
+def trace(name: str, mode: Mode) -> Trace:
+    return trace_workload(Workload(parse_model(MODELS[name]), 4, mode=mode))
+
+
+def estimated_bytes(traced: Trace, batch_size: int, precision: Precision) -> float:
+    resident = traced.parameter_bytes + traced.buffer_bytes + traced.gradient_bytes + traced.optimizer_bytes
+    return resident + Peaks(knots=traced.kernel_peaks_under(precision)).at(batch_size)
+
+
+def real_peak_bytes(name: str, mode: Mode, batch_size: int, precision: Precision) -> int:
+    """The most that torch's CPU allocator had handed out during a step, in which gradients and the optimizer's state
+    were there already. Watched from before the model: what was there when a profile began, its end does not count."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        built = build_model(parse_model(MODELS[name]))
+        batches = [built.make_batch(batch_size, None)]
+        step = make_step(built, batches, Plan("cpu", precision), mode=mode, data="resident")
+        step()
+        gc.collect()
+        with record_function("the step"):
+            step()
+    assert watched.profiler is not None
+    assert watched.profiler.kineto_results is not None
+    events = watched.profiler.kineto_results.events()
+    begun = next(event.start_ns() for event in events if event.name() == "the step")
+    live = peak = 0
+    for start, size in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
+        live += size
+        peak = max(peak, live) if start >= begun else live
+    return peak
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_memory_peak_is_what_torch_allocates_kernels_included(name: str, mode: Mode) -> None:
+    traced = trace(name, mode)
+    for precision in ("fp32", "bf16"):
+        for batch_size in (2, 50):
+            real = real_peak_bytes(name, mode, batch_size, precision)
+            assert estimated_bytes(traced, batch_size, precision) == pytest.approx(real, rel=0.1), (
+                precision,
+                batch_size,
+            )
+
+
+@pytest.mark.parametrize(("name", "mode"), [("plain", "training"), ("encoder", "inference")])
+def test_kernels_take_more_inside_than_their_tensors_show(name: str, mode: Mode) -> None:
+    traced = trace(name, mode)
+    assert Peaks(knots=traced.kernel_peaks).at(64) > traced.activation_bytes_at(64)
+
+
+def test_a_layer_that_computes_whole_in_inference_is_cast_inside_under_autocast() -> None:
+    traced = trace("encoder", "inference")
+    large = [Peaks(knots=traced.kernel_peaks_under(precision)).at(64) for precision in ("fp32", "bf16")]
+    assert large[1] < 0.95 * large[0]
+
+
+def test_a_curve_is_looked_at_closely_where_it_jumps_and_nowhere_else() -> None:
+    def jumps(size: int) -> int:
+        return 100 * size if size < 37 else 300 * size
+
+    knots = without_straight(curve(jumps))
+    assert Knot(36, 3600) in knots
+    assert Knot(37, 11100) in knots
+    assert len(knots) == 4
+    assert Peaks(knots=knots).at(20) == 2000
+    assert Peaks(knots=knots).at(10**6) == 300 * 10**6
