@@ -45,13 +45,17 @@ class JobReader:
     """Reads lines in a thread of its own, so that the end of standard input is seen in the middle of a job.
 
     A pipe that ends means that whoever started this process is gone: `on_gone` is called at once, from the thread.
-    A regular file that ends means only that there are no more jobs.
+    A regular file that ends means only that there are no more jobs. From here on nobody else can read jobs: whoever
+    reads `descriptor` (a user's model that asks a question) finds its end.
     """
 
     def __init__(self, descriptor: int, on_gone: Callable[[], object]) -> None:
-        self._descriptor = descriptor
+        self._descriptor = os.dup(descriptor)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, descriptor)
+        os.close(nothing)
         self._on_gone = on_gone
-        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="job reader", daemon=True).start()
 

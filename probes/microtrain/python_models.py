@@ -63,11 +63,11 @@ def import_target(target: str) -> Any:
         sys.path.insert(0, folder)
     try:
         return importlib.import_module(target.partition(":")[0])
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidModel(_not_called(target, error)) from error
 
 
-def _not_called(target: str, error: Exception) -> str:
+def _not_called(target: str, error: BaseException) -> str:
     said = str(error).splitlines()[0][:200] if str(error) else "no message"
     return f"{target} could not be called: {type(error).__name__}: {said}."
 
@@ -79,7 +79,7 @@ def _call(target: str) -> Any:
         for name in path.split("."):
             found = getattr(found, name)
         return found() if callable(found) and not isinstance(found, nn.Module) else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidModel(_not_called(target, error)) from error
 
 

@@ -142,6 +142,17 @@ def test_what_libraries_print_goes_to_standard_error() -> None:
     assert b"so does C" in done.stderr
 
 
+def test_jobs_are_read_by_nobody_else() -> None:
+    program = (
+        "import os, sys; from probes.microtrain.channel import JobReader; jobs = iter(JobReader(0, on_gone=int));"
+        "print(repr(sys.stdin.read()), os.read(0, 9), next(jobs))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=b"a job\n", capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout == b"'' b'' b'a job'\n"
+
+
 def test_it_ends_when_nobody_reads_its_events() -> None:
     with started_child() as pipes:
         assert pipes.process.stdout is not None

@@ -256,6 +256,9 @@ def unclear():
 
 def broken():
     raise RuntimeError("no data here")
+
+def leaving():
+    raise SystemExit(3)
 """
 
 
@@ -277,7 +280,7 @@ def test_the_users_own_python_is_stepped(own_code: str, function: str) -> None:
     assert all(parameter.grad is not None for parameter in built.module.parameters())
 
 
-@pytest.mark.parametrize("function", ["nothing", "unclear", "broken", "missing"])
+@pytest.mark.parametrize("function", ["nothing", "unclear", "broken", "leaving", "missing"])
 def test_python_that_gives_no_model_is_told_what_is_expected(own_code: str, function: str) -> None:
     with pytest.raises(InvalidModel, match=function):
         build_model(python_model(f"{own_code}:{function}"))
