@@ -7,7 +7,7 @@ Vocabulary, labels, positions, images, layers and experts stay as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from probes.microtrain.huggingface_models import make_config
@@ -81,15 +81,14 @@ def wider_sizes(values: Config, own_names: dict[str, str], factor: float) -> Con
     found: Config = {name: value * factor for name, value in values.items() if name in FACTORS and value}
     if not widths:
         return found
+    dealt = [[count] for count in _groups(values)]
     if heads and all(_is_whole(count * factor) for counts in heads.values() for count in _listed(counts)):
-        unit = 1
-        found |= {name: _each(counts, factor, 1) for name, counts in heads.items()}
+        found |= {name: _each(counts, factor, []) for name, counts in heads.items()}
     else:
         # Even sizes of heads: rotary positions turn pairs.
-        unit = math.lcm(2, *(2 * count for counts in heads.values() for count in _listed(counts)))
-        found |= {name: _each(size, factor, 2) for name, size in head_sizes.items()}
-    unit = math.lcm(unit, *_groups(values))
-    return found | {name: _each(size, factor, unit) for name, size in widths.items()}
+        dealt += [[2], *([2 * count for count in _listed(counts)] for counts in heads.values())]
+        found |= {name: _each(size, factor, [[2]]) for name, size in head_sizes.items()}
+    return found | {name: _each(size, factor, dealt) for name, size in widths.items()}
 
 
 def _named(values: Config, own_names: dict[str, str], names: set[str]) -> Config:
@@ -115,9 +114,16 @@ def _listed(value: Any) -> list[int]:
     return items if whole else []
 
 
-def _each(value: Any, factor: float, unit: int) -> Any:
-    sizes = [max(unit, round(size * factor / unit) * unit) for size in _listed(value)]
-    return sizes if isinstance(value, list | tuple) else sizes[0]
+def _each(value: Any, factor: float, dealt: Sequence[Sequence[int]]) -> Any:
+    """Times the factor, rounded to what it is dealt out to: a list by stages to the counts of its own stage, where
+    there are as many."""
+    sizes = _listed(value)
+    units = [
+        math.lcm(*(count for counts in dealt for count in (counts[i : i + 1] if len(counts) == len(sizes) else counts)))
+        for i in range(len(sizes))
+    ]
+    rounded = [max(unit, round(size * factor / unit) * unit) for size, unit in zip(sizes, units, strict=True)]
+    return rounded if isinstance(value, list | tuple) else rounded[0]
 
 
 def _is_whole(number: float) -> bool:

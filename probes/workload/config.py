@@ -44,7 +44,9 @@ IGNORED = {
     "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
 }  # fmt: skip
 _COUNTED = {"layer", "layers", "depth", "depths", "block", "blocks", "stage", "stages", "repeat", "repeats", "experts"}
-_NOT_COUNTED = {"size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max"}
+_NOT_COUNTED = {
+    "size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max", "channels",
+}  # fmt: skip
 _FREE = {"id", "ids", "seed", "length", "index"}
 _SIZES = {
     "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "num_attention_heads", "n_head", "n_heads",

@@ -100,6 +100,12 @@ def test_sizes_are_always_dealt_out_evenly(heads: int, groups: int, head_size: i
     assert hidden % groups == 0
 
 
+def test_each_stage_is_dealt_out_to_its_own_heads() -> None:
+    values = {"hidden_sizes": [32, 64, 160, 256], "num_attention_heads": [1, 2, 5, 8], "depths": [2, 2, 2, 2]}
+    assert wider_sizes(values, {}, 2.0) == {"hidden_sizes": [64, 128, 320, 512], "num_attention_heads": [2, 4, 10, 16]}
+    assert wider_sizes(values, {}, 0.3) == {"hidden_sizes": [10, 20, 50, 80]}
+
+
 def test_the_classs_own_name_for_a_size_is_taken_from_its_map() -> None:
     values = {"breadth": 64, "eyes": 4, "vocab_size": 1000, "use_cache": True, "hidden_act": "gelu"}
     own = {"hidden_size": "breadth", "num_attention_heads": "eyes"}
@@ -109,6 +115,11 @@ def test_the_classs_own_name_for_a_size_is_taken_from_its_map() -> None:
 def test_a_config_without_a_size_that_is_known_is_refused_by_name() -> None:
     with pytest.raises(InvalidModel, match="swiftformer"):
         widen_huggingface(a_model("swiftformer"), 2.0)
+
+
+def test_channels_of_stages_are_sizes_and_no_counts() -> None:
+    """HGNetV2's last stage has 2048 of them."""
+    assert widen_huggingface(a_model("hgnet_v2", image_size=32), 2.0).content["config"]["stage_out_channels"][-1] > 2048
 
 
 def test_a_config_that_grows_out_of_bounds_is_refused() -> None:
