@@ -19,7 +19,7 @@ Key = tuple[Any, ...]
 
 class Made(NamedTuple):
     """How a result comes about from the arguments. source: the argument that it is, or shares its memory with; None:
-    memory of its own."""
+    memory of its own. offset: from where the source begins, so that every time step of a sequence is alike."""
 
     source: int | None
     whole: bool  # the argument itself, written in place
@@ -51,7 +51,9 @@ def key_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any])
 def _is_plain(operation: OpOverload) -> bool:
     """Whether it leaves its arguments' shapes as they are, and shapes alone decide about the results."""
     deciding = {torch.Tag.inplace_view, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-    return operation.namespace == "aten" and not deciding & set(operation.tags) and "lift" not in str(operation)
+    name = str(operation)
+    placed = "lift" in name or "as_strided" in name  # the latter counts from the begin of the memory
+    return operation.namespace == "aten" and not deciding & set(operation.tags) and not placed
 
 
 _FLOATING = {torch.float32, torch.bfloat16, torch.float16, torch.float64}
@@ -67,7 +69,7 @@ def _parts(values: Any) -> Iterator[tuple[Any, ...]]:
                 raise Unrepeatable
             if value.fake_device != _CPU:
                 raise Unrepeatable
-            yield value.dtype, value.shape, value.stride(), value.storage_offset(), value.is_inference()
+            yield value.dtype, value.shape, value.stride(), value.is_inference()
         elif isinstance(value, list | tuple):
             yield list, len(value)
             yield from _parts(value)
@@ -77,7 +79,7 @@ def _parts(values: Any) -> Iterator[tuple[Any, ...]]:
 
 def describe(args: tuple[Any, ...], result: Any) -> tuple[Made, ...] | None:
     """How the results came about; None: in another way than `make` knows."""
-    results = result if isinstance(result, tuple) else (result,)
+    results = result if isinstance(result, tuple | list) else (result,)
     made = [how for tensor in results if (how := _describe_one(args, tensor)) is not None]
     if len(made) < len(results):
         return None
@@ -103,7 +105,7 @@ def _describe_one(args: tuple[Any, ...], result: Any) -> Made | None:
     shape, offset = tuple(result.shape), int(result.storage_offset())
     for place, arg in enumerate(args):
         if isinstance(arg, torch.Tensor) and _memory(arg) == _memory(result):
-            return Made(place, False, shape, result.stride(), offset, result.dtype)
+            return Made(place, False, shape, result.stride(), offset - int(arg.storage_offset()), result.dtype)
     natural = offset == 0 and result.untyped_storage().nbytes() == _natural_bytes(result)
     return Made(None, False, shape, result.stride(), 0, result.dtype) if natural else None
 
@@ -116,11 +118,11 @@ def _natural_bytes(tensor: torch.Tensor) -> int:
     return (reach + 1) * tensor.element_size()
 
 
-def make(made: tuple[Made, ...], args: tuple[Any, ...], *, one: bool) -> Any:
-    """The results anew. one: not a tuple of them."""
+def make(made: tuple[Made, ...], args: tuple[Any, ...], *, one: bool, listed: bool = False) -> Any:
+    """The results anew. one: not several; listed: a list of them instead of a tuple, as pieces of a tensor are."""
     like = next(_fakes(args))
-    tensors = tuple(_make_one(result, args, like) for result in made)
-    return tensors[0] if one else tensors
+    tensors = [_make_one(result, args, like) for result in made]
+    return tensors[0] if one else tensors if listed else tuple(tensors)
 
 
 def _fakes(values: Any) -> Iterator[FakeTensor]:
@@ -140,7 +142,9 @@ def _make_one(made: Made, args: tuple[Any, ...], like: FakeTensor) -> Any:
             inner = torch.empty_strided(made.shape, made.strides, dtype=made.dtype, device="meta")
         else:
             inner = torch.empty(0, dtype=made.dtype, device="meta")
-            inner.set_(args[made.source].untyped_storage(), made.offset, made.shape, made.strides)
+            source = args[made.source]
+            place = source.storage_offset() + made.offset
+            inner.set_(source.untyped_storage(), place, made.shape, made.strides)
         return FakeTensor(like.fake_mode, inner, _CPU)
     finally:
         del guard

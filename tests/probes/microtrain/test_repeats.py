@@ -32,6 +32,8 @@ REPEATED: list[tuple[OpOverload, Callable[[], tuple[Any, ...]]]] = [
     (aten._to_copy.default, lambda: (torch.empty(4, 3).t(),)),
     (aten.native_layer_norm.default, lambda: (torch.empty(2, 4), [4], torch.empty(4), torch.empty(4), 1e-5)),
     (aten.cat.default, lambda: ([torch.empty(2, 4), torch.empty(3, 4)],)),
+    (aten.unsafe_split.Tensor, lambda: (torch.empty(6, 4), 2, 1)),
+    (aten.unbind.int, lambda: (torch.empty(3, 4),)),
     (aten.max_pool2d_with_indices.default, lambda: (torch.empty(1, 2, 8, 8), [2, 2])),
 ]
 
@@ -45,7 +47,8 @@ def test_results_are_made_as_torch_made_them(operation: OpOverload, arguments: C
     made = describe(first, result)
     assert made is not None
     single = isinstance(result, torch.Tensor)
-    again = make(made, second, one=single)
+    again = make(made, second, one=single, listed=isinstance(result, list))
+    assert type(again) is type(result)
     ours, theirs = ((again,), (result,)) if single else (again, result)
     assert [layout(tensor) for tensor in ours] == [layout(tensor) for tensor in theirs]
     for mine, original in zip(ours, theirs, strict=True):
@@ -83,3 +86,17 @@ def test_a_view_of_a_weight_under_inference_mode_is_left_to_torch() -> None:
     weight = torch.nn.Parameter(torch.empty(1, 1, 4))
     with torch.inference_mode():
         assert describe((weight,), aten.expand.default(weight, [3, -1, -1])) is None
+
+
+@pytest.mark.usefixtures("fake_mode")
+def test_time_steps_of_a_sequence_are_alike_and_stay_where_they_are() -> None:
+    first, *_, last = torch.empty(5, 2, 6).unbind(0)
+    assert key_of(aten.slice.Tensor, (first, 1, 2, 4), {}) == key_of(aten.slice.Tensor, (last, 1, 2, 4), {})
+    made = describe((first, 1, 2, 4), aten.slice.Tensor(first, 1, 2, 4))
+    assert made is not None
+    assert layout(make(made, (last, 1, 2, 4), one=True)) == layout(aten.slice.Tensor(last, 1, 2, 4))
+
+
+@pytest.mark.usefixtures("fake_mode")
+def test_what_counts_from_the_begin_of_the_memory_is_left_to_torch() -> None:
+    assert key_of(aten.as_strided.default, (torch.empty(5, 2)[1:], [2, 2], [2, 1], 0), {}) is None
