@@ -1,0 +1,94 @@
+"""Whether a workload fits: by what was estimated, by what ran here, and by what is free now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor import Request, recommend
+from probes.measurement import MemoryPeak
+from tests.app.advisor.answered import ALL_FOUR, BASE, answer, measured
+from tests.app.advisor.build import (
+    GB,
+    ONE,
+    TWO,
+    a_measurement,
+    a_survey,
+    a_workload,
+)
+
+
+def test_what_does_not_fit_says_how_much_is_missing_and_which_batch_would() -> None:
+    survey = a_survey(usable_bytes=1 * GB)
+    found = answer(survey=survey)
+    assert found.nothing_fits
+    assert found.recommended is None
+    assert "Nothing here is big enough for batch size 16" in found.verdict
+    head = found.options[0]
+    assert head.why_not is not None
+    largest = head.max_batch_size
+    assert largest is not None
+    assert f"A batch of {largest} would fit" in head.why_not
+    assert "are missing" in head.why_not
+    assert answer(survey=survey, batch_size=largest).options[0].fits is not False
+
+
+@pytest.mark.parametrize(
+    ("usable", "optimizer", "remedy"),
+    [
+        (450 * 10**6, "adamw", "with the optimizer sgd"),
+        (250 * 10**6, "adamw", "inference of one would"),
+        (250 * 10**6, "sgd", "inference of one would"),
+        (50 * 10**6, "adamw", "weights alone take 100 MB"),
+    ],
+)
+def test_when_not_one_sample_fits_something_else_is_offered(usable: int, optimizer: str, remedy: str) -> None:
+    request = Request(a_workload(optimizer=optimizer), precision="fp32")
+    found = recommend(a_survey(usable_bytes=usable), None, None, [], request)
+    assert found.options[0].max_batch_size == 0
+    assert remedy in (found.options[0].why_not or "")
+
+
+def test_what_ran_out_of_memory_here_does_not_fit_whatever_was_estimated() -> None:
+    rows = [*measured(one=1.0), a_measurement(TWO, 16, 1.0, outcome="out-of-memory", step=None)]
+    found = answer(rows)
+    two = next(option for option in found.options if option.plan == TWO)
+    assert two.fits is False
+    assert two.max_batch_size == 15
+    assert "ran out of memory here at batch size 16" in (two.why_not or "")
+    assert found.recommended == ONE
+
+
+def test_what_ran_here_fits_whatever_was_estimated() -> None:
+    peak = MemoryPeak(process_bytes=1_500_000_000, process_base_bytes=300 * 10**6)
+    rows = [replace(row, memory=peak) for row in measured(**ALL_FOUR)]
+    found = answer(rows, survey=a_survey(usable_bytes=1_600_000_000))
+    assert found.recommended == TWO
+    estimated = answer(survey=a_survey(usable_bytes=1_600_000_000)).options
+    assert next(option for option in estimated if option.plan == TWO).fits is False
+
+
+def test_what_ran_here_once_does_not_fit_into_less_memory_than_it_took() -> None:
+    rows = [a_measurement(TWO, 16, 1.0, memory=BASE), a_measurement(TWO, 4, 0.3)]
+    found = answer(rows, survey=a_survey(usable_bytes=19 * 10**8))
+    two = next(option for option in found.options if option.plan == TWO)
+    assert two.fits is False
+    assert not two.cannot_run
+    assert "At batch size 16 it took 2.0 GB here, and 1.9 GB are free on cpu now" in (two.why_not or "")
+    assert two.max_batch_size is not None
+    assert 4 <= two.max_batch_size < 16
+    assert answer(rows, survey=a_survey(usable_bytes=3 * GB)).recommended == TWO
+
+
+def test_the_peak_of_what_ran_is_the_measured_one() -> None:
+    memory = answer(measured(**ALL_FOUR)).options[0].memory
+    assert memory.peak_bytes == 2 * GB
+    parts = (
+        memory.weights_bytes,
+        memory.gradients_bytes,
+        memory.optimizer_bytes,
+        memory.activations_bytes,
+        memory.overhead_bytes,
+    )
+    assert sum(part or 0 for part in parts) == 2 * GB

@@ -1,0 +1,63 @@
+"""What an answer says of plans that were refused, not reached, or hurt."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.advisor import Request, recommend
+from probes.measurement import Overheads
+from probes.microtrain.contest import Contest, Entry
+from probes.workload.description import Plan
+from tests.app.advisor.answered import answer, measured
+from tests.app.advisor.build import (
+    ONE,
+    TWO,
+    TWO_BF16,
+    a_gpu,
+    a_measurement,
+    a_survey,
+    a_workload,
+)
+from tests.app.advisor.machine import a_profile
+
+
+def test_what_torch_refused_is_not_recommended_and_says_why() -> None:
+    refused = a_measurement(TWO_BF16, 16, 1.0, outcome="unsupported", step=None, reason="bf16 has no kernel for it.")
+    found = answer([*measured(one=1.0, two=0.6, one_bf16=2.0), refused])
+    assert found.confidence is not None
+    (reason,) = [reason for reason in found.reasons if reason.code == "cannot-run"]
+    assert "bf16 has no kernel for it" in reason.text
+
+
+def test_a_plan_that_was_not_reached_in_time_is_neither_refused_nor_forgotten() -> None:
+    first, entry = (Entry(name, lambda executions: None) for name in ("first", "second"))
+    Contest([first, entry], deadline=0.0, clock=lambda: 1.0).run()  # the words are the contest's own
+    rows = [*measured(one=1.0), a_measurement(TWO, 16, 1.0, outcome="failed", step=None, reason=str(entry.error))]
+    without = answer(rows)
+    assert without.recommended == ONE
+    assert without.confidence is None
+    assert "not-reached" in {reason.code for reason in without.reasons}
+    predicted = recommend(a_survey(), a_profile(), None, rows, Request(a_workload(), precision="fp32"))
+    two = next(option for option in predicted.options if option.plan == TWO)
+    assert two.basis == "predicted"
+    assert not two.cannot_run
+    assert "not measured" in (two.note or "")
+
+
+def test_threads_that_hurt_are_said_to_hurt_with_both_times() -> None:
+    found = answer(measured(one=0.010, two=0.2, one_bf16=0.05, two_bf16=0.3))
+    assert found.recommended == ONE
+    (reason,) = [reason for reason in found.reasons if reason.code == "threads-hurt"]
+    assert "200 ms with 2 threads" in reason.text
+    assert "10 ms with one" in reason.text
+
+
+def test_reading_the_loss_every_step_is_told_with_its_cost() -> None:
+    gpu = Plan("cuda:0", "fp32")
+    overheads = Overheads(0.0, 0.004, 0.003, 0.003, 0.3)
+    rows = [a_measurement(gpu, 16, 0.010, overheads=overheads)]
+    request = Request(a_workload(log_every=1), precision="fp32", devices=("cuda:0",))
+    found = recommend(a_survey(gpus=[a_gpu()]), None, None, rows, request)
+    (reason,) = [reason for reason in found.reasons if reason.code == "reading-the-loss"]
+    assert "3.0 ms a step here, 30 %" in reason.text
+    assert found.options[0].breakdown_seconds.synchronize == pytest.approx(0.003)

@@ -1,0 +1,42 @@
+"""What a whole run over a data set takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.advisor.answered import ALL_FOUR, answer, measured
+
+
+@pytest.mark.parametrize(
+    ("dataset", "steps", "words"),
+    [
+        (
+            {"dataset_samples": 50_000, "epochs": 20},
+            62_500,
+            "50,000 rows in batches of 16, 20 times over: 62,500 steps",
+        ),
+        ({"dataset_samples": 50_000}, 3125, "50,000 rows in batches of 16: 3,125 steps"),
+        ({"dataset_samples": 17}, 2, "17 rows in batches of 16: 2 steps"),
+        ({"dataset_samples": 1}, 1, "1 row in batches of 16: 1 step,"),
+    ],
+)
+def test_what_the_whole_run_takes_is_said_where_the_data_set_is_known(
+    dataset: dict[str, int], steps: int, words: str
+) -> None:
+    found = answer(measured(**ALL_FOUR), **dataset)
+    (reason,) = [reason for reason in found.reasons if reason.code == "run-time"]
+    assert words in reason.text
+    assert reason.text.endswith("on cpu fp32, 2 threads.")
+    head = found.options[0].step_seconds
+    assert head is not None
+    assert reason.evidence == {
+        "steps": steps,
+        "seconds": pytest.approx(steps * head.median + 0.5),
+        "epochs": dataset.get("epochs", 1),
+        "dataset_samples": dataset["dataset_samples"],
+    }
+
+
+def test_nothing_is_said_of_a_run_whose_data_set_or_step_is_not_known() -> None:
+    for found in (answer(measured(**ALL_FOUR), epochs=20), answer(dataset_samples=1000)):
+        assert "run-time" not in {reason.code for reason in found.reasons}

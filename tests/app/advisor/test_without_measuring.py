@@ -1,0 +1,62 @@
+"""Answers from a profile, a trace or a summary alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor import InvalidRequest, Request, recommend
+from tests.app.advisor.answered import ALL_FOUR, answer, measured
+from tests.app.advisor.build import (
+    ONE,
+    TWO,
+    a_summary,
+    a_survey,
+    a_workload,
+)
+from tests.app.advisor.machine import GPU, a_profile, true_seconds
+
+
+def test_a_summary_answers_for_its_totals() -> None:
+    found = answer(measured(**ALL_FOUR))
+    assert found.parameters == 25_000_000
+    assert found.flops_per_step == pytest.approx(3 * 16 * 4.1e9)
+    small = replace(a_workload(), model=a_summary(operations=1, flops_per_sample=0))
+    assert recommend(a_survey(), None, None, [], Request(small)).flops_per_step == 0
+
+
+def test_instant_answers_from_profile_and_trace_without_measuring() -> None:
+    found = recommend(a_survey(), a_profile(), None, [], Request(a_workload()))
+    assert found.recommended == TWO
+    assert {option.basis for option in found.options} == {"predicted"}
+    head = found.options[0].step_seconds
+    assert head is not None
+    assert head.low <= true_seconds(TWO, a_workload(), 16) <= head.high
+    assert "about" in found.verdict
+    assert {"predicted", "compute-bound", "threads-help"} <= {reason.code for reason in found.reasons}
+    assert len(found.curve_batch_sizes) >= 8
+    assert all(len(curve.step_seconds) == len(found.curve_batch_sizes) for curve in found.curves)
+
+
+def test_a_network_too_small_for_threads_is_bound_by_dispatch() -> None:
+    model = a_summary(parameters=1000, flops_per_sample=1e3, activation_bytes_per_sample=1e3, operations=20)
+    found = recommend(a_survey(), a_profile(), None, [], Request(replace(a_workload(), model=model)))
+    assert found.recommended == ONE
+    assert "dispatch-bound" in {reason.code for reason in found.reasons}
+
+
+def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory() -> None:
+    request = Request(a_workload(), profile="made-up")
+    found = recommend(a_survey(usable_bytes=1), a_profile((ONE, GPU), fingerprint="elsewhere"), None, [], request)
+    assert [option.plan for option in found.options] == [GPU, ONE]
+    assert all(option.fits is None for option in found.options)
+    assert found.recommended == GPU
+    with pytest.raises(InvalidRequest, match="calibrated for: cpu"):
+        recommend(
+            a_survey(),
+            a_profile((ONE,), fingerprint="elsewhere"),
+            None,
+            [],
+            Request(a_workload(), devices=("cuda:0",), profile="made-up"),
+        )
