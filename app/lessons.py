@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from app.advisor.environments import is_variant
-from app.advisor.experience import Experience, Lesson
+from app.advisor.experience import KNOT, Experience, Lesson
 from app.advisor.likeness import likeness
 from app.advisor.predicted import predict
 from app.keeping import trouble_with, unless_unreadable
@@ -68,12 +68,13 @@ class Lessons:
         rows = await self._read(survey.fingerprint)
         if not rows:
             return None
-        key = (self._rows[0], id(trace), workload_key(workload), workload.batch_size, _named(profile))
+        size = nearest_knot(workload.batch_size)
+        key = (self._rows[0], id(trace), workload_key(workload), size, _named(profile))
         found = self._known.pop(key, None)
         if found is None or found.trace is not trace:
             own = workload_key(workload)  # whose own measurements say more than that they are like
             others = [row for row in rows if row.workload_key != own]
-            nearest = await asyncio.to_thread(most_like, others, trace, workload.batch_size)
+            nearest = await asyncio.to_thread(most_like, others, trace, size)
             found = Experience(await self._priced(profile, nearest), trace)
         self._known[key] = found
         while len(self._known) > REMEMBERED:
@@ -148,6 +149,11 @@ def _taken_cores(item: Measurement, cores: float | None) -> float:
     """Of the cores that the plan needs, those that others held."""
     free = 0.0 if cores is None else max(0.0, cores - (item.plan.threads or 1))
     return (item.others_cores or 0.0) - free
+
+
+def nearest_knot(batch_size: int) -> int:
+    """So that a model asked about at many batch sizes is compared with others at a few."""
+    return int(KNOT ** round(math.log(batch_size, KNOT)))
 
 
 def most_like(rows: Sequence[LessonRow], trace: Trace, batch_size: int) -> list[LessonRow]:

@@ -23,7 +23,7 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 from app.advisor.experience import Experience, Learned
-from app.lessons import lesson_of, most_like
+from app.lessons import lesson_of, most_like, nearest_knot
 from app.service import Crosspoint
 from app.settings import Settings
 from app.store.lessons import LessonRow
@@ -89,7 +89,7 @@ def teach(case: Case, trace: Trace, seconds: float) -> LessonRow | None:
 
 
 def learned(case: Case, trace: Trace, rows: Sequence[LessonRow]) -> Learned:
-    near = most_like(rows, trace, case.batch_size)
+    near = most_like(rows, trace, nearest_knot(case.batch_size))
     lessons = tuple(lesson for row in near if (lesson := lesson_of(row)) is not None)
     return Experience(lessons, trace).at(case.plan, case.batch_size)
 

@@ -61,9 +61,14 @@ class Learned:
 NOTHING = Learned()
 
 
-def learn(lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature) -> Learned:
-    """Each workload has one voice, however often it was measured: its lessons' mean, weighted by their likeness."""
-    alike: dict[int, float] = {}
+def learn(
+    lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature, known: dict[int, float] | None = None
+) -> Learned:
+    """Each workload has one voice, however often it was measured: its lessons' mean, weighted by their likeness.
+
+    known: likenesses to this step found so far, by the identity of the signature; the plans of a step share them.
+    """
+    alike = {} if known is None else known
     voices: dict[str, list[tuple[float, float]]] = {}
     for lesson in lessons:
         if lesson.plan.device != plan.device or abs(lesson.log_ratio) > MOST_LOG_RATIO:
@@ -82,7 +87,7 @@ def learn(lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature) -> 
 
 
 def _remembered_likeness(known: dict[int, float], step: Signature, other: Signature) -> float:
-    """By identity: plans of one measurement share a signature."""
+    """Plans of one measurement share a signature."""
     if id(other) not in known:
         known[id(other)] = likeness(step, other)
     return known[id(other)]
@@ -104,7 +109,7 @@ class Experience:
     lessons: Sequence[Lesson]
     trace: Trace
     _knots: dict[tuple[object, ...], Learned] = field(default_factory=dict)
-    _signatures: dict[int, Signature | None] = field(default_factory=dict)
+    _steps: dict[int, tuple[Signature | None, dict[int, float]]] = field(default_factory=dict)
 
     @property
     def workloads(self) -> int:
@@ -122,11 +127,16 @@ class Experience:
     def _knot(self, plan: Plan, power: int) -> Learned:
         key = (plan.key, power)
         if key not in self._knots:
-            if power not in self._signatures:
-                self._signatures[power] = signature_of(self.trace, KNOT**power)
-            step = self._signatures[power]
-            self._knots[key] = NOTHING if step is None else learn(self.lessons, plan, self.trace.mode, step)
+            step, known = self._step(power)
+            found = NOTHING if step is None else learn(self.lessons, plan, self.trace.mode, step, known)
+            self._knots[key] = found
         return self._knots[key]
+
+    def _step(self, power: int) -> tuple[Signature | None, dict[int, float]]:
+        """The step at this power's batch, with the likenesses to it that are known."""
+        if power not in self._steps:
+            self._steps[power] = (signature_of(self.trace, KNOT**power), {})
+        return self._steps[power]
 
 
 def _numbers(learned: Learned) -> tuple[float, float, float]:
