@@ -6,18 +6,14 @@ the server measured. Rates are given as the time that one takes, so that smaller
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import random
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +21,8 @@ import psutil
 
 from app.advisor.known import gather
 from app.advisor.request import Request
-from benchmarks.machine import read_machine
-from benchmarks.service import RESULTS, Figure, Service, describe, running, spread, wait_for_calibration
+from benchmarks.figures import Figure, describe, report
+from benchmarks.service import Service, running, spread, wait_for_calibration
 from probes.measurement import Timing
 from probes.profile import Profile
 from probes.survey import take_survey
@@ -205,25 +201,7 @@ def run_all(short: bool, say: Callable[[str], None]) -> list[Figure]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.advisor", description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="few runs, only to see that it works")
-    parser.add_argument("--output", type=Path, default=RESULTS / "advisor.json")
-    chosen = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-    machine = read_machine()
-    figures = run_all(chosen.short, say)
-    document = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **machine,
-        "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
-    }
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    chosen.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    return 0
+    return report("advisor", __doc__, run_all, arguments)
 
 
 if __name__ == "__main__":

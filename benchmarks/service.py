@@ -6,7 +6,6 @@ the target that the project set itself. On a shared machine other people's work 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -19,12 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import read_machine
+from benchmarks.figures import Figure, describe, report
 
 RESULTS = Path(__file__).parent / "results"
 COMMAND = Path(sys.executable).with_name("crosspoint")
@@ -42,21 +40,6 @@ CNN = {
     ],
     "input_shape": [1, 28, 28],
 }
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One number. target: what it should stay below; None: it is only reported."""
-
-    name: str
-    value: float
-    unit: str
-    target: float | None = None
-    details: dict[str, Any] | None = None
-
-    @property
-    def met(self) -> bool | None:
-        return None if self.target is None else self.value < self.target
 
 
 @dataclass(frozen=True)
@@ -254,36 +237,8 @@ def run_all(short: bool, say: Callable[[str], None]) -> list[Figure]:
     return figures
 
 
-def describe(figure: Figure) -> str:
-    """A line for people."""
-    verdict = (
-        {None: "", True: f"  (below {figure.target:g}: yes)", False: f"  (below {figure.target:g}: NO)"}
-        if (figure.target is not None)
-        else {None: ""}
-    )
-    return f"{figure.name}: {figure.value:.3g} {figure.unit}{verdict[figure.met]}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="few runs, only to see that it works")
-    parser.add_argument("--output", type=Path, default=RESULTS / "service.json")
-    chosen = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-    machine = read_machine()
-    figures = run_all(chosen.short, say)
-    document = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **machine,
-        "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
-    }
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    chosen.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    return 0
+    return report("service", __doc__, run_all, arguments)
 
 
 if __name__ == "__main__":

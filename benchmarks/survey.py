@@ -26,9 +26,10 @@ from typing import Any
 
 import psutil
 
+from benchmarks.figures import RESULTS
 from benchmarks.large_machine import write_large_machine
 from benchmarks.machine import read_machine
-from benchmarks.service import COMMAND, PATIENCE_SECONDS, RESULTS, run_load, running, spread
+from benchmarks.service import COMMAND, PATIENCE_SECONDS, run_load, running, spread
 from probes.survey import take_survey
 
 CAPTURE = Path(__file__).resolve().parents[2] / "shared" / "hosts" / "machines" / "x86_64-epyc_7451.tar.gz"

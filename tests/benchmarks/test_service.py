@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.figures import Figure, describe
 from benchmarks.load import run_load, summarize
 from benchmarks.machine import read_machine, slug_of
-from benchmarks.service import Figure, describe
 from tests.app.serving import running_server
 
 
