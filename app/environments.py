@@ -36,7 +36,7 @@ SHARE, SHARE_COMPILING = 0.4, 0.65
 PROCESSES = 2
 # Compiling seven small layers took 15 s for inference and 21 s for training on two cores of 2025, nothing cached.
 LEAST_COMPILE_SECONDS = 20.0
-# Of a step, from which on compiling is tried: it saves half of it or so at best, and less is not worth a setting.
+# Of a step, from which on compiling is tried: below, it saves little, and the trial takes half of all the time.
 LAUNCH_SHARE = 0.2
 # Of the numbers in a step, from which on flushing denormals is tried. Arithmetic on one takes some hundred cycles where
 # it takes long (Intel's optimization manual, "Floating-point exceptions"), and a cycle or so on any other.
