@@ -36,6 +36,7 @@ REPORT_SECONDS = 0.25
 # is up, without the step that is still running; where nothing has, the first step is worth waiting for.
 OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 2.5
 FIRST_STEP_SECONDS = 30.0
+DENORMALS_SHARE = 0.2  # of what is left after the contest; a step that takes longer to look at waits for the overheads
 DENORMALS_SLOWDOWN = 10.0  # a step whose results are looked at for denormals, against one whose are not
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
 MAX_PLANS = 256
@@ -129,8 +130,9 @@ class MeasureSession:
             self._end = max(self._end, time.perf_counter() + LEAST_SHARE * self._job.seconds)
             self._contest.deadline = self._end - self._job.seconds * OVERHEADS_SHARE
             self._contest.run()
-            self._look_for_denormals()
+            self._look_for_denormals(DENORMALS_SHARE)
             self._measure_overheads()
+            self._look_for_denormals(1.0)
 
     def is_overdue(self, now: float) -> bool:
         """A step runs that has outlasted the time and what may come on top."""
@@ -247,14 +249,15 @@ class MeasureSession:
                 if overheads is not None:
                     self._overheads[id(entry)] = overheads
 
-    def _look_for_denormals(self) -> None:
-        """Once a precision and batch on the CPU, where the time does for it."""
+    def _look_for_denormals(self, share: float) -> None:
+        """Once a precision on the CPU, at the workload's own batch, where that share of the time left does for it."""
         for entry in self._contest.entries:
             run, seconds = self._runs[id(entry)], entry.estimate
             key = (run.plan.precision, run.batch_size)
-            if entry.error is not None or run.step is None or seconds is None or key in self._denormals:
+            asked = run.batch_size == self._job.workload.batch_size and key not in self._denormals
+            if entry.error is not None or run.step is None or seconds is None or not asked:
                 continue
-            if run.plan.is_cpu and not run.plan.compiled and self._affords(DENORMALS_SLOWDOWN * seconds):
+            if run.plan.is_cpu and not run.plan.compiled and self._affords(DENORMALS_SLOWDOWN * seconds / share):
                 with applied(run.plan):
                     self._denormals[key] = significant(measure_denormal_share(run.step))
 
