@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -258,7 +258,8 @@ class MeasureSession:
             if entry.error is not None or run.step is None or seconds is None or not asked:
                 continue
             if run.plan.is_cpu and not run.plan.compiled and self._affords(DENORMALS_SLOWDOWN * seconds / share):
-                with applied(run.plan):
+                # what cannot be looked at (it takes copies, too) is not known; the times stand
+                with applied(run.plan), suppress(Exception):
                     self._denormals[key] = significant(measure_denormal_share(run.step))
 
     def _affords(self, seconds: float) -> bool:
