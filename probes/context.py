@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from probes.trace import Kind
 from probes.workload.description import Mode, Plan
 
+ENCODER_LAYER = "aten._transformer_encoder_layer_fwd"
+
 
 class ContextOperation(NamedTuple):
     """An operation as torch dispatches it below autograd, with the sizes of one execution.
@@ -73,11 +75,15 @@ def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
 
 
 def variant_of(name: str, shapes: Sequence[Sequence[int]]) -> str:
-    """Of a convolution: its dimensions, and whether it mixes channels, places or both, which kernels differ by.
-    Empty for everything else.
+    """Of a convolution: its dimensions, and whether it mixes channels, places or both, which kernels differ by. Of a
+    whole encoder layer: whether its sequence is longer than wide, so that attention is most of it. Empty for everything
+    else.
 
     shapes: of the tensor arguments: (input, weight, …), and of a backward (gradient, input, weight, …).
     """
+    if name == ENCODER_LAYER and shapes and len(shapes[0]) == 3:
+        _, length, width = shapes[0]
+        return "long" if length > width else "wide"
     if "convolution" not in name:
         return ""
     place = 2 if "backward" in name else 1

@@ -32,18 +32,20 @@ GRID = 4  # prices are remembered at so many places an e-fold
 SMALL_STEP_BYTES, LARGE_STEP_BYTES = 2.0**17, 2.0**34
 FOOTPRINT_WEIGHT = 0.5  # of an e-fold of the whole step against one of the operation
 
-Place = tuple[float, float, float]  # size, intensity, footprint
+Place = tuple[float, float, float, float]  # size, intensity, footprint, often
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
 
 
 class Sample(NamedTuple):
     """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte; 0 for light operations.
-    footprint: see footprint_of."""
+    footprint: see footprint_of. often: logarithm of how often the step runs this very operation: code and weights'
+    layout are in the caches after the first time, and what runs once a step takes up to three times as long."""
 
     network: str
     size: float
     intensity: float
     footprint: float
+    often: float
     log_ratio: float
 
 
@@ -119,13 +121,16 @@ class ContextPrices:
     samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
 
-    def seconds(self, operation: ContextOperation, footprint: float, without: str | None = None) -> float:
-        """One execution in a step of this footprint. without: as if this network had never been timed."""
+    def seconds(
+        self, operation: ContextOperation, footprint: float, executions: int = 1, without: str | None = None
+    ) -> float:
+        """One execution in a step of this footprint that runs the operation so often. without: as if this network had
+        never been timed."""
         _, size, _ = self._baseline(operation)
         key, samples = self._samples_like(operation, size, without)
         nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
         times = math.exp(size - nearest)
-        known = self._near(key, samples, _scaled(operation, 1 / times), footprint, without)
+        known = self._near(key, samples, _scaled(operation, 1 / times), (footprint, math.log(executions)), without)
         if times == 1.0:
             return known
         overhead = min(self.overhead(footprint), known)
@@ -135,19 +140,20 @@ class ContextPrices:
         """Of an operation that has next to nothing to do."""
         if not self.overheads:
             return self.floor
-        return math.exp(_weighted_mean(self.overheads, (0.0, 0.0, footprint)))
+        return math.exp(_weighted_mean(self.overheads, (0.0, 0.0, footprint, 0.0)))
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
         footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
         for cost in context.costs:
             base, size, intensity = self._baseline(cost.operation)
-            sample = Sample(context.network, size, intensity, footprint, math.log(cost.seconds) - base)
+            often, log_ratio = math.log(cost.times), math.log(cost.seconds) - base
+            sample = Sample(context.network, size, intensity, footprint, often, log_ratio)
             keys = _keys(cost.operation)
             for key in keys if is_same_mode else keys[1:]:
                 self.samples.setdefault(key, Samples()).add(sample)
         small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
         if small and is_same_mode:
-            self.overheads.append(Sample(context.network, 0.0, 0.0, footprint, math.log(median(small))))
+            self.overheads.append(Sample(context.network, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
 
     def _samples_like(self, operation: ContextOperation, size: float, without: str | None) -> tuple[Hashable, Samples]:
         """Those of the most telling key that was timed at sizes not far off; else of the least telling."""
@@ -184,20 +190,20 @@ class ContextPrices:
         key: Hashable,
         samples: Samples,
         operation: ContextOperation,
-        footprint: float,
+        around: tuple[float, float],
         without: str | None,
     ) -> float:
-        """Seconds at a size among those timed."""
+        """Seconds at a size among those timed. around: footprint, often."""
         base, size, intensity = self._baseline(operation)
         if not samples.rows:
             return math.exp(base)
-        place = (size, intensity, footprint)
+        place = (size, intensity, *around)
         if without is not None:
             return math.exp(base + _weighted_mean(samples.rows, place))
         node = tuple(round(coordinate * GRID) for coordinate in place)
         found = self._remembered.get((key, node))
         if found is None:
-            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID)
+            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID, node[3] / GRID)
             found = self._remembered[(key, node)] = _weighted_mean(samples.rows, at)
         return math.exp(base + found)
 
@@ -210,10 +216,11 @@ def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
 
 
 def _weighted_mean(samples: Sequence[Sample], place: Place) -> float:
-    size, intensity, footprint = place
+    size, intensity, footprint, often = place
     total = weights = 0.0
-    for _, at, arithmetic, around, log_ratio in samples:
-        distance = (size - at) ** 2 + (intensity - arithmetic) ** 2 + (footprint - around) ** 2 + NEAR
+    for _, at, arithmetic, cold, repeated, log_ratio in samples:
+        distance = (size - at) ** 2 + (intensity - arithmetic) ** 2 + (footprint - cold) ** 2
+        distance += (often - repeated) ** 2 + NEAR
         weight = 1.0 / (distance * distance)
         total += weight * log_ratio
         weights += weight
@@ -261,8 +268,8 @@ def context_prices(contexts: Sequence[Context], mode: str, alone: AloneSeconds) 
 
 
 def undisturbed(context: Context, step_seconds: float | None) -> Context:
-    """The context as it is, or where its operations add up to much more than the step took without a clock (autocast
-    does not reach inside an operation that is clocked), scaled down to the step."""
+    """The context as it is, or where its operations add up to much more than the step took without a clock, scaled
+    down to the step."""
     total = sum(cost.seconds * cost.times for cost in context.costs)
     if step_seconds is None or total <= DISTURBED * step_seconds:
         return context

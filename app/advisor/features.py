@@ -57,7 +57,7 @@ def _features_in_context(trace: Trace, precision: str, prices: ContextPrices, ba
     footprint = footprint_of(sum(moved_bytes(sized) * each.count for sized, each in operations))
     heavy = light = between = optimizer = 0.0
     for sized, operation in operations:
-        seconds = prices.seconds(sized, footprint) * operation.count
+        seconds = prices.seconds(sized, footprint, operation.count) * operation.count
         between += between_seconds(sized, prices) * operation.count
         if operation.phase == "optimizer":
             optimizer += seconds
@@ -74,7 +74,7 @@ def features_of_context(context: Context, prices: ContextPrices, without: str | 
     footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
     heavy = light = 0.0
     for operation, times, *_ in context.costs:
-        seconds = prices.seconds(operation, footprint, without) * times
+        seconds = prices.seconds(operation, footprint, times, without) * times
         if operation.kind in HEAVY_KINDS:
             heavy += seconds
         else:

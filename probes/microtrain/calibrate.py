@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -21,7 +21,7 @@ from probes.microtrain.constants.bench import Action, Bench, Effort
 from probes.microtrain.contest import Contest, Entry
 from probes.microtrain.failures import Failure
 from probes.microtrain.footprint import read_resident_bytes
-from probes.microtrain.noise import Noise, noise_between, read_moment
+from probes.microtrain.noise import Moment, Noise, QueueTime, noise_between, read_moment
 from probes.microtrain.plans import (
     CPU_PRECISIONS,
     Cores,
@@ -43,7 +43,7 @@ MakeBenches = Callable[[Plan, Effort], list[Bench]]
 # Seconds of measuring; starting the process and tracing the networks come on top (about 5 s on two cores).
 SECONDS: dict[Effort, float] = {"quick": 20.0, "full": 60.0}
 QUICK_THREAD_COUNTS = 4  # on machines with many cores
-NETWORK_WEIGHT = 3.0  # time for one network's point, against one of a constant's
+NETWORK_WEIGHT = 5.0  # time for one network's point, against one of a constant's
 
 REPORT_SECONDS = 0.5
 
@@ -117,7 +117,7 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
     run = CalibrationRun(job, report)
     points, networks, contexts = run.measure()
     spread = _median_spread([*(point.seconds for point in points), *(point.seconds for point in networks)])
-    noise = noise_between(before, read_moment(), max(plan.threads or 1 for plan in job.plans), spread)
+    noise = noise_between(before, run.read_moment(), max(plan.threads or 1 for plan in job.plans), spread)
     refuse_hopeless(noise)
     return Profile(
         name=job.name,
@@ -172,7 +172,7 @@ class CalibrationRun:
 
     def measure(self) -> tuple[list[Point], list[NetworkPoint], list[Context]]:
         self._report(0.0, "tracing the micro-networks")
-        self._networks.trace()
+        self._networks.prepare()
         self._begun = time.perf_counter()
         end = self._begun + self._job.seconds
         weights = [weight * len(benches) for _, weight, benches in self._groups]
@@ -184,6 +184,14 @@ class CalibrationRun:
             points += measure_points(benches, now + (end - now) * weight / left)
             left -= weight
         return points, *self._networks.measure(end, lambda: self._say("micro-networks", force=False))
+
+    def read_moment(self) -> Moment:
+        """The waiting of the processes that measured networks is this one's."""
+        moment, theirs = read_moment(), self._networks.queue
+        if moment.queue is None:
+            return moment
+        queue = QueueTime(moment.queue.ran + theirs.ran, moment.queue.waited + theirs.waited)
+        return replace(moment, queue=queue)
 
 
 def measure_points(benches: Sequence[Bench], deadline: float) -> list[Point]:

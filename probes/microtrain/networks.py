@@ -103,6 +103,7 @@ def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
     MicroNetwork("mlp-narrow", _linear(64, 3, 10, bias=False), [32], (8, 64, 512)),
+    MicroNetwork("mlp-middling", _linear(320, 2, 12, bias=True), [150], (24, 160, 768)),
     MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (8, 64, 256)),
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),
     MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128)),
@@ -112,11 +113,14 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),
     MicroNetwork("cnn-mobile", _mobile(24, 2), [3, 64, 64], (2, 12), 48),
     MicroNetwork("cnn-signal", _signal(32), [2, 1024], (4, 32)),
-    MicroNetwork("transformer", _transformer(128, 2), [64], (2, 16)),
+    MicroNetwork("transformer", _transformer(128, 2), [64], (2, 16), 48),
     MicroNetwork("transformer-wide", _transformer(320, 2, 5, 16_000), [96], (1, 6)),
     MicroNetwork("transformer-long", _transformer(64, 1, 2), [384], (2, 8), 30),
     MicroNetwork(
-        "lstm", [{"type": "lstm", "hidden": 64, "output": "last"}, {"type": "linear", "out": 4}], [48, 16], (8, 64)
+        "lstm", [{"type": "lstm", "hidden": 64, "output": "last"}, {"type": "linear", "out": 4}], [48, 16], (1, 8, 64)
+    ),
+    MicroNetwork(
+        "gru", [{"type": "gru", "hidden": 48, "output": "last"}, {"type": "linear", "out": 4}], [14, 20], (4, 96)
     ),
     MicroNetwork(
         "lstm-wide",

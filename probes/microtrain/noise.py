@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probes.own_time import read_own_ticks
+
 # Others take so much of the cores we use that a barrier regularly waits for a thread without a core.
 BUSY_CONTENTION = 0.15
 # A hypervisor keeps so much of our time that medians are the neighbours' as much as ours.
@@ -40,7 +42,7 @@ class Moment:
 
     clock: float
     ticks: CpuTicks
-    own_cpu_seconds: float
+    own_cpu_seconds: float  # of this process and all its children
     involuntary_switches: int
     queue: QueueTime | None = None
 
@@ -95,9 +97,8 @@ class Noise:
 
 def read_moment(proc: Path = Path("/proc")) -> Moment:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return Moment(
-        time.monotonic(), read_ticks(proc), usage.ru_utime + usage.ru_stime, usage.ru_nivcsw, read_queue(proc)
-    )
+    own = read_own_ticks(proc) / os.sysconf("SC_CLK_TCK")
+    return Moment(time.monotonic(), read_ticks(proc), own, usage.ru_nivcsw, read_queue(proc))
 
 
 def read_queue(proc: Path = Path("/proc")) -> QueueTime | None:

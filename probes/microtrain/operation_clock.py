@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import nullcontext
+from statistics import fmean
 from typing import Any
 
 from torch._ops import OpOverload
@@ -12,17 +14,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.context import ContextOperation, OperationCost, variant_of
 from probes.measurement import Timing
-from probes.microtrain.recording import SILENT, Record, Recorder
+from probes.microtrain.recording import SILENT, Record, Recorder, decompose, under_autocast
+from probes.microtrain.scratch import is_whole_layer
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
+
+DROPPED = 0.2  # of the samples, at either end
 
 
 class OperationClock(TorchDispatchMode):
     """Seconds of each operation in the order they ran. It takes composite operations apart as Recorder does, so that
-    both see the same ones; what it costs itself lies between the operations, not in them."""
+    both see the same ones; what it costs itself lies between the operations, not in them. autocast: see Recorder."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, autocast: bool = False) -> None:
         super().__init__()
+        self._autocast = autocast
         self.seconds: list[float] = []
 
     def __torch_dispatch__(
@@ -32,26 +38,35 @@ class OperationClock(TorchDispatchMode):
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         if func._can_decompose():
-            with self:
-                parts = func.decompose(*args, **kwargs)
+            with self, under_autocast() if self._autocast else nullcontext():
+                parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
                 return parts
+        if self._autocast and is_whole_layer(func):
+            return self._run_casting(func, args, kwargs)
         begun = time.perf_counter()
         result = func(*args, **kwargs)
         self.seconds.append(time.perf_counter() - begun)
         return result
 
+    def _run_casting(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with under_autocast():
+            begun = time.perf_counter()
+            result = func(*args, **kwargs)
+            self.seconds.append(time.perf_counter() - begun)
+        return result
+
 
 def record_step(step: Step) -> list[Record]:
     """What a real step runs, in order."""
-    with Recorder() as recorder:
+    with Recorder(autocast=step.casts) as recorder:
         step()
     return recorder.records
 
 
 def clock_step(step: Step) -> list[float]:
     """Seconds of each operation of one step."""
-    with OperationClock() as clock:
+    with OperationClock(autocast=step.casts) as clock:
         step()
     return clock.seconds
 
@@ -79,4 +94,11 @@ def _operation(record: Record) -> ContextOperation:
 def _cost(operation: ContextOperation, count: int, samples: list[float]) -> OperationCost:
     timing = Timing.from_samples(samples)
     spread = (timing.high - timing.low) / 2 / timing.median
-    return OperationCost(operation, count, significant(timing.median, 4), significant(spread, 2))
+    return OperationCost(operation, count, significant(middle_mean(samples), 4), significant(spread, 2))
+
+
+def middle_mean(samples: Sequence[float]) -> float:
+    """Mean without the fifth at either end: an operation that finds fresh memory in every other step takes two times,
+    of which a median tells one; a scheduler's turn is in no step."""
+    drop = int(len(samples) * DROPPED)
+    return fmean(sorted(samples)[drop : len(samples) - drop])

@@ -78,6 +78,11 @@ class Step:
         """Autocast from the next step on, or no longer."""
         self._dtype = AUTOCAST_DTYPES.get(precision)
 
+    @property
+    def casts(self) -> bool:
+        """Whether it runs under autocast."""
+        return self._dtype is not None
+
     def __call__(self) -> Any:
         """Take a batch, compute, and read the loss when it is time to. Returns the loss (inference: the output)."""
         result = self.compute(self.feed.next())

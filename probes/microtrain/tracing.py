@@ -37,14 +37,15 @@ class Untraceable(RuntimeError):
     """This model's step cannot be traced; the message says why and what to do."""
 
 
-def trace_workload(workload: Workload) -> Trace:
+def trace_workload(workload: Workload, *, plainly: bool = False) -> Trace:
     """The trace of one step on the CPU in fp32. The batch size, the data's way and readings of the loss play no part.
 
+    plainly: without what it is under autocast, and without what kernels take inside, which has to be tried for real.
     Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
     Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
     """
     with _old_objects_left_alone():
-        return _trace_fake_or_real(workload)
+        return _trace_fake_or_real(workload, plainly)
 
 
 @contextlib.contextmanager
@@ -58,10 +59,10 @@ def _old_objects_left_alone() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _trace_fake_or_real(workload: Workload) -> Trace:
+def _trace_fake_or_real(workload: Workload, plainly: bool) -> Trace:
     own, asks = workload.model.kind == "python", None
     try:
-        return _trace_fake(workload)
+        return _trace_fake(workload, plainly)
     except InvalidModel:
         if not own:
             raise
@@ -71,17 +72,17 @@ def _trace_fake_or_real(workload: Workload) -> Trace:
         if not own and not _needs_numbers(error):
             raise Untraceable(_explain(error)) from error
         asks = _asking_operation(error)
-    return _trace_real(workload, asks)
+    return _trace_real(workload, asks, plainly)
 
 
-def _trace_fake(workload: Workload) -> Trace:
+def _trace_fake(workload: Workload, plainly: bool) -> Trace:
     mode = FakeTensorMode()
     built = build_fake(workload.model, mode)
     with mode:
-        return _trace(workload, built, BATCH_PAIRS)
+        return _trace(workload, built, BATCH_PAIRS, plainly)
 
 
-def _trace_real(workload: Workload, asks: str | None) -> Trace:
+def _trace_real(workload: Workload, asks: str | None, plainly: bool) -> Trace:
     """For models that look at their numbers. Raises Untraceable when the model is too large to be tried.
 
     asks: the operation that has no answer without numbers."""
@@ -95,7 +96,7 @@ def _trace_real(workload: Workload, asks: str | None) -> Trace:
     try:
         built = build_model(workload.model)
         _check_size(built, asks)
-        return _trace(workload, built, REAL_BATCH_PAIRS)
+        return _trace(workload, built, REAL_BATCH_PAIRS, plainly)
     except (InvalidModel, Untraceable):
         raise
     except Exception as error:
@@ -132,14 +133,14 @@ def _explain(error: BaseException) -> str:
     return f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}. Check its sizes and inputs."
 
 
-def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int]]) -> Trace:
+def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int]], plainly: bool) -> Trace:
     stepper = PrimedStepper(workload, built)
     for pair in pairs:
         one, other = stepper.record(pair[0]), stepper.record(pair[1])
         if same_operations(one.records, other.records):
             break
     peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
-    autocast = _record_autocast(stepper, pair)
+    autocast = None if plainly else _record_autocast(stepper, pair)
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -151,7 +152,7 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         operations=merge(pair, one.records, other.records),
         autocast_operations=merge(pair, *(recording.records for recording in autocast)) if autocast else (),
         autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
-        kernel_peaks=kernel_peaks(pair, one, other),
+        kernel_peaks=() if plainly else kernel_peaks(pair, one, other),
         autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
         torch_version=torch.__version__,
         **stepper.resident_bytes()._asdict(),

@@ -69,6 +69,16 @@ def test_below_the_smallest_that_was_timed_only_what_goes_with_the_size_shrinks(
     assert prices.seconds(small, FOOTPRINT) < 3 * OVERHEAD
 
 
+def test_what_a_step_runs_again_and_again_is_priced_by_what_others_run_as_often() -> None:
+    operation = an_operation(moved=1e4)
+    once = a_context(operation, times=3.0)
+    often = replace(
+        a_context(operation, network="b"), costs=(OperationCost(operation, 40, true_seconds(operation), 0.1),)
+    )
+    prices = prices_of(once, often)
+    assert prices.seconds(operation, FOOTPRINT, 30) < 0.8 * prices.seconds(operation, FOOTPRINT, 1)
+
+
 def test_what_was_timed_on_next_to_nothing_says_nothing_of_large_tensors() -> None:
     prices = prices_of(a_context(*SIZES), a_context(an_operation("aten.abs", 8.0), network="b"))
     large = an_operation("aten.abs", 1e7)

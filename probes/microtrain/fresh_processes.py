@@ -1,0 +1,84 @@
+"""Runs functions in processes that have imported torch and computed nothing yet, forks of one that is kept for it.
+
+What a step takes depends on the heap of its process: whether memory comes from what was freed before or page by page
+from the system, which glibc decides by the largest block that was ever freed. A process that measured other things
+before has another heap than the one in which a user trains.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import select
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from typing import Any
+
+WARM = "probes.microtrain.fresh_start"
+LOOK_SECONDS = 0.2
+
+
+class EndedEarly(Exception):
+    """The process ended before it had an answer, most likely for want of memory."""
+
+
+def prepare() -> bool:
+    """Begin to start the process that forks; it imports torch meanwhile. False where there is none: on other systems
+    what torch computes with does not survive a fork."""
+    if sys.platform != "linux":
+        return False
+    multiprocessing.get_context("forkserver").set_forkserver_preload([WARM])
+    forkserver.ensure_running()
+    return True
+
+
+def wait_until_ready() -> None:
+    """Until a process can be forked."""
+    run_fresh(int, (), lambda: None)
+
+
+def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Callable[[], object]) -> Any:
+    """What work(*arguments) returns in a fresh process; on_wait is called now and then meanwhile. All is pickled.
+
+    Without forks it runs here. Raises EndedEarly, and whatever work raises.
+    """
+    if not prepare():
+        return work(*arguments)
+    context = multiprocessing.get_context("forkserver")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(there, work, arguments), daemon=True)
+    process.start()
+    there.close()
+    try:
+        while not here.poll(LOOK_SECONDS):
+            on_wait()
+        outcome = pickle.loads(here.recv_bytes())
+    except EOFError as error:
+        raise EndedEarly from error
+    finally:
+        here.close()
+        process.join()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_when_nobody_reads, args=(there.fileno(),), daemon=True).start()
+    try:
+        outcome: Any = work(*arguments)
+    except Exception as error:  # noqa: BLE001 - the one who asked is told
+        outcome = error
+    there.send_bytes(pickle.dumps(outcome))
+
+
+def _end_when_nobody_reads(descriptor: int) -> None:
+    """Whoever asked is gone, however it ended; the process that forks ends when its last fork has."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # errors alone: the other end was closed
+    poll.poll()
+    os._exit(1)

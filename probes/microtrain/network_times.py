@@ -1,0 +1,129 @@
+"""Times one micro-network's steps under every plan, and the operations inside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from probes.context import Context
+from probes.measurement import Timing
+from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
+from probes.microtrain.noise import QueueTime, read_queue
+from probes.microtrain.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.recording import Record
+from probes.microtrain.timing import significant
+from probes.microtrain.workbench import StepRun, Workbench
+from probes.workload.description import Mode, Plan
+
+CLOCKED_SHARE = 0.6  # of the time is for clocking operations
+MOST_ROUNDS, LARGE_ROUNDS = 12, 2
+# After another plan's turn a small step takes a third longer, the next a tenth, the fifth no more than any.
+LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.005, 0.008
+LEAST_CLOCKED = 2  # steps a turn
+
+
+@dataclass(frozen=True)
+class NetworkTimes:
+    """steps: seconds by batch size and plan. queue: how long the process that measured ran and waited for a core."""
+
+    steps: list[tuple[int, Plan, Timing]]
+    contexts: list[Context]
+    queue: QueueTime | None
+
+
+def measure_network(name: str, mode: Mode, plans: Sequence[Plan], deadline: float) -> NetworkTimes:
+    """Until the deadline (time.perf_counter), but every plan and batch size at least once."""
+    network = next(network for network in MICRO_NETWORKS if network.name == name)
+    return _NetworkRun(network, mode, plans, deadline).measure()
+
+
+class _NetworkRun:
+    def __init__(self, network: MicroNetwork, mode: Mode, plans: Sequence[Plan], deadline: float) -> None:
+        self._network = network
+        self._mode = mode
+        self._plans = plans
+        self._deadline = deadline
+        self._bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
+
+    def measure(self) -> NetworkTimes:
+        now = time.perf_counter()
+        runs = [StepRun(self._bench, plan, size) for size in self._network.batch_sizes for plan in self._plans]
+        entries = [Entry(index, run, setting=run.setting) for index, run in enumerate(runs)]
+        Contest(entries, now + (self._deadline - now) * (1 - CLOCKED_SHARE)).run()
+        pairs = zip(runs, entries, strict=True)
+        steps = [
+            (run.batch_size, run.plan, timing) for run, entry in pairs if (timing := _timing_of(entry)) is not None
+        ]
+        return NetworkTimes(steps, self._clock(runs), read_queue())
+
+    def _clock(self, runs: Sequence[StepRun]) -> list[Context]:
+        """What each operation takes inside the steps; rounds over all plans and batches until the time is over, and the
+        smallest batch under every plan once at least."""
+        records: dict[object, list[Record]] = {}
+        clocks = [StepClock(self._network.name, self._mode, run, records) for run in runs if run.plan.is_cpu]
+        large = self._network.large_batch
+        rare = [
+            StepClock(self._network.name, self._mode, StepRun(self._bench, plan, large), records)
+            for plan in self._plans
+            if plan.is_cpu and large
+        ]
+        for round_number in range(MOST_ROUNDS):
+            for place, clock in enumerate([*clocks, *rare] if round_number < LARGE_ROUNDS else clocks):
+                owed = round_number == 0 and place < len(self._plans)
+                if time.perf_counter() > self._deadline and not owed:
+                    break
+                clock.take()
+        return [context for clock in (*clocks, *rare) if (context := clock.context()) is not None]
+
+
+class StepClock:
+    """Clocks one network's step under one plan, again and again. What fails once is left out.
+
+    records: what steps run, shared with the clocks of plans that differ in their threads alone.
+    """
+
+    def __init__(self, network: str, mode: Mode, run: StepRun, records: dict[object, list[Record]]) -> None:
+        self._network = network
+        self._mode = mode
+        self._run = run
+        self._key = (run.batch_size, run.plan.precision)
+        self._records = records
+        self._clocked: list[list[float]] = []
+        self._failed = False
+
+    def take(self) -> None:
+        """Some steps, as in a long run: caches, allocator and branch predictors belonged to whoever ran last."""
+        if self._failed:
+            return
+        try:
+            with self._run.setting():
+                step = self._run.prepared()
+                if self._key not in self._records:
+                    self._records[self._key] = record_step(step)
+                _repeat(step, LEAD_IN_SECONDS)
+                _repeat(lambda: self._clocked.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+        except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
+            self._failed = True
+
+    def context(self) -> Context | None:
+        operations = merge_costs(self._records.get(self._key, ()), self._clocked)
+        run = self._run
+        return Context(self._network, run.batch_size, self._mode, run.plan, operations) if operations else None
+
+
+def _repeat(action: Callable[[], object], seconds: float, least: int = 1) -> None:
+    """As often as that at least, and again as long as there is time."""
+    end = time.perf_counter() + seconds
+    done = 0
+    while done < least or time.perf_counter() < end:
+        action()
+        done += 1
+
+
+def _timing_of(entry: Entry) -> Timing | None:
+    samples, _ = entry.settled_samples()
+    if entry.error is not None or not samples:
+        return None
+    return Timing.from_samples([significant(sample, 4) for sample in samples])

@@ -1,0 +1,81 @@
+"""Work in fresh processes: real ones, forked from one that has torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from probes.microtrain import fresh_processes
+from probes.microtrain.fresh_processes import EndedEarly, run_fresh
+
+
+def double(number: int) -> tuple[int, int, bool]:
+    return 2 * number, os.getpid(), "torch" in sys.modules
+
+
+def fail(word: str) -> None:
+    raise ValueError(word)
+
+
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleep_for_ever() -> None:
+    time.sleep(1000)
+
+
+def test_each_call_has_a_process_of_its_own_that_has_torch() -> None:
+    first, second = (run_fresh(double, (number,), lambda: None) for number in (3, 4))
+    assert (first[0], second[0]) == (6, 8)
+    assert (first[2], second[2]) == (True, True)
+    if sys.platform == "linux":
+        assert len({first[1], second[1], os.getpid()}) == 3
+
+
+def test_what_fails_there_fails_here() -> None:
+    with pytest.raises(ValueError, match="a sentence"):
+        run_fresh(fail, ("a sentence",), lambda: None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it runs in this process")
+def test_a_process_that_is_killed_costs_only_its_own_answer() -> None:
+    with pytest.raises(EndedEarly):
+        run_fresh(be_killed, (), lambda: None)
+    assert run_fresh(double, (1,), lambda: None)[0] == 2
+
+
+PARENT = """
+import sys
+sys.path[:0] = {path!r}
+from tests.probes.microtrain.test_fresh_processes import sleep_for_ever
+from probes.microtrain.fresh_processes import run_fresh
+if __name__ == "__main__":
+    run_fresh(sleep_for_ever, (), lambda: print("waiting", flush=True))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it runs in this process")
+def test_nothing_is_left_when_the_one_who_asked_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.format(path=sys.path))
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        children = psutil.Process(parent.pid).children(recursive=True)
+        parent.kill()
+    assert len(children) >= 2
+    _, left = psutil.wait_procs(children, timeout=20)
+    assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_it_runs_here_where_processes_cannot_be_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_processes, "prepare", lambda: False)
+    assert run_fresh(double, (5,), lambda: None)[:2] == (10, os.getpid())
