@@ -37,6 +37,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            import difflib
+
+            for near in difflib.get_close_matches(cmd_name, COMMANDS, 1):
+                ctx.fail(f"No such command '{cmd_name}'. Did you mean '{near}'?")
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = module.command

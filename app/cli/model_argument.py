@@ -30,6 +30,8 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
         return parse_model(_with_task(document, task, sequence_length))
     _refuse_task(task, sequence_length)
     if PYTHON_TARGET.fullmatch(argument):
+        if ".py:" in argument:
+            fail_usage(f"Write {argument.replace('.py:', ':')}: module:function names a module, without .py.")
         return python_model(argument)
     return parse_model(argument)
 

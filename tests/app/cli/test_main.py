@@ -81,6 +81,11 @@ def test_wrong_usage_is_code_2_with_a_sentence(words: list[str], capsys: pytest.
     assert "Traceback" not in captured.err
 
 
+def test_a_command_that_is_misspelt_comes_with_a_near_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recomend"]) == ExitCode.USAGE
+    assert "Did you mean 'recommend'?" in capsys.readouterr().err
+
+
 def test_the_choices_offered_are_those_that_the_advisor_knows() -> None:
     assert workload_options.EFFORTS == EFFORTS
     assert workload_options.PRECISION_CHOICES == PRECISION_CHOICES

@@ -41,6 +41,12 @@ def test_options_go_before_what_the_file_says(tmp_path: Path) -> None:
     assert read_model(write(tmp_path, document), sequence_length=32).content["sequence_length"] == 32
 
 
+def test_a_file_of_python_is_told_its_modules_name() -> None:
+    with pytest.raises(CommandFailed, match="Write train:make_model") as caught:
+        read_model("train.py:make_model")
+    assert caught.value.code == ExitCode.USAGE
+
+
 def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(LAYERS).encode())))
     assert read_model("-").kind == "layers"
