@@ -15,7 +15,7 @@ from app.advisor.environments import gain_of
 from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans
-from app.advisor.probing import LEAST_SECONDS, choose_probe
+from app.advisor.probing import LEAST_SECONDS, LEAST_STEPS, choose_probe
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.environments import Trial, affordable, compiling_may_pay, seconds_kept_back, trial_of, variants_of
@@ -112,10 +112,12 @@ class Recommending:
             async with lab.session(ticket) as child:
                 if trace is None and self._untraceable is None:
                     trace = await self._trace_if_possible(survey, lambda job: child.run(job, TRACE_SECONDS))
-                fitting = await self._fitting(survey, profile, trace, plans)
+                estimate = await self._decide(survey, profile, trace)
+                fitting = _fitting(estimate, plans)
                 if fitting:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
-                    await self._run_plans(child, survey, fitting, self._seconds_left(ticket) - kept_back)
+                    seconds = contest_seconds(estimate, fitting, self._seconds_left(ticket) - kept_back)
+                    await self._run_plans(child, survey, fitting, seconds)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if trace and kept_back:
@@ -129,7 +131,6 @@ class Recommending:
 
     async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float) -> None:
         """Every plan at the batch asked for."""
-        seconds = max(LEAST_MEASURING_SECONDS, CONTEST_SHARE * seconds)
         noise = await self._run_steps(child, survey, plans, (self._request.workload.batch_size,), seconds)
         self._load = labjobs.load_meanwhile(survey, noise)
 
@@ -230,14 +231,6 @@ class Recommending:
         text = "This model's operations cannot be followed without running it: only what was measured here is known."
         self._notes.append(Reason("not-traced", text))
 
-    async def _fitting(
-        self, survey: Survey, profile: Profile | None, trace: Trace | None, plans: tuple[Plan, ...]
-    ) -> list[Plan]:
-        """The plans that are not known to need more memory than there is."""
-        estimate = await self._decide(survey, profile, trace)
-        too_large = {option.plan.key for option in estimate.options if option.fits is False}
-        return [plan for plan in plans if plan.key not in too_large]
-
     async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
         here = profile is None or profile.fingerprint == survey.fingerprint
@@ -275,6 +268,20 @@ class Recommending:
         if kept.trouble is not None and all(note.code != NOT_SAVED for note in self._notes):
             self._notes.append(Reason(NOT_SAVED, kept.trouble))
         return kept.value
+
+
+def _fitting(estimate: Recommendation, plans: tuple[Plan, ...]) -> list[Plan]:
+    """The plans that are not known to need more memory than there is."""
+    too_large = {option.plan.key for option in estimate.options if option.fits is False}
+    return [plan for plan in plans if plan.key not in too_large]
+
+
+def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:
+    """Of these seconds, what the plans get at the batch asked for: most of it, and all where steps are long."""
+    wanted = {plan.key for plan in plans}
+    times = [option.step_seconds for option in estimate.options if option.plan.key in wanted]
+    needed = LEAST_STEPS * sum(time.median for time in times if time is not None)
+    return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
 
 
 def _identity(measurement: Measurement) -> object:

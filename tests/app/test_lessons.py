@@ -15,7 +15,7 @@ import pytest
 from app.advisor import recommend
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
-from app.lessons import lesson_of, lessons_of
+from app.lessons import MOST_WORKLOADS, REMEMBERED, lesson_of, lessons_of
 from app.service import Crosspoint
 from app.settings import Settings
 from app.store import Store
@@ -31,6 +31,7 @@ from tests.app.advisor.build import ONE, TWO, a_measurement
 from tests.app.advisor.machine import a_profile
 
 T = TypeVar("T")
+PROFILE = a_profile()
 SLOW = 4.0  # times as long as this machine might take: more than anything that disturbs it
 
 
@@ -217,7 +218,7 @@ def a_trace() -> Trace:
 
 
 def a_row(batch_size: int) -> LessonRow:
-    (row,) = lessons_of(a_profile(), a_trace(), LEARNED, [a_measurement(ONE, batch_size, 0.5)])
+    (row,) = lessons_of(PROFILE, PROFILE.networks[0].trace, LEARNED, [a_measurement(ONE, batch_size, 0.5)])
     return row
 
 
@@ -245,3 +246,36 @@ def test_a_lesson_without_a_prediction_teaches_nothing() -> None:
     assert lesson_of(row) is not None
     assert lesson_of(replace(row, predicted=None)) is None
     assert lesson_of(replace(row, predicted=math.inf)) is None
+
+
+def test_of_a_thousand_lessons_the_nearest_are_looked_up_once_for_batch_sizes_that_are_near(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey, profile = await crosspoint.survey(), a_profile(fingerprint="f")
+        survey = replace(survey, fingerprint="f")
+        models = [a_row(batch) for batch in (8, 32, 128)]
+        rows = [replace(models[number % 3], workload_key=str(number // 5)) for number in range(1000)]
+        await crosspoint.store.keep_lessons("f", rows)
+        found = [await crosspoint.lessons.like(survey, profile, a_trace_once, replace(LIKE, batch_size=size))
+                 for size in (16, 20, 30, 400)]  # fmt: skip
+        assert found[0] is not None
+        assert found[0].workloads == MOST_WORKLOADS
+        assert found[0] is found[1] is found[2]
+        assert found[3] is not found[0]
+        await crosspoint.store.keep_lessons("f", [replace(a_row(8), workload_key="new")])
+        again = await crosspoint.lessons.like(survey, profile, a_trace_once, replace(LIKE, batch_size=16))
+        assert again is not found[0]
+
+    a_trace_once = a_trace()
+    with_crosspoint(tmp_path, use)
+
+
+def test_what_is_remembered_of_lessons_is_bounded(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = replace(await crosspoint.survey(), fingerprint="f")
+        await crosspoint.store.keep_lessons("f", [a_row(8)])
+        profile, trace = a_profile(fingerprint="f"), a_trace()
+        for number in range(REMEMBERED + 40):
+            await crosspoint.lessons.like(survey, profile, trace, replace(LIKE, log_every=number + 1))
+        assert len(crosspoint.lessons._known) == REMEMBERED
+
+    with_crosspoint(tmp_path, use)

@@ -1,0 +1,139 @@
+"""What `quick` and `thorough` measure: every plan at the batch asked for, then the best two where they teach most."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from app.advisor import recommend
+from app.advisor.recommendation import Recommendation
+from app.advisor.request import Request
+from app.lab import Lab
+from app.recommending import contest_seconds
+from app.service import Crosspoint
+from app.settings import Settings
+from probes.workload.description import Workload
+from probes.workload.models import parse_model
+from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import a_profile
+from tests.app.lab.programs import serving
+
+T = TypeVar("T")
+IRIS = Workload(parse_model("iris-mlp"), 64)
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def with_crosspoint(
+    folder: Path, use: Callable[[Crosspoint], Awaitable[T]], program: tuple[str, ...] | None = None
+) -> T:
+    async def session() -> T:
+        settings = Settings(data_dir=folder, grace_seconds=60)
+        async with Crosspoint(settings) as crosspoint:
+            if program is not None:
+                crosspoint.lab = Lab(settings, program)
+            return await use(crosspoint)
+
+    return asyncio.run(session())
+
+
+def obedient(heard: Path, *, of_more_sizes: str = "pass") -> tuple[str, ...]:
+    """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads."""
+    return serving(
+        f"open({str(heard)!r}, 'a').write(line)",
+        "rows = []",
+        "for size in job['batch_sizes']:",
+        f"    if size != {IRIS.batch_size}: {of_more_sizes}",
+        "    for plan in job['plans']:",
+        "        s = (1 + size) * 1e-3 / plan['threads'] * (2 if plan['precision'] == 'bf16' else 1)",
+        "        step = dict(median=s, low=s * .99, high=s * 1.01, samples=[s] * 9)",
+        "        rows.append(dict(plan=plan, batch_size=size, data='resident', outcome='ok', step=step, steps=90))",
+        "say(event='result', job=job['job'], result=dict(measurements=rows, noise={}))",
+    )
+
+
+async def ask(crosspoint: Crosspoint, **choices: Any) -> Recommendation:
+    """With the trace of something else, so that no process has to make one."""
+    survey = await crosspoint.survey()
+    version = survey.software.torch.version if survey.software.torch else None
+    await crosspoint.store.keep_trace(IRIS, version or "unknown", a_profile().networks[0].trace)
+    return await crosspoint.recommend(Request(IRIS, **{"effort": "quick", **choices}))
+
+
+def jobs(heard: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in heard.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_plan_runs_at_the_batch_asked_for_and_then_the_best_two_at_others(tmp_path: Path) -> None:
+    heard = tmp_path / "jobs"
+    answer = with_crosspoint(tmp_path, ask, obedient(heard))
+    contest, probe = jobs(heard)
+    assert contest["batch_sizes"] == [IRIS.batch_size]
+    assert len(contest["plans"]) == len(answer.options)
+    assert len(probe["plans"]) == min(2, len(answer.options))
+    assert {option.basis for option in answer.options} == {"measured"}
+    assert IRIS.batch_size not in probe["batch_sizes"]
+    assert contest["seconds"] <= 0.7 * 10.0 < contest["seconds"] + probe["seconds"] <= 17.0
+
+
+def test_an_estimate_between_batches_that_ran_is_probed(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> set[str | None]:
+        await ask(crosspoint)
+        (_, probe) = jobs(heard)
+        between = round(math.sqrt(IRIS.batch_size * probe["batch_sizes"][0]))
+        answer = await crosspoint.recommend(Request(replace(IRIS, batch_size=between)))
+        return {option.basis for option in answer.options}
+
+    heard = tmp_path / "jobs"
+    assert "probed" in with_crosspoint(tmp_path, use, obedient(heard))
+
+
+def test_a_process_that_dies_over_other_batches_costs_the_answer_nothing(tmp_path: Path) -> None:
+    heard = tmp_path / "jobs"
+    answer = with_crosspoint(tmp_path, ask, obedient(heard, of_more_sizes="os.kill(os.getpid(), signal.SIGKILL)"))
+    assert len(jobs(heard)) == 2
+    assert {option.basis for option in answer.options} == {"measured"}
+    assert all(reason.code != "not-measured" for reason in answer.reasons)
+
+
+def test_no_other_batch_runs_where_the_time_is_short(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> Recommendation:
+        return await ask(crosspoint, time_limit_seconds=0.9)
+
+    heard = tmp_path / "jobs"
+    with_crosspoint(tmp_path, use, obedient(heard))
+    assert [job["batch_sizes"] for job in jobs(heard)] == [[IRIS.batch_size]]
+
+
+def test_a_real_model_runs_at_other_batches_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")  # so that no time is kept for trying another
+
+    async def use(crosspoint: Crosspoint) -> set[int]:
+        await crosspoint.trace(IRIS)
+        await crosspoint.recommend(Request(IRIS, effort="thorough", precision="fp32", time_limit_seconds=20.0))
+        rows = await crosspoint.measurements(await crosspoint.survey(), IRIS)
+        return {row.batch_size for row in rows if row.outcome == "ok"}
+
+    assert len(with_crosspoint(tmp_path, use)) > 1
+
+
+def test_the_batch_asked_for_gets_most_of_the_time_and_all_where_steps_are_long() -> None:
+    quick, slow = (
+        recommend(
+            a_survey(), None, None, [a_measurement(plan, 16, step) for plan in (ONE, TWO)], Request(a_workload(16))
+        )
+        for step in (0.01, 1.0)
+    )
+    assert contest_seconds(quick, (ONE, TWO), 10.0) == pytest.approx(7.0)
+    assert contest_seconds(slow, (ONE, TWO), 10.0) == 10.0
+    assert contest_seconds(slow, (ONE, TWO), 100.0) == pytest.approx(70.0)
