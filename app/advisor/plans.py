@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Accelerator, Cpu, Survey
@@ -48,12 +49,17 @@ def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
     ]
     if not plans:
         here = tuple(dict.fromkeys(plan.device for plan in found.values()))
+        told = (f"{device} ({', '.join(_precisions_on(device, found.values()))})" for device in here)
         raise InvalidRequest(
             f"The profile {profile.name} has nothing for the devices and precision asked for. "
-            f"It was calibrated for: {', '.join(here) or 'nothing'}.",
+            f"It was calibrated for: {', '.join(told) or 'nothing'}.",
             suggestions=here,
         )
     return tuple(plans)
+
+
+def _precisions_on(device: str, plans: Iterable[Plan]) -> tuple[Precision, ...]:
+    return tuple(dict.fromkeys(plan.precision for plan in plans if plan.device == device))
 
 
 def thread_counts(cpu: Cpu) -> tuple[int, ...]:

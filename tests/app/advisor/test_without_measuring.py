@@ -52,7 +52,7 @@ def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory(
     assert [option.plan for option in found.options] == [GPU, ONE]
     assert all(option.fits is None for option in found.options)
     assert found.recommended == GPU
-    with pytest.raises(InvalidRequest, match="calibrated for: cpu"):
+    with pytest.raises(InvalidRequest, match=r"calibrated for: cpu \(fp32\)"):
         recommend(
             a_survey(),
             a_profile((ONE,), fingerprint="elsewhere"),
