@@ -80,7 +80,8 @@ class Trace:
     autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same operations), casts
     included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peak with what
     the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
-    (kernels are other ones at other sizes: there are jumps); empty when not known.
+    (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
+    allocator for, in order (probes.allocations); the optimizer's own apart.
     """
 
     model_key: str
@@ -102,6 +103,8 @@ class Trace:
     autocast_peaks: tuple[Affine, ...] = ()
     kernel_peaks: tuple[Knot, ...] = ()
     autocast_kernel_peaks: tuple[Knot, ...] = ()
+    allocations: str = ""
+    autocast_allocations: str = ""
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:

@@ -41,9 +41,10 @@ def check_trace(document: Any, place: str) -> Trace:
 
 
 def _as_today(row: dict[str, Any]) -> dict[str, Any]:
-    """Up to schema 3 kernels' peaks were lines; profiles carry none."""
+    """Up to schema 3 kernels' peaks were lines; profiles carry none. Packed texts of others are not opened."""
     lines = {"1", "2", "3"}
-    without = {"kernel_peaks": (), "autocast_kernel_peaks": ()} if row["schema_version"] in lines else {}
+    without: dict[str, Any] = {"allocations": "", "autocast_allocations": ""}
+    without |= {"kernel_peaks": (), "autocast_kernel_peaks": ()} if row["schema_version"] in lines else {}
     return {**row, **without, "schema_version": SCHEMA_VERSION}
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.advisor.device_peaks import device_peaks
 from app.advisor.peaks import Peaks
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Accelerator, Survey
@@ -47,6 +48,8 @@ class MemoryEstimate:
     available: int | None
     overhead_at_most: int | None = None
     on_cpu: bool = True
+    trace: Trace | None = None  # of a plan on a device, whose allocator's blocks follow from it
+    precision: str = "fp32"
 
     @property
     def fixed(self) -> int:
@@ -90,6 +93,7 @@ class MemoryEstimate:
 
     def parts(self, batch_size: int) -> MemoryParts:
         known = self.overhead is not None
+        blocks = device_peaks(self.trace, self.precision, batch_size) if self.trace is not None else None
         return MemoryParts(
             weights_bytes=self.weights,
             gradients_bytes=self.gradients,
@@ -98,7 +102,8 @@ class MemoryEstimate:
             overhead_bytes=self.overhead,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
-            allocated_peak_bytes=self.allocated(batch_size),
+            allocated_peak_bytes=blocks.allocated if blocks is not None else self.allocated(batch_size),
+            reserved_peak_bytes=blocks.reserved if blocks is not None else None,
             process_peak_bytes=self.peak(batch_size) if known and self.on_cpu else None,
         )
 
@@ -126,6 +131,8 @@ def estimate_memory(
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
         on_cpu=plan.is_cpu,
+        trace=None if plan.is_cpu else trace,
+        precision=plan.precision,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from probes.allocations import Log, sorted_frees
 from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
@@ -24,12 +25,13 @@ from probes.workload.description import Precision, Workload
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step; calls:
-    those whose kernels may take memory inside."""
+    those whose kernels may take memory inside; log: what was allocated."""
 
     records: list[Record]
     activation_bytes: list[int]
     input_bytes: int
     calls: list[Call | None]
+    log: Log
 
 
 class Resident(NamedTuple):
@@ -74,11 +76,14 @@ class PrimedStepper:
         live = self._recorder.live
         live.add(self._resident_tensors())
         resident = live.now
+        live.resides()
         live.add(inputs.values())
         with self._recorder:
             step.compute(batch)
         activations = [alive - resident for alive in self._recorder.live_bytes]
-        return Recording(self._recorder.records, activations, _total(inputs.values()), self._recorder.calls)
+        live.logs = False
+        log = live.log._replace(order=sorted_frees(live.log.order))
+        return Recording(self._recorder.records, activations, _total(inputs.values()), self._recorder.calls, log)
 
     def _make_step(self, batch: Batch) -> Step:
         """As make_step does, but the module stays where it is: fake tensors cannot be moved."""

@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from probes.allocations import Log
 from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.repeats import Key, Made, describe, key_of, make
@@ -41,6 +42,8 @@ class LiveBytes:
 
     def __init__(self) -> None:
         self.now = 0
+        self.log = Log([], 0, [])
+        self.logs = True  # off while an optimizer steps: on a device it takes other ways
         self._known: set[int] = set()
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -51,11 +54,25 @@ class LiveBytes:
                 size = storage.nbytes()
                 self._known.add(storage._cdata)
                 self.now += size
-                weakref.finalize(storage, self._drop, storage._cdata, size)
+                weakref.finalize(storage, self._drop, storage._cdata, size, self._allocated(size))
 
-    def _drop(self, identity: int, size: int) -> None:
+    def _allocated(self, size: int) -> int:
+        """The allocation's number from 1 on; 0: not logged."""
+        if not self.logs or not size:
+            return 0
+        self.log.sizes.append(size)
+        self.log.order.append(0)
+        return len(self.log.sizes)
+
+    def _drop(self, identity: int, size: int, number: int) -> None:
         self._known.discard(identity)
         self.now -= size
+        if number and self.logs:
+            self.log.order.append(number)
+
+    def resides(self) -> None:
+        """What was allocated until now lives from step to step."""
+        self.log = Log(self.log.sizes, len(self.log.sizes), [])
 
 
 class Known(NamedTuple):

@@ -30,6 +30,7 @@ class ReplayedOptimizer:
     def __call__(self) -> None:
         recorder, gradients = self._recorder(), self._gradients()
         recorder.phase = "optimizer"
+        recorder.live.logs = False
         if gradients not in self._replays:
             self._replays[gradients] = self._record(recorder)
             return

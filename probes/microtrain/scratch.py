@@ -39,6 +39,7 @@ _NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
 # are filled up (oneDNN's products of small matrices took six times as much), and some rooms of fixed size.
 BOUND_FACTOR = 3
 BOUND_BYTES = 2**15
+CHANNEL_BLOCK = 16  # oneDNN's blocked formats (oneDNN docs, "Understanding Memory Formats": nChw16c)
 
 
 class Shape(NamedTuple):
@@ -96,9 +97,21 @@ def call_of(
     narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     if kwargs or not (kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES):
         return None
-    bound = BOUND_FACTOR * (cost[1] + cost[2]) + BOUND_BYTES
+    bound = BOUND_FACTOR * (cost[1] + cost[2]) + BOUND_BYTES + _blocked_bytes(operation, args)
     inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
     return Call(operation, _freeze(args), cost[0], cost[1], bound, inference, casts)
+
+
+def _blocked_bytes(operation: OpOverload, args: Sequence[Any]) -> int:
+    """Weights of a convolution in fp32 with the channels of each group filled up to blocks, as oneDNN's kernels copy
+    them: those of a depthwise one become 256 times as large."""
+    places = {aten.convolution.default: (1, 8), aten.convolution_backward.default: (2, 9)}.get(operation)
+    if places is None:
+        return 0
+    weight, groups = args[places[0]], args[places[1]]
+    channels = (weight.shape[0] // groups, weight.shape[1])
+    filled = [-(-size // CHANNEL_BLOCK) * CHANNEL_BLOCK / max(size, 1) for size in channels]
+    return int(4 * weight.numel() * filled[0] * filled[1])
 
 
 def is_whole_layer(operation: OpOverload) -> bool:

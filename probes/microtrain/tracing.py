@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
+from probes.allocations import pack
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.kernel_peaks import kernel_peaks
@@ -40,7 +41,8 @@ class Untraceable(RuntimeError):
 def trace_workload(workload: Workload, *, plainly: bool = False) -> Trace:
     """The trace of one step on the CPU in fp32. The batch size, the data's way and readings of the loss play no part.
 
-    plainly: without what it is under autocast, and without what kernels take inside, which has to be tried for real.
+    plainly: without what it is under autocast, the order of its allocations, and what kernels take inside, which has
+    to be tried for real.
     Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
     Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
     """
@@ -154,6 +156,8 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
         kernel_peaks=() if plainly else kernel_peaks(pair, one, other),
         autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
+        allocations="" if plainly else pack(pair, one.log, other.log),
+        autocast_allocations=pack(pair, *(recording.log for recording in autocast)) if autocast else "",
         torch_version=torch.__version__,
         **stepper.resident_bytes()._asdict(),
     )

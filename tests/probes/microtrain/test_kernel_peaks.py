@@ -34,6 +34,7 @@ MODELS = {
     "wide": of({"type": "linear", "out": 1500}, "tanh", LAST, shape=[300]),
     "plain": of(conv(32), "relu", {"type": "max_pool2d", "kernel": 2}, conv(64, groups=4), *HEAD, shape=[3, 32, 32]),
     "depthwise": of(conv(16), "batch_norm", conv(16, 5, groups=16, stride=2), conv(48, 1), *HEAD, shape=[3, 40, 40]),
+    "wide kernels": of(conv(96, 1), conv(96, 7, groups=96, padding=3), conv(8, 1), *HEAD, shape=[3, 12, 12]),
     "dilated": of(conv(32), "relu", conv(64, groups=4, padding=2, dilation=2), "gelu", *HEAD, shape=[1, 30, 30]),
     "up": of(conv(24, 4, stride=2), "relu", {**UP, "out": 12}, "relu", {**UP, "out": 3}, *HEAD, shape=[3, 32, 32]),
     "signal": of({"type": "conv1d", "out": 48, "kernel": 9}, "batch_norm", "relu", *HEAD, shape=[6, 300]),

@@ -1,0 +1,68 @@
+"""What a step takes of a GPU by the published rules of torch's allocator: simulated, never measured on a card."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from app.advisor.caching_allocator import Block, CachingAllocator
+from probes.allocations import Allocations, unpack
+from probes.trace import AUTOCAST, Trace
+
+STEPS = 2  # the second finds what the first left behind
+# On a GPU torch.optim's default updates all tensors at once ("foreach"); Adam's and AdamW's hold the roots of all
+# second moments for that moment (torch/optim/adam.py, _multi_tensor_adam).
+HOLD_ROOTS = ("adam", "adamw")
+
+
+class DevicePeaks(NamedTuple):
+    """Bytes. allocated: in blocks, as torch.cuda.max_memory_allocated counts; reserved: max_memory_reserved."""
+
+    allocated: int
+    reserved: int
+
+
+def device_peaks(trace: Trace, precision: str, batch_size: int) -> DevicePeaks | None:
+    """None: what the step allocates is not known in this precision."""
+    packed = trace.autocast_allocations if precision in AUTOCAST else trace.allocations
+    roots = trace.parameter_tensors if trace.mode == "training" and trace.optimizer in HOLD_ROOTS else 0
+    return _simulated(packed, roots, batch_size)
+
+
+@lru_cache(maxsize=256)
+def _simulated(packed: str, roots: int, batch_size: int) -> DevicePeaks | None:
+    allocations = unpack(packed)
+    if allocations is None:
+        return None
+    allocator = CachingAllocator()
+    sizes = [max(round(line.at(batch_size)), 0) for line in allocations.sizes]
+    resident = [allocator.allocate(size) for size in sizes[: allocations.resident]]
+    for _ in range(STEPS):
+        _step(allocator, allocations, sizes, resident)
+        held = [allocator.allocate(size) for size in sizes[: allocations.resident : 2][:roots]]  # parameters come first
+        for block in held:
+            allocator.free(block)
+    return DevicePeaks(allocator.allocated_peak, allocator.reserved_peak)
+
+
+def _step(allocator: CachingAllocator, allocations: Allocations, sizes: list[int], resident: list[Block]) -> None:
+    """What it leaves of what lives from step to step, gradients above all, takes the place of what it freed."""
+    live = dict(enumerate(resident, start=1))
+    number = len(resident)
+    for event in allocations.order:
+        if event:
+            allocator.free(live.pop(event))
+        else:
+            number += 1
+            live[number] = allocator.allocate(sizes[number - 1])
+    _settle(allocator, live, sizes, resident)
+
+
+def _settle(allocator: CachingAllocator, live: dict[int, Block], sizes: list[int], resident: list[Block]) -> None:
+    new = {number: block for number, block in live.items() if number > len(resident)}
+    for place in range(len(resident)):
+        if place + 1 not in live:
+            number = next((n for n in new if sizes[n - 1] == sizes[place]), None)
+            resident[place] = new.pop(number) if number is not None else allocator.allocate(sizes[place])
+    for block in new.values():
+        allocator.free(block)
