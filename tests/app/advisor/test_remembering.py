@@ -27,7 +27,7 @@ def test_profiles_that_others_replaced_are_let_go_with_all_that_was_fitted_to_th
         for number in range(count):
             recommend(a_survey(), replace(a_profile(), name=str(number)), None, [], Request(a_workload()))
         gc.collect()
-        return sum(isinstance(each, Prices) for each in gc.get_objects())
+        return sum(type(each) is Prices for each in gc.get_objects())  # isinstance asks objects, and some of torch warn
 
     few = fitted_after(predicted.REMEMBERED_PROFILES)
     assert few > 0
