@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.errors import ProfileRefused, UnknownProfile
+from app.keeping import unless_unreadable
 from app.service import Crosspoint
 from probes import bounds
 from probes.checked import Refused, check_text
@@ -57,12 +58,33 @@ async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
 
 def check_name(name: str) -> str:
     """Raises ProfileRefused."""
+    if trouble := _trouble_with_name(name):
+        raise ProfileRefused("profile-refused", f"This profile was not taken: {trouble}.")
+    return name
+
+
+def _trouble_with_name(name: str) -> str | None:
     try:
-        if check_text(name, "its name", bounds.MAX_NAME_CHARACTERS).strip():
-            return name
+        text = check_text(name, "its name", bounds.MAX_NAME_CHARACTERS)
     except Refused as error:
-        raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
-    raise ProfileRefused("profile-refused", "This profile was not taken: it has no name, and none was given.")
+        return str(error)
+    return None if text.strip() else "it has no name, and none was given"
+
+
+async def check_new_name(crosspoint: Crosspoint, name: str) -> None:
+    """Raises ProfileRefused where this machine's next profile cannot be called so: said before it is measured."""
+    if trouble := _trouble_with_name(name):
+        raise ProfileRefused("profile-refused", f"The profile would have a name that it cannot have: {trouble}.")
+    survey = await crosspoint.survey()
+    named = await unless_unreadable(crosspoint.store.named_profile(name))
+    if named is None or named.fingerprint == survey.fingerprint:
+        return
+    before = await unless_unreadable(crosspoint.store.outdated_profile(survey.fingerprint))
+    if before is None or before.fingerprint != named.fingerprint:
+        raise ProfileRefused(
+            "profile-exists",
+            "Another machine's profile is stored under this name. Calibrate under another one, or remove that first.",
+        )
 
 
 def _refuse_empty(profile: Profile) -> None:

@@ -18,6 +18,7 @@ from app.jobs import Job
 from app.keeping import Kept, OnProgress
 from app.lab import Ticket
 from app.measurable import find_devices
+from app.profiles import check_new_name
 from app.service import CALIBRATION_SECONDS
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])
@@ -33,6 +34,8 @@ async def start_calibration(request: Request, context: ContextDep) -> Response:
     """Measure this machine's constants, as soon as it is free, and keep them as a profile."""
     body = await read_body(request, CalibrationBody)
     devices = find_devices(await context.crosspoint.survey(), body.devices)
+    if body.name is not None:
+        await check_new_name(context.crosspoint, body.name)
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
         kept = await context.crosspoint.calibrate_and_keep(body.effort, devices, body.name, on_progress, ticket)

@@ -107,6 +107,14 @@ def test_an_older_profile_does_not_hide_a_newer_one_unless_that_is_from_the_futu
         assert client.put(f"/profiles/{NAME}", content=content, headers=JSON).is_success
 
 
+@pytest.mark.parametrize(("name", "status"), [(NAME, 409), ("bell\a", 422), (" ", 422)])
+def test_a_calibration_that_could_not_keep_its_name_is_refused_before_it_runs(
+    client: httpx.Client, rig: Profile, name: str, status: int
+) -> None:
+    assert_problem(client.post("/calibrations", json={"name": name}), status)
+    assert Profile.from_json(client.get(f"/profiles/{NAME}").json()) == rig
+
+
 def test_a_profile_answers_for_the_machine_that_it_was_measured_on(client: httpx.Client, rig: Profile) -> None:
     question = {"model": {"summary": SUMMARY}, "batch_size": 16, "profile": NAME}
     answer = client.post("/recommend", json=question).json()
