@@ -247,10 +247,44 @@ def test_samples_that_all_end_alike_need_no_numbers_to_be_told_apart() -> None:
     assert trace({**LARGE_BART, "task": "text-classification"}).parameter_bytes > 200_000_000  # not run for real
 
 
-def test_a_model_that_needs_numbers_is_told_by_the_operation_and_advised_to_be_measured() -> None:
-    looking = {"model_type": "longformer", "num_hidden_layers": 12}
+def test_a_model_that_needs_numbers_is_told_by_the_operation_and_advised_to_be_measured(own_code: str) -> None:
     with pytest.raises(Untraceable, match=r"aten\.\w+ gives as much.*Measure it instead"):
-        trace({"huggingface": looking, "task": "question-answering"})
+        trace_workload(Workload(python_model(f"{own_code}:large"), 4))
+
+
+_TINY_WIDTHS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+_TINY_WIDTHS |= {"vocab_size": 300}
+_SOUND = {**_TINY_WIDTHS, "model_type": "voxtral_encoder", "num_mel_bins": 8, "max_source_positions": 40}
+_CAPTIONS = {**_TINY_WIDTHS, "model_type": "git_vision_model", "image_size": 32, "patch_size": 8}
+_SPEECH = {"model_type": "voxtral", "audio_token_id": 24, "audio_config": _SOUND}
+FED_MORE: dict[str, Any] = {
+    "boxes beside words": ({"model_type": "bros", **_TINY_WIDTHS, "hidden_size": 64}, "token-classification"),
+    "regions of an image beside a question": (
+        {"model_type": "lxmert", **_TINY_WIDTHS, "l_layers": 1, "x_layers": 1, "r_layers": 1, "visual_feat_dim": 16},
+        "question-answering",
+    ),
+    "a language's number": ({"model_type": "xmod", **_TINY_WIDTHS}, "masked-lm"),
+    "experts chosen by chance": (
+        {"model_type": "jetmoe", **_TINY_WIDTHS, "num_local_experts": 4, "kv_channels": 16, "num_key_value_heads": 1},
+        "causal-lm",
+    ),
+    "an image before its caption": ({"model_type": "git", **_TINY_WIDTHS, "vision_config": _CAPTIONS}, "causal-lm"),
+    "sound in a prompt": (
+        {**_SPEECH, "text_config": {"model_type": "llama", **_TINY_WIDTHS, "num_key_value_heads": 2}},
+        "speech-recognition",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FED_MORE)
+def test_a_model_that_takes_more_than_its_main_input_is_traced_as_it_runs(kind: str) -> None:
+    config, task = FED_MORE[kind]
+    model = {"huggingface": config, "task": task, "sequence_length": 8}
+    traced, real = trace(model), [record for record in records(model, 7) if record.kind != "view"]
+    assert traced.batch_sizes == (16, 32)  # under fake tensors
+    counted = sum(op.count for op in traced.operations if op.kind != "view")
+    assert counted == pytest.approx(len(real), rel=0.03)  # transformers makes masks anew where it finds fake tensors
+    assert traced.flops(7) == pytest.approx(sum(record.flops for record in real))
 
 
 def test_a_step_that_fails_says_why_in_a_sentence(own_code: str) -> None:
@@ -263,7 +297,6 @@ def test_a_step_that_fails_says_why_in_a_sentence(own_code: str) -> None:
     [
         {"model_type": "llama", "num_key_value_heads": 7, "num_hidden_layers": 1},
         {"model_type": "vit", "image_size": 30, "patch_size": 64, "num_hidden_layers": 1},
-        {"model_type": "bros", "num_hidden_layers": 1},
     ],
     ids=str,
 )
@@ -271,6 +304,66 @@ def test_a_config_that_builds_but_does_not_run_is_refused_in_a_sentence(config: 
     with pytest.raises((Untraceable, InvalidModel)) as caught:
         trace({"huggingface": config})
     assert len(str(caught.value)) < 500
+
+
+KINDS_PROGRAM = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+class Kinds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 12)
+        self.second.weight = self.first.weight
+        self.register_buffer("mean", torch.zeros(12))
+        self.frozen = nn.Linear(12, 12).requires_grad_(False)
+
+    def forward(self, batch):
+        x = batch["rows"]
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            x = self.frozen(x) - self.mean
+        x = Doubled.apply(self.first(x)).relu_()
+        return checkpoint(lambda y: self.second(y).tanh(), x, use_reentrant=False).sum(1)
+
+
+class Batches:
+    def __call__(self, batch_size):
+        return {"rows": torch.randn(batch_size, 12)}, torch.randn(batch_size)
+
+
+def kinds():
+    return Kinds(), Batches()
+"""
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_a_users_unusual_module_is_traced_as_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
+    (tmp_path / "own_kinds.py").write_text(KINDS_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    described = Workload(python_model("own_kinds:kinds"), 4, mode=mode)
+    traced = trace_workload(described)
+    real = PrimedStepper(described, build_model(described.model)).record(37).records
+    moving = [record for record in real if record.kind != "view"]
+    assert sum(op.count for op in traced.operations if op.kind != "view") == len(moving)
+    assert traced.flops(37) == pytest.approx(sum(record.flops for record in real))
+    written = sum(op.count * op.written_bytes.at(37) for op in traced.operations)
+    assert written == pytest.approx(sum(record.written_bytes for record in real))
 
 
 DATA_PROGRAM = """
