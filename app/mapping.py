@@ -109,7 +109,8 @@ async def _row(
         trace = await crosspoint.known_trace(survey, there.workload)
         here = profile is None or profile.fingerprint == survey.fingerprint
         measured = await crosspoint.measurements(survey, there.workload) if here else []
-        cells = await asyncio.to_thread(winners, survey, profile, trace, measured, there, sizes)
+        experience = await crosspoint.lessons.like(survey, profile, trace, there.workload)
+        cells = await asyncio.to_thread(winners, survey, profile, trace, measured, there, sizes, experience)
     except LabError as error:
         return Row(width, None, (), str(error))
     return Row(width, answer.parameters, tuple(cells))

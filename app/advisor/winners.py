@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from app.advisor.experience import Experience
 from app.advisor.known import Known, gather
 from app.advisor.recommendation import Basis, Interval, plan_name
 from app.advisor.request import Request
@@ -40,9 +41,10 @@ def winners(
     measurements: Sequence[Measurement],
     request: Request,
     batch_sizes: Sequence[int],
+    experience: Experience | None = None,
 ) -> list[Cell]:
     """The winner at each batch size, by the rules of a recommendation. Pure. Raises InvalidRequest."""
-    known = gather(survey, profile, trace, measurements, request)
+    known = gather(survey, profile, trace, measurements, request, experience)
     return [_cell(known, batch_size) for batch_size in batch_sizes]
 
 
