@@ -24,14 +24,17 @@ async def live_body(_context: Context) -> bytes:
     return LIVE
 
 
-@router.get("/readyz", responses=describe_answer("Health", "Ready; 503 with the same document until then."))
+NOT_YET = describe_answer("Health", "Not yet ready: the same document, `status` starting.", 503)
+
+
+@router.get("/readyz", responses={**describe_answer("Health", "Ready."), **NOT_YET})
 async def read_ready(context: ContextDep) -> Response:
     """Whether the first survey is done or timed out, and the store was opened."""
     document = describe_readiness(context)
     return answer_json(document, 200 if document["status"] == "ok" else 503)
 
 
-@router.get("/healthz", responses=describe_answer("Health", "Both, in detail."))
+@router.get("/healthz", responses={**describe_answer("Health", "Both, in detail."), **NOT_YET})
 async def read_health(context: ContextDep) -> Response:
     """Readiness with the probes' outcomes, the lab, the store and the calibration."""
     document = {**describe_readiness(context), **describe_details(context)}

@@ -74,11 +74,8 @@ def describe_document(name: str) -> dict[str, Any]:
 
 
 def describe_answer(name: str, text: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """responses of an endpoint: its document, and what every refusal looks like."""
-    return {
-        status: {"description": text, "content": _content("application/json", name)},
-        "4XX": {"description": "A problem (RFC 9457).", "content": _content("application/problem+json", "Problem")},
-    }
+    """responses of an endpoint: its document. What refusals look like is described for all at once."""
+    return {status: {"description": text, "content": _content("application/json", name)}}
 
 
 def install_openapi(app: FastAPI) -> None:
@@ -102,10 +99,18 @@ def make_description(app: FastAPI) -> dict[str, Any]:
         add_units(schema)
     for path in document["paths"].values():
         for operation in path.values():
-            operation["responses"].pop("422", None)  # fastapi's own; ours is among 4XX
+            describe_refusals(operation["responses"])
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     return document
+
+
+def describe_refusals(responses: dict[str, Any]) -> None:
+    """Every endpoint refuses by a problem, event streams too; a fault or a busy machine is one as well."""
+    responses.pop("422", None)  # fastapi's own; ours is among 4XX
+    problem = {"description": "A problem (RFC 9457).", "content": _content("application/problem+json", "Problem")}
+    for statuses in ("4XX", "5XX"):
+        responses.setdefault(statuses, problem)
 
 
 def add_units(schema: Any) -> None:

@@ -42,6 +42,15 @@ def test_every_address_of_the_design_is_described(description: dict[str, Any]) -
     assert described.items() >= expected.items()
 
 
+def test_every_endpoint_says_how_it_refuses(description: dict[str, Any]) -> None:
+    operations = [operation for path in description["paths"].values() for operation in path.values()]
+    for operation in operations:
+        assert {"4XX", "5XX"} <= operation["responses"].keys()
+        assert operation["responses"]["4XX"]["content"].keys() == {"application/problem+json"}
+        assert "422" not in operation["responses"]
+    assert "503" in description["paths"]["/readyz"]["get"]["responses"]
+
+
 def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
     names = set(re.findall(r"#/components/schemas/([\w-]+)", str(description)))
     assert names
