@@ -39,6 +39,8 @@ def _who(crowd: Crowd) -> str:
 
 
 def _what_follows(options: Sequence[Option]) -> str:
+    if all(option.step_seconds is None for option in options):
+        return ""
     if not any(option.crowded for option in options):
         return "The times here were measured among them, and contain it."
     return (

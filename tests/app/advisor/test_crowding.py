@@ -154,6 +154,12 @@ def test_a_winner_measured_in_the_crowd_is_not_told_to_suffer_or_to_suffer_least
     assert reason.text.endswith("The times here were measured among them, and contain it.")
 
 
+def test_where_no_time_is_known_a_crowd_is_told_without_what_it_did_to_times() -> None:
+    found = recommend(a_machine(HALF), None, None, [], Request(a_workload(64)))
+    (reason,) = (reason for reason in found.reasons if reason.code == "crowded")
+    assert reason.text.endswith("usable ones are free.")
+
+
 def test_the_verdict_does_not_compare_with_a_guess_between_extremes() -> None:
     rows = [a_measurement(plan, 64, seconds, others_cores=0.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.2))]
     found = answer(HALF, rows)
