@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.advisor.memory import activation_peaks
@@ -65,11 +65,23 @@ def _changes(option: Option, trace: Trace, workload: Workload) -> Iterator[tuple
 
 def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
     """Bytes saved where each of sqrt(n) stretches of n layers is computed again in the backward: about 2 / sqrt(n) of
-    the activations stay (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost). Layers: what has weights."""
-    layers = sum(
-        operation.count
+    the activations stay, what is kept between stretches and one stretch (Chen et al. 2016, Training Deep Nets with
+    Sublinear Memory Cost). No stretch is smaller than its largest layer: a network whose first layer holds most gains
+    nothing. Layers: what has weights."""
+    layers = [
+        (operation.count, operation.written_bytes.at(batch))
         for operation in trace.operations
         if operation.phase == "forward" and operation.kind in ("matmul", "convolution", "attention", "recurrent")
-    )
-    kept = min(2 / math.sqrt(layers), 1.0) if layers else 1.0
-    return (1 - kept) * (activation_peaks(trace, plan).at(batch) - trace.input_bytes.at(batch))
+    ]
+    activations = activation_peaks(trace, plan).at(batch) - trace.input_bytes.at(batch)
+    return (1 - _kept_share(layers)) * activations
+
+
+def _kept_share(layers: Sequence[tuple[int, float]]) -> float:
+    """layers: how many, and the bytes that each writes."""
+    total = sum(count * written for count, written in layers)
+    if total <= 0:
+        return 1.0
+    between = 1 / math.sqrt(sum(count for count, _ in layers))
+    largest = max(written for _, written in layers) / total
+    return min(between + max(between, largest), 1.0)

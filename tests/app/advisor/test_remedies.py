@@ -45,6 +45,16 @@ def test_checkpointing_saves_less_than_all_activations() -> None:
     assert 0 < remedy.saves_bytes < 16 * 100e6
 
 
+def test_checkpointing_gains_nothing_where_one_layer_holds_most() -> None:
+    workload = a_workload(16)
+    trace = traced(workload)
+    largest = max(operation.written_bytes.at(16) for operation in trace.operations)
+    like = next(operation for operation in trace.operations if operation.kind == "matmul")
+    first = replace(like, count=1, written_bytes=Affine(0.0, 100 * largest))
+    changes = {r.change for r in remedies_for(an_option(workload), replace(trace, operations=(first, like)), workload)}
+    assert not any("checkpointing" in change for change in changes)
+
+
 def test_what_is_chosen_already_is_no_remedy() -> None:
     assert "bf16" not in found(a_workload(16), ONE_BF16)
     assert "the optimizer sgd" not in found(a_workload(16, optimizer="sgd"))
