@@ -56,6 +56,7 @@ SUPPLIED: dict[str, Document] = {
     "hunyuan_v1_moe": {"head_dim": 128},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
     "ministral": {"head_dim": 128},
+    "moonshine_streaming": {"num_key_value_heads": 8},
     "nemotron": {"num_key_value_heads": 8},
     "reformer": {"is_decoder": True, "axial_pos_shape": [8, 16]},
     "voxtral": {"audio_token_id": 24},

@@ -72,6 +72,8 @@ def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
     logits, labels = getattr(output, "logits", None), batch.get("labels")
+    if logits is None:  # some classifiers hand their scores out under another name (PP-LCNet)
+        logits = getattr(output, "last_hidden_state", None)
     if isinstance(logits, torch.Tensor) and labels is not None and logits.shape[:-1] == labels.shape:
         return functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
     raise InvalidModel("This model computes no loss from labels, so it cannot be trained here. Take another task.")
@@ -161,7 +163,9 @@ def _explain(model_type: str, error: Exception) -> str:
     """What transformers said, where that is fit to be passed on."""
     what = f"No {clean(model_type)} model can be built from this config."
     if isinstance(error, ImportError):
-        return f"{what} Models of this type need a library that is not installed here."
+        named = list(dict.fromkeys(re.findall(r"requires the (\w+) library", str(error))))
+        which = f"{' and '.join(named)}, which" if named else "a library that"
+        return f"{what} Models of this type need {which} {'are' if len(named) > 1 else 'is'} not installed here."
     if "NoneType" in str(error) or "element of type None" in str(error):
         return (
             f"{what} A value that it needs is missing or null. Compare it with a published {clean(model_type)} config."

@@ -110,10 +110,12 @@ def _text_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dic
     alone = _texts(content, module, config, tokens_of(content, module, config))
     beside = _beside(content, module, config, tokens_of(content, module, config))
     usual = input_name(module, "input_ids") == "input_ids"
-    if usual and not beside:
+    heard = "input_features" in signature(module.forward).parameters
+    if usual and not beside and not heard:
         return alone
     longest = _texts(content, module, config, token_limit(module, config) or 1)
-    return first_taken(module, [alone, alone | beside, *([] if usual else [longest])], content["task"]) or alone
+    found = first_taken(module, [alone, alone | beside, *([] if usual else [longest])], content["task"])
+    return _audio_makers(content, module, config) if found is None and heard else found or alone
 
 
 def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int) -> dict[str, Make]:
