@@ -102,11 +102,32 @@ def make_table(rows: Sequence[Document]) -> Document:
     for baseline in BASELINES:
         table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
     table["baselines"]["torch default"] = figures_of([], regrets_of(rows, lambda row: row.get("default")))
+    table["processes differ by"] = _spread_of_truth(rows)
     errors = list(errors_of(rows, "instant"))
     table["by family"] = _grouped(errors, lambda error: error.row["family"])
     table["by plan"] = _grouped(errors, lambda error: f"{error.label}, {error.row['mode']}")
     table["by what takes longest"] = _grouped(errors, lambda error: _longest(error.row.get("shares") or {}))
     return table
+
+
+def _spread_of_truth(rows: Sequence[Document]) -> Document:
+    """What one process was off by from the median of all that ran the same: nothing can be told better."""
+    errors = [
+        math.expm1(abs(math.log(each / truth["median"])))
+        for row in rows
+        for truth in (row.get("truth") or {}).values()
+        for each in _others(truth.get("processes") or ())
+    ]
+    return {
+        "median error": statistics.median(errors) if errors else None,
+        "90th percentile error": quantile(errors, 0.9),
+    }
+
+
+def _others(medians: Sequence[float]) -> Sequence[float]:
+    """All but the one in the middle, which is the truth itself."""
+    ordered = sorted(medians)
+    return ordered[: len(ordered) // 2] + ordered[len(ordered) // 2 + 1 :] if len(ordered) % 2 else ordered
 
 
 def _longest(shares: dict[str, float]) -> str:
@@ -145,6 +166,9 @@ def describe_table(table: Document) -> str:
     for name, row in table["baselines"].items():
         cells = [row["median error"], row["90th percentile error"], row["mean regret"], row["worst regret"]]
         lines.append(f"| {name} | {' | '.join(map(_percent, cells))} |")
+    differ = table.get("processes differ by") or {}
+    cells = [_percent(differ.get(name)) for name in ("median error", "90th percentile error")]
+    lines.append(f"| another process, measured alike | {' | '.join(cells)} |  |  |")
     for group in ("by family", "by plan", "by what takes longest"):
         lines += ["", f"| instant {group} | median error | 90th percentile | bias | estimates |"]
         lines += ["| --- | --- | --- | --- | --- |"]

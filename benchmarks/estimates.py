@@ -1,13 +1,16 @@
 """How good are the estimates: step times that `instant` and `quick` tell, against long interleaved measurements.
 
 python -m benchmarks.estimates                     every workload of benchmarks.workloads: half an hour on two cores
-python -m benchmarks.estimates --workloads 4 --seconds 2
+python -m benchmarks.estimates --workloads 4 --seconds 1 --passes 1
 python -m benchmarks.estimates --truth FILE        asks anew, against the truth of an earlier result
 python -m benchmarks.estimates --truth FILE --instant        the same, with that result's answers of `quick`
 
-`instant` is asked for every batch size before anything of that model was measured, then `quick` at the largest, and
-only then every plan runs for long in a process of its own. Beside them, from the same profile: a roofline, and the
-plain sum of operations timed alone. Every row is kept raw; benchmarks.estimate_table makes figures of them.
+`instant` is asked about everything before anything was measured. Then every plan runs, in turns with the others, in a
+fresh process a batch size; so again in further passes over all workloads, and truth is the median of a plan's
+processes: two processes differ by their heaps alone, and a neighbour's minute is in one pass only. `quick` is asked at
+the largest batch after the first pass, of a store that knows nothing of the truth. Beside them, from the same profile:
+a roofline, and the plain sum of operations timed alone. Every row is kept raw; benchmarks.estimate_table makes figures
+of them.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import argparse
 import asyncio
 import json
 import platform
+import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,6 +45,8 @@ from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
 RESULTS = Path(__file__).parent / "results"
+PASSES = 3
+MOST_PATIENCE = 4
 Document = dict[str, Any]
 Say = Callable[[str], None]
 
@@ -62,78 +68,128 @@ def told(answer: Recommendation) -> Document:
 
 
 @dataclass
-class Bench:
-    """One store, one profile; every workload in turn."""
+class Case:
+    """One model at one batch size. medians: of each process that ran it, by plan. patience: how many times as long as
+    others it needs for every plan to run."""
 
-    crosspoint: Crosspoint
+    row: Row
+    workload: Workload
+    instant: Document | None = None
+    quick: Document | None = None
+    error: str | None = None
+    patience: int = 1
+    processes: dict[str, list[Measurement]] = field(default_factory=dict)
+
+
+@dataclass
+class Bench:
+    """asked: one store, one profile, no learning from other models. measuring: another store, for the truth."""
+
+    asked: Crosspoint
+    measuring: Crosspoint
     profile: Profile
     seconds: float
+    passes: int
     say: Say
     earlier: dict[tuple[str, int], Document]  # rows of another run by name and batch size
     only_instant: bool
 
-    async def rows(self, row: Row) -> list[Document]:
+    async def rows(self, rows: Sequence[Row]) -> list[Document]:
         """One a batch size. A model that cannot be traced or run has an `error` instead of figures."""
-        workloads = [row.workload(size) for size in row.batch_sizes]
-        try:
-            instant = [told(await self._ask(workload, "instant")) for workload in workloads]
-            quick = {workload.batch_size: await self._quick(row, workload) for workload in workloads[-1:]}
-            return [
-                await self._row(row, workload, answer, quick.get(workload.batch_size))
-                for workload, answer in zip(workloads, instant, strict=True)
-            ]
-        except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
-            self.say(f"{row.name}: {error}")
-            return [{"name": row.name, "family": row.family, "error": f"{type(error).__name__}: {error}"}]
+        cases = [Case(row, row.workload(size)) for row in rows for size in row.batch_sizes]
+        await self._each(cases, "instant", self._ask_instant)
+        for number in range(self.passes):
+            await self._each(cases, f"truth {number + 1} of {self.passes}", self._run)
+            if number == 0:
+                await self._each(cases, "quick", self._ask_quick)
+        return [await self._document(case) for case in cases]
 
-    async def _quick(self, row: Row, workload: Workload) -> Document | None:
-        known = self.earlier.get((row.name, workload.batch_size))
-        return known["quick"] if known is not None and self.only_instant else told(await self._ask(workload, "quick"))
+    async def _each(self, cases: Sequence[Case], what: str, work: Callable[[Case], Awaitable[None]]) -> None:
+        self.say(f"== {what}")
+        for case in cases:
+            if case.error is None:
+                try:
+                    await work(case)
+                except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
+                    case.error = f"{type(error).__name__}: {error}"
+                    self.say(f"{case.row.name}: {case.error}")
+
+    async def _ask_instant(self, case: Case) -> None:
+        case.instant = told(await self._ask(case.workload, "instant"))
+
+    async def _ask_quick(self, case: Case) -> None:
+        known = self._known(case)
+        if case.workload.batch_size != case.row.batch_sizes[-1]:
+            return
+        if known is not None and self.only_instant:
+            case.quick = known["quick"]
+        else:
+            case.quick = told(await self._ask(case.workload, "quick"))
 
     async def _ask(self, workload: Workload, effort: str) -> Recommendation:
-        return await self.crosspoint.recommend(Request(workload, effort=effort))  # type: ignore[arg-type]
+        return await self.asked.recommend(Request(workload, effort=effort))  # type: ignore[arg-type]
 
-    async def _row(self, row: Row, workload: Workload, instant: Document, quick: Document | None) -> Document:
-        survey = await self.crosspoint.survey()
-        plans = candidate_plans(survey, Request(workload))
-        trace = await self.crosspoint.trace(workload)
-        known = self.earlier.get((row.name, workload.batch_size))
+    def _known(self, case: Case) -> Document | None:
+        return self.earlier.get((case.row.name, case.workload.batch_size))
+
+    async def _run(self, case: Case) -> None:
+        """Where the time did not do for every plan, again with twice and four times as much."""
+        if self._known(case) is not None:
+            return
+        plans = candidate_plans(await self.measuring.survey(), Request(case.workload))
+        while True:
+            found = await self.measuring.measure(
+                Request(case.workload),
+                seconds=case.patience * self.seconds,
+                plans=plans,
+                batch_sizes=(case.workload.batch_size,),
+            )
+            if case.patience >= MOST_PATIENCE or not any(OUT_OF_TIME in (row.reason or "").lower() for row in found):
+                break
+            case.patience *= 2
+        for row in found:
+            if row.outcome == "ok" and row.step is not None:
+                case.processes.setdefault(row.plan.label, []).append(row)
+
+    async def _document(self, case: Case) -> Document:
+        if case.error is not None or case.instant is None:
+            return {"name": case.row.name, "family": case.row.family, "error": case.error}
+        survey = await self.asked.survey()
+        plans = candidate_plans(survey, Request(case.workload))
+        trace = await self.asked.trace(case.workload)
+        known, size = self._known(case), case.workload.batch_size
         document = {
-            "name": row.name,
-            "family": row.family,
-            "mode": workload.mode,
-            "optimizer": workload.optimizer,
-            "batch_size": workload.batch_size,
-            "truth": known["truth"] if known is not None else await self._truth(workload, plans),
+            "name": case.row.name,
+            "family": case.row.family,
+            "mode": case.workload.mode,
+            "optimizer": case.workload.optimizer,
+            "batch_size": size,
+            "truth": known["truth"] if known is not None else true_times(case.processes),
             "default": default_plan(survey, plans).label,
-            "instant": instant,
-            "quick": quick,
-            "baselines": {plan.label: baselines(self.profile, plan, trace, workload.batch_size) for plan in plans},
-            "shares": shares(self.profile, trace, workload.batch_size),
+            "instant": case.instant,
+            "quick": case.quick,
+            "baselines": {plan.label: baselines(self.profile, plan, trace, size) for plan in plans},
+            "shares": shares(self.profile, trace, size),
         }
         self.say(describe_row(document))
         return document
 
-    async def _truth(self, workload: Workload, plans: Sequence[Plan]) -> Document:
-        """Where the time did not do for every plan, again with twice and four times as much."""
-        rows: list[Measurement] = []
-        for patience in (1, 2, 4):
-            rows = await self.crosspoint.measure(
-                Request(workload), seconds=patience * self.seconds, plans=plans, batch_sizes=(workload.batch_size,)
-            )
-            if not any(OUT_OF_TIME in (row.reason or "").lower() for row in rows):
-                break
-        return {
-            row.plan.label: {
-                "median": row.step.median,
-                "low": row.step.low,
-                "high": row.step.high,
-                "samples": len(row.step.samples),
-                "process_bytes": row.memory.process_bytes if row.memory else None,
-            }
-            for row in rows
-            if row.outcome == "ok" and row.step is not None
+
+def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
+    """By plan's label: the median of its processes' medians, the least and the most of them, and each."""
+    truth: Document = {}
+    for label, rows in processes.items():
+        medians = [row.step.median for row in rows if row.step is not None]
+        memory = next((row.memory.process_bytes for row in rows if row.memory), None)
+        truth[label] = {
+            "median": statistics.median(medians),
+            "low": min(medians),
+            "high": max(medians),
+            "processes": medians,
+            "samples": sum(len(row.step.samples) for row in rows if row.step is not None),
+            "process_bytes": memory,
         }
+    return truth
 
 
 def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Document:
@@ -189,19 +245,22 @@ def describe_row(row: Document) -> str:
 async def run_estimates(
     seconds: float,
     rows: Sequence[Row],
-    data_dir: Path,
+    folder: Path,
     say: Say,
+    *,
+    passes: int = PASSES,
     earlier: Document | None = None,
     only_instant: bool = False,
 ) -> tuple[Document, Profile]:
     """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
     known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
-    async with Crosspoint(Settings.from_environment(data_dir=data_dir, learning=False)) as crosspoint:
+    settings = [Settings.from_environment(data_dir=folder / name, learning=False) for name in ("asked", "truth")]
+    async with Crosspoint(settings[0]) as asked, Crosspoint(settings[1]) as measuring:
         say("calibrating")
-        profile = await crosspoint.calibrate("full")
-        bench = Bench(crosspoint, profile, seconds, say, known, only_instant)
-        found = [document for row in rows for document in await bench.rows(row)]
-        survey = await crosspoint.survey()
+        profile = await asked.calibrate("full")
+        bench = Bench(asked, measuring, profile, seconds, passes, say, known, only_instant)
+        found = await bench.rows(rows)
+        survey = await asked.survey()
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "truth_measured_at": (earlier or {}).get("truth_measured_at") or (earlier or {}).get("measured_at"),
@@ -209,7 +268,8 @@ async def run_estimates(
         "software": {"python": platform.python_version(), **profile.software},
         "fingerprint": survey.fingerprint,
         "noise": profile.noise,
-        "truth_seconds_a_batch": (earlier or {}).get("truth_seconds_a_batch", seconds),
+        "truth_seconds_a_process": (earlier or {}).get("truth_seconds_a_process", seconds),
+        "truth_processes": (earlier or {}).get("truth_processes", passes),
         "table": make_table(found),
         "rows": found,
     }, profile
@@ -218,7 +278,8 @@ async def run_estimates(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print a line a batch size, and write the document and its profile. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=8.0, help="truth of one batch size, all plans together")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one batch size in one process, all plans")
+    parser.add_argument("--passes", type=int, default=PASSES, help="processes a batch size")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--truth", type=Path, help="an earlier result whose truth is taken")
     parser.add_argument("--instant", action="store_true", help="take its answers of quick as well")
@@ -232,7 +293,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
         earlier = json.loads(chosen.truth.read_text(encoding="utf-8")) if chosen.truth is not None else None
         rows = WORKLOADS[: chosen.workloads]
-        work = run_estimates(chosen.seconds, rows, Path(folder), say, earlier, chosen.instant)
+        work = run_estimates(
+            chosen.seconds,
+            rows,
+            Path(folder),
+            say,
+            passes=chosen.passes,
+            earlier=earlier,
+            only_instant=chosen.instant,
+        )
         document, profile = asyncio.run(work)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

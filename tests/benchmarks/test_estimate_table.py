@@ -1,6 +1,9 @@
 import pytest
 
 from benchmarks.estimate_table import describe_table, is_met, make_table, quantile
+from benchmarks.estimates import true_times
+from probes.workload.description import Plan
+from tests.app.advisor.build import a_measurement
 
 TRUTH = {"a": {"median": 1.0}, "b": {"median": 2.0}}
 
@@ -56,3 +59,17 @@ def test_a_share_is_met_from_its_target_on_and_an_error_up_to_it() -> None:
 def test_a_quantile_is_a_value_that_was_there() -> None:
     assert quantile([3.0, 1.0, 2.0], 0.9) == 3.0
     assert quantile([], 0.9) is None
+
+
+def test_what_two_processes_differ_by_stands_beside_the_errors() -> None:
+    rows = [{"family": "dense", "mode": "training", "truth": {"cpu": {"median": 1.0, "processes": [0.9, 1.0, 1.25]}}}]
+    differ = make_table(rows)["processes differ by"]
+    assert differ["median error"] == pytest.approx((1 / 0.9 - 1 + 0.25) / 2)
+    assert differ["90th percentile error"] == pytest.approx(0.25)
+    assert "another process" in describe_table(make_table(rows))
+
+
+def test_truth_is_the_median_of_processes() -> None:
+    rows = [a_measurement(Plan("cpu", "fp32", 1), 8, seconds) for seconds in (2.0, 1.0, 9.0)]
+    truth = true_times({"cpu": rows})["cpu"]
+    assert (truth["median"], truth["low"], truth["high"]) == (2.0, 1.0, 9.0)
