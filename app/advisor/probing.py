@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app.advisor.environments import is_variant
 from app.advisor.intervals import Z
 from app.advisor.known import Known
 from app.advisor.recommendation import Interval, Option
@@ -47,8 +48,7 @@ def choose_probe(known: Known, seconds: float) -> Probe | None:
 def contenders(options: Sequence[Option]) -> tuple[Option, ...]:
     """The best plan of each device, where there are several; the best plans of the one device else. Only what was
     measured: where nothing ran nothing more will."""
-    ran = [o for o in options if o.basis == "measured" and o.fits is not False and not o.plan.environment]
-    ran = [option for option in ran if not option.plan.channels_last]
+    ran = [o for o in options if o.basis == "measured" and o.fits is not False and not is_variant(o.plan)]
     first_on: dict[str, Option] = {}
     for option in ran:
         first_on.setdefault(option.plan.device, option)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.known import Known, gather
 from app.advisor.probing import Probe, choose_probe, contenders
 from app.advisor.request import Request
-from probes.measurement import Measurement
+from probes.measurement import Measurement, Timing
 from probes.profile import Profile
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
@@ -92,10 +94,20 @@ def test_where_nothing_ran_nothing_more_is_tried() -> None:
     assert choose_probe(what_is_known(failed, profile=a_profile()), 1000.0) is None
 
 
-def test_a_plan_with_settings_of_its_own_runs_in_no_process_without_them() -> None:
-    varied = Plan("cpu", "fp32", 2, {"MALLOC_TRIM_THRESHOLD_": "1"})
-    rows = [*measured(PLANS), a_measurement(varied, 16, 0.001)]
-    assert varied.key not in {option.plan.key for option in contenders(what_is_known(rows).options(16))}
+@pytest.mark.parametrize(
+    "varied",
+    [
+        replace(TWO, environment={"MALLOC_TRIM_THRESHOLD_": "1"}),
+        replace(TWO, channels_last=True),
+        replace(TWO, compiled=True),
+        replace(TWO, flush_denormal=True),
+    ],
+)
+def test_a_variant_runs_in_no_process_of_plain_plans(varied: Plan) -> None:
+    among = a_measurement(varied, 16, 0.001, control=Timing.from_samples([1.0] * 5), startup_seconds=0.1)
+    options = what_is_known([*measured(PLANS), among]).options(16)
+    assert varied.key in {option.plan.key for option in options}
+    assert varied.key not in {option.plan.key for option in contenders(options)}
 
 
 @given(st.integers(1, 10**6), st.floats(0.1, 60))
