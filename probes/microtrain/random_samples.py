@@ -252,9 +252,10 @@ def _prompts(
     low, high = _ordinary_ids(config, vocabulary_of(module, config))
     token = first_of(config, "audio_token_id", "audio_token_index", "speech_token_id")
     length = content.get("sequence_length") or LONGEST_TRANSCRIPT
-    for text in (length, 0) if places else ():
+    alone = dict(list(sound.items())[:1])  # a mask may be of what the sound becomes instead of its frames
+    for text, heard in ((length, sound), (length, alone), (0, sound)) if places else ():
         ids = _marked(_integers(low, high, places + text), token if isinstance(token, int) else low, places)
-        yield {"input_ids": ids, **sound, "labels": ids}
+        yield {"input_ids": ids, **heard, "labels": ids}
 
 
 def _marked(tokens: Make, mark: int, places: int) -> Make:
