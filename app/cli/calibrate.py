@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     type=click.Choice(("quick", "full")),
     default="quick",
     show_default=True,
-    help="quick: within 30 s on two cores; full: minutes, more points and repeats.",
+    help="quick: within 30 s on two cores; full: within 60 s, more points and repeats.",
 )
 @click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, cuda:0, …; repeatable. Default: all.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON and nothing else.")

@@ -40,8 +40,9 @@ Document = dict[str, Any]
 OnProgress = Callable[[float, str], None]
 MakeBenches = Callable[[Plan, Effort], list[Bench]]
 
-# Seconds of measuring; starting the process and tracing the networks come on top (about 5 s on two cores).
-SECONDS: dict[Effort, float] = {"quick": 20.0, "full": 60.0}
+# From the job's beginning to its end; a process that has to be started first takes two seconds more.
+SECONDS: dict[Effort, float] = {"quick": 27.0, "full": 57.0}
+LEAST_SHARE = 0.5  # of the time is for measuring, however long tracing took
 QUICK_THREAD_COUNTS = 4  # on machines with many cores
 NETWORK_WEIGHT = 5.0  # time for one network's point, against one of a constant's
 
@@ -173,8 +174,8 @@ class CalibrationRun:
     def measure(self) -> tuple[list[Point], list[NetworkPoint], list[Context]]:
         self._report(0.0, "tracing the micro-networks")
         self._networks.prepare()
-        self._begun = time.perf_counter()
-        end = self._begun + self._job.seconds
+        now = time.perf_counter()
+        end = max(self._begun + self._job.seconds, now + LEAST_SHARE * self._job.seconds)
         weights = [weight * len(benches) for _, weight, benches in self._groups]
         left = sum(weights) + NETWORK_WEIGHT * self._networks.size
         points: list[Point] = []
