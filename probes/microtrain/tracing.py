@@ -132,7 +132,8 @@ def _asking_operation(error: BaseException) -> str | None:
 def _explain(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[0][:200] if lines and not any(mark in lines[0] for mark in "/\\") else "no reason was given"
-    return f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}. Check its sizes and inputs."
+    what = f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}."
+    return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
 
 
 def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int]], plainly: bool) -> Trace:
