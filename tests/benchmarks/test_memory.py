@@ -1,7 +1,10 @@
 """The benchmark of memory compares like with like."""
 
+import json
+from pathlib import Path
+
 from app.advisor.summary import trace_of_summary
-from benchmarks.memory import WORKLOADS, accelerate_bytes, all_cases, deepspeed_bytes, summarise
+from benchmarks.memory import WORKLOADS, Truths, accelerate_bytes, all_cases, deepspeed_bytes, summarise
 from tests.app.advisor.build import a_workload
 
 
@@ -10,6 +13,13 @@ def test_every_workload_is_a_case_and_some_are_in_bf16_or_with_another_optimizer
     assert {case.row.name for case in cases} == {row.name for row in WORKLOADS}
     assert {case.precision for case in cases} == {"fp32", "bf16"}
     assert {"adamw", "adam", "sgd"} <= {case.workload.optimizer for case in cases}
+
+
+def test_what_real_steps_took_is_kept_and_not_taken_again(tmp_path: Path) -> None:
+    case, path = all_cases()[0], tmp_path / "truths.json"
+    key = json.dumps([case.row.name, case.workload.mode, case.workload.optimizer, case.precision, 16])
+    path.write_text(json.dumps({key: {"batch_size": 16}}))
+    assert Truths(path).of(case, 16) == {"batch_size": 16}
 
 
 def test_the_published_rules_know_parameters_only() -> None:

@@ -1,0 +1,36 @@
+"""A trace that somebody else wrote is reckoned with where it can be one."""
+
+from typing import Any
+
+import pytest
+
+from app.advisor.summary import trace_of_summary
+from probes.checked import Refused
+from probes.trace import Knot
+from probes.trace_check import check_trace
+from tests.app.advisor.build import a_workload
+
+
+def a_row(**changes: Any) -> dict[str, Any]:
+    return {**trace_of_summary(a_workload()).to_json(), **changes}
+
+
+def test_knots_go_on_from_batch_to_batch() -> None:
+    assert check_trace(a_row(kernel_peaks=[[1, 10], [2, 30]]), "trace").kernel_peaks == (Knot(1, 10), Knot(2, 30))
+
+
+@pytest.mark.parametrize(
+    "knots", [[[1, 10]], [[2, 10], [1, 30]], [[1, 10], [1, 30]], [[1, 10], [2, -1]], [[0, 1], [1, 2]], [[1, 2]] * 5000]
+)
+def test_other_knots_are_refused(knots: list[list[int]]) -> None:
+    with pytest.raises(Refused):
+        check_trace(a_row(kernel_peaks=knots), "trace")
+
+
+def test_the_lines_of_older_schemas_are_left_out() -> None:
+    old = a_row(schema_version="3", kernel_peaks=[[5.5, -3.0]])
+    assert check_trace(old, "trace").kernel_peaks == ()
+
+
+def test_packed_texts_of_others_are_not_opened() -> None:
+    assert check_trace(a_row(allocations="eJw" * 1000), "trace").allocations == ""
