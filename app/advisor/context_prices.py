@@ -120,6 +120,7 @@ class ContextPrices:
     overheads: list[Sample] = field(default_factory=list)
     samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
+    _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
 
     def seconds(
         self, operation: ContextOperation, footprint: float, executions: int = 1, without: str | None = None
@@ -160,12 +161,16 @@ class ContextPrices:
         key: Hashable = None
         samples = NONE
         for key in _keys(operation):
-            samples = self.samples.get(key, NONE)
-            if without is not None:
-                samples = samples.without(without)
+            samples = self.samples.get(key, NONE) if without is None else self._samples_without(key, without)
             if size - samples.largest <= FAR:
                 break
         return key, samples
+
+    def _samples_without(self, key: Hashable, network: str) -> Samples:
+        found = self._left_out.get((key, network))
+        if found is None:
+            found = self._left_out[(key, network)] = self.samples.get(key, NONE).without(network)
+        return found
 
     def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
         """Logarithm of seconds, of the size, and of the arithmetic a byte."""

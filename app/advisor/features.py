@@ -24,6 +24,9 @@ CONTEXT_PRIORS: tuple[float, ...] = (1.05, 1.05, 1.0, 1.05)
 BETWEEN_FLOORS = 0.7
 RETURNED_FROM_BYTES, RETURN_SECONDS_A_BYTE = 1 << 17, 50e-12
 
+# Of a network's step: what leaving it out does to smaller ones is not looked at, as each takes a while and adds little.
+TELLING_SHARE = 0.01
+
 Features = tuple[float, ...]  # seconds, one a class
 
 
@@ -72,9 +75,11 @@ def features_of_context(context: Context, prices: ContextPrices, without: str | 
     """The same of a network's own operations, at the sizes that were timed; those of the optimizer are among the
     light ones."""
     footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
+    total = sum(cost.seconds * cost.times for cost in context.costs)
     heavy = light = 0.0
-    for operation, times, *_ in context.costs:
-        seconds = prices.seconds(operation, footprint, times, without) * times
+    for operation, times, each, _ in context.costs:
+        unseen = without if each * times >= TELLING_SHARE * total else None
+        seconds = prices.seconds(operation, footprint, times, unseen) * times
         if operation.kind in HEAVY_KINDS:
             heavy += seconds
         else:
