@@ -103,6 +103,7 @@ class Trace:
     autocast_peaks: tuple[Affine, ...] = ()
     kernel_peaks: tuple[Knot, ...] = ()
     autocast_kernel_peaks: tuple[Knot, ...] = ()
+    evenly_routed: bool = False  # experts were taken to be chosen equally often: nobody knows without numbers
     allocations: str = ""
     autocast_allocations: str = ""
     schema_version: str = SCHEMA_VERSION

@@ -55,6 +55,8 @@ def _check(trace: Trace, place: str) -> None:
         check_text(getattr(trace, name), f"{place}.{name}", bounds.MAX_NAME_CHARACTERS)
     for name in COUNTS:
         check_number(getattr(trace, name), f"{place}.{name}", 0, bounds.MAX_POINT_QUANTITY)
+    if not isinstance(trace.evenly_routed, bool):
+        raise Refused(f"{place}.evenly_routed is neither true nor false")
     for batch in check_list(trace.batch_sizes, f"{place}.batch_sizes", 2):
         check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
     for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):

@@ -56,6 +56,7 @@ class PrimedStepper:
         self._known: dict[Key, Known] = {}
         self._recorder = Recorder(self._known)
         self._step: Step | None = None
+        self.evenly_routed = False  # whether that was assumed in a step so far
 
     def forward(self, module: nn.Module, batch: Batch) -> Any:
         return self.built.forward(module, batch)
@@ -80,6 +81,7 @@ class PrimedStepper:
         live.add(inputs.values())
         with self._recorder:
             step.compute(batch)
+        self.evenly_routed |= self._recorder.evenly_routed
         activations = [alive - resident for alive in self._recorder.live_bytes]
         live.logs = False
         log = live.log._replace(order=sorted_frees(live.log.order))

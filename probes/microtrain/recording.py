@@ -117,6 +117,11 @@ class Recorder(TorchDispatchMode):
                 return parts
         return self._run(func, args, kwargs)
 
+    @property
+    def evenly_routed(self) -> bool:
+        """Whether experts were taken to be chosen equally often."""
+        return self._stand_ins.assumed_even
+
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         key = None if self._stand_ins.decides(func, args) else key_of(func, args, kwargs)
         key = (key, self._autocast) if key is not None and is_whole_layer(func) else key

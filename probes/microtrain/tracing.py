@@ -159,6 +159,7 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
         allocations="" if plainly else pack(pair, one.log, other.log),
         autocast_allocations=pack(pair, *(recording.log for recording in autocast)) if autocast else "",
+        evenly_routed=stepper.evenly_routed,
         torch_version=torch.__version__,
         **stepper.resident_bytes()._asdict(),
     )

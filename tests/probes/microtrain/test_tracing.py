@@ -282,6 +282,7 @@ def test_a_model_that_takes_more_than_its_main_input_is_traced_as_it_runs(kind: 
     model = {"huggingface": config, "task": task, "sequence_length": 8}
     traced, real = trace(model), [record for record in records(model, 7) if record.kind != "view"]
     assert traced.batch_sizes == (16, 32)  # under fake tensors
+    assert traced.evenly_routed is (kind == "experts chosen by chance")
     counted = sum(op.count for op in traced.operations if op.kind != "view")
     assert counted == pytest.approx(len(real), rel=0.03)  # transformers makes masks anew where it finds fake tensors
     assert traced.flops(7) == pytest.approx(sum(record.flops for record in real))
