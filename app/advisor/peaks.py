@@ -26,6 +26,8 @@ class Peaks:
 
     def largest_within(self, room: float) -> int | None:
         """The largest batch whose peak is no more than that; 0: none; None: there is no end."""
+        if room < 0:
+            return 0
         return _largest_by_knots(self.knots, room) if self.knots else _largest_by_lines(self.lines, room)
 
     def plus(self, constant: float, factor: float) -> Peaks:

@@ -33,6 +33,11 @@ def test_where_kernels_take_less_at_a_larger_batch_the_larger_one_counts() -> No
     assert peaks.at(1) == 900
 
 
+def test_nothing_is_less_than_nothing() -> None:
+    assert Peaks((Affine(-100.0, 1e-3),)).largest_within(-5) == 0
+    assert Peaks(knots=(Knot(1, 0), Knot(2, 0))).largest_within(-5) == 0
+
+
 def test_of_lines_the_highest_counts() -> None:
     peaks = Peaks((Affine(100.0, 1.0), Affine(0.0, 30.0)))
     assert [peaks.at(1), peaks.at(10)] == [101, 300]
