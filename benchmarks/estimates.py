@@ -46,7 +46,11 @@ from probes.workload.description import Plan, Workload
 
 RESULTS = Path(__file__).parent / "results"
 PASSES = 3
-MOST_PATIENCE = 4
+SHORTEST_SECONDS = 2.0  # of a process
+# A process runs each plan so often at least: memory that steps free and take settles over the first ones.
+LEAST_STEPS = 10
+SPARE = 1.3  # of the time goes into preparing and warming up
+MOST_SECONDS = 60.0
 Document = dict[str, Any]
 Say = Callable[[str], None]
 
@@ -69,15 +73,14 @@ def told(answer: Recommendation) -> Document:
 
 @dataclass
 class Case:
-    """One model at one batch size. medians: of each process that ran it, by plan. patience: how many times as long as
-    others it needs for every plan to run."""
+    """One model at one batch size. processes: by plan, what each measured. seconds: of a process, once known."""
 
     row: Row
     workload: Workload
     instant: Document | None = None
     quick: Document | None = None
     error: str | None = None
-    patience: int = 1
+    seconds: float | None = None
     processes: dict[str, list[Measurement]] = field(default_factory=dict)
 
 
@@ -133,23 +136,26 @@ class Bench:
         return self.earlier.get((case.row.name, case.workload.batch_size))
 
     async def _run(self, case: Case) -> None:
-        """Where the time did not do for every plan, again with twice and four times as much."""
+        """One more process; again in a longer one where it was too short for enough steps of every plan."""
         if self._known(case) is not None:
             return
-        plans = candidate_plans(await self.measuring.survey(), Request(case.workload))
+        seconds = case.seconds or self.seconds
         while True:
-            found = await self.measuring.measure(
-                Request(case.workload),
-                seconds=case.patience * self.seconds,
-                plans=plans,
-                batch_sizes=(case.workload.batch_size,),
-            )
-            if case.patience >= MOST_PATIENCE or not any(OUT_OF_TIME in (row.reason or "").lower() for row in found):
+            found = await self._measure(case, seconds)
+            needed = seconds_needed(found, seconds)
+            if needed <= seconds or seconds >= MOST_SECONDS:
                 break
-            case.patience *= 2
+            seconds = min(needed, MOST_SECONDS)
+        case.seconds = seconds
         for row in found:
             if row.outcome == "ok" and row.step is not None:
                 case.processes.setdefault(row.plan.label, []).append(row)
+
+    async def _measure(self, case: Case, seconds: float) -> list[Measurement]:
+        plans = candidate_plans(await self.measuring.survey(), Request(case.workload))
+        return await self.measuring.measure(
+            Request(case.workload), seconds=seconds, plans=plans, batch_sizes=(case.workload.batch_size,)
+        )
 
     async def _document(self, case: Case) -> Document:
         if case.error is not None or case.instant is None:
@@ -165,6 +171,7 @@ class Bench:
             "optimizer": case.workload.optimizer,
             "batch_size": size,
             "truth": known["truth"] if known is not None else true_times(case.processes),
+            "truth_seconds": known.get("truth_seconds") if known is not None else case.seconds,
             "default": default_plan(survey, plans).label,
             "instant": case.instant,
             "quick": case.quick,
@@ -173,6 +180,24 @@ class Bench:
         }
         self.say(describe_row(document))
         return document
+
+
+def was_run_for_long(row: Document) -> bool:
+    """Whether an earlier result's truth rests on enough steps."""
+    truth = row.get("truth")
+    if not truth:
+        return False
+    needed = LEAST_STEPS * sum(plan["median"] for plan in truth.values())
+    return bool(needed <= (row.get("truth_seconds") or SHORTEST_SECONDS))
+
+
+def seconds_needed(rows: Sequence[Measurement], seconds: float) -> float:
+    """For enough steps of every plan; rows: what came of a process that had `seconds`."""
+    if any(OUT_OF_TIME in (row.reason or "").lower() for row in rows):
+        return 2 * seconds
+    round_seconds = sum(row.step.median for row in rows if row.step is not None)
+    needed = SPARE * LEAST_STEPS * round_seconds
+    return needed if needed > SPARE * seconds else seconds
 
 
 def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
@@ -253,7 +278,7 @@ async def run_estimates(
     only_instant: bool = False,
 ) -> tuple[Document, Profile]:
     """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
-    known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
+    known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if was_run_for_long(row)}
     settings = [Settings.from_environment(data_dir=folder / name, learning=False) for name in ("asked", "truth")]
     async with Crosspoint(settings[0]) as asked, Crosspoint(settings[1]) as measuring:
         say("calibrating")
@@ -278,7 +303,7 @@ async def run_estimates(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print a line a batch size, and write the document and its profile. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0, help="of one batch size in one process, all plans")
+    parser.add_argument("--seconds", type=float, default=SHORTEST_SECONDS, help="of a process, at least")
     parser.add_argument("--passes", type=int, default=PASSES, help="processes a batch size")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--truth", type=Path, help="an earlier result whose truth is taken")

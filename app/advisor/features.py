@@ -15,14 +15,14 @@ from probes.trace import Operation, Trace
 CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer")
 PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0)
 
-# Of operations that were timed inside steps: what lies between them (Python, autograd's own work) is a tenth of a step.
-CONTEXT_PRIORS: tuple[float, ...] = (1.05, 1.05, 1.0, 1.05)
+# Of operations that were timed inside steps, which are the step but for what lies between them.
+CONTEXT_PRIORS: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
 
-# What lies between operations on one core (EPYC, Zen 5, torch 2.13), fp32 steps of 32 networks: 0.3 to 0.6 us an
-# operation where all is small, and 20 to 120 ps for each byte of a fresh tensor where tensors are large (glibc's
-# threshold for memory that goes back to the system).
-BETWEEN_FLOORS = 0.7
-RETURNED_FROM_BYTES, RETURN_SECONDS_A_BYTE = 1 << 17, 50e-12
+# What lies between operations on one core (EPYC, Zen 5, torch 2.13) beyond what the clock itself adds to them: where
+# all is small half of what the shortest operation takes (0.3 us in a step of 320 us that ran for long), and where
+# tensors are large 20 to 120 ps for each byte that goes back to the system.
+BETWEEN_FLOORS = 0.5
+RETURNED_FROM_BYTES, RETURN_SECONDS_A_BYTE = 1 << 22, 30e-12
 
 # Of a network's step: what leaving it out does to smaller ones is not looked at, as each takes a while and adds little.
 TELLING_SHARE = 0.01

@@ -11,8 +11,9 @@ from app.advisor.intervals import CONFIDENCE, Z
 
 # How firmly the factors are held to their priors, in networks: a class that no network exercises keeps its prior.
 PRIOR_STRENGTH = 0.05
-# Operations that were timed inside steps need little correction, and steps that others disturbed ask for much.
-CONTEXT_HOLD = 1.0
+# Operations that were timed inside steps need next to no correction: a calibration has time for a few whole steps of
+# each network, which run cold and would ask for some.
+CONTEXT_HOLD = 50.0
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4
 # How far a factor may be from its prior. Networks measured while others held the cores fit anything, even that

@@ -17,7 +17,7 @@ from probes.microtrain.timing import significant
 from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Mode, Plan
 
-CLOCKED_SHARE = 0.6  # of the time is for clocking operations
+CLOCKED_SHARE = 0.7  # of the time is for clocking operations
 MOST_ROUNDS, LARGE_ROUNDS = 12, 2
 # After another plan's turn a small step takes a third longer, the next a tenth, the fifth no more than any.
 LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.005, 0.008
