@@ -20,7 +20,7 @@ Z = 1.2816  # of the normal distribution: as many lie within this many standard 
 BETWEEN_RUNS = 0.01
 # What a later process takes for the same step, heap and neighbours being others: four of five of 184 repeated
 # measurements lay within this on a shared virtual machine (benchmarks.estimates). Plans of one measurement share it.
-BETWEEN_PROCESSES = 0.08
+BETWEEN_PROCESSES = 0.10
 # One sample says nothing about its own spread.
 ONE_SAMPLE = 0.1
 # From five samples on their range holds the median with more than 90 % (1 - 2 / 2**5).
