@@ -15,7 +15,8 @@ PRIOR_STRENGTH = 0.05
 # each network, which run cold and would ask for some.
 CONTEXT_HOLD = 50.0
 # How much of a spread is that of networks of which nothing was timed, on the way to it from that of networks that were
-# (logarithms): at a quarter it held 82 to 88 % of the steps of 46 other models, with three calibrations.
+# (logarithms): at a half the intervals held 90 to 95 % of the steps of 46 other models, at a quarter 91 % with another
+# calibration (benchmarks.estimates).
 UNSEEN = 0.25
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4

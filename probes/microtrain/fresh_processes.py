@@ -28,11 +28,15 @@ class EndedEarly(Exception):
 
 def prepare() -> bool:
     """Begin to start the process that forks; it imports torch meanwhile. False where there is none: on other systems
-    what torch computes with does not survive a fork."""
+    what torch computes with does not survive a fork, and its socket needs a temporary folder with a path that is not
+    too long for one."""
     if sys.platform != "linux":
         return False
     multiprocessing.get_context("forkserver").set_forkserver_preload([WARM])
-    forkserver.ensure_running()
+    try:
+        forkserver.ensure_running()
+    except OSError:
+        return False
     return True
 
 

@@ -52,6 +52,18 @@ def test_a_process_that_is_killed_costs_only_its_own_answer() -> None:
     assert run_fresh(double, (1,), lambda: None)[0] == 2
 
 
+SMALL = "from probes.microtrain.fresh_processes import run_fresh; print(run_fresh(int, (), lambda: None))"
+
+
+def test_a_temporary_folder_with_a_long_path_costs_no_calibration(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", SMALL], env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True
+    )
+    assert (ran.stdout, ran.returncode) == ("0\n", 0), ran.stderr
+
+
 PARENT = """
 import sys
 sys.path[:0] = {path!r}
