@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +31,7 @@ from app.advisor.request import Request
 from app.labjobs import describe_machine
 from app.service import Crosspoint
 from app.settings import Settings
+from benchmarks.child import run_child
 from benchmarks.workloads import WORKLOADS, Row
 from probes.hardware import Survey
 from probes.profile import Profile
@@ -74,23 +73,9 @@ def _bracket(size: int, fits: Fits) -> tuple[int, int]:
     return 0, 1
 
 
-def run_child(job: Document) -> Document:
+def run_limited(job: Document) -> Document:
     """What it wrote; `{"error": …}` when it died, as under the kernel's own limit it would."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.largest_batch_child"],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        timeout=CHILD_SECONDS,
-        env={**os.environ, **ENVIRONMENT},
-        check=False,
-    )
-    lines = ended.stdout.splitlines()
-    if ended.returncode == 0 and lines:
-        answer: Document = json.loads(lines[-1])
-        return answer
-    said = ended.stderr.strip().splitlines()
-    return {"error": f"ended with {ended.returncode}: {said[-1][:200] if said else 'nothing said'}"}
+    return run_child("benchmarks.largest_batch_child", job, CHILD_SECONDS, ENVIRONMENT)
 
 
 async def ask(crosspoint: Crosspoint, survey: Survey, profile: Profile, row: Row, plan: Plan) -> Document:
@@ -111,11 +96,11 @@ async def judge(
     job = {"workload": row.workload().to_json(), "limit_bytes": limit_bytes, "threads": plan.threads}
 
     def fits(batch_size: int) -> bool:
-        return run_child({**job, "task": "fits", "batch_size": batch_size}).get("fits", False)
+        return run_limited({**job, "task": "fits", "batch_size": batch_size}).get("fits", False)
 
     truth = await asyncio.to_thread(largest_that_fits, told["batch_size"] or 1, fits)
     begun = time.perf_counter()
-    finder = await asyncio.to_thread(run_child, {**job, "task": "lightning"})
+    finder = await asyncio.to_thread(run_limited, {**job, "task": "lightning"})
     finder["seconds"] = finder.get("seconds", time.perf_counter() - begun)
     return {"model": row.name, "family": row.family, "truth": truth, "crosspoint": told, "lightning": finder}
 

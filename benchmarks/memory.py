@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from app.advisor.memory import estimate_memory
+from benchmarks.child import run_child
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement, MemoryPeak
 from probes.microtrain.tracing import trace_workload
@@ -88,18 +87,10 @@ def run_case(case: Case, truths: Truths) -> list[Document]:
 
 def read_truth(case: Case, batch_size: int) -> Document:
     job = {"workload": case.workload.to_json(), "precision": case.precision, "batch_size": batch_size}
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.memory_truth"],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        timeout=CHILD_SECONDS,
-        env={**os.environ, **ENVIRONMENT},
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["the process died"])[-1])
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    truth = run_child("benchmarks.memory_truth", job, CHILD_SECONDS, ENVIRONMENT)
+    if "error" in truth:
+        raise RuntimeError(truth["error"])
+    return truth
 
 
 def compare(case: Case, trace: Trace, truth: Document) -> Document:

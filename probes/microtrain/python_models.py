@@ -26,7 +26,10 @@ from torch.nn import functional
 from probes.microtrain.built import Batch, BuiltModel, MakeBatch
 from probes.workload.description import InvalidModel
 
-_EXPECTED = "It must return (module, make_batch) or (module, example_batch); see probes/microtrain/python_models.py."
+_EXPECTED = (
+    "It must return (module, make_batch), where make_batch(batch_size) gives (inputs, targets), or (module, "
+    "example_batch) with tensors; see docs/cli.md."
+)
 
 
 def build_python(target: str) -> BuiltModel:
@@ -111,9 +114,18 @@ def _make_batch(target: str, batches: Any) -> MakeBatch:
     def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
         return batches(batch_size) if callable(batches) else _draw(batches, batch_size, generator)
 
-    if callable(batches) or isinstance(batches, torch.Tensor | tuple | list | dict):
+    if callable(batches) or _has_rows(batches):
         return make_batch
-    raise InvalidModel(f"{target} returned no batches beside its module. {_EXPECTED}")
+    raise InvalidModel(f"{target} returned no batch of tensors beside its module. {_EXPECTED}")
+
+
+def _has_rows(example: Any) -> bool:
+    """Whether there is something to draw from; a shape in its place has nothing."""
+    if isinstance(example, dict):
+        example = list(example.values())
+    if isinstance(example, tuple | list):
+        return any(_has_rows(value) for value in example)
+    return isinstance(example, torch.Tensor) and example.dim() > 0
 
 
 def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> Any:

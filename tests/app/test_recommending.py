@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,15 +13,14 @@ import pytest
 from app.advisor import recommend
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
-from app.lab import Lab
 from app.recommending import contest_seconds
 from app.service import Crosspoint
-from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
+from tests.app.opened import with_crosspoint
 
 T = TypeVar("T")
 IRIS = Workload(parse_model("iris-mlp"), 64)
@@ -32,19 +29,6 @@ IRIS = Workload(parse_model("iris-mlp"), 64)
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-
-def with_crosspoint(
-    folder: Path, use: Callable[[Crosspoint], Awaitable[T]], program: tuple[str, ...] | None = None
-) -> T:
-    async def session() -> T:
-        settings = Settings(data_dir=folder, grace_seconds=60)
-        async with Crosspoint(settings) as crosspoint:
-            if program is not None:
-                crosspoint.lab = Lab(settings, program)
-            return await use(crosspoint)
-
-    return asyncio.run(session())
 
 
 def obedient(heard: Path, *, of_more_sizes: str = "pass") -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +20,7 @@ from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
+from tests.app.opened import with_crosspoint
 from tests.app.test_store import PROFILE
 
 T = TypeVar("T")
@@ -33,21 +33,6 @@ QUICK = Request(IRIS, effort="quick", time_limit_seconds=1.0)
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-
-def with_crosspoint(
-    folder: Path, use: Callable[[Crosspoint], Awaitable[T]], program: tuple[str, ...] | None = None
-) -> T:
-    """Open a Crosspoint (with another program in its lab), use it, close it."""
-
-    async def session() -> T:
-        settings = Settings(data_dir=folder, grace_seconds=30)
-        async with Crosspoint(settings) as crosspoint:
-            if program is not None:
-                crosspoint.lab = Lab(settings, program)
-            return await use(crosspoint)
-
-    return asyncio.run(session())
 
 
 def test_a_real_model_is_traced_once_measured_and_recommended(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.largest_batch import NARROW, describe_table, largest_that_fits, run_child, summarize
+from benchmarks.largest_batch import NARROW, describe_table, largest_that_fits, run_limited, summarize
 from benchmarks.workloads import WORKLOADS
 
 
@@ -49,6 +49,6 @@ def test_the_table_tells_how_far_off_and_how_often_too_large() -> None:
 def test_a_batch_that_does_not_fit_into_the_limit_does_not_run() -> None:
     row = next(row for row in WORKLOADS if row.name == "tabular")
     job = {"workload": row.workload().to_json(), "limit_bytes": 2**30, "threads": 1, "task": "fits"}
-    small, large = (run_child({**job, "batch_size": batch_size}) for batch_size in (16, 2_000_000))
+    small, large = (run_limited({**job, "batch_size": batch_size}) for batch_size in (16, 2_000_000))
     assert small == {"fits": True, "reason": None}
     assert not large.get("fits")

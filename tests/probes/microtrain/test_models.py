@@ -254,6 +254,9 @@ def nothing():
 def unclear():
     return nn.Conv2d(3, 4, 3)
 
+def shape_for_a_batch():
+    return nn.Linear(3, 2), (3,)
+
 def broken():
     raise RuntimeError("no data here")
 
@@ -280,7 +283,7 @@ def test_the_users_own_python_is_stepped(own_code: str, function: str) -> None:
     assert all(parameter.grad is not None for parameter in built.module.parameters())
 
 
-@pytest.mark.parametrize("function", ["nothing", "unclear", "broken", "leaving", "missing"])
+@pytest.mark.parametrize("function", ["nothing", "unclear", "shape_for_a_batch", "broken", "leaving", "missing"])
 def test_python_that_gives_no_model_is_told_what_is_expected(own_code: str, function: str) -> None:
     with pytest.raises(InvalidModel, match=function):
         build_model(python_model(f"{own_code}:{function}"))
