@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,30 +16,19 @@ import pytest
 from app import environments, recommending
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_MEMORY, gain_of
-from app.advisor.summary import trace_of_summary
 from app.environments import (
-    DENORMAL_SHARE,
-    LEAST_COMPILE_SECONDS,
     LEAST_TURNS,
-    SHARE,
-    SHARE_COMPILING,
     Trial,
-    affordable,
     environment_here,
-    guess_launch_share,
-    least_seconds,
-    seconds_kept_back,
     trial_of,
-    variants_of,
 )
 from app.errors import LabError
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.compilers import why_not_compile
-from probes.measurement import Measurement, MemoryPeak, Overheads
-from probes.trace import Affine, Trace
-from probes.workload.description import ModelDescription, Plan, Workload
+from probes.measurement import Measurement, MemoryPeak
+from probes.workload.description import Workload
 from probes.workload.models import parse_model, python_model
 from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
 from tests.app.lab.programs import serving
@@ -59,6 +47,7 @@ CNN = parse_model(
     }
 )
 KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
+FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
 NAME = "MALLOC_MMAP_THRESHOLD_"
 
 glibc_only = pytest.mark.skipif(environment_here() is None, reason="the C library here is not glibc, or is set already")
@@ -214,86 +203,6 @@ def test_without_a_folder_to_compile_in_the_trial_fails_with_a_sentence(
         run(tmp_path, compiling(), plan=COMPILED)
 
 
-FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
-
-
-def a_trace(kind: Any = "elementwise") -> Trace:
-    """Of steps that compute for long, or of convolutions that do."""
-    dense = trace_of_summary(a_workload(16))
-    assert dense is not None
-    return replace(dense, operations=tuple(replace(each, kind=kind) for each in dense.operations))
-
-
-def worth_trying(trace: Trace, **changes: Any) -> tuple[Plan, ...]:
-    """Of an answer whose best plan is ONE, measured."""
-    rows = [a_measurement(ONE, 16, 0.1, **changes)]
-    return variants_of(recommend(a_survey(), None, None, rows, Request(a_workload(16))), trace, rows)
-
-
-@pytest.fixture
-def _set_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
-
-
-@pytest.mark.usefixtures("_set_already")
-def test_channels_last_is_tried_where_there_are_convolutions() -> None:
-    assert worth_trying(a_trace("convolution")) == (replace(ONE, channels_last=True),)
-    assert worth_trying(a_trace()) == ()
-
-
-@pytest.mark.usefixtures("_set_already")
-def test_flushing_is_tried_where_steps_were_seen_to_make_denormals() -> None:
-    assert worth_trying(a_trace(), denormal_share=DENORMAL_SHARE) == (FLUSHING,)
-    assert worth_trying(a_trace(), denormal_share=0.0) == ()
-    assert worth_trying(a_trace(), denormal_share=None) == ()
-
-
-@pytest.mark.usefixtures("_set_already")
-def test_flushing_is_tried_on_the_users_own_code_unless_it_was_seen_to_make_none() -> None:
-    own = Workload(ModelDescription("python", "mine:net", {"target": "mine:net"}), 16)
-    answer = replace(recommend(a_survey(), None, None, [], Request(a_workload(16))), workload=own, recommended=ONE)
-    assert variants_of(answer, a_trace(), []) == (FLUSHING,)
-    assert variants_of(answer, a_trace(), [a_measurement(ONE, 16, 0.1, denormal_share=0.0)]) == ()
-
-
-@pytest.mark.usefixtures("_set_already")
-def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(environments, "why_not_compile", lambda: None)
-    issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
-    computing = replace(issuing, launch_seconds=0.01, compute_seconds=0.09)
-    assert worth_trying(a_trace(), overheads=issuing) == (COMPILED,)
-    assert worth_trying(a_trace(), overheads=computing) == ()
-    monkeypatch.setattr(environments, "why_not_compile", lambda: "There is no C++ compiler here.")
-    assert worth_trying(a_trace(), overheads=issuing) == ()
-
-
-def test_what_limits_a_step_that_nobody_measured_is_guessed_from_its_trace() -> None:
-    large, small = a_trace(), a_trace()
-    tiny = Affine(10.0, 1.0)
-    few = tuple(replace(each, flops=tiny, read_bytes=tiny, written_bytes=tiny) for each in small.operations)
-    assert guess_launch_share(replace(small, operations=few), 16) > 0.9
-    assert guess_launch_share(large, 16) < 0.1
-    assert guess_launch_share(replace(small, operations=()), 16) == 0.0
-
-
-def test_nothing_is_tried_on_a_device() -> None:
-    answer = recommend(a_survey(), None, None, [], Request(a_workload(16)))
-    assert variants_of(replace(answer, recommended=Plan("cuda:0")), a_trace("convolution"), []) == ()
-    assert variants_of(replace(answer, recommended=None), a_trace("convolution"), []) == ()
-
-
-def test_each_variant_that_the_time_does_for_has_what_it_needs_and_its_part_of_the_rest() -> None:
-    least = least_seconds(3.0, compiled=False)
-    assert affordable((FLUSHING, KEEPING), 2 * least + 4.0, 3.0) == [(FLUSHING, least + 2.0), (KEEPING, least + 2.0)]
-    assert affordable((COMPILED, KEEPING), least + 1.0, 3.0) == [(KEEPING, least + 1.0)]
-    assert affordable((COMPILED, KEEPING), LEAST_COMPILE_SECONDS + least, 3.0) == [
-        (COMPILED, LEAST_COMPILE_SECONDS + least)
-    ]
-    assert affordable((FLUSHING,), least - 0.1, 3.0) == []
-
-
 def test_a_trial_takes_turns_and_pools_them(tmp_path: Path) -> None:
     found = run(tmp_path, answering(0.5))
     assert found is not None
@@ -338,33 +247,6 @@ def test_a_process_has_its_environment_beside_what_every_one_has(tmp_path: Path)
     assert with_it[NAME] == "7"
     assert without.get(NAME) == os.environ.get(NAME)
     assert with_it["HF_HUB_OFFLINE"] == without["HF_HUB_OFFLINE"] == "1"
-
-
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_other_systems_are_offered_nothing(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    assert environment_here() is None
-
-
-def test_another_c_library_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(name: str) -> str:
-        raise ValueError("unrecognized configuration name")  # as on musl
-
-    monkeypatch.setattr(os, "confstr", unknown)
-    assert environment_here() is None
-
-
-def test_who_has_set_the_allocator_already_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
-    assert environment_here() is None
-
-
-def test_the_processes_start_counts_within_the_time() -> None:
-    assert seconds_kept_back(60.0, 3.0) == pytest.approx(SHARE * 60)
-    assert seconds_kept_back(60.0, 15.0) == 0
-    assert seconds_kept_back(5.0, 3.0) == 0
-    assert seconds_kept_back(60.0, 3.0, compiling=True) == pytest.approx(SHARE_COMPILING * 60)
-    assert seconds_kept_back(30.0, 3.0, compiling=True) == pytest.approx(SHARE * 30)
 
 
 @glibc_only

@@ -1,0 +1,138 @@
+"""Which variants of the best plan are worth a trial here, and what time each has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app import environments
+from app.advisor import Request, recommend
+from app.advisor.environments import KEEP_MEMORY
+from app.advisor.summary import trace_of_summary
+from app.environments import (
+    DENORMAL_SHARE,
+    LEAST_COMPILE_SECONDS,
+    SHARE,
+    SHARE_COMPILING,
+    affordable,
+    environment_here,
+    guess_launch_share,
+    least_seconds,
+    seconds_kept_back,
+    variants_of,
+)
+from probes.measurement import Overheads
+from probes.trace import Affine, Trace
+from probes.workload.description import ModelDescription, Plan, Workload
+from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
+
+KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
+FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
+
+
+def a_trace(kind: Any = "elementwise") -> Trace:
+    """Of steps that compute for long, or of convolutions that do."""
+    dense = trace_of_summary(a_workload(16))
+    assert dense is not None
+    return replace(dense, operations=tuple(replace(each, kind=kind) for each in dense.operations))
+
+
+def worth_trying(trace: Trace, **changes: Any) -> tuple[Plan, ...]:
+    """Of an answer whose best plan is ONE, measured."""
+    rows = [a_measurement(ONE, 16, 0.1, **changes)]
+    return variants_of(recommend(a_survey(), None, None, rows, Request(a_workload(16))), trace, rows)
+
+
+@pytest.fixture
+def _set_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+
+
+@pytest.mark.usefixtures("_set_already")
+def test_channels_last_is_tried_where_there_are_convolutions() -> None:
+    assert worth_trying(a_trace("convolution")) == (replace(ONE, channels_last=True),)
+    assert worth_trying(a_trace()) == ()
+
+
+@pytest.mark.usefixtures("_set_already")
+def test_flushing_is_tried_where_steps_were_seen_to_make_denormals() -> None:
+    assert worth_trying(a_trace(), denormal_share=DENORMAL_SHARE) == (FLUSHING,)
+    assert worth_trying(a_trace(), denormal_share=0.0) == ()
+    assert worth_trying(a_trace(), denormal_share=None) == ()
+
+
+@pytest.mark.usefixtures("_set_already")
+def test_flushing_is_tried_on_the_users_own_code_unless_it_was_seen_to_make_none() -> None:
+    own = Workload(ModelDescription("python", "mine:net", {"target": "mine:net"}), 16)
+    answer = replace(recommend(a_survey(), None, None, [], Request(a_workload(16))), workload=own, recommended=ONE)
+    assert variants_of(answer, a_trace(), []) == (FLUSHING,)
+    assert variants_of(answer, a_trace(), [a_measurement(ONE, 16, 0.1, denormal_share=0.0)]) == ()
+
+
+@pytest.mark.usefixtures("_set_already")
+def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environments, "why_not_compile", lambda: None)
+    issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
+    computing = replace(issuing, launch_seconds=0.01, compute_seconds=0.09)
+    assert worth_trying(a_trace(), overheads=issuing) == (COMPILED,)
+    assert worth_trying(a_trace(), overheads=computing) == ()
+    monkeypatch.setattr(environments, "why_not_compile", lambda: "There is no C++ compiler here.")
+    assert worth_trying(a_trace(), overheads=issuing) == ()
+
+
+def test_what_limits_a_step_that_nobody_measured_is_guessed_from_its_trace() -> None:
+    large, small = a_trace(), a_trace()
+    tiny = Affine(10.0, 1.0)
+    few = tuple(replace(each, flops=tiny, read_bytes=tiny, written_bytes=tiny) for each in small.operations)
+    assert guess_launch_share(replace(small, operations=few), 16) > 0.9
+    assert guess_launch_share(large, 16) < 0.1
+    assert guess_launch_share(replace(small, operations=()), 16) == 0.0
+
+
+def test_nothing_is_tried_on_a_device() -> None:
+    answer = recommend(a_survey(), None, None, [], Request(a_workload(16)))
+    assert variants_of(replace(answer, recommended=Plan("cuda:0")), a_trace("convolution"), []) == ()
+    assert variants_of(replace(answer, recommended=None), a_trace("convolution"), []) == ()
+
+
+def test_each_variant_that_the_time_does_for_has_what_it_needs_and_its_part_of_the_rest() -> None:
+    least = least_seconds(3.0, compiled=False)
+    assert affordable((FLUSHING, KEEPING), 2 * least + 4.0, 3.0) == [(FLUSHING, least + 2.0), (KEEPING, least + 2.0)]
+    assert affordable((COMPILED, KEEPING), least + 1.0, 3.0) == [(KEEPING, least + 1.0)]
+    assert affordable((COMPILED, KEEPING), LEAST_COMPILE_SECONDS + least, 3.0) == [
+        (COMPILED, LEAST_COMPILE_SECONDS + least)
+    ]
+    assert affordable((FLUSHING,), least - 0.1, 3.0) == []
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_are_offered_nothing(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert environment_here() is None
+
+
+def test_another_c_library_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> str:
+        raise ValueError("unrecognized configuration name")  # as on musl
+
+    monkeypatch.setattr(os, "confstr", unknown)
+    assert environment_here() is None
+
+
+def test_who_has_set_the_allocator_already_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    assert environment_here() is None
+
+
+def test_the_processes_start_counts_within_the_time() -> None:
+    assert seconds_kept_back(60.0, 3.0) == pytest.approx(SHARE * 60)
+    assert seconds_kept_back(60.0, 15.0) == 0
+    assert seconds_kept_back(5.0, 3.0) == 0
+    assert seconds_kept_back(60.0, 3.0, compiling=True) == pytest.approx(SHARE_COMPILING * 60)
+    assert seconds_kept_back(30.0, 3.0, compiling=True) == pytest.approx(SHARE * 30)
