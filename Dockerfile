@@ -6,11 +6,12 @@ FROM python:3.13-slim-bookworm AS build
 ARG TORCH_INDEX=""
 # No extra index: a pip.conf that the build host mounts may name one whose files are not in here.
 ARG PIP_EXTRA_INDEX_URL=file:///none
+ARG PIP_CACHE_DIR=/var/cache/pip
 RUN python3 -m venv /opt/crosspoint
 WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 # Dependencies first, so that a change of ours does not fetch torch again.
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     if [ -n "$TORCH_INDEX" ]; then /opt/crosspoint/bin/pip install -c constraints.txt --index-url "$TORCH_INDEX" torch; fi \
     && mkdir -p app probes && touch app/__init__.py probes/__init__.py \
     && /opt/crosspoint/bin/pip install --disable-pip-version-check -c constraints.txt .

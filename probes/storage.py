@@ -65,7 +65,7 @@ def read_mounts(root: Root) -> list[Mount]:
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """proc(5): `36 35 98:0 /root /mount opts - ext4 /dev/root opts`."""
+    """proc(5): `36 35 98:0 /mnt1 /mnt2 opts - ext3 /dev/sda1 opts`."""
     mounts = []
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
