@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -31,6 +31,9 @@ GRID = 4  # prices are remembered at so many places an e-fold
 # Steps that move fewer bytes stay in the nearest caches; of those that move more nothing stays from step to step.
 SMALL_STEP_BYTES, LARGE_STEP_BYTES = 2.0**17, 2.0**34
 FOOTPRINT_WEIGHT = 0.5  # of an e-fold of the whole step against one of the operation
+# The same of how often a step runs what an operation runs: its code is in the caches after the first time, and what
+# runs once a step takes up to three times as long.
+OFTEN_WEIGHT = 0.5
 
 Place = tuple[float, float, float, float]  # size, intensity, footprint, often
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
@@ -38,8 +41,7 @@ AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, byte
 
 class Sample(NamedTuple):
     """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte; 0 for light operations.
-    footprint: see footprint_of. often: logarithm of how often the step runs this very operation: code and weights'
-    layout are in the caches after the first time, and what runs once a step takes up to three times as long."""
+    footprint: see footprint_of. often: see often_of."""
 
     network: str
     size: float
@@ -123,15 +125,15 @@ class ContextPrices:
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
 
     def seconds(
-        self, operation: ContextOperation, footprint: float, executions: int = 1, without: str | None = None
+        self, operation: ContextOperation, footprint: float, often: float = 0.0, without: str | None = None
     ) -> float:
-        """One execution in a step of this footprint that runs the operation so often. without: as if this network had
-        never been timed."""
+        """One execution in a step of this footprint that runs operations of its name so often (often_of). without: as
+        if this network had never been timed."""
         _, size, _ = self._baseline(operation)
         key, samples = self._samples_like(operation, size, without)
         nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
         times = math.exp(size - nearest)
-        known = self._near(key, samples, _scaled(operation, 1 / times), (footprint, math.log(executions)), without)
+        known = self._near(key, samples, _scaled(operation, 1 / times), (footprint, often), without)
         if times == 1.0:
             return known
         overhead = min(self.overhead(footprint), known)
@@ -145,10 +147,11 @@ class ContextPrices:
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
         footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
+        often = often_of((cost.operation, cost.times) for cost in context.costs)
         for cost in context.costs:
             base, size, intensity = self._baseline(cost.operation)
-            often, log_ratio = math.log(cost.times), math.log(cost.seconds) - base
-            sample = Sample(context.network, size, intensity, footprint, often, log_ratio)
+            log_ratio = math.log(cost.seconds) - base
+            sample = Sample(context.network, size, intensity, footprint, often[kernel_of(cost.operation)], log_ratio)
             keys = _keys(cost.operation)
             for key in keys if is_same_mode else keys[1:]:
                 self.samples.setdefault(key, Samples()).add(sample)
@@ -236,6 +239,19 @@ def footprint_of(moved_bytes: float) -> float:
     """How cold caches are between a step's operations, in e-folds: from the bytes that the whole step moves, up to
     what leaves nothing in any cache."""
     return FOOTPRINT_WEIGHT * math.log(min(max(moved_bytes, SMALL_STEP_BYTES), LARGE_STEP_BYTES))
+
+
+def often_of(operations: Iterable[tuple[ContextOperation, int]]) -> dict[tuple[str, str], float]:
+    """By kernel (kernel_of), how often a step runs it, in e-folds. operations: with their executions."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for operation, executions in operations:
+        counts[kernel_of(operation)] += executions
+    return {kernel: OFTEN_WEIGHT * math.log(count) for kernel, count in counts.items()}
+
+
+def kernel_of(operation: ContextOperation) -> tuple[str, str]:
+    """What operations share whose code is the same: name and dtype."""
+    return operation.name, operation.dtype
 
 
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:

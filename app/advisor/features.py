@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of, moved_bytes
+from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of, kernel_of, moved_bytes, often_of
 from app.advisor.prices import HEAVY, Prices
 from probes.context import Context, ContextOperation, variant_of
 from probes.trace import Operation, Trace
@@ -58,9 +58,10 @@ def _features_in_context(trace: Trace, precision: str, prices: ContextPrices, ba
     """`dispatch` is what lies between the operations."""
     operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
     footprint = footprint_of(sum(moved_bytes(sized) * each.count for sized, each in operations))
+    often = often_of((sized, each.count) for sized, each in operations)
     heavy = light = between = optimizer = 0.0
     for sized, operation in operations:
-        seconds = prices.seconds(sized, footprint, operation.count) * operation.count
+        seconds = prices.seconds(sized, footprint, often[kernel_of(sized)]) * operation.count
         between += between_seconds(sized, prices) * operation.count
         if operation.phase == "optimizer":
             optimizer += seconds
@@ -76,10 +77,11 @@ def features_of_context(context: Context, prices: ContextPrices, without: str | 
     light ones."""
     footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
     total = sum(cost.seconds * cost.times for cost in context.costs)
+    often = often_of((cost.operation, cost.times) for cost in context.costs)
     heavy = light = 0.0
     for operation, times, each, _ in context.costs:
         unseen = without if each * times >= TELLING_SHARE * total else None
-        seconds = prices.seconds(operation, footprint, times, unseen) * times
+        seconds = prices.seconds(operation, footprint, often[kernel_of(operation)], unseen) * times
         if operation.kind in HEAVY_KINDS:
             heavy += seconds
         else:

@@ -15,9 +15,9 @@ PRIOR_STRENGTH = 0.05
 # each network, which run cold and would ask for some.
 CONTEXT_HOLD = 50.0
 # How much of a spread is that of networks of which nothing was timed, on the way to it from that of networks that were
-# (logarithms): at a half the intervals held 90 to 95 % of the steps of 46 other models, at a quarter 91 % with another
-# calibration (benchmarks.estimates).
-UNSEEN = 0.25
+# (logarithms): at a half the intervals of several calibrations held 90 to 95 % of the steps of 46 other models, at a
+# quarter 85 to 91 %, at a tenth 82 to 90 % (benchmarks.estimates).
+UNSEEN = 0.1
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4
 # How far a factor may be from its prior. Networks measured while others held the cores fit anything, even that

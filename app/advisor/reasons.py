@@ -19,6 +19,7 @@ from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
 from app.advisor.remedies import remedies_for, say_remedies
+from app.advisor.routing_reason import explain_routing
 from app.advisor.words import say_duration, say_percent, say_ratio, say_seconds
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -87,6 +88,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
         *_refused(evidence),
         _uncalibrated(evidence),
         _predicted_only(evidence, best),
+        explain_routing(evidence.trace, best),
         _noisy_profile(evidence),
     ]
     return tuple(reason for reason in (*about_best, *general) if reason is not None)

@@ -102,7 +102,7 @@ def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000
 
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
-    MicroNetwork("mlp-narrow", _linear(64, 3, 10, bias=False), [32], (8, 64, 512)),
+    MicroNetwork("mlp-narrow", _linear(64, 3, 10), [32], (8, 64, 512)),
     MicroNetwork("mlp-middling", _linear(320, 2, 12, bias=True), [150], (24, 160, 768)),
     MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (8, 64, 256)),
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),

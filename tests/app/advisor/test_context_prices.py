@@ -9,6 +9,8 @@ from app.advisor.context_prices import (
     ContextPrices,
     context_prices,
     footprint_of,
+    kernel_of,
+    often_of,
     undisturbed,
 )
 from probes.context import Context, ContextOperation, OperationCost
@@ -76,7 +78,15 @@ def test_what_a_step_runs_again_and_again_is_priced_by_what_others_run_as_often(
         a_context(operation, network="b"), costs=(OperationCost(operation, 40, true_seconds(operation), 0.1),)
     )
     prices = prices_of(once, often)
-    assert prices.seconds(operation, FOOTPRINT, 30) < 0.8 * prices.seconds(operation, FOOTPRINT, 1)
+    (rare,), (usual,) = (often_of([(operation, executions)]).values() for executions in (1, 30))
+    assert prices.seconds(operation, FOOTPRINT, usual) < 0.9 * prices.seconds(operation, FOOTPRINT, rare)
+
+
+def test_operations_of_one_name_share_their_code_whatever_their_sizes() -> None:
+    small, large = an_operation(moved=1e4), an_operation(moved=1e6)
+    apart = often_of([(small, 2), (an_operation("own.operation"), 3)])
+    together = often_of([(small, 2), (large, 3)])
+    assert together[kernel_of(small)] == together[kernel_of(large)] > apart[kernel_of(small)]
 
 
 def test_what_was_timed_on_next_to_nothing_says_nothing_of_large_tensors() -> None:

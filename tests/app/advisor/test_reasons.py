@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.advisor import Request, recommend
+from app.advisor.summary import trace_of_summary
 from probes.measurement import Overheads
 from probes.microtrain.contest import Contest, Entry
 from probes.workload.description import Plan
@@ -42,6 +45,19 @@ def test_a_plan_that_was_not_reached_in_time_is_neither_refused_nor_forgotten() 
     assert two.basis == "predicted"
     assert not two.cannot_run
     assert "not measured" in (two.note or "")
+
+
+def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> None:
+    plain = trace_of_summary(a_workload())
+    assert plain is not None
+    for trace, rows, told in (
+        (replace(plain, evenly_routed=True), [], True),
+        (plain, [], False),
+        (replace(plain, evenly_routed=True), [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 2.0)], False),
+    ):
+        request = Request(a_workload(), precision="fp32")
+        found = recommend(a_survey(), a_profile(), trace, rows, request)
+        assert ("experts-evenly-chosen" in {reason.code for reason in found.reasons}) is told
 
 
 def test_threads_that_hurt_are_said_to_hurt_with_both_times() -> None:

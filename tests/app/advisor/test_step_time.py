@@ -23,17 +23,21 @@ def test_what_ran_is_measured_what_lies_near_is_probed_and_the_rest_predicted() 
     assert bases == {1: "predicted", 2: "probed", 4: "measured", 9: "probed", 32: "probed", 33: "predicted"}
 
 
-def test_one_measured_batch_moves_the_whole_predicted_curve() -> None:
+def test_one_measured_batch_moves_the_predicted_curve_and_less_the_further_away() -> None:
     (alone,) = times([], a_profile(), ONE)
     before = alone.at(16, "pageable")
-    far_before = alone.at(256, "pageable")
     assert before is not None
-    assert far_before is not None
-    slower = a_measurement(ONE, 16, 1.5 * before.seconds.median)
-    (time,) = times([slower], a_profile(), ONE)
-    far = time.at(256, "pageable")
-    assert far is not None
-    assert far.seconds.median == pytest.approx(1.5 * far_before.seconds.median)
+    (time,) = times([a_measurement(ONE, 16, 1.5 * before.seconds.median)], a_profile(), ONE)
+    moved = []
+    for batch in (16, 32, 128, 1024, 1 << 20):
+        predicted, told = alone.at(batch, "pageable"), time.at(batch, "pageable")
+        assert predicted is not None
+        assert told is not None
+        moved.append(told.seconds.median / predicted.seconds.median)
+    assert moved[0] == pytest.approx(1.5)
+    assert moved == sorted(moved, reverse=True)
+    assert moved[2] == pytest.approx(1.5**0.5)
+    assert moved[-1] == pytest.approx(1.0, abs=0.02)
 
 
 def test_the_further_from_what_ran_the_less_is_known() -> None:
