@@ -105,7 +105,17 @@ class Bench:
             await self._each(cases, f"truth {number + 1} of {self.passes}", self._run)
             if number == 0:
                 await self._each(cases, "quick", self._ask_quick)
-        return [await self._document(case) for case in cases]
+        return [await self._told(case) for case in cases]
+
+    async def _told(self, case: Case) -> Document:
+        """A row that cannot be written costs the others nothing: an hour of measuring lies behind them."""
+        try:
+            return await self._document(case)
+        except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
+            said = f"{type(error).__name__}: {error}"
+            self.say(f"{case.row.name}: {said}")
+            truth = true_times(case.processes)
+            return {"name": case.row.name, "family": case.row.family, "error": said, "truth": truth}
 
     async def _each(self, cases: Sequence[Case], what: str, work: Callable[[Case], Awaitable[None]]) -> None:
         self.say(f"== {what}")
@@ -229,11 +239,14 @@ def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Do
     }
 
 
-def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> float:
-    """Every operation at the best rate or the best bandwidth measured, whichever is longer."""
+def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> float | None:
+    """Every operation at the best rate or the best bandwidth measured, whichever is longer; None without either."""
     points = [point for point in profile.points if point.plan.key == plan.key]
-    rate = max(point.flops / point.seconds.median for point in points if point.constant == "matmul")
-    bandwidth = max(point.bytes / point.seconds.median for point in points if point.constant == "bandwidth")
+    rates = [point.flops / point.seconds.median for point in points if point.constant == "matmul"]
+    bandwidths = [point.bytes / point.seconds.median for point in points if point.constant == "bandwidth"]
+    if not rates or not bandwidths:
+        return None
+    rate, bandwidth = max(rates), max(bandwidths)
     total = 0.0
     for operation in trace.operations_under(plan.precision):
         if operation.kind != "view":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from statistics import median
 from typing import Any
 
@@ -161,8 +162,7 @@ class CalibrationRun:
         self._begun = self._reported = time.perf_counter()
         self._networks = NetworkContest(job.plans)
         self._groups = [
-            (name, weight, [bench for plan in job.plans for bench in make(plan, job.effort)])
-            for name, make, weight in CONSTANTS
+            (name, weight, in_turns([make(plan, job.effort) for plan in job.plans])) for name, make, weight in CONSTANTS
         ]
 
     def _say(self, message: str, *, force: bool = True) -> None:
@@ -193,6 +193,12 @@ class CalibrationRun:
             return moment
         queue = QueueTime(moment.queue.ran + theirs.ran, moment.queue.waited + theirs.waited)
         return replace(moment, queue=queue)
+
+
+def in_turns(rows: Sequence[Sequence[Bench]]) -> list[Bench]:
+    """The first of every row, then the second of every row, and so on: where the time does not do for all, every plan
+    has some."""
+    return [bench for benches in zip_longest(*rows) for bench in benches if bench is not None]
 
 
 def measure_points(benches: Sequence[Bench], deadline: float) -> list[Point]:

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.estimate_table import describe_table, is_met, make_table, quantile
-from benchmarks.estimates import true_times
+from app.advisor.summary import trace_of_summary
+from benchmarks.estimates import roofline, true_times
 from probes.workload.description import Plan
-from tests.app.advisor.build import a_measurement
+from tests.app.advisor.build import ONE, a_measurement, a_workload
+from tests.app.advisor.machine import a_profile
 
 TRUTH = {"a": {"median": 1.0}, "b": {"median": 2.0}}
 
@@ -40,8 +44,15 @@ def test_rules_of_thumb_stand_beside() -> None:
     assert table["baselines"]["operations alone"]["median error"] is None
 
 
+def test_a_profile_without_a_bandwidth_has_no_roofline() -> None:
+    profile, trace = a_profile(), trace_of_summary(a_workload())
+    rate_alone = replace(profile, points=tuple(p for p in profile.points if p.constant == "matmul"))
+    assert (roofline(profile, ONE, trace, 16) or 0.0) > 0
+    assert roofline(rate_alone, ONE, trace, 16) is None
+
+
 def test_what_failed_and_what_was_missed_is_shown() -> None:
-    rows = [a_row(1.5), {"name": "broken", "family": "text", "error": "ValueError: no"}]
+    rows = [a_row(1.5), {"name": "broken", "family": "text", "error": "ValueError: no", "truth": TRUTH}]
     text = describe_table(make_table(rows))
     assert "broken: ValueError: no" in text
     assert "50.0% (missed)" in text

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, refuse_hopeless
+from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, in_turns, refuse_hopeless
 from probes.microtrain.constants import dispatch, kernels
 from probes.microtrain.constants.bench import Bench
 from probes.microtrain.counting import count_dispatches
@@ -50,6 +50,14 @@ def test_flops_are_what_torch_counts(bench: Bench) -> None:
     with FlopCounterMode(display=False) as counter:
         action()
     assert counter.get_total_flops() == bench.flops
+
+
+def test_every_plan_has_its_first_benches_before_any_has_its_last() -> None:
+    plans = [Plan("cpu", "fp32", count) for count in (1, 2)]
+    rows = [kernels.matmul(plan, "quick") for plan in plans]
+    benches = in_turns([rows[0], rows[1][:2]])
+    assert [bench.plan for bench in benches[:6]] == [*plans, *plans, plans[0], plans[0]]
+    assert len(benches) == len(rows[0]) + 2
 
 
 def test_a_chain_is_divided_by_the_operations_it_dispatches() -> None:
