@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.estimate_table import describe_table, is_met, make_table, quantile
 from app.advisor.summary import trace_of_summary
+from benchmarks.estimate_table import describe_table, is_met, make_table, quantile
 from benchmarks.estimates import roofline, true_times
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, a_measurement, a_workload
