@@ -114,8 +114,7 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
             said = f"{type(error).__name__}: {error}"
             self.say(f"{case.row.name}: {said}")
-            truth = true_times(case.processes)
-            return {"name": case.row.name, "family": case.row.family, "error": said, "truth": truth}
+            return {**self._measured(case), "error": said}
 
     async def _each(self, cases: Sequence[Case], what: str, work: Callable[[Case], Awaitable[None]]) -> None:
         self.say(f"== {what}")
@@ -173,23 +172,30 @@ class Bench:
         survey = await self.asked.survey()
         plans = candidate_plans(survey, Request(case.workload))
         trace = await self.asked.trace(case.workload)
-        known, size = self._known(case), case.workload.batch_size
+        size = case.workload.batch_size
         document = {
-            "name": case.row.name,
-            "family": case.row.family,
-            "mode": case.workload.mode,
-            "optimizer": case.workload.optimizer,
-            "batch_size": size,
-            "truth": known["truth"] if known is not None else true_times(case.processes),
-            "truth_seconds": known.get("truth_seconds") if known is not None else case.seconds,
+            **self._measured(case),
             "default": default_plan(survey, plans).label,
-            "instant": case.instant,
-            "quick": case.quick,
             "baselines": {plan.label: baselines(self.profile, plan, trace, size) for plan in plans},
             "shares": shares(self.profile, trace, size),
         }
         self.say(describe_row(document))
         return document
+
+    def _measured(self, case: Case) -> Document:
+        """What was told and what was true, without what is reckoned beside them."""
+        known = self._known(case)
+        return {
+            "name": case.row.name,
+            "family": case.row.family,
+            "mode": case.workload.mode,
+            "optimizer": case.workload.optimizer,
+            "batch_size": case.workload.batch_size,
+            "truth": known["truth"] if known is not None else true_times(case.processes),
+            "truth_seconds": known.get("truth_seconds") if known is not None else case.seconds,
+            "instant": case.instant,
+            "quick": case.quick,
+        }
 
 
 def was_run_for_long(row: Document) -> bool:
