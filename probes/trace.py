@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-# 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes.
-SCHEMA_VERSION = "4"
+# 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
+# 5: what a process holds beyond its tensors.
+SCHEMA_VERSION = "5"
 
+CURVES = ("kernel_peaks", "autocast_kernel_peaks", "heap_surplus", "autocast_heap_surplus")  # of knots
 AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
 Phase = Literal["forward", "backward", "optimizer"]
@@ -81,7 +83,8 @@ class Trace:
     included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peak with what
     the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
     (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
-    allocator for, in order (probes.allocations); the optimizer's own apart.
+    allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
+    the C library's heap holds at its peak beyond the tensors alive, in the first steps, where the library is known.
     """
 
     model_key: str
@@ -106,6 +109,8 @@ class Trace:
     evenly_routed: bool = False  # experts were taken to be chosen equally often: nobody knows without numbers
     allocations: str = ""
     autocast_allocations: str = ""
+    heap_surplus: tuple[Knot, ...] = ()
+    autocast_heap_surplus: tuple[Knot, ...] = ()
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
@@ -125,6 +130,10 @@ class Trace:
     def kernel_peaks_under(self, precision: str) -> tuple[Knot, ...]:
         """The step's peak in this precision with what a CPU's kernels take inside. Empty: not known."""
         return self.autocast_kernel_peaks if precision in AUTOCAST else self.kernel_peaks
+
+    def heap_surplus_under(self, precision: str) -> tuple[Knot, ...]:
+        """What a CPU's heap holds beyond the tensors alive, in this precision. Empty: not known."""
+        return self.autocast_heap_surplus if precision in AUTOCAST else self.heap_surplus
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""
@@ -152,7 +161,7 @@ class Trace:
             values[name] = Affine(*values[name])
         for name in ("activation_peaks", "autocast_peaks"):
             values[name] = tuple(Affine(*line) for line in values.get(name, ()))
-        for name in ("kernel_peaks", "autocast_kernel_peaks"):
+        for name in CURVES:
             values[name] = tuple(Knot(*point) for point in values.get(name, ()))
         for name in ("operations", "autocast_operations"):
             values[name] = tuple(_operation_from_row(row) for row in values.get(name, ()))

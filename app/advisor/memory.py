@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.advisor.device_peaks import device_peaks
-from app.advisor.peaks import Peaks
+from app.advisor.peaks import NOTHING, Peaks
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
@@ -21,15 +21,15 @@ KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
 # README.md has a table). A GPU's context differs by card and driver and has no such bound.
 CPU_OVERHEAD_AT_MOST = 2 * 2**30
 # What libraries take once they work, beyond a process that has imported torch: torch imports its compiler with the
-# first optimizer, transformers the model's own modules, oneDNN writes code and keeps room for each shape. Measured
-# on x86 (torch 2.13, transformers 5.23; mnist-mlp, mnist-cnn, resnet-18 and a small BERT of the catalogue's kinds).
+# first optimizer, transformers the model's own modules, oneDNN writes code and keeps room for each shape. Measured on
+# x86 (torch 2.13, transformers 5.23): the median over 156 rows of benchmarks.estimates in fresh processes.
 WORKING_BYTES = {
-    ("layers", "inference"): 9_000_000,
-    ("layers", "training"): 95_000_000,
-    ("huggingface", "inference"): 118_000_000,
-    ("huggingface", "training"): 170_000_000,
+    ("layers", "inference"): 12_000_000,
+    ("layers", "training"): 97_000_000,
+    ("huggingface", "inference"): 130_000_000,
+    ("huggingface", "training"): 165_000_000,
 }
-CONVOLUTION_BYTES = {"inference": 20_000_000, "training": 40_000_000}
+CONVOLUTION_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class MemoryEstimate:
     """Bytes at the step's peak, each part apart. None: not known.
 
     overhead: what a process takes beside its tensors (interpreter, libraries at work; on a GPU the context).
+    fragmentation: what a CPU's heap holds beyond them, freed and not given back.
     overhead_at_most: where the overhead was not measured, what it surely stays below.
     """
 
@@ -50,6 +51,7 @@ class MemoryEstimate:
     on_cpu: bool = True
     trace: Trace | None = None  # of a plan on a device, whose allocator's blocks follow from it
     precision: str = "fp32"
+    fragmentation: Peaks = NOTHING
 
     @property
     def fixed(self) -> int:
@@ -58,14 +60,17 @@ class MemoryEstimate:
 
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
-        return math.ceil(self.fixed + self.activations_at(batch_size))
+        return math.ceil(self.fixed + self.activations_at(batch_size) + self.fragmentation_at(batch_size))
 
     def allocated(self, batch_size: int) -> int:
         """What torch's allocator hands out of it: the tensors, and on a CPU what kernels take inside."""
-        return self.peak(batch_size) - (self.overhead or 0)
+        return math.ceil(self.fixed - (self.overhead or 0) + self.activations_at(batch_size))
 
     def activations_at(self, batch_size: int) -> float:
         return self.activations.at(batch_size)
+
+    def fragmentation_at(self, batch_size: int) -> float:
+        return self.fragmentation.at(batch_size)
 
     def fits(self, batch_size: int) -> bool | None:
         """None when the available memory is not known, or when the unknown overhead may decide it.
@@ -86,10 +91,16 @@ class MemoryEstimate:
         if self.available is None:
             return None
         room = self.available - self.fixed
-        largest = self.activations.largest_within(room)
+        largest = self.activations.and_with(self.fragmentation).largest_within(room)
         while largest is not None and largest > 1 and self.peak(largest) > self.available:  # the sums were rounded
             largest -= 1
         return largest
+
+    def _held(self, batch_size: int) -> int | None:
+        """What a CPU's heap holds; None where its rules are not known."""
+        if not self.fragmentation.knots:
+            return None
+        return self.allocated(batch_size) + math.ceil(self.fragmentation_at(batch_size))
 
     def parts(self, batch_size: int) -> MemoryParts:
         known = self.overhead is not None
@@ -100,10 +111,11 @@ class MemoryEstimate:
             optimizer_bytes=self.optimizer,
             activations_bytes=math.ceil(self.activations_at(batch_size)),
             overhead_bytes=self.overhead,
+            fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.on_cpu else None,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
             allocated_peak_bytes=blocks.allocated if blocks is not None else self.allocated(batch_size),
-            reserved_peak_bytes=blocks.reserved if blocks is not None else None,
+            reserved_peak_bytes=blocks.reserved if blocks is not None else self._held(batch_size),
             process_peak_bytes=self.peak(batch_size) if known and self.on_cpu else None,
         )
 
@@ -133,14 +145,27 @@ def estimate_memory(
         on_cpu=plan.is_cpu,
         trace=None if plan.is_cpu else trace,
         precision=plan.precision,
+        fragmentation=fragmentation(trace, plan),
     )
+
+
+def step_peaks(trace: Trace, plan: Plan) -> Peaks:
+    """What a step takes beyond what lives from step to step, on a CPU with what its heap holds of what was freed."""
+    return activation_peaks(trace, plan).and_with(fragmentation(trace, plan))
+
+
+def fragmentation(trace: Trace, plan: Plan) -> Peaks:
+    """Nothing where the plan puts another allocator, or other settings, in the place of the C library's own."""
+    if not plan.is_cpu or plan.environment:
+        return NOTHING
+    return Peaks(knots=trace.heap_surplus_under(plan.precision))
 
 
 def working_bytes(trace: Trace, model_kind: str) -> int:
     """What libraries take on a CPU once this workload runs."""
     kind = "huggingface" if model_kind == "huggingface" else "layers"
     convolves = any(operation.kind == "convolution" for operation in trace.operations)
-    return WORKING_BYTES[kind, trace.mode] + (CONVOLUTION_BYTES[trace.mode] if convolves else 0)
+    return WORKING_BYTES[kind, trace.mode] + (CONVOLUTION_BYTES if convolves else 0)
 
 
 def available_bytes(survey: Survey, plan: Plan) -> int | None:

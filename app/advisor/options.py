@@ -153,17 +153,20 @@ def _lighter_optimizer(memory: MemoryEstimate, workload: Workload) -> tuple[str,
 
 
 def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> MemoryParts:
-    """The estimated parts; where the step ran, its measured peak, with the difference in the activations, which
-    hold what kernels take inside."""
+    """The estimated parts; where the step ran, its measured peak, with the difference in what a CPU's heap holds, or
+    else in the activations, which hold what kernels take inside."""
     if memory is None:
         return MemoryParts(peak_bytes=outcome.peak_bytes)
     parts = memory.parts(batch_size)
     if outcome.peak_bytes is None:
         return parts
-    activations = max(outcome.peak_bytes - memory.fixed, 0)
-    named = "process_peak_bytes" if memory.on_cpu else "reserved_peak_bytes"
-    measured: dict[str, int | None] = {"peak_bytes": outcome.peak_bytes, named: outcome.peak_bytes}
-    return replace(parts, activations_bytes=math.ceil(activations), **measured)
+    above = max(outcome.peak_bytes - memory.fixed, 0)
+    if not memory.on_cpu:
+        measured = replace(parts, peak_bytes=outcome.peak_bytes, reserved_peak_bytes=outcome.peak_bytes)
+        return replace(measured, activations_bytes=above)
+    activations = min(math.ceil(memory.activations_at(batch_size)), above)
+    measured = replace(parts, peak_bytes=outcome.peak_bytes, process_peak_bytes=outcome.peak_bytes)
+    return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
 
 
 def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:

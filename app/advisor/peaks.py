@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import combinations
 
 from probes.trace import Affine, Knot
 
@@ -33,6 +34,28 @@ class Peaks:
     def plus(self, constant: float, factor: float) -> Peaks:
         """Scaled by the factor, and so much more."""
         return Peaks(tuple(Affine(line.constant * factor + constant, line.per_sample * factor) for line in self.lines))
+
+    def and_with(self, other: Peaks) -> Peaks:
+        """The sum of both. other: given by knots, or nothing."""
+        if not other.knots:
+            return self
+        sizes = {knot.batch_size for knot in (*self.knots, *other.knots)} | (
+            set() if self.knots else _bends(self.lines)
+        )
+        return Peaks(knots=tuple(Knot(size, round(self.at(size) + other.at(size))) for size in sorted(sizes)))
+
+
+NOTHING = Peaks()
+
+
+def _bends(lines: tuple[Affine, ...]) -> set[int]:
+    """Batch sizes around which another line becomes the highest."""
+    found: set[int] = set()
+    for one, other in combinations(lines, 2):
+        if one.per_sample != other.per_sample:
+            at = (other.constant - one.constant) / (one.per_sample - other.per_sample)
+            found |= {math.floor(at), math.ceil(at)} if at >= 1 else set()
+    return found
 
 
 def _line(knots: tuple[Knot, ...], place: int) -> Affine:

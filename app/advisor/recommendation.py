@@ -36,8 +36,9 @@ class Breakdown:
 class MemoryParts:
     """Bytes of one process that trains; None where it is not known.
 
-    The first parts add up to peak_bytes. allocated_peak: what torch's allocator hands out at most; reserved_peak: what
-    a GPU's allocator holds for that, in blocks; process_peak: a CPU's whole process, libraries included.
+    The first parts add up to peak_bytes. fragmentation: what a CPU's heap holds of what was freed. allocated_peak: what
+    torch's allocator hands out at most; reserved_peak: what a GPU's allocator, in blocks, or a CPU's heap holds for
+    that; process_peak: a CPU's whole process, libraries included.
     """
 
     weights_bytes: int | None = None
@@ -45,6 +46,7 @@ class MemoryParts:
     optimizer_bytes: int | None = None
     activations_bytes: int | None = None
     overhead_bytes: int | None = None
+    fragmentation_bytes: int | None = None
     peak_bytes: int | None = None
     available_bytes: int | None = None
     allocated_peak_bytes: int | None = None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.advisor.memory import activation_peaks
+from app.advisor.memory import activation_peaks, step_peaks
 from app.advisor.recommendation import Option
 from app.advisor.words import say_bytes
 from probes.trace import AUTOCAST, Trace
@@ -51,12 +51,12 @@ def _missing(option: Option) -> int | None:
 def _changes(option: Option, trace: Trace, workload: Workload) -> Iterator[tuple[str, float]]:
     """Each change with the bytes that it saves, by itself."""
     plan, batch = option.plan, workload.batch_size
-    now = activation_peaks(trace, plan).at(batch)
+    now = step_peaks(trace, plan).at(batch)
     largest = option.max_batch_size
     if largest is not None and 1 <= largest < batch:
-        yield f"a batch of {largest}", now - activation_peaks(trace, plan).at(largest)
+        yield f"a batch of {largest}", now - step_peaks(trace, plan).at(largest)
     if plan.precision not in AUTOCAST:
-        yield "bf16", now - activation_peaks(trace, Plan(plan.device, "bf16")).at(batch)
+        yield "bf16", now - step_peaks(trace, Plan(plan.device, "bf16")).at(batch)
     if workload.mode == "training":
         yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import platform
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
-from probes.allocations import pack
+from probes.allocations import pack, unpack
+from probes.heap_peaks import heap_surplus
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.kernel_peaks import kernel_peaks
 from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
-from probes.microtrain.primed_stepper import PrimedStepper, Recording
-from probes.trace import Trace
+from probes.microtrain.primed_stepper import PrimedStepper, Recording, Resident
+from probes.trace import Knot, Trace
 from probes.workload.description import InvalidModel, Workload
 
 # Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
@@ -144,6 +146,9 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
             break
     peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
     autocast = None if plainly else _record_autocast(stepper, pair)
+    resident = stepper.resident_bytes()
+    packed = "" if plainly else pack(pair, one.log, other.log)
+    packed_autocast = pack(pair, *(recording.log for recording in autocast)) if autocast else ""
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -157,12 +162,22 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
         kernel_peaks=() if plainly else kernel_peaks(pair, one, other),
         autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
-        allocations="" if plainly else pack(pair, one.log, other.log),
-        autocast_allocations=pack(pair, *(recording.log for recording in autocast)) if autocast else "",
+        allocations=packed,
+        autocast_allocations=packed_autocast,
+        heap_surplus=_heap_surplus(workload, packed, resident),
+        autocast_heap_surplus=_heap_surplus(workload, packed_autocast, resident),
         evenly_routed=stepper.evenly_routed,
         torch_version=torch.__version__,
-        **stepper.resident_bytes()._asdict(),
+        **resident._asdict(),
     )
+
+
+def _heap_surplus(workload: Workload, packed: str, resident: Resident) -> tuple[Knot, ...]:
+    """Empty where the C library is not the one whose rules are known."""
+    if platform.libc_ver()[0] != "glibc":
+        return ()
+    optimizer = workload.optimizer if workload.mode == "training" else None
+    return heap_surplus(unpack(packed), optimizer, resident.parameter_tensors)
 
 
 def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[Recording, Recording] | None:

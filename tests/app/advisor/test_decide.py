@@ -63,6 +63,7 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "optimizer_bytes",
         "activations_bytes",
         "overhead_bytes",
+        "fragmentation_bytes",
         "peak_bytes",
         "available_bytes",
         "allocated_peak_bytes",

@@ -90,5 +90,6 @@ def test_the_peak_of_what_ran_is_the_measured_one() -> None:
         memory.optimizer_bytes,
         memory.activations_bytes,
         memory.overhead_bytes,
+        memory.fragmentation_bytes,
     )
     assert sum(part or 0 for part in parts) == 2 * GB

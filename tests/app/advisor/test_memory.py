@@ -23,6 +23,9 @@ estimates = st.builds(
     ),
     overhead=sizes,
     available=sizes,
+    fragmentation=st.lists(st.integers(0, 10**12), max_size=4).map(
+        lambda held: Peaks(knots=tuple(Knot(4**place, size) for place, size in enumerate([*sorted(held), *held[:1]])))
+    ),
 )
 
 
@@ -51,8 +54,9 @@ def test_the_parts_add_up_to_the_peak(memory: MemoryEstimate, batch: int) -> Non
         parts.optimizer_bytes,
         parts.activations_bytes,
         parts.overhead_bytes,
+        parts.fragmentation_bytes,
     )
-    assert parts.peak_bytes == pytest.approx(sum(part or 0 for part in named), abs=2)
+    assert parts.peak_bytes == pytest.approx(sum(part or 0 for part in named), abs=3)
 
 
 @given(estimates, st.integers(1, 10**6))
@@ -123,6 +127,27 @@ def test_what_cpu_kernels_take_inside_counts_on_the_cpu_and_not_on_a_gpu() -> No
     assert peaks == [1250, 700]
     on_gpu = [estimate_memory(None, None, trace, [], Plan("cuda:0", p)).activations_at(10) for p in ("fp32", "bf16")]  # type: ignore[arg-type]
     assert on_gpu == [1000, 600]
+
+
+def test_a_cpu_s_heap_holds_more_than_is_alive_and_fewer_samples_fit() -> None:
+    row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=0))
+    plain = replace(trace_of_summary(a_workload()), activation_peaks=(Affine(0.0, float(GB)),))
+    scattered = replace(
+        plain, heap_surplus=(Knot(1, 0), Knot(9, 8 * GB)), autocast_heap_surplus=(Knot(1, GB), Knot(2, GB))
+    )
+    without, estimate = (estimate_memory(a_survey(), None, trace, [row], ONE) for trace in (plain, scattered))
+    assert estimate.peak(5) == without.peak(5) + 4 * GB
+    assert estimate.allocated(5) == without.allocated(5)
+    assert estimate.parts(5).reserved_peak_bytes == estimate.allocated(5) + 4 * GB
+    assert estimate.parts(5).fragmentation_bytes == 4 * GB
+    fit, alone = estimate.max_batch_size(), without.max_batch_size()
+    assert fit is not None
+    assert alone is not None
+    assert fit < 0.6 * alone
+    halved = estimate_memory(a_survey(), None, scattered, [row], ONE_BF16)
+    assert halved.parts(5).fragmentation_bytes == GB
+    elsewhere = replace(ONE, environment={"MALLOC_TRIM_THRESHOLD_": "1"})
+    assert estimate_memory(a_survey(), None, scattered, [row], elsewhere).parts(5).fragmentation_bytes == 0
 
 
 def test_a_shared_pool_is_counted_once_and_a_card_by_what_is_free() -> None:

@@ -1,0 +1,200 @@
+"""The C library's heap on Linux, as glibc's published source has it: which bytes a process holds for what it asked for.
+
+The rules are those of malloc/malloc.c (glibc 2.36), with the default settings: a request is carved from the free chunk
+that fits best, else from the top of the heap, else mapped by itself if it is larger than a threshold that rises with
+what was mapped before (mallopt(3), M_MMAP_THRESHOLD, M_TRIM_THRESHOLD). An aligned request asks for more than it keeps
+and gives back both ends as small chunks, which do not join their neighbours at once and are soon taken by others: so
+freed tensors lie apart, none of which is large enough for the next tensor of its own size.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+PAGE_BYTES = 4096
+GRAIN_BYTES = 16  # MALLOC_ALIGNMENT
+MIN_CHUNK_BYTES = 32  # MINSIZE
+HEADER_BYTES = 8  # SIZE_SZ: what a chunk takes beside its block
+TENSOR_ALIGNMENT = 64  # c10/core/alignment.h, gAlignment
+TOP_PAD_BYTES = 128 * 1024  # M_TOP_PAD
+DEFAULT_THRESHOLD_BYTES = 128 * 1024  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+MAX_THRESHOLD_BYTES = 32 * 2**20  # DEFAULT_MMAP_THRESHOLD_MAX
+CACHED_BYTES, CACHED_EACH = 1040, 7  # tcache: chunks up to this size, so many of each
+FAST_BYTES = 128  # fastbins: chunks up to this size
+SMALL_BYTES = 1024  # from here on a request first joins what lies in the fastbins
+JOINING_BYTES = 64 * 1024  # FASTBIN_CONSOLIDATION_THRESHOLD: freeing so much may shrink the heap
+
+
+@dataclass(slots=True)
+class Heap:
+    """held: bytes that the process has of the system and has touched; held_peak: the most that it had. fresh_pages:
+    touched for the first time since the system gave them, so many faults."""
+
+    threshold: int = DEFAULT_THRESHOLD_BYTES
+    held_peak: int = 0
+    fresh_pages: int = 0
+    _trim_threshold: int = DEFAULT_THRESHOLD_BYTES
+    _top: int = 0  # where the heap's last, free chunk begins
+    _end: int = 0  # where the heap ends
+    _touched: int = 0  # up to where
+    _mapped: int = 0
+    _mappings: int = 0
+    _used: dict[int, int] = field(default_factory=dict)  # chunk -> size; mappings have negative numbers
+    _sorted: list[tuple[int, int]] = field(default_factory=list)  # free chunks that may join: (size, chunk)
+    _begins: dict[int, int] = field(default_factory=dict)  # the same by where they begin: size
+    _ends: dict[int, int] = field(default_factory=dict)  # and by where they end: chunk
+    _cached: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _fast: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def held(self) -> int:
+        return self._touched + self._mapped
+
+    @property
+    def system_bytes(self) -> int:
+        """Had of the system, touched or not: `arena` and `hblkhd` of mallinfo(3)."""
+        return self._end + self._mapped
+
+    def allocate(self, size: int) -> int:
+        """malloc(3): the block's handle."""
+        chunk = _chunk_bytes(size)
+        cached = self._cached.get(chunk)
+        place = cached.pop() if cached else self._take(chunk)
+        self._used.setdefault(place, chunk)
+        return place
+
+    def allocate_aligned(self, size: int) -> int:
+        """posix_memalign(3), as torch allocates tensors."""
+        chunk = _chunk_bytes(size)
+        place = self._take(_chunk_bytes(chunk + TENSOR_ALIGNMENT + MIN_CHUNK_BYTES))
+        if place < 0:
+            return place
+        taken = self._used.pop(place)
+        lead = -(place + GRAIN_BYTES) % TENSOR_ALIGNMENT
+        if lead:
+            lead += TENSOR_ALIGNMENT if lead < MIN_CHUNK_BYTES else 0
+            self._release(place, lead)
+            place, taken = place + lead, taken - lead
+        if taken > chunk + MIN_CHUNK_BYTES:
+            self._release(place + chunk, taken - chunk)
+            taken = chunk
+        self._used[place] = taken
+        return place
+
+    def free(self, place: int) -> None:
+        size = self._used.pop(place)
+        if place >= 0:
+            self._release(place, size)
+            return
+        self._mapped -= size
+        if self.threshold < size <= MAX_THRESHOLD_BYTES:
+            self.threshold, self._trim_threshold = size, 2 * size
+
+    def _take(self, chunk: int) -> int:
+        """_int_malloc: a chunk of at least that size."""
+        if self._fast.get(chunk):
+            place = self._fast[chunk].pop()
+        else:
+            if chunk >= SMALL_BYTES:
+                self._join_fast()
+            fitting = self._best_fit(chunk)
+            if fitting is None and chunk >= self.threshold and self._end - self._top < chunk + MIN_CHUNK_BYTES:
+                return self._map(chunk)
+            place, chunk = fitting or (self._from_top(chunk), chunk)
+        self._used[place] = chunk
+        return place
+
+    def _best_fit(self, chunk: int) -> tuple[int, int] | None:
+        """The smallest free chunk that is large enough, without what it has too much."""
+        index = bisect_left(self._sorted, (chunk, -1))
+        if index == len(self._sorted):
+            return None
+        size, place = self._sorted[index]
+        self._forget(place)
+        if size - chunk < MIN_CHUNK_BYTES:
+            return place, size
+        self._keep(place + chunk, size - chunk)
+        return place, chunk
+
+    def _from_top(self, chunk: int) -> int:
+        missing = chunk + MIN_CHUNK_BYTES - (self._end - self._top)
+        if missing > 0:
+            self._end += _up(missing + TOP_PAD_BYTES, PAGE_BYTES)
+        place, self._top = self._top, self._top + chunk
+        touched = _up(self._top, PAGE_BYTES)
+        if touched > self._touched:
+            self.fresh_pages += (touched - self._touched) // PAGE_BYTES
+            self._touched = touched
+            self.held_peak = max(self.held_peak, self.held)
+        return place
+
+    def _map(self, chunk: int) -> int:
+        size = _up(chunk + HEADER_BYTES, PAGE_BYTES)
+        self._mapped += size
+        self.fresh_pages += size // PAGE_BYTES
+        self.held_peak = max(self.held_peak, self.held)
+        self._mappings += 1
+        self._used[-self._mappings] = size
+        return -self._mappings
+
+    def _release(self, place: int, size: int) -> None:
+        """_int_free."""
+        if size <= CACHED_BYTES and len(self._cached[size]) < CACHED_EACH:
+            self._cached[size].append(place)
+        elif size <= FAST_BYTES:
+            self._fast[size].append(place)
+        elif self._join(place, size) >= JOINING_BYTES:
+            self._join_fast()
+            self._trim()
+
+    def _join(self, place: int, size: int) -> int:
+        """With its free neighbours; the size of what it has become."""
+        before = self._ends.get(place)
+        if before is not None:
+            size += self._forget(before)
+            place = before
+        if place + size in self._begins:
+            size += self._forget(place + size)
+        if place + size == self._top:
+            self._top = place
+            return self._end - place
+        self._keep(place, size)
+        return size
+
+    def _join_fast(self) -> None:
+        """malloc_consolidate."""
+        if self._fast:
+            chunks = [(place, size) for size, places in self._fast.items() for place in places]
+            self._fast.clear()
+            for place, size in chunks:
+                self._join(place, size)
+
+    def _trim(self) -> None:
+        """systrim: what lies free at the top goes back, but for the pad."""
+        free = self._end - self._top
+        spare = free - MIN_CHUNK_BYTES - 1 - TOP_PAD_BYTES
+        if free >= self._trim_threshold and spare > 0:
+            self._end -= spare // PAGE_BYTES * PAGE_BYTES
+            self._touched = min(self._touched, self._end)
+
+    def _keep(self, place: int, size: int) -> None:
+        self._begins[place] = size
+        self._ends[place + size] = place
+        insort(self._sorted, (size, place))
+
+    def _forget(self, place: int) -> int:
+        size = self._begins.pop(place)
+        del self._ends[place + size]
+        del self._sorted[bisect_left(self._sorted, (size, place))]
+        return size
+
+
+def _chunk_bytes(size: int) -> int:
+    """What a request takes of the heap."""
+    return max(_up(size + HEADER_BYTES, GRAIN_BYTES), MIN_CHUNK_BYTES)
+
+
+def _up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
