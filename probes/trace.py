@@ -48,7 +48,7 @@ class Knot(NamedTuple):
     """A point of a curve over the batch."""
 
     batch_size: int
-    bytes: int
+    bytes: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,11 @@ class Peaks:
         """The sum of both. other: given by knots, or nothing."""
         if not other.knots:
             return self
-        sizes = {knot.batch_size for knot in (*self.knots, *other.knots)} | (
-            set() if self.knots else _bends(self.lines)
-        )
-        return Peaks(knots=tuple(Knot(size, round(self.at(size) + other.at(size))) for size in sorted(sizes)))
+        sizes = {knot.batch_size for knot in (*self.knots, *other.knots)}
+        if not self.knots:
+            sizes |= _bends(self.lines)
+        sizes.add(2 * max(sizes))
+        return Peaks(knots=tuple(Knot(size, self.at(size) + other.at(size)) for size in sorted(sizes)))
 
 
 NOTHING = Peaks()
