@@ -55,6 +55,11 @@ class Context:
     plan: Plan
     costs: tuple[OperationCost, ...]
 
+    @property
+    def seconds(self) -> float:
+        """Of all operations of a step."""
+        return sum(cost.seconds * cost.times for cost in self.costs)
+
 
 def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
     """`operations` holds each operation once, for thousands run under several plans; a cost is [place there, times,

@@ -35,7 +35,6 @@ class Heap:
     threshold: int = DEFAULT_THRESHOLD_BYTES
     held_peak: int = 0
     fresh_pages: int = 0
-    _trim_threshold: int = DEFAULT_THRESHOLD_BYTES
     _top: int = 0  # where the heap's last, free chunk begins
     _end: int = 0  # where the heap ends
     _touched: int = 0  # up to where
@@ -56,6 +55,11 @@ class Heap:
     def system_bytes(self) -> int:
         """Had of the system, touched or not: `arena` and `hblkhd` of mallinfo(3)."""
         return self._end + self._mapped
+
+    @property
+    def _trim_threshold(self) -> int:
+        """So much free at the top goes back; it moves with the other."""
+        return DEFAULT_THRESHOLD_BYTES if self.threshold == DEFAULT_THRESHOLD_BYTES else 2 * self.threshold
 
     def allocate(self, size: int) -> int:
         """malloc(3): the block's handle."""
@@ -90,7 +94,7 @@ class Heap:
             return
         self._mapped -= size
         if self.threshold < size <= MAX_THRESHOLD_BYTES:
-            self.threshold, self._trim_threshold = size, 2 * size
+            self.threshold = size
 
     def _take(self, chunk: int) -> int:
         """_int_malloc: a chunk of at least that size."""

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from probes.allocations import Allocations
-from probes.glibc_heap import Heap
+from probes.glibc_heap import PAGE_BYTES, Heap
 from probes.trace import Knot
 
 # What torch allocates beside a tensor's own bytes: its storage's and its own record, and its sizes; as seen by taking
 # malloc's place under steps of a BERT (torch 2.13). They lie between tensors, and keep them apart.
 RECORD_BYTES = (176, 96, 24)
 # The first steps scatter the heap; after them it grows little.
-STEPS = 3
-# Where importing torch leaves glibc's threshold (962,560 bytes with torch 2.13; 1.9 MB with transformers).
-THRESHOLD_BYTES = 2**20
+STEPS, SETTLED_STEPS = 3, 2
+# Where importing torch and transformers leaves glibc's threshold (torch 2.13; 962,560 without transformers).
+THRESHOLD_BYTES = 1_925_120
 # On a CPU torch.optim steps tensor by tensor; Adam and AdamW hold two temporaries of a parameter's size meanwhile
 # (torch/optim/adam.py, _single_tensor_adam), RMSprop and Adagrad one.
 TEMPORARIES = {"adam": 2, "adamw": 2, "rmsprop": 1, "adagrad": 1}
@@ -29,6 +29,14 @@ MANY_ALLOCATIONS = 4000
 NOTHING = 0.005
 # Where this share of the tensors' bytes less is left at the next size, sizes between are looked at, so many times.
 DROP, REFINEMENTS = 0.1, 3
+
+
+class HeapCurves(NamedTuple):
+    """Over the batch. surplus: bytes held at the peak beyond those alive. fresh: bytes that a later step finds fresh of
+    the system, which zeroes them page by page."""
+
+    surplus: tuple[Knot, ...] = ()
+    fresh: tuple[Knot, ...] = ()
 
 
 class _Tensor(NamedTuple):
@@ -94,36 +102,43 @@ class Simulation:
                 self.heap.free(block)
 
 
-def heap_surplus(allocations: Allocations | None, optimizer: str | None, parameter_tensors: int) -> tuple[Knot, ...]:
-    """Bytes beyond those alive, at growing batch sizes; the last two are equal, so that it stays so beyond. Empty:
-    what the step allocates is not known. optimizer: None of inference."""
+def heap_curves(allocations: Allocations | None, optimizer: str | None, parameter_tensors: int) -> HeapCurves:
+    """Empty: what the step allocates is not known. optimizer: None of inference."""
     if allocations is None:
-        return ()
+        return HeapCurves()
     temporaries = (TEMPORARIES.get(optimizer or "", 0), parameter_tensors)
 
-    def at(batch_size: int) -> tuple[int, int]:
+    def at(batch_size: int) -> _Point:
         simulation = Simulation(allocations, temporaries, batch_size)
         for _ in range(STEPS):
             simulation.step()
-        return simulation.surplus, simulation.alive_peak
+        before = simulation.heap.fresh_pages
+        for _ in range(SETTLED_STEPS):
+            simulation.step()
+        fresh = (simulation.heap.fresh_pages - before) * PAGE_BYTES // SETTLED_STEPS
+        return _Point(batch_size, simulation.surplus, simulation.alive_peak, fresh)
 
     points = _curve(at, 4 if len(allocations.sizes) > MANY_ALLOCATIONS else 2)
-    knots = [Knot(point.batch_size, point.surplus) for point in points]
-    return (*knots, Knot(2 * knots[-1].batch_size, knots[-1].bytes))
+    surplus = tuple(Knot(point.batch_size, point.surplus) for point in points)
+    return HeapCurves(
+        (*surplus, Knot(2 * points[-1].batch_size, points[-1].surplus)),  # no more beyond
+        tuple(Knot(point.batch_size, point.fresh) for point in points),
+    )
 
 
 class _Point(NamedTuple):
     batch_size: int
     surplus: int
     alive: int
+    fresh: int
 
 
-def _curve(at: Callable[[int], tuple[int, int]], factor: int) -> list[_Point]:
-    points = [_Point(1, *at(1))]
+def _curve(at: Callable[[int], _Point], factor: int) -> list[_Point]:
+    points = [at(1)]
     was = False
     while points[-1].batch_size < LARGEST_SIZE:
         size = points[-1].batch_size * factor
-        point = _Point(size, *at(size))
+        point = at(size)
         points += [*_between(at, points[-1], point, REFINEMENTS), point]
         little = point.surplus <= NOTHING * point.alive
         if point.alive > LARGEST_BYTES or (was and little):
@@ -132,10 +147,10 @@ def _curve(at: Callable[[int], tuple[int, int]], factor: int) -> list[_Point]:
     return points
 
 
-def _between(at: Callable[[int], tuple[int, int]], low: _Point, high: _Point, depth: int) -> list[_Point]:
+def _between(at: Callable[[int], _Point], low: _Point, high: _Point, depth: int) -> list[_Point]:
     """Points between two where much less is left at the larger."""
     size = (low.batch_size + high.batch_size) // 2
     if not depth or size == low.batch_size or low.surplus - high.surplus <= DROP * low.alive:
         return []
-    middle = _Point(size, *at(size))
+    middle = at(size)
     return [*_between(at, low, middle, depth - 1), middle, *_between(at, middle, high, depth - 1)]

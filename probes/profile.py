@@ -68,13 +68,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPoint:
-    """A whole micro-network's step under a plan: what operations cost in context."""
+    """A whole micro-network's step under a plan: what operations cost in context. page_faults: of a step, counted while
+    it was timed."""
 
     name: str
     batch_size: int
     plan: Plan
     seconds: Timing
     trace: Trace
+    page_faults: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,7 @@ def _network(value: Any, place: str, traces: list[Trace]) -> NetworkPoint:
         _plan(member(row, "plan", place), f"{place}.plan"),
         _timing(member(row, "seconds", place), f"{place}.seconds"),
         trace,
+        check_number(row.get("page_faults", 0.0), f"{place}.page_faults", 0.0, bounds.MAX_POINT_QUANTITY),
     )
 
 
@@ -302,5 +305,6 @@ def _network_to_json(point: NetworkPoint, place: int) -> dict[str, Any]:
         "batch_size": point.batch_size,
         "plan": point.plan.to_json(),
         "seconds": asdict(point.seconds),
+        "page_faults": point.page_faults,
         "trace": place,
     }

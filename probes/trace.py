@@ -14,7 +14,14 @@ from typing import Any, Literal, NamedTuple
 # 5: what a process holds beyond its tensors.
 SCHEMA_VERSION = "5"
 
-CURVES = ("kernel_peaks", "autocast_kernel_peaks", "heap_surplus", "autocast_heap_surplus")  # of knots
+CURVES = (
+    "kernel_peaks",
+    "autocast_kernel_peaks",
+    "heap_surplus",
+    "autocast_heap_surplus",
+    "heap_fresh",
+    "autocast_heap_fresh",
+)  # of knots
 AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
 Phase = Literal["forward", "backward", "optimizer"]
@@ -84,7 +91,8 @@ class Trace:
     the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
     (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
     allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
-    the C library's heap holds at its peak beyond the tensors alive, in the first steps, where the library is known.
+    the C library's heap holds at its peak beyond the tensors alive, in the first steps, where the library is known;
+    heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks).
     """
 
     model_key: str
@@ -111,6 +119,8 @@ class Trace:
     autocast_allocations: str = ""
     heap_surplus: tuple[Knot, ...] = ()
     autocast_heap_surplus: tuple[Knot, ...] = ()
+    heap_fresh: tuple[Knot, ...] = ()
+    autocast_heap_fresh: tuple[Knot, ...] = ()
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
@@ -134,6 +144,10 @@ class Trace:
     def heap_surplus_under(self, precision: str) -> tuple[Knot, ...]:
         """What a CPU's heap holds beyond the tensors alive, in this precision. Empty: not known."""
         return self.autocast_heap_surplus if precision in AUTOCAST else self.heap_surplus
+
+    def heap_fresh_under(self, precision: str) -> tuple[Knot, ...]:
+        """Bytes that a step on a CPU finds fresh of the system, in this precision. Empty: not known."""
+        return self.autocast_heap_fresh if precision in AUTOCAST else self.heap_fresh
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""

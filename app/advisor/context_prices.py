@@ -25,7 +25,6 @@ DISTURBED = 1.3  # times the step
 # E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead.
 FAR = 2.5
 NEXT_TO_NOTHING_BYTES = 4096
-MAPPED_FROM_BYTES = 1 << 25
 GRID = 4  # prices are remembered at so many places an e-fold
 
 # Steps that move fewer bytes stay in the nearest caches; of those that move more nothing stays from step to step.
@@ -110,15 +109,13 @@ def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
 class ContextPrices:
     """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
 
-    floor: the least that any operation took, which its arithmetic comes on top of. mapped: the light baseline of
-    results that the allocator maps anew each time. overheads: of operations on next to
+    floor: the least that any operation took, which its arithmetic comes on top of. overheads: of operations on next to
     nothing, by the footprint of the step that they were timed in.
     """
 
     alone: AloneSeconds
     light: LightBaseline
     floor: float
-    mapped: LightBaseline | None = None
     overheads: list[Sample] = field(default_factory=list)
     samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
@@ -182,16 +179,8 @@ class ContextPrices:
             alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
             if alone is not None:
                 size = math.log(operation.flops)
-                return math.log(self.floor + alone + self._mapping_seconds(operation)), size, size - log_bytes
-        light = self.mapped if self.mapped is not None and is_mapped(operation) else self.light
-        return light.log_seconds_at(log_bytes), log_bytes, 0.0
-
-    def _mapping_seconds(self, operation: ContextOperation) -> float:
-        """What fresh pages for the result add: the difference of the light baselines at as many bytes."""
-        if self.mapped is None or not is_mapped(operation):
-            return 0.0
-        size = math.log1p(operation.written_bytes)
-        return max(math.exp(self.mapped.log_seconds_at(size)) - math.exp(self.light.log_seconds_at(size)), 0.0)
+                return math.log(self.floor + alone), size, size - log_bytes
+        return self.light.log_seconds_at(log_bytes), log_bytes, 0.0
 
     def _near(
         self,
@@ -255,19 +244,10 @@ def kernel_of(operation: ContextOperation) -> tuple[str, str]:
 
 
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
-    """From the most telling to the least; the first is of the same mode alone. Results that are mapped anew each time
-    are told apart as long as the name is known."""
+    """From the most telling to the least; the first is of the same mode alone."""
     name, kind, variant, dtype = operation[:4]
-    mapped = is_mapped(operation)
     like = (name, variant, dtype)
-    return ("same mode", mapped, *like), (mapped, *like), like, (name, variant), (kind, dtype), (kind,)
-
-
-def is_mapped(operation: ContextOperation) -> bool:
-    """Whether glibc maps the result anew at each allocation and unmaps it at each release, page by page: its threshold
-    never rises above 32 MiB (mallopt(3), M_MMAP_THRESHOLD)."""
-    in_place = operation.name.endswith("_") or operation.kind == "view"
-    return not in_place and operation.written_bytes >= MAPPED_FROM_BYTES
+    return ("same mode", *like), like, (name, variant), (kind, dtype), (kind,)
 
 
 def moved_bytes(operation: ContextOperation) -> float:
@@ -277,12 +257,10 @@ def moved_bytes(operation: ContextOperation) -> float:
 def context_prices(contexts: Sequence[Context], mode: str, alone: AloneSeconds) -> ContextPrices | None:
     """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack."""
     costs = [cost for context in contexts for cost in context.costs]
-    costs_of_light = [cost for cost in costs if cost.operation.kind not in HEAVY_KINDS]
-    light = light_baseline(cost for cost in costs_of_light if not is_mapped(cost.operation))
+    light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
     if light is None:
         return None
-    mapped = light_baseline(cost for cost in costs_of_light if is_mapped(cost.operation))
-    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs), mapped=mapped)
+    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs))
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
     return prices
@@ -291,7 +269,7 @@ def context_prices(contexts: Sequence[Context], mode: str, alone: AloneSeconds) 
 def undisturbed(context: Context, step_seconds: float | None) -> Context:
     """The context as it is, or where its operations add up to much more than the step took without a clock, scaled
     down to the step."""
-    total = sum(cost.seconds * cost.times for cost in context.costs)
+    total = context.seconds
     if step_seconds is None or total <= DISTURBED * step_seconds:
         return context
     share = step_seconds / total

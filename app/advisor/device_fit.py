@@ -26,7 +26,7 @@ class NetworkRow:
 
 def host_and_device(parts: Features) -> tuple[float, float]:
     """Seconds that the host issues for, and that the device computes for; the optimizer's are nearly all issuing."""
-    heavy, light, dispatch, optimizer = parts
+    heavy, light, dispatch, optimizer, _ = parts
     return dispatch + optimizer, heavy + light
 
 
@@ -64,5 +64,5 @@ def _factors(rows: Sequence[NetworkRow]) -> tuple[float, ...]:
         heavy, light = solve([[part / row.seconds for part in row.parts[:2]] for row in device_rows], PRIORS[:2])
         issued = [row.seconds / host_and_device(row.parts)[0] for row in host_rows]
         host_factor = median(issued) if issued else 1.0
-        factors = (heavy, light, host_factor, host_factor)
+        factors = (heavy, light, host_factor, host_factor, 1.0)
     return factors

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of, kernel_of, moved_bytes, often_of
+from app.advisor.peaks import Peaks
 from app.advisor.prices import HEAVY, Prices
 from probes.context import Context, ContextOperation, variant_of
 from probes.trace import Operation, Trace
@@ -12,17 +13,15 @@ from probes.trace import Operation, Trace
 # Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
 # context and light work does not: caches are cold, and memory comes fresh from the allocator (a first fit over 38
 # networks on two cores, docs/decisions/0003-how-instant-estimates.md).
-CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer")
-PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0)
+CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer", "faults")
+PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0, 1.0)
 
 # Of operations that were timed inside steps, which are the step but for what lies between them.
-CONTEXT_PRIORS: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+CONTEXT_PRIORS: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0, 1.0)
 
-# What lies between operations on one core (EPYC, Zen 5, torch 2.13) beyond what the clock itself adds to them: where
-# all is small half of what the shortest operation takes (0.3 us in a step of 320 us that ran for long), and where
-# tensors are large 20 to 120 ps for each byte that goes back to the system.
+# What lies between operations beyond what the clock itself adds to them, Python and autograd: half of what the shortest
+# operation takes (0.3 us in a step of 320 us that ran for long on one core; EPYC, Zen 5, torch 2.13).
 BETWEEN_FLOORS = 0.5
-RETURNED_FROM_BYTES, RETURN_SECONDS_A_BYTE = 1 << 22, 30e-12
 
 # Of a network's step: what leaving it out does to smaller ones is not looked at, as each takes a while and adds little.
 TELLING_SHARE = 0.01
@@ -33,7 +32,7 @@ Features = tuple[float, ...]  # seconds, one a class
 def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
     """Seconds of each class at this batch."""
     if prices.context is not None:
-        return _features_in_context(trace, prices.plan.precision, prices.context, batch_size)
+        return _features_in_context(trace, prices, prices.context, batch_size)
     heavy = light = dispatch = optimizer = 0.0
     updates = 0
     casts = prices.casts and not trace.autocast_operations
@@ -51,32 +50,36 @@ def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
     added, cast_bytes = _casts(trace, prices) if casts else (0.0, 0.0)
     tensor = prices.tensor_seconds(trace.optimizer)
     optimizer += trace.parameter_tensors * tensor if tensor is not None and updates else updates * prices.dispatch
-    return (heavy, light + cast_bytes, dispatch + added, optimizer)
+    return (heavy, light + cast_bytes, dispatch + added, optimizer, 0.0)
 
 
-def _features_in_context(trace: Trace, precision: str, prices: ContextPrices, batch_size: float) -> Features:
+def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, batch_size: float) -> Features:
     """`dispatch` is what lies between the operations."""
+    precision = of_plan.plan.precision
     operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
     footprint = footprint_of(sum(moved_bytes(sized) * each.count for sized, each in operations))
     often = often_of((sized, each.count) for sized, each in operations)
     heavy = light = between = optimizer = 0.0
     for sized, operation in operations:
         seconds = prices.seconds(sized, footprint, often[kernel_of(sized)]) * operation.count
-        between += between_seconds(sized, prices) * operation.count
+        between += BETWEEN_FLOORS * prices.floor * operation.count
         if operation.phase == "optimizer":
             optimizer += seconds
         elif operation.kind in HEAVY_KINDS:
             heavy += seconds
         else:
             light += seconds
-    return (heavy, light, between, optimizer)
+    fresh = Peaks(knots=trace.heap_fresh_under(precision)).at(batch_size)
+    return (heavy, light, between, optimizer, of_plan.fresh_seconds(fresh))
 
 
-def features_of_context(context: Context, prices: ContextPrices, without: str | None = None) -> Features:
+def features_of_context(
+    context: Context, prices: ContextPrices, fault_seconds: float = 0.0, without: str | None = None
+) -> Features:
     """The same of a network's own operations, at the sizes that were timed; those of the optimizer are among the
-    light ones."""
+    light ones. fault_seconds: of the page faults that its step was seen to have."""
     footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
-    total = sum(cost.seconds * cost.times for cost in context.costs)
+    total = context.seconds
     often = often_of((cost.operation, cost.times) for cost in context.costs)
     heavy = light = 0.0
     for operation, times, each, _ in context.costs:
@@ -86,15 +89,8 @@ def features_of_context(context: Context, prices: ContextPrices, without: str | 
             heavy += seconds
         else:
             light += seconds
-    between = sum(cost.times * between_seconds(cost.operation, prices) for cost in context.costs)
-    return (heavy, light, between, 0.0)
-
-
-def between_seconds(operation: ContextOperation, prices: ContextPrices) -> float:
-    """What lies between an operation and the next: Python and autograd, about as long as the shortest operation; and
-    handing back to the system what was allocated, if the allocator does not keep it."""
-    kept = operation.name.endswith("_") or operation.kind == "view" or operation.written_bytes < RETURNED_FROM_BYTES
-    return BETWEEN_FLOORS * prices.floor + (0.0 if kept else operation.written_bytes * RETURN_SECONDS_A_BYTE)
+    between = BETWEEN_FLOORS * prices.floor * sum(cost.times for cost in context.costs)
+    return (heavy, light, between, 0.0, fault_seconds)
 
 
 def _sized(operation: Operation, batch_size: float) -> ContextOperation:

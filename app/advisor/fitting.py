@@ -13,11 +13,12 @@ from app.advisor.intervals import CONFIDENCE, Z
 PRIOR_STRENGTH = 0.05
 # Operations that were timed inside steps need next to no correction: a calibration has time for a few whole steps of
 # each network, which run cold and would ask for some.
-CONTEXT_HOLD = 50.0
+# What a page fault takes in a step, its caches being cold after it, is not what it takes alone: a fifth more in fp32.
+CONTEXT_HOLD = (50.0, 50.0, 50.0, 50.0, 1.0)
 # How much of a spread is that of networks of which nothing was timed, on the way to it from that of networks that were
-# (logarithms): at a half the intervals of several calibrations held 90 to 95 % of the steps of 46 other models, at a
-# quarter 85 to 91 %, at a tenth 82 to 90 % (benchmarks.estimates).
-UNSEEN = 0.1
+# (logarithms): at a tenth the intervals of three calibrations held 66 to 83 % of the steps of 46 other models, at four
+# tenths 79 to 88 % (rows of benchmarks.estimates).
+UNSEEN = 0.3
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4
 # How far a factor may be from its prior. Networks measured while others held the cores fit anything, even that
@@ -54,7 +55,7 @@ def fit_factors(
     rows: Sequence[Row],
     priors: Sequence[float],
     left_out_rows: Sequence[Row] | None = None,
-    hold: float = PRIOR_STRENGTH,
+    hold: float | Sequence[float] = PRIOR_STRENGTH,
 ) -> Fit:
     """Least squares of the relative errors, held gently to the priors and within bounds around them.
 
@@ -63,7 +64,7 @@ def fit_factors(
     are when the prices know nothing of their network; None: prices do not depend on networks. The networks are there
     for being unlike each other, and what a user asks about is like some of them: it is less known than a network that
     was timed and better than one of which nothing was (see UNSEEN). hold: how firmly the factors are held to the
-    priors, in networks.
+    priors, in networks; one number, or one a factor.
     """
     factors = solve([row for _, row in rows], priors, hold)
     names = dict.fromkeys(name for name, _ in rows)
@@ -112,7 +113,9 @@ def _log_error(factors: Sequence[float], row: Sequence[float]) -> float:
     return math.log(max(total, 1e-3))
 
 
-def solve(rows: Sequence[Sequence[float]], priors: Sequence[float], hold: float = PRIOR_STRENGTH) -> tuple[float, ...]:
+def solve(
+    rows: Sequence[Sequence[float]], priors: Sequence[float], hold: float | Sequence[float] = PRIOR_STRENGTH
+) -> tuple[float, ...]:
     """Factors with which each row adds up to 1 as nearly as can be, every factor near its prior and gently held to it.
     Without rows: the priors.
 
@@ -121,14 +124,18 @@ def solve(rows: Sequence[Sequence[float]], priors: Sequence[float], hold: float 
     """
     weights = [1.0] * len(rows)
     factors = tuple(priors)
+    holds = (hold,) * len(priors) if isinstance(hold, float) else hold
     for _ in range(REWEIGHTINGS):
-        factors = _solve_weighted(rows, weights, priors, hold)
+        factors = _solve_weighted(rows, weights, priors, holds)
         weights = [min(1.0, TOLERATED_ERROR / max(abs(_log_error(factors, row)), 1e-9)) for row in rows]
     return factors
 
 
 def _solve_weighted(
-    rows: Sequence[Sequence[float]], weights: Sequence[float], priors: Sequence[float], strength: float
+    rows: Sequence[Sequence[float]],
+    weights: Sequence[float],
+    priors: Sequence[float],
+    holds: Sequence[float],
 ) -> tuple[float, ...]:
     """Coordinate descent on the normal equations."""
     size = len(priors)
@@ -137,7 +144,7 @@ def _solve_weighted(
         [sum(w[i] * row[j] for w, row in zip(weighed, rows, strict=True)) for j in range(size)] for i in range(size)
     ]
     right = [sum(w[i] for w in weighed) for i in range(size)]
-    for i, prior in enumerate(priors):
+    for i, (prior, strength) in enumerate(zip(priors, holds, strict=True)):
         hold = strength / (prior * prior)
         gram[i][i] += hold
         right[i] += hold * prior

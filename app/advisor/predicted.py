@@ -97,7 +97,8 @@ def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[Network
         context = contexts.get((point.name, point.batch_size, point.trace.mode))
         if context is not None:
             for found, without in ((rows, None), (left_out, point.name)):
-                parts = features_of_context(context, prices.context, without)
+                faults = prices.fault_seconds(point.page_faults)
+                parts = features_of_context(context, prices.context, faults, without)
                 found.append(_shares(NetworkRow(point.name, _settled(point), parts)))
     return (
         fit_factors(rows, CONTEXT_PRIORS, left_out, CONTEXT_HOLD) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
@@ -130,8 +131,9 @@ class PredictedTime:
         """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing."""
         parts = weighted(self.curve.at(batch_size), self.model.fit.factors)
         if self.model.plan.is_cpu:
-            heavy, light, dispatch, optimizer = parts
-            return Breakdown(transfer=0.0, launch=dispatch, compute=heavy + light + optimizer, synchronize=0.0)
+            heavy, light, dispatch, optimizer, faults = parts
+            compute = heavy + light + optimizer + faults
+            return Breakdown(transfer=0.0, launch=dispatch, compute=compute, synchronize=0.0)
         return self._device_breakdown(parts, batch_size, data)
 
     def _device_breakdown(self, parts: Features, batch_size: int, data: str) -> Breakdown:

@@ -91,6 +91,14 @@ class BytesTable:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultPrice:
+    """Of a page that the system gives anew: the process stops, and the page is zeroed."""
+
+    seconds: float
+    page_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """Everything measured under one plan that a step's time is made of.
 
@@ -105,6 +113,7 @@ class Prices:
     optimizer: dict[str, float]
     work: float = 0.0  # seconds a byte of a layer norm whose data lies in a cache
     context: ContextPrices | None = None  # of operations timed inside steps, where the profile has them
+    fault: FaultPrice | None = None
 
     def heavy_seconds(self, kind: str, flops: float, moved_bytes: float) -> float:
         """An arithmetic operation without its dispatch."""
@@ -132,6 +141,13 @@ class Prices:
     def tensor_seconds(self, optimizer: str) -> float | None:
         """Of one parameter tensor; None when no optimizer was measured. Those without state cost what SGD does."""
         return self.optimizer.get("sgd" if optimizer == "sgd" else "adamw")
+
+    def fault_seconds(self, faults: float) -> float:
+        return faults * self.fault.seconds if self.fault is not None else 0.0
+
+    def fresh_seconds(self, fresh_bytes: float) -> float:
+        """Of so many bytes that the system gives anew."""
+        return self.fault_seconds(fresh_bytes / self.fault.page_bytes) if self.fault is not None else 0.0
 
     @property
     def casts(self) -> bool:
@@ -162,7 +178,19 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
     optimizers = _optimizers(by_constant.get("optimizer", ()))
     work = min(moving["normalization"].seconds_a_byte) if by_constant.get("normalization") else 0.0
     context = _context(profile, plan, mode, arithmetic)
-    return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context)
+    return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, _fault_price(profile, plan))
+
+
+def _fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
+    """Bytes written anew against as many written again, on one thread: the process's pages are dealt out one after
+    another, however many threads ask. None where they were not measured, or cost nothing."""
+    points = [p for p in profile.points if p.constant == "page-fault" and p.plan.device == plan.device]
+    fresh = next((point for point in points if point.parameters.get("faults", 0) > 0), None)
+    again = next((point for point in points if point.parameters.get("faults") == 0), None)
+    if fresh is None or again is None or fresh.seconds.median <= again.seconds.median:
+        return None
+    faults = fresh.parameters["faults"]
+    return FaultPrice((fresh.seconds.median - again.seconds.median) / faults, fresh.bytes / faults)
 
 
 def _context(profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, ArithmeticTable]) -> ContextPrices | None:

@@ -34,12 +34,21 @@ WORTH_TELLING = 0.05
 NOISY = 0.25
 # Figures of a profile's noise from which on it is said, with the words for it. Others' share of the cores, the
 # hypervisor's of the time, and the wait for a core are those from which probes.microtrain.noise calls a machine busy.
-BUSY = {"spread": NOISY, "contention": 0.15, "steal_fraction": 0.05, "waiting_fraction": 0.05}
+BUSY = {
+    "spread": NOISY,
+    "contention": 0.15,
+    "steal_fraction": 0.05,
+    "waiting_fraction": 0.05,
+    "drift": 0.25,
+    "hindrance": 0.1,
+}
 SIGNS = {
     "spread": "its points vary by {}",
     "contention": "others wanted {} of the cores that were measured on",
     "steal_fraction": "the hypervisor kept {} of the time for other machines",
     "waiting_fraction": "it waited for a core for {} of its time",
+    "drift": "steps took {} longer half a calibration earlier or later",
+    "hindrance": "steps took {} longer on all threads than on one, as where neighbours share the cores",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -47,6 +48,8 @@ LEAST_SHARE = 0.5  # of the time is for measuring, however long tracing took
 QUICK_THREAD_COUNTS = 4  # on machines with many cores
 NETWORK_WEIGHT = 5.0  # time for one network's point, against one of a constant's
 
+GAINING_SECONDS = 0.005  # a step that takes this long on one thread gains from more, on a machine that is left alone
+
 REPORT_SECONDS = 0.5
 
 # Every constant, with the time that one of its points needs against the others'.
@@ -66,6 +69,7 @@ CONSTANTS: tuple[tuple[str, MakeBenches, float], ...] = (
     ("normalization", traffic.normalization, 1.0),
     ("reduction", traffic.reduction, 0.5),
     ("gather", traffic.gather, 0.5),
+    ("page-fault", traffic.page_fault, 5.0),  # few points, and long ones
 )
 
 # Beyond both nothing is left to believe: others hold nearly every core, and the points vary by more than themselves.
@@ -129,7 +133,7 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
         software={"torch": torch.__version__, "python": platform.python_version()},
         effort=job.effort,
         duration_seconds=significant(time.perf_counter() - begun),
-        noise=noise.figures(),
+        noise={**noise.figures(), "drift": run.drift(), "hindrance": hindrance(networks)},
         points=tuple(points),
         networks=tuple(networks),
         contexts=tuple(contexts),
@@ -145,6 +149,22 @@ def refuse_hopeless(noise: Noise) -> None:
             f"Other processes hold nearly every core ({contention:.0%} of those that were measured on), and times "
             "varied by more than themselves. Calibrate again when the machine is quieter.",
         )
+
+
+def hindrance(networks: Sequence[NetworkPoint]) -> float | None:
+    """How much longer networks took on the most threads than on one, in the median; 0 where they did not. Only of steps
+    long enough to gain from more: a neighbour whose threads share these cores shows in no other figure."""
+    seconds: dict[object, dict[int, float]] = defaultdict(dict)
+    for point in networks:
+        if point.plan.is_cpu and point.plan.threads is not None:
+            key = (point.name, point.batch_size, point.trace.mode, point.plan.precision)
+            seconds[key][point.plan.threads] = point.seconds.median
+    ratios = [
+        by_threads[max(by_threads)] / by_threads[1]
+        for by_threads in seconds.values()
+        if len(by_threads) > 1 and by_threads.get(1, 0.0) >= GAINING_SECONDS
+    ]
+    return significant(max(median(ratios) - 1, 0.0)) if ratios else None
 
 
 def _median_spread(timings: Sequence[Timing]) -> float | None:
@@ -185,6 +205,11 @@ class CalibrationRun:
             points += measure_points(benches, now + (end - now) * weight / left)
             left -= weight
         return points, *self._networks.measure(end, lambda: self._say("micro-networks", force=False))
+
+    def drift(self) -> float | None:
+        """How much longer steps took in the slower of two visits half a calibration apart, in the median."""
+        ratios = self._networks.visits
+        return significant(median(ratios) - 1) if ratios else None
 
     def read_moment(self) -> Moment:
         """The waiting of the processes that measured networks is this one's."""

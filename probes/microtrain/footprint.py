@@ -13,6 +13,7 @@ import torch
 from probes.measurement import MemoryPeak
 
 SELF = Path("/proc/self")
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
 
 
 class PeakWatch:
@@ -89,6 +90,19 @@ def _hand_back_free_memory() -> None:
     """Memory that glibc keeps for later would count as if the next step had taken it."""
     with contextlib.suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_freed_memory() -> None:
+    """From now on glibc gives nothing back to the system: once the heap has grown, no operation finds fresh pages."""
+    with contextlib.suppress(OSError, AttributeError):  # another libc
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def count_page_faults() -> int:
+    """Of this process until now, without reading from a disk: a page that the system has just given (getrusage(2))."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 @contextlib.contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
 
 from probes.context import Context
 from probes.measurement import Timing
-from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.footprint import count_page_faults, keep_freed_memory
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime, read_queue
 from probes.microtrain.operation_clock import clock_step, merge_costs, record_step
@@ -22,13 +24,25 @@ MOST_ROUNDS, LARGE_ROUNDS = 12, 2
 # After another plan's turn a small step takes a third longer, the next a tenth, the fifth no more than any.
 LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.005, 0.008
 LEAST_CLOCKED = 2  # steps a turn
+GROWING_STEPS = 2  # until a heap that keeps what is freed has grown
+MOST_TIMED, TIMED_SECONDS = 12, 0.008
+WARM_UP_STEPS = 2  # make what lives from step to step
+
+
+class StepTime(NamedTuple):
+    """page_faults: of a step, on average."""
+
+    batch_size: int
+    plan: Plan
+    seconds: Timing
+    page_faults: float
 
 
 @dataclass(frozen=True)
 class NetworkTimes:
-    """steps: seconds by batch size and plan. queue: how long the process that measured ran and waited for a core."""
+    """queue: how long the process that measured ran and waited for a core."""
 
-    steps: list[tuple[int, Plan, Timing]]
+    steps: list[StepTime]
     contexts: list[Context]
     queue: QueueTime | None
 
@@ -50,12 +64,18 @@ class _NetworkRun:
     def measure(self) -> NetworkTimes:
         now = time.perf_counter()
         runs = [StepRun(self._bench, plan, size) for size in self._network.batch_sizes for plan in self._plans]
-        entries = [Entry(index, run, setting=run.setting) for index, run in enumerate(runs)]
-        Contest(entries, now + (self._deadline - now) * (1 - CLOCKED_SHARE)).run()
-        pairs = zip(runs, entries, strict=True)
+        timers = [StepTimer(run) for run in runs]
+        end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
+        for round_number in range(MOST_TIMED):
+            for timer in timers:
+                if round_number == 0 or time.perf_counter() < end:
+                    timer.take()
         steps = [
-            (run.batch_size, run.plan, timing) for run, entry in pairs if (timing := _timing_of(entry)) is not None
+            StepTime(timer.run.batch_size, timer.run.plan, timing, timer.faults)
+            for timer in timers
+            if (timing := timer.timing()) is not None
         ]
+        keep_freed_memory()  # fresh pages are counted and priced apart
         return NetworkTimes(steps, self._clock(runs), read_queue())
 
     def _clock(self, runs: Sequence[StepRun]) -> list[Context]:
@@ -76,6 +96,41 @@ class _NetworkRun:
                     break
                 clock.take()
         return [context for clock in (*clocks, *rare) if (context := clock.context()) is not None]
+
+
+class StepTimer:
+    """Times whole steps under one plan, and counts their page faults. What fails once is left out."""
+
+    def __init__(self, run: StepRun) -> None:
+        self.run = run
+        self._samples: list[float] = []  # seconds a step, one a turn
+        self._faults: list[float] = []
+        self._failed = False
+
+    def take(self) -> None:
+        """Some steps, after others that warm up what the plan that ran last left cold."""
+        if self._failed:
+            return
+        try:
+            with self.run.setting():
+                self.run.prepared()
+                begun = time.perf_counter()
+                warm = repeat(lambda: self.run(1), LEAD_IN_SECONDS, 1 if self._samples else WARM_UP_STEPS)
+                steps = max(round(TIMED_SECONDS * warm / (time.perf_counter() - begun)), 1)
+                before, begun = count_page_faults(), time.perf_counter()
+                self.run(steps)
+                self._samples.append((time.perf_counter() - begun) / steps)
+                self._faults.append((count_page_faults() - before) / steps)
+        except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
+            self._failed = True
+
+    def timing(self) -> Timing | None:
+        return Timing.from_samples([significant(sample, 4) for sample in self._samples]) if self._samples else None
+
+    @property
+    def faults(self) -> float:
+        """A step's, on average."""
+        return significant(fmean(self._faults), 4)
 
 
 class StepClock:
@@ -102,8 +157,8 @@ class StepClock:
                 step = self._run.prepared()
                 if self._key not in self._records:
                     self._records[self._key] = record_step(step)
-                _repeat(step, LEAD_IN_SECONDS)
-                _repeat(lambda: self._clocked.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                repeat(step, LEAD_IN_SECONDS, 1 if self._clocked else GROWING_STEPS)
+                repeat(lambda: self._clocked.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
 
@@ -113,17 +168,11 @@ class StepClock:
         return Context(self._network, run.batch_size, self._mode, run.plan, operations) if operations else None
 
 
-def _repeat(action: Callable[[], object], seconds: float, least: int = 1) -> None:
-    """As often as that at least, and again as long as there is time."""
+def repeat(action: Callable[[], object], seconds: float, least: int = 1) -> int:
+    """As often as that at least, and again as long as there is time; how often that was."""
     end = time.perf_counter() + seconds
     done = 0
     while done < least or time.perf_counter() < end:
         action()
         done += 1
-
-
-def _timing_of(entry: Entry) -> Timing | None:
-    samples, _ = entry.settled_samples()
-    if entry.error is not None or not samples:
-        return None
-    return Timing.from_samples([significant(sample, 4) for sample in samples])
+    return done

@@ -16,14 +16,14 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
 from probes.allocations import pack, unpack
-from probes.heap_peaks import heap_surplus
+from probes.heap_peaks import HeapCurves, heap_curves
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.kernel_peaks import kernel_peaks
 from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper, Recording, Resident
-from probes.trace import Knot, Trace
+from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
 # Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
@@ -149,6 +149,7 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
     resident = stepper.resident_bytes()
     packed = "" if plainly else pack(pair, one.log, other.log)
     packed_autocast = pack(pair, *(recording.log for recording in autocast)) if autocast else ""
+    heap, autocast_heap = (_heap_curves(workload, each, resident) for each in (packed, packed_autocast))
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -164,20 +165,22 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
         allocations=packed,
         autocast_allocations=packed_autocast,
-        heap_surplus=_heap_surplus(workload, packed, resident),
-        autocast_heap_surplus=_heap_surplus(workload, packed_autocast, resident),
+        heap_surplus=heap.surplus,
+        autocast_heap_surplus=autocast_heap.surplus,
+        heap_fresh=heap.fresh,
+        autocast_heap_fresh=autocast_heap.fresh,
         evenly_routed=stepper.evenly_routed,
         torch_version=torch.__version__,
         **resident._asdict(),
     )
 
 
-def _heap_surplus(workload: Workload, packed: str, resident: Resident) -> tuple[Knot, ...]:
+def _heap_curves(workload: Workload, packed: str, resident: Resident) -> HeapCurves:
     """Empty where the C library is not the one whose rules are known."""
     if platform.libc_ver()[0] != "glibc":
-        return ()
+        return HeapCurves()
     optimizer = workload.optimizer if workload.mode == "training" else None
-    return heap_surplus(unpack(packed), optimizer, resident.parameter_tensors)
+    return heap_curves(unpack(packed), optimizer, resident.parameter_tensors)
 
 
 def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[Recording, Recording] | None:

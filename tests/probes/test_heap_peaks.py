@@ -11,7 +11,7 @@ import pytest
 
 from app.advisor.memory import activation_peaks, step_peaks
 from probes.allocations import Allocations, unpack
-from probes.heap_peaks import Simulation, heap_surplus
+from probes.heap_peaks import HeapCurves, Simulation, heap_curves
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
@@ -102,7 +102,7 @@ def test_bf16_has_a_curve_of_its_own_and_both_grow_in_batch_size() -> None:
 
 
 def test_without_the_order_of_allocations_nothing_is_said() -> None:
-    assert heap_surplus(None, "adamw", 4) == ()
+    assert heap_curves(None, "adamw", 4) == HeapCurves()
 
 
 def test_the_optimizer_s_temporaries_count_where_they_are_the_peak() -> None:

@@ -9,11 +9,13 @@ import torch
 from torch.nn import functional
 
 from probes.microtrain.constants.bench import Action, Bench, Effort, element_bytes, random_tensor
+from probes.microtrain.footprint import count_page_faults
 from probes.workload.description import Plan
 
 # Elements of one tensor: 64 KiB, 1 MiB and 16 MiB in fp32; with the full effort more between and one beyond any cache.
 SIZES_QUICK = (1 << 14, 1 << 18, 1 << 22)
 SIZES_FULL = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+FRESH_BYTES = 36 << 20  # larger than what glibc ever keeps (mallopt(3), M_MMAP_THRESHOLD)
 WIDTH = 256  # of a row that is normalized, reduced or gathered
 
 
@@ -102,3 +104,25 @@ def gather(plan: Plan, effort: Effort) -> list[Bench]:
         return Bench("gather", plan, {"rows": rows}, make, 0.0, 2.0 * size * element_bytes(plan) + 8.0 * rows)
 
     return [bench(size) for size in _sizes(effort)[:: 1 if effort == "full" else 2]]
+
+
+def page_fault(plan: Plan, effort: Effort) -> list[Bench]:
+    """Ones into memory that the system gives anew each time, and takes back, and into memory that is there already;
+    `faults` tells how many pages that was. On one thread, whatever the precision: pages are dealt out one by one."""
+    if plan != Plan("cpu", "fp32", 1):
+        return []
+
+    def write_fresh() -> Action:
+        return lambda: torch.empty(FRESH_BYTES, dtype=torch.uint8).fill_(1)
+
+    def write_again() -> Action:
+        there = torch.ones(FRESH_BYTES, dtype=torch.uint8)
+        return lambda: there.fill_(1)
+
+    before = count_page_faults()
+    write_fresh()()
+    faults = count_page_faults() - before
+    return [
+        Bench("page-fault", plan, {"bytes": FRESH_BYTES, "faults": faults}, write_fresh, 0.0, float(FRESH_BYTES)),
+        Bench("page-fault", plan, {"bytes": FRESH_BYTES, "faults": 0}, write_again, 0.0, float(FRESH_BYTES)),
+    ]

@@ -24,7 +24,9 @@ estimates = st.builds(
     overhead=sizes,
     available=sizes,
     fragmentation=st.lists(st.integers(0, 10**12), max_size=4).map(
-        lambda held: Peaks(knots=tuple(Knot(4**place, size) for place, size in enumerate([*sorted(held), *held[:1]])))
+        lambda held: Peaks(
+            knots=tuple(Knot(4**place, size) for place, size in enumerate([*sorted(held), *sorted(held)[-1:]]))
+        )
     ),
 )
 

@@ -70,7 +70,7 @@ def test_a_card_has_its_copies_measured_both_ways_and_large_products() -> None:
     benches = all_benches(card)
     copies = {(b.parameters["pinned"], b.parameters["to_device"]) for b in benches if b.constant == "transfer"}
     assert len(copies) == 4
-    assert len({b.constant for b in benches}) == len(CONSTANTS)
+    assert {b.constant for b in benches} == {name for name, _, _ in CONSTANTS} - {"page-fault"}  # the system's memory
     assert max(b.flops for b in benches) > 1e11
     assert {b.constant for b in all_benches(Plan("cuda:0", "bf16"))} & {"transfer", "launch", "synchronize"} == set()
 
