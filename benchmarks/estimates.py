@@ -4,6 +4,7 @@ python -m benchmarks.estimates                     every workload of benchmarks.
 python -m benchmarks.estimates --workloads 4 --seconds 1 --passes 1
 python -m benchmarks.estimates --truth FILE        asks anew, against the truth of an earlier result
 python -m benchmarks.estimates --truth FILE --instant        the same, with that result's answers of `quick`
+python -m benchmarks.estimates --truth FILE --more 1         another pass of truth beside those that it has
 
 `instant` is asked about everything before anything was measured. Then every plan runs, in turns with the others, in a
 fresh process a batch size; so again in further passes over all workloads, and truth is the median of a plan's
@@ -25,6 +26,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +98,14 @@ class Bench:
     say: Say
     earlier: dict[tuple[str, int], Document]  # rows of another run by name and batch size
     only_instant: bool
+    more: int = 0  # passes over what `earlier` knows
 
     async def rows(self, rows: Sequence[Row]) -> list[Document]:
         """One a batch size. A model that cannot be traced or run has an `error` instead of figures."""
         cases = [Case(row, row.workload(size)) for row in rows for size in row.batch_sizes]
         await self._each(cases, "instant", self._ask_instant)
-        for number in range(self.passes):
-            await self._each(cases, f"truth {number + 1} of {self.passes}", self._run)
+        for number in range(max(self.passes, self.more)):
+            await self._each(cases, f"truth {number + 1}", partial(self._run, number))
             if number == 0:
                 await self._each(cases, "quick", self._ask_quick)
         return [await self._told(case) for case in cases]
@@ -144,11 +147,12 @@ class Bench:
     def _known(self, case: Case) -> Document | None:
         return self.earlier.get((case.row.name, case.workload.batch_size))
 
-    async def _run(self, case: Case) -> None:
+    async def _run(self, number: int, case: Case) -> None:
         """One more process; again in a longer one where it was too short for enough steps of every plan."""
-        if self._known(case) is not None:
+        known = self._known(case)
+        if number >= (self.passes if known is None else self.more):
             return
-        seconds = case.seconds or self.seconds
+        seconds = case.seconds or (known or {}).get("truth_seconds") or self.seconds
         while True:
             found = await self._measure(case, seconds)
             needed = seconds_needed(found, seconds)
@@ -191,7 +195,7 @@ class Bench:
             "mode": case.workload.mode,
             "optimizer": case.workload.optimizer,
             "batch_size": case.workload.batch_size,
-            "truth": known["truth"] if known is not None else true_times(case.processes),
+            "truth": true_times(case.processes, known["truth"] if known is not None else {}),
             "truth_seconds": known.get("truth_seconds") if known is not None else case.seconds,
             "instant": case.instant,
             "quick": case.quick,
@@ -216,19 +220,22 @@ def seconds_needed(rows: Sequence[Measurement], seconds: float) -> float:
     return needed if needed > SPARE * seconds else seconds
 
 
-def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
-    """By plan's label: the median of its processes' medians, the least and the most of them, and each."""
+def true_times(processes: Mapping[str, Sequence[Measurement]], known: Document | None = None) -> Document:
+    """By plan's label: the median of its processes' medians, the least and the most of them, and each. known: the same
+    of an earlier run, whose processes count as well."""
+    known = known or {}
     truth: Document = {}
-    for label, rows in processes.items():
-        medians = [row.step.median for row in rows if row.step is not None]
-        memory = next((row.memory.process_bytes for row in rows if row.memory), None)
+    for label in dict.fromkeys((*known, *processes)):
+        rows, before = processes.get(label, ()), known.get(label, {})
+        medians = [*before.get("processes", ()), *(row.step.median for row in rows if row.step is not None)]
+        memories = (before.get("process_bytes"), *(row.memory.process_bytes for row in rows if row.memory))
         truth[label] = {
             "median": statistics.median(medians),
             "low": min(medians),
             "high": max(medians),
             "processes": medians,
-            "samples": sum(len(row.step.samples) for row in rows if row.step is not None),
-            "process_bytes": memory,
+            "samples": before.get("samples", 0) + sum(len(row.step.samples) for row in rows if row.step is not None),
+            "process_bytes": next((memory for memory in memories if memory is not None), None),
         }
     return truth
 
@@ -267,7 +274,7 @@ def shares(profile: Profile, trace: Trace, batch_size: int) -> Document:
     if prices is None or prices.context is None:
         return {}
     parts = features_at(trace, prices, batch_size)
-    names = ("arithmetic", "light", "between", "optimizer")
+    names = ("arithmetic", "light", "between", "optimizer", "page faults")
     return {name: part / sum(parts) for name, part in zip(names, parts, strict=True)}
 
 
@@ -295,6 +302,7 @@ async def run_estimates(
     passes: int = PASSES,
     earlier: Document | None = None,
     only_instant: bool = False,
+    more: int = 0,
 ) -> tuple[Document, Profile]:
     """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
     known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if was_run_for_long(row)}
@@ -302,7 +310,7 @@ async def run_estimates(
     async with Crosspoint(settings[0]) as asked, Crosspoint(settings[1]) as measuring:
         say("calibrating")
         profile = await asked.calibrate("full")
-        bench = Bench(asked, measuring, profile, seconds, passes, say, known, only_instant)
+        bench = Bench(asked, measuring, profile, seconds, passes, say, known, only_instant, more)
         found = await bench.rows(rows)
         survey = await asked.survey()
     return {
@@ -313,7 +321,7 @@ async def run_estimates(
         "fingerprint": survey.fingerprint,
         "noise": profile.noise,
         "truth_seconds_a_process": (earlier or {}).get("truth_seconds_a_process", seconds),
-        "truth_processes": (earlier or {}).get("truth_processes", passes),
+        "truth_processes": (earlier or {}).get("truth_processes", passes) + more,
         "table": make_table(found),
         "rows": found,
     }, profile
@@ -326,6 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--passes", type=int, default=PASSES, help="processes a batch size")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--truth", type=Path, help="an earlier result whose truth is taken")
+    parser.add_argument("--more", type=int, default=0, help="passes of truth beside those of that result")
     parser.add_argument("--instant", action="store_true", help="take its answers of quick as well")
     parser.add_argument("--output", type=Path, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
@@ -345,6 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             passes=chosen.passes,
             earlier=earlier,
             only_instant=chosen.instant,
+            more=chosen.more if earlier is not None else 0,
         )
         document, profile = asyncio.run(work)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)

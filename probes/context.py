@@ -35,8 +35,8 @@ class ContextOperation(NamedTuple):
 class OperationCost(NamedTuple):
     """What one execution takes inside a step.
 
-    times: how many equal ones the step runs. seconds: median over executions and steps. spread: half the range from
-    the 10th to the 90th percentile, as a share of the median.
+    times: how many equal ones the step runs. seconds: median over executions and steps, in the faster of two visits.
+    spread: half the range from the 10th to the 90th percentile, as a share of the median.
     """
 
     operation: ContextOperation

@@ -3,6 +3,7 @@ nor use, simulated from what a step allocates in order (probes.glibc_heap)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -77,10 +78,13 @@ class Simulation:
     def _settle(self, new: dict[int, _Tensor], live: dict[int, _Tensor]) -> None:
         """What the step leaves of what lives from step to step, gradients above all, takes the place of what it freed;
         the optimizer steps; the rest goes."""
-        for place in range(len(self._resident)):
+        by_size: dict[int, list[int]] = defaultdict(list)
+        for made in reversed(new):
+            by_size[self._sizes[made - 1]].append(made)
+        for place, size in enumerate(self._sizes[: len(self._resident)]):
             if place + 1 not in live:
-                made = next((made for made in new if self._sizes[made - 1] == self._sizes[place]), None)
-                self._resident[place] = new.pop(made) if made is not None else self._allocate(self._sizes[place])
+                alike = by_size[size]
+                self._resident[place] = new.pop(alike.pop()) if alike else self._allocate(size)
         each, parameters = self._temporaries
         for size in self._sizes[: self._allocations.resident : 2][:parameters]:  # parameters come first
             held = [self._allocate(size) for _ in range(each)]

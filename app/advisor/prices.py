@@ -184,8 +184,9 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
 def _fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
     """Bytes written anew against as many written again, on one thread: the process's pages are dealt out one after
     another, however many threads ask. None where they were not measured, or cost nothing."""
-    points = [p for p in profile.points if p.constant == "page-fault" and p.plan.device == plan.device]
-    fresh = next((point for point in points if point.parameters.get("faults", 0) > 0), None)
+    of_device = [p for p in profile.points if p.plan.device == plan.device]
+    points = [p for p in of_device if p.constant == "page-fault" and p.bytes >= 1]
+    fresh = next((point for point in points if point.parameters.get("faults", 0) >= 1), None)
     again = next((point for point in points if point.parameters.get("faults") == 0), None)
     if fresh is None or again is None or fresh.seconds.median <= again.seconds.median:
         return None

@@ -14,6 +14,7 @@ from probes.microtrain import fresh_processes
 from probes.microtrain.network_times import NetworkTimes, StepTime, measure_network
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime
+from probes.microtrain.operation_clock import quieter_costs
 from probes.microtrain.timing import significant
 from probes.microtrain.tracing import trace_workload
 from probes.profile import NetworkPoint
@@ -117,8 +118,9 @@ class NetworkContest:
 
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
-    """Of each plan and batch size the visit in which it was faster, as others make steps longer and never shorter, with
-    both visits' page faults: they come with a process's heap. Beside it, how many times as long the slower one took."""
+    """Of each plan and batch size the visit in which it was faster, and of each operation, as others make steps longer
+    and never shorter; with both visits' page faults: they come with a process's heap. Beside it, how many times as long
+    the slower visit took."""
     by_step: dict[object, list[StepTime]] = defaultdict(list)
     by_context: dict[object, list[Context]] = defaultdict(list)
     for visit in visits:
@@ -137,7 +139,9 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
         for found in by_step.values()
         if len(found) > 1
     ]
-    contexts = [min(found, key=lambda context: context.seconds) for found in by_context.values()]
+    contexts = [
+        replace(found[0], costs=quieter_costs([context.costs for context in found])) for found in by_context.values()
+    ]
     return NetworkTimes(steps, contexts, None), ratios
 
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
-from statistics import fmean
+from statistics import median_low
 from typing import Any
 
 from torch._ops import OpOverload
@@ -18,8 +18,6 @@ from probes.microtrain.recording import SILENT, Record, Recorder, decompose, und
 from probes.microtrain.scratch import is_whole_layer
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
-
-DROPPED = 0.2  # of the samples, at either end
 
 
 class OperationClock(TorchDispatchMode):
@@ -94,11 +92,14 @@ def _operation(record: Record) -> ContextOperation:
 def _cost(operation: ContextOperation, count: int, samples: list[float]) -> OperationCost:
     timing = Timing.from_samples(samples)
     spread = (timing.high - timing.low) / 2 / timing.median
-    return OperationCost(operation, count, significant(middle_mean(samples), 4), significant(spread, 2))
+    return OperationCost(operation, count, significant(median_low(samples), 4), significant(spread, 2))
 
 
-def middle_mean(samples: Sequence[float]) -> float:
-    """Mean without the fifth at either end: an operation that finds fresh memory in every other step takes two times,
-    of which a median tells one; a scheduler's turn is in no step."""
-    drop = int(len(samples) * DROPPED)
-    return fmean(sorted(samples)[drop : len(samples) - drop])
+def quieter_costs(visits: Sequence[Sequence[OperationCost]]) -> tuple[OperationCost, ...]:
+    """Of each operation the visit in which it was faster: a burst meets some operations of some steps."""
+    found: dict[ContextOperation, OperationCost] = {}
+    for cost in (cost for costs in visits for cost in costs):
+        known = found.get(cost.operation)
+        if known is None or cost.seconds < known.seconds:
+            found[cost.operation] = cost
+    return tuple(found.values())

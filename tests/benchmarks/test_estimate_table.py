@@ -84,3 +84,11 @@ def test_truth_is_the_median_of_processes() -> None:
     rows = [a_measurement(Plan("cpu", "fp32", 1), 8, seconds) for seconds in (2.0, 1.0, 9.0)]
     truth = true_times({"cpu": rows})["cpu"]
     assert (truth["median"], truth["low"], truth["high"]) == (2.0, 1.0, 9.0)
+
+
+def test_further_passes_count_beside_the_earlier_ones() -> None:
+    known = true_times({"cpu": [a_measurement(ONE, 4, 1.0), a_measurement(ONE, 4, 2.0)]})
+    truth = true_times({"cpu": [a_measurement(ONE, 4, 1.5)]}, known)["cpu"]
+    assert truth["processes"] == [1.0, 2.0, 1.5]
+    assert truth["median"] == 1.5
+    assert (truth["low"], truth["high"]) == (1.0, 2.0)

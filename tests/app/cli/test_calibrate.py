@@ -39,5 +39,9 @@ def test_a_calibration_of_a_busy_machine_says_so(capsys: pytest.CaptureFixture[s
     busy = Profile("x", "2026-11-21T09:02:11Z", "0", "m", {}, "quick", 1.0, {"contention": 0.85}, (), ())
     show_profile(busy)
     assert "others wanted 85 % of the cores" in " ".join(capsys.readouterr().out.split())
+    show_profile(replace(busy, noise={"drift": 0.6, "hindrance": 0.3}))
+    told = " ".join(capsys.readouterr().out.split())
+    assert "steps took 60 % longer half a calibration earlier or later" in told
+    assert "steps took 30 % longer on all threads than on one" in told
     show_profile(replace(busy, noise={"contention": 0.01, "spread": None}))
     assert "busy" not in capsys.readouterr().out

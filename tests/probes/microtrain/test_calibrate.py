@@ -105,6 +105,20 @@ def test_points_and_networks_have_times(profile: Profile) -> None:
     assert profile.networks
 
 
+def test_what_a_fresh_page_costs_is_told(profile: Profile) -> None:
+    points = [point for point in profile.points if point.constant == "page-fault"]
+    fresh, again = sorted(points, key=lambda point: -point.parameters["faults"])
+    assert fresh.parameters["faults"] > 0 == again.parameters["faults"]
+    assert fresh.bytes == again.bytes
+    assert max(point.page_faults for point in profile.networks) > 0
+
+
+def test_networks_that_are_quick_to_run_are_visited_twice(profile: Profile) -> None:
+    assert profile.noise["drift"] is not None
+    assert profile.noise["drift"] >= 0
+    assert profile.noise["hindrance"] is None  # of one plan on one thread
+
+
 def test_every_network_says_what_its_operations_take_where_they_run(profile: Profile) -> None:
     assert profile.contexts
     for context in profile.contexts:

@@ -1,5 +1,9 @@
 """What memory is seen of a step, and the least it can take."""
 
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -31,6 +35,30 @@ def test_a_peak_that_is_over_is_still_seen() -> None:
     with watch.watching():
         pass
     assert watch.peak().process_bytes == high
+
+
+KEPT = """
+import torch
+from probes.microtrain.footprint import count_page_faults, keep_freed_memory
+
+def faults():
+    before = count_page_faults()
+    torch.ones(64 << 18)
+    return count_page_faults() - before
+
+found = [faults(), faults()]
+keep_freed_memory()
+print(*found, [faults() for _ in range(24)][-1])  # blocks lie apart at first, and the heap grows
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_memory_that_is_kept_is_not_found_fresh_again() -> None:
+    """In a process of its own: it stays so."""
+    run = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
+    first, second, kept = map(int, run.stdout.split())
+    assert min(first, second) > 1000  # of 64 MiB; a large page counts once
+    assert kept < 100
 
 
 def test_bytes_that_only_measuring_holds_are_taken_off() -> None:
