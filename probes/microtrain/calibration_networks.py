@@ -81,6 +81,7 @@ class NetworkContest:
             now = time.perf_counter()
             found[id(row)].append(self._measure_row(row, now + (deadline - now) * row.weight / left, on_turn))
             left -= row.weight
+        fresh_processes.end()
         points: list[NetworkPoint] = []
         contexts: list[Context] = []
         for row in self._rows:

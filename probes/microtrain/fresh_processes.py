@@ -45,6 +45,14 @@ def wait_until_ready() -> None:
     run_fresh(int, (), lambda: None)
 
 
+def end() -> None:
+    """End the process that forks, and wait for it: what it and its forks computed counts as this process's own from
+    then on (os.times), and is not taken for others' load. The next `prepare` starts another."""
+    stop = getattr(getattr(forkserver, "_forkserver", None), "_stop", None)  # multiprocessing has no public way
+    if stop is not None:
+        stop()
+
+
 def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Callable[[], object]) -> Any:
     """What work(*arguments) returns in a fresh process; on_wait is called now and then meanwhile. All is pickled.
 

@@ -5,6 +5,8 @@ Each writes a fresh tensor, as in a network, so that the allocator's part is in 
 
 from __future__ import annotations
 
+import mmap
+
 import torch
 from torch.nn import functional
 
@@ -15,7 +17,7 @@ from probes.workload.description import Plan
 # Elements of one tensor: 64 KiB, 1 MiB and 16 MiB in fp32; with the full effort more between and one beyond any cache.
 SIZES_QUICK = (1 << 14, 1 << 18, 1 << 22)
 SIZES_FULL = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-FRESH_BYTES = 36 << 20  # larger than what glibc ever keeps (mallopt(3), M_MMAP_THRESHOLD)
+FRESH_BYTES = 32 << 20
 WIDTH = 256  # of a row that is normalized, reduced or gathered
 
 
@@ -113,7 +115,8 @@ def page_fault(plan: Plan, effort: Effort) -> list[Bench]:
         return []
 
     def write_fresh() -> Action:
-        return lambda: torch.empty(FRESH_BYTES, dtype=torch.uint8).fill_(1)
+        """Past malloc, which may have room for it in the heap."""
+        return lambda: torch.frombuffer(mmap.mmap(-1, FRESH_BYTES), dtype=torch.uint8).fill_(1)
 
     def write_again() -> Action:
         there = torch.ones(FRESH_BYTES, dtype=torch.uint8)

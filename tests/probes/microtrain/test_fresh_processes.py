@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from probes.microtrain import fresh_processes
-from probes.microtrain.fresh_processes import EndedEarly, run_fresh
+from probes.microtrain.fresh_processes import EndedEarly, end, run_fresh
+from probes.own_time import read_own_ticks
 
 
 def double(number: int) -> tuple[int, int, bool]:
@@ -91,3 +92,21 @@ def test_nothing_is_left_when_the_one_who_asked_is_killed(tmp_path: Path) -> Non
 def test_it_runs_here_where_processes_cannot_be_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fresh_processes, "prepare", lambda: False)
     assert run_fresh(double, (5,), lambda: None)[:2] == (10, os.getpid())
+
+
+def burn(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks nowhere else")
+def test_what_forks_computed_is_this_process_s_own_once_they_have_ended() -> None:
+    """Else a calibration is taken for others' load by who looks at the machine next."""
+    before = read_own_ticks()
+    run_fresh(burn, (0.5,), lambda: None)
+    end()
+    assert (read_own_ticks() - before) / os.sysconf("SC_CLK_TCK") >= 0.45
+    children = os.times()
+    assert children.children_user + children.children_system >= 0.45
+    assert run_fresh(len, ([1, 2],), lambda: None) == 2  # another is started
