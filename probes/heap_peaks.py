@@ -25,7 +25,7 @@ TEMPORARIES = {"adam": 2, "adamw": 2, "rmsprop": 1, "adagrad": 1}
 LARGEST_SIZE = 2**16
 LARGEST_BYTES = 2**38
 # A step of more allocations is simulated at fewer sizes: it takes as long as a trace may.
-MANY_ALLOCATIONS = 4000
+MANY_ALLOCATIONS = 1000
 # Above 32 MiB each tensor is mapped by itself and nothing is left: from where this share is left, no more is looked at.
 NOTHING = 0.005
 # Where this share of the tensors' bytes less is left at the next size, sizes between are looked at, so many times.

@@ -91,7 +91,7 @@ class Trace:
     the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
     (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
     allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
-    the C library's heap holds at its peak beyond the tensors alive, in the first steps, where the library is known;
+    the C library's heap holds at its peak beyond the tensors alive, over a few steps, where the library is known;
     heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks).
     """
 
