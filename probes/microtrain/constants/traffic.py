@@ -110,7 +110,8 @@ def gather(plan: Plan, effort: Effort) -> list[Bench]:
 
 def page_fault(plan: Plan, effort: Effort) -> list[Bench]:
     """Ones into memory that the system gives anew each time, and takes back, and into memory that is there already;
-    `faults` tells how many pages that was. On one thread, whatever the precision: pages are dealt out one by one."""
+    `faults` tells how many pages that was. On one thread: two told another figure each time. No precision: bytes are
+    bytes."""
     if plan != Plan("cpu", "fp32", 1):
         return []
 
