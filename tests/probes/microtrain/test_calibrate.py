@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from probes.microtrain import calibration_networks
 from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, in_turns, refuse_hopeless
 from probes.microtrain.constants import dispatch, kernels
 from probes.microtrain.constants.bench import Bench
@@ -113,10 +115,18 @@ def test_what_a_fresh_page_costs_is_told(profile: Profile) -> None:
     assert max(point.page_faults for point in profile.networks) > 0
 
 
-def test_networks_that_are_quick_to_run_are_visited_twice(profile: Profile) -> None:
-    assert profile.noise["drift"] is not None
-    assert profile.noise["drift"] >= 0
-    assert profile.noise["hindrance"] is None  # of one plan on one thread
+@pytest.mark.parametrize(("seconds", "visited"), [(2.0, True), (-1.0, False)])
+def test_what_is_quick_to_run_is_visited_twice_while_there_is_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, visited: bool
+) -> None:
+    tiny = tuple(network for network in MICRO_NETWORKS if network.name == "mlp-tiny")
+    monkeypatch.setattr(calibration_networks, "MICRO_NETWORKS", tiny)
+    contest = calibration_networks.NetworkContest((ONE,))
+    contest.prepare()
+    points, contexts = contest.measure(time.perf_counter() + seconds, lambda: None)
+    assert bool(contest.visits) == visited
+    assert all(ratio >= 1 for ratio in contest.visits)
+    assert {point.trace.mode for point in points} == {context.mode for context in contexts} == {"training", "inference"}
 
 
 def test_every_network_says_what_its_operations_take_where_they_run(profile: Profile) -> None:
