@@ -22,6 +22,14 @@ class Allocations(NamedTuple):
     order: tuple[int, ...]
 
 
+class KernelAllocations(NamedTuple):
+    """What a kernel asks for while it runs, and gives back before it ends. sizes: bytes over the batch of each
+    allocation; order: as in Allocations."""
+
+    sizes: tuple[Affine, ...]
+    order: tuple[int, ...]
+
+
 class Log(NamedTuple):
     """Of one step at one batch size; as Allocations has it."""
 

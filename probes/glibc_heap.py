@@ -63,16 +63,21 @@ class Heap:
 
     def allocate(self, size: int) -> int:
         """malloc(3): the block's handle."""
-        chunk = _chunk_bytes(size)
+        return self.allocate_chunk(chunk_bytes(size))
+
+    def allocate_chunk(self, chunk: int) -> int:
+        """The same of what a block takes (chunk_bytes), for those who know it."""
         cached = self._cached.get(chunk)
-        place = cached.pop() if cached else self._take(chunk)
-        self._used.setdefault(place, chunk)
-        return place
+        if cached:
+            place = cached.pop()
+            self._used[place] = chunk
+            return place
+        return self._take(chunk)
 
     def allocate_aligned(self, size: int) -> int:
         """posix_memalign(3), as torch allocates tensors."""
-        chunk = _chunk_bytes(size)
-        place = self._take(_chunk_bytes(chunk + TENSOR_ALIGNMENT + MIN_CHUNK_BYTES))
+        chunk = chunk_bytes(size)
+        place = self._take(chunk_bytes(chunk + TENSOR_ALIGNMENT + MIN_CHUNK_BYTES))
         if place < 0:
             return place
         taken = self._used.pop(place)
@@ -195,9 +200,9 @@ class Heap:
         return size
 
 
-def _chunk_bytes(size: int) -> int:
+def chunk_bytes(size: int) -> int:
     """What a request takes of the heap."""
-    return max(_up(size + HEADER_BYTES, GRAIN_BYTES), MIN_CHUNK_BYTES)
+    return max((size + HEADER_BYTES + GRAIN_BYTES - 1) & -GRAIN_BYTES, MIN_CHUNK_BYTES)
 
 
 def _up(size: int, unit: int) -> int:

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
-# 5: what a process holds beyond its tensors.
-SCHEMA_VERSION = "5"
+# 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside.
+SCHEMA_VERSION = "6"
 
 CURVES = (
     "kernel_peaks",

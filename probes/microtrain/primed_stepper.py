@@ -25,13 +25,15 @@ from probes.workload.description import Precision, Workload
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step; calls:
-    those whose kernels may take memory inside; log: what was allocated."""
+    those whose kernels may take memory inside; log: what was allocated; inputs, places: of the log (LiveBytes)."""
 
     records: list[Record]
     activation_bytes: list[int]
     input_bytes: int
     calls: list[Call | None]
     log: Log
+    inputs: int
+    places: dict[int, list[int]]
 
 
 class Resident(NamedTuple):
@@ -79,13 +81,22 @@ class PrimedStepper:
         resident = live.now
         live.resides()
         live.add(inputs.values())
+        live.begins()
         with self._recorder:
             step.compute(batch)
         self.evenly_routed |= self._recorder.evenly_routed
         activations = [alive - resident for alive in self._recorder.live_bytes]
         live.logs = False
         log = live.log._replace(order=sorted_frees(live.log.order))
-        return Recording(self._recorder.records, activations, _total(inputs.values()), self._recorder.calls, log)
+        return Recording(
+            self._recorder.records,
+            activations,
+            _total(inputs.values()),
+            self._recorder.calls,
+            log,
+            live.inputs,
+            live.calls,
+        )
 
     def _make_step(self, batch: Batch) -> Step:
         """As make_step does, but the module stays where it is: fake tensors cannot be moved."""

@@ -44,6 +44,8 @@ class LiveBytes:
         self.now = 0
         self.log = Log([], 0, [])
         self.logs = True  # off while an optimizer steps: on a device it takes other ways
+        self.inputs = 0  # how many of the log's allocations after the resident ones are the batch
+        self.calls: dict[int, list[int]] = {}  # by place in the log's order, operations that ended there
         self._known: set[int] = set()
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -73,6 +75,15 @@ class LiveBytes:
     def resides(self) -> None:
         """What was allocated until now lives from step to step."""
         self.log = Log(self.log.sizes, len(self.log.sizes), [])
+
+    def begins(self) -> None:
+        """What was allocated since is the step's batch."""
+        self.inputs = len(self.log.order)
+
+    def ran(self, number: int) -> None:
+        """This operation has made its results, and may have taken more inside."""
+        if self.logs:
+            self.calls.setdefault(len(self.log.order), []).append(number)
 
 
 class Known(NamedTuple):
@@ -156,6 +167,8 @@ class Recorder(TorchDispatchMode):
     def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
         self.live.add(outputs)
         self.live_bytes.append(self.live.now)
+        if known.call is not None:
+            self.live.ran(len(self.records))
         record = known.record
         self.records.append(record if record.phase == self.phase else record._replace(phase=self.phase))
         self.calls.append(known.call)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -64,10 +66,13 @@ class Call(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Bytes. inside: at the most while it ran, beyond what was left as it ended; kept: of that, beyond the results."""
+    """Bytes. inside: at the most while it ran, beyond what was left as it ended; kept: of that, beyond the results.
+    sizes, order: of the allocations that it gave back before it ended, as probes.allocations has them."""
 
     inside: int
     kept: int
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
 
 
 class Budget:
@@ -160,7 +165,7 @@ class Inside:
             return
         if len(self._seen) >= 2 and not budget.allows(self._seconds_a_sample * size):
             return
-        call = self._one._replace(arguments=self._arguments_at(size))
+        call = call_at(self._batch_sizes, self._one, self._other, size)
         begun = time.thread_time()
         try:
             self._seen[size] = measure_call(call).inside
@@ -170,15 +175,12 @@ class Inside:
         self._seconds_a_sample = taken / size
         budget.spend(taken)
 
-    def _arguments_at(self, size: int) -> Any:
-        return _arguments_at(self._batch_sizes, self._one.arguments, self._other.arguments, size)
-
     def kept(self) -> int:
         """Bytes that stay until the step ends: autocast's copies of weights, whatever the batch."""
         if not self._one.autocast or not self._is_small(1):
             return 0
         try:
-            return measure_call(self._one._replace(arguments=self._arguments_at(1))).kept
+            return measure_call(call_at(self._batch_sizes, self._one, self._other, 1)).kept
         except Exception:  # noqa: BLE001 - as in _try
             return 0
 
@@ -190,6 +192,11 @@ class Inside:
             return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
         line = affine((sizes[0], sizes[1]), (self._seen[sizes[0]], self._seen[sizes[1]]))
         return max(line.at(batch_size), 0.0)
+
+
+def call_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> Call:
+    """The call at another batch size than the two at which it was seen."""
+    return one._replace(arguments=_arguments_at(batch_sizes, one.arguments, other.arguments, size))
 
 
 def _arguments_at(batch_sizes: tuple[int, int], one: Any, other: Any, size: int) -> Any:
@@ -216,11 +223,29 @@ def measure_call(call: Call) -> Taken:
     assert watched.profiler is not None
     assert watched.profiler.kineto_results is not None
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
-    live = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return Taken(peak - live, max(live - _bytes(result), 0))
+    changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    alive = list(accumulate(changes, initial=0))
+    return Taken(max(alive) - alive[-1], max(alive[-1] - _bytes(result), 0), *_given_back(changes))
+
+
+def _given_back(changes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(sizes, order) of the allocations that were freed again. A free tells its size alone: the last of that size went.
+
+    changes: bytes of each allocation, and of each free as negative ones."""
+    open_places: dict[int, list[int]] = defaultdict(list)
+    freed: dict[int, int] = {}  # place of the free -> of the allocation
+    for place, change in enumerate(changes):
+        if change > 0:
+            open_places[change].append(place)
+        elif open_places[-change]:
+            freed[place] = open_places[-change].pop()
+    number = {place: count for count, place in enumerate(sorted(freed.values()), start=1)}
+    order = [
+        0 if place in number else number[freed[place]]
+        for place in range(len(changes))
+        if place in number or place in freed
+    ]
+    return tuple(changes[place] for place in number), tuple(order)
 
 
 @contextlib.contextmanager

@@ -17,8 +17,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 
 from probes.allocations import pack, unpack
 from probes.heap_peaks import HeapCurves, heap_curves
+from probes.heap_steps import TEMPORARIES, Step
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
+from probes.microtrain.kernel_allocations import kernel_allocations
 from probes.microtrain.kernel_peaks import kernel_peaks
 from probes.microtrain.merging import affine, merge, peak_lines, same_operations
 from probes.microtrain.models import build_model
@@ -149,7 +151,8 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
     resident = stepper.resident_bytes()
     packed = "" if plainly else pack(pair, one.log, other.log)
     packed_autocast = pack(pair, *(recording.log for recording in autocast)) if autocast else ""
-    heap, autocast_heap = (_heap_curves(workload, each, resident) for each in (packed, packed_autocast))
+    heap = HeapCurves() if plainly else _heap_curves(workload, packed, resident, pair, (one, other))
+    autocast_heap = _heap_curves(workload, packed_autocast, resident, pair, autocast)
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -175,12 +178,20 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
     )
 
 
-def _heap_curves(workload: Workload, packed: str, resident: Resident) -> HeapCurves:
-    """Empty where the C library is not the one whose rules are known."""
-    if platform.libc_ver()[0] != "glibc":
+def _heap_curves(
+    workload: Workload,
+    packed: str,
+    resident: Resident,
+    batch_sizes: tuple[int, int],
+    recordings: tuple[Recording, Recording] | None,
+) -> HeapCurves:
+    """Empty where the C library is not the one whose rules are known, or the step does not run like this."""
+    allocations = unpack(packed)
+    if platform.libc_ver()[0] != "glibc" or allocations is None or recordings is None:
         return HeapCurves()
-    optimizer = workload.optimizer if workload.mode == "training" else None
-    return heap_curves(unpack(packed), optimizer, resident.parameter_tensors)
+    temporaries = TEMPORARIES.get(workload.optimizer, 0) if workload.mode == "training" else 0
+    kernels = kernel_allocations(batch_sizes, *recordings)
+    return heap_curves(Step(allocations, (temporaries, resident.parameter_tensors), recordings[0].inputs, kernels))
 
 
 def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[Recording, Recording] | None:

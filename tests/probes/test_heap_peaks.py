@@ -10,8 +10,10 @@ import sys
 import pytest
 
 from app.advisor.memory import activation_peaks, step_peaks
-from probes.allocations import Allocations, unpack
-from probes.heap_peaks import HeapCurves, Simulation, heap_curves
+from app.advisor.peaks import Peaks
+from probes.allocations import Allocations
+from probes.heap_peaks import HeapCurves, heap_curves
+from probes.heap_steps import Step
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
@@ -30,7 +32,6 @@ ENCODER = {
     ],
     "input_shape": [48],
 }
-DENSE = {"layers": [{"type": "linear", "out": 2000}, "relu", {"type": "linear", "out": 10}], "input_shape": [64]}
 BATCH = 96
 MIB = 2**20
 
@@ -54,6 +55,28 @@ step = make_step(built, [built.make_batch(workload.batch_size, None)], Plan("cpu
 for _ in range(4):
     step()
 print(read_peak_bytes() - before)
+"""
+
+# What a step finds fresh of the system, on average.
+FAULTS = """
+import json, sys
+import torch
+from probes.microtrain.footprint import count_page_faults
+from probes.microtrain.models import build_model
+from probes.microtrain.step import make_step
+from probes.workload.description import Plan, Workload
+
+workload = Workload.from_json(json.load(sys.stdin))
+torch.set_num_threads(1)
+built = build_model(workload.model)
+step = make_step(built, [built.make_batch(workload.batch_size, None)], Plan("cpu"), mode=workload.mode,
+                 optimizer=workload.optimizer, data="resident")
+for _ in range(3):
+    step()
+before = count_page_faults()
+for _ in range(5):
+    step()
+print((count_page_faults() - before) * 4096 / 5)
 """
 
 on_glibc = pytest.mark.skipif(
@@ -102,26 +125,26 @@ def test_bf16_has_a_curve_of_its_own_and_both_grow_in_batch_size() -> None:
 
 
 def test_without_the_order_of_allocations_nothing_is_said() -> None:
-    assert heap_curves(None, "adamw", 4) == HeapCurves()
+    assert heap_curves(None) == HeapCurves()
 
 
-def test_the_optimizer_s_temporaries_count_where_they_are_the_peak() -> None:
-    _, trace = traced(DENSE)
-    allocations = unpack(trace.allocations)
-    assert allocations is not None
-    with_two, without = (Simulation(allocations, (each, trace.parameter_tensors), 1) for each in (2, 0))
-    for simulation in (with_two, without):
-        simulation.step()
-    assert with_two.alive_peak > without.alive_peak
+def test_what_is_mapped_by_itself_is_fresh_in_every_step() -> None:
+    """A block above 32 MiB: the system's again as soon as it is freed."""
+    line = Affine(0.0, 40.0 * MIB)
+    fresh = heap_curves(Step(Allocations((line,), 0, (0, 1)), (0, 0))).fresh
+    assert [knot.batch_size for knot in fresh[:3]] == [1, 2, 4]
+    for knot in fresh:
+        assert knot.bytes == pytest.approx(knot.batch_size * 40 * MIB, rel=0.01)
 
 
-def test_what_a_step_leaves_for_the_next_takes_the_place_of_what_it_freed() -> None:
-    """A gradient is freed and made anew: nothing piles up from step to step."""
-    sizes = (Affine(MIB, 0.0), Affine(MIB, 0.0), Affine(MIB, 0.0))
-    simulation = Simulation(Allocations(sizes, 2, (2, 0)), (0, 1), 1)
-    held = []
-    for _ in range(100):
-        simulation.step()
-        held.append(simulation.heap.held)
-    assert simulation.alive_peak == 2 * MIB
-    assert max(held[50:]) == max(held[:50])
+@on_glibc
+def test_a_real_process_faults_as_often_as_the_trace_says() -> None:
+    """A table's gradient and what Adam makes of it are mapped anew in every step: 60,000 rows of 256 numbers."""
+    layers = [{"type": "embedding", "in": 60_000, "out": 256}, "mean", {"type": "linear", "out": 3}]
+    workload, trace = traced({"layers": layers, "input_shape": [16]}, 4)
+    run = subprocess.run(
+        [sys.executable, "-c", FAULTS], input=json.dumps(workload.to_json()), capture_output=True, text=True, check=True
+    )
+    told = Peaks(knots=trace.heap_fresh).at(4)
+    assert told > 150 * MIB
+    assert told == pytest.approx(float(run.stdout), rel=0.2)

@@ -1,0 +1,172 @@
+"""A process's heap under training steps at one batch size, simulated from what a step allocates in order
+(probes.glibc_heap)."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from heapq import heappop, heappush
+from itertools import cycle, islice
+from typing import NamedTuple
+
+from probes.allocations import Allocations, KernelAllocations
+from probes.glibc_heap import Heap, chunk_bytes
+
+# What torch allocates beside a tensor's own bytes: its storage's record, its own, and its sizes; as seen by taking
+# malloc's place under steps of a BERT (torch 2.13). They lie between tensors, and keep them apart.
+RECORD_CHUNKS = tuple(chunk_bytes(size) for size in (96, 176, 24))
+# What else a step asks for beside a tensor: arguments, autograd's nodes, Python's lists. Most is given back before the
+# next tensor is made and does not matter. Of the rest one in ten lives long. Sizes, numbers and lives are those seen in
+# 38 steps of the benchmark's models, roughly: what matters is that they are irregular (docs/decisions/0010).
+SMALL_BYTES = (64, 104, 8, 16, 24, 32, 48, 512, 176, 96)
+SMALL_WEIGHTS = (14, 10, 9, 8, 9, 4, 4, 4, 5, 2)
+SMALL_EACH = 1.0  # tensor, on average
+SHORT_LIFE, LONG_LIFE, LONG_SHARE = 2.0, 30.0, 0.1  # tensors made meanwhile, on average
+DRAWN, APART = 10_007, 611  # drawn once for so many tensors; every seed begins elsewhere among them
+# Where importing torch and transformers leaves glibc's threshold, and the room it leaves between other blocks (torch
+# 2.13, by a replay of everything that a process allocated until then; 962,560 without transformers).
+THRESHOLD_BYTES = 1_925_120
+ROOM_BYTES = (1_155_664, 1_105_536, 110_240, 76_400, 33_136, 21_120)
+BETWEEN_BYTES = 2000  # what keeps the rooms apart
+# On a CPU torch.optim steps tensor by tensor; Adam and AdamW hold two temporaries of a parameter's size meanwhile
+# (torch/optim/adam.py, _single_tensor_adam), RMSprop and Adagrad one.
+TEMPORARIES = {"adam": 2, "adamw": 2, "rmsprop": 1, "adagrad": 1}
+
+
+class Step(NamedTuple):
+    """What a step does to the heap. inputs: so many of the allocations after the resident ones are the batch, which on
+    a CPU lives from step to step. temporaries: of the optimizer, how many of each parameter's size, and of how many
+    parameters. kernels: by place in the order, what ran there took inside."""
+
+    allocations: Allocations
+    temporaries: tuple[int, int]
+    inputs: int = 0
+    kernels: Mapping[int, Sequence[KernelAllocations]] = {}
+
+
+class _Tensor(NamedTuple):
+    block: int | None  # None of a tensor without bytes
+    records: list[int]
+
+
+class Simulation:
+    """Steps at one batch size. alive_peak: the most bytes of tensors at once, what kernels take inside included. The
+    small blocks beside tensors are drawn by chance, from `seed`: two processes differ by theirs as well."""
+
+    def __init__(self, step: Step, batch_size: int, seed: int = 0) -> None:
+        self.heap = Heap(THRESHOLD_BYTES)
+        self.alive_peak = 0
+        self._step = step
+        self._batch_size = batch_size
+        self._sizes = [max(round(line.at(batch_size)), 0) for line in step.allocations.sizes]
+        self._alive = 0
+        self._made = 0
+        self._drawn = islice(cycle(_small_blocks()), seed * APART, None)
+        self._small: list[tuple[float, int]] = []  # when it goes, in tensors made; its block
+        _leave_room(self.heap)
+        self._resident = [self._allocate(size) for size in self._sizes[: step.allocations.resident + step.inputs]]
+
+    @property
+    def asked(self) -> int:
+        """Bytes of all tensors that a step makes."""
+        return sum(self._sizes[len(self._resident) :])
+
+    @property
+    def surplus(self) -> int:
+        """Bytes held at the peak beyond the most that was alive."""
+        return max(self.heap.held_peak - self.alive_peak, 0)
+
+    def step(self) -> None:
+        allocations, inputs, kernels = self._step.allocations, self._step.inputs, self._step.kernels
+        sizes, number = self._sizes, len(self._resident)
+        batch = range(allocations.resident + 1, number + 1)
+        live = dict(enumerate(self._resident, start=1))
+        for place, event in enumerate(allocations.order[inputs:], start=inputs):
+            if place in kernels:
+                self._run(kernels[place])
+            if not event:
+                number += 1
+                live[number] = self._allocate(sizes[number - 1])
+            elif event not in batch:
+                self._free(live.pop(event), sizes[event - 1])
+        self._run(kernels.get(len(allocations.order), ()))
+        self._settle({made: tensor for made, tensor in live.items() if made > len(self._resident)}, live)
+        while self._small:  # nothing of this outlives a step
+            self.heap.free(heappop(self._small)[1])
+
+    def _settle(self, new: dict[int, _Tensor], live: dict[int, _Tensor]) -> None:
+        """What the step leaves of what lives from step to step, gradients above all, takes the place of what it freed;
+        the optimizer steps; the rest goes."""
+        by_size: dict[int, list[int]] = defaultdict(list)
+        for made in reversed(new):
+            by_size[self._sizes[made - 1]].append(made)
+        for place, size in enumerate(self._sizes[: len(self._resident)]):
+            if place + 1 not in live:
+                alike = by_size[size]
+                self._resident[place] = new.pop(alike.pop()) if alike else self._allocate(size)
+        each, parameters = self._step.temporaries
+        for size in self._sizes[: self._step.allocations.resident : 2][:parameters]:  # parameters come first
+            held = [self._allocate(size) for _ in range(each)]
+            for tensor in held:
+                self._free(tensor, size)
+        for made, tensor in new.items():
+            self._free(tensor, self._sizes[made - 1])
+
+    def _run(self, kernels: Sequence[KernelAllocations]) -> None:
+        for kernel in kernels:
+            sizes = [max(round(line.at(self._batch_size)), 0) for line in kernel.sizes]
+            blocks: list[int] = []
+            for event in kernel.order:
+                if event:
+                    self._alive -= sizes[event - 1]
+                    self.heap.free(blocks[event - 1])
+                else:
+                    size = sizes[len(blocks)]
+                    self._count(size)
+                    blocks.append(self.heap.allocate_aligned(size))
+
+    def _allocate(self, size: int) -> _Tensor:
+        self._made += 1
+        while self._small and self._small[0][0] <= self._made:
+            self.heap.free(heappop(self._small)[1])
+        self._count(size)
+        block = self.heap.allocate_aligned(size) if size else None
+        records = [self.heap.allocate_chunk(each) for each in RECORD_CHUNKS]
+        for life, chunk in next(self._drawn):
+            heappush(self._small, (self._made + life, self.heap.allocate_chunk(chunk)))
+        return _Tensor(block, records)
+
+    def _count(self, size: int) -> None:
+        self._alive += size
+        self.alive_peak = max(self.alive_peak, self._alive)
+
+    def _free(self, tensor: _Tensor, size: int) -> None:
+        self._alive -= size
+        for block in (tensor.block, *tensor.records):
+            if block is not None:
+                self.heap.free(block)
+
+
+@cache
+def _small_blocks() -> list[list[tuple[float, int]]]:
+    """Those beside one tensor after another: how long each lives, and its chunk."""
+    chance = random.Random(0)
+    found = []
+    for _ in range(DRAWN):
+        row = []
+        for _ in range(round(chance.expovariate(1 / SMALL_EACH))):
+            life = chance.expovariate(1 / (LONG_LIFE if chance.random() < LONG_SHARE else SHORT_LIFE))
+            row.append((life, chunk_bytes(chance.choices(SMALL_BYTES, SMALL_WEIGHTS)[0])))
+        found.append(row)
+    return found
+
+
+def _leave_room(heap: Heap) -> None:
+    rooms = []
+    for size in ROOM_BYTES:
+        rooms.append(heap.allocate(size))
+        heap.allocate(BETWEEN_BYTES)
+    for room in rooms:
+        heap.free(room)

@@ -1,0 +1,70 @@
+"""What kernels ask for while they run and give back, wherever a step runs them: for the simulation of the heap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from probes.allocations import KernelAllocations
+from probes.microtrain.merging import affine
+from probes.microtrain.primed_stepper import Recording
+from probes.microtrain.scratch import MAX_BYTES, MAX_FLOPS, Budget, Call, Taken, call_at, measure_call
+
+# A trial at the largest of these sizes that takes next to no time tells most: with one sample libraries go other ways.
+SIZES = (1, 2, 4, 8, 16, 32)
+EASY_FLOPS, EASY_BYTES = 2e8, 2**25
+# All of a trace's trials in one precision.
+SECONDS = 0.15
+
+Places = Mapping[int, list[KernelAllocations]]
+
+
+def kernel_allocations(batch_sizes: tuple[int, int], one: Recording, other: Recording) -> Places:
+    """By place in the order of the step's allocations. What takes most is tried first, as long as there is time.
+
+    one, other: the step at two batch sizes, which runs the same operations at both."""
+    budget = Budget(SECONDS)
+    known: dict[tuple[Call, Call], KernelAllocations | None] = {}
+    for a, b in sorted(_calls(one, other), key=lambda pair: -pair[1].bound):
+        known[a, b] = _over_batches(batch_sizes, a, b, budget)
+    found: dict[int, list[KernelAllocations]] = {}
+    for place, numbers in one.places.items():
+        taken = [known.get((one.calls[n], other.calls[n])) for n in numbers]  # type: ignore[arg-type]
+        if any(each is not None for each in taken):
+            found[place] = [each for each in taken if each is not None]
+    return found
+
+
+def _calls(one: Recording, other: Recording) -> set[tuple[Call, Call]]:
+    numbers = [number for numbers in one.places.values() for number in numbers]
+    pairs = ((one.calls[number], other.calls[number]) for number in numbers)
+    return {(a, b) for a, b in pairs if a is not None and b is not None}
+
+
+def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: Budget) -> KernelAllocations | None:
+    """In line with two sizes. None: it takes nothing, cannot be tried, or has no time."""
+    flops = affine(batch_sizes, (one.flops, other.flops))
+    bound = affine(batch_sizes, (one.bound, other.bound))
+    easy = [size for size in SIZES if flops.at(size) <= EASY_FLOPS and bound.at(size) <= EASY_BYTES]
+    sizes = (easy[-2], easy[-1]) if len(easy) > 1 else SIZES[:2]
+    if flops.at(sizes[1]) > MAX_FLOPS or bound.at(sizes[1]) > MAX_BYTES:
+        return None
+    low, high = (_try(call_at(batch_sizes, one, other, size), budget) for size in sizes)
+    if low is None or high is None or not high.sizes:
+        return None
+    if low.order == high.order:
+        lines = (affine(sizes, pair) for pair in zip(low.sizes, high.sizes, strict=True))
+        return KernelAllocations(tuple(lines), high.order)
+    return KernelAllocations((affine(sizes, (low.inside, high.inside)),), (0, 1))
+
+
+def _try(call: Call, budget: Budget) -> Taken | None:
+    if not budget.allows(0.0):
+        return None
+    begun = time.thread_time()
+    try:
+        return measure_call(call)
+    except Exception:  # noqa: BLE001 - zeros are no fit input for every operation
+        return None
+    finally:
+        budget.spend(time.thread_time() - begun)

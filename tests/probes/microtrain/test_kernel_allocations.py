@@ -1,0 +1,69 @@
+"""What kernels ask for while they run: as they do at sizes that were not tried."""
+
+from __future__ import annotations
+
+import pytest
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from probes.microtrain import kernel_allocations as module
+from probes.microtrain.fake_models import build_fake
+from probes.microtrain.kernel_allocations import Places, kernel_allocations
+from probes.microtrain.primed_stepper import PrimedStepper, Recording
+from probes.microtrain.scratch import call_at, measure_call
+from probes.workload.description import Workload
+from probes.workload.models import parse_model
+
+PAIR = (4, 6)
+MODELS = {
+    "images": (
+        [{"type": "conv2d", "out": 16, "kernel": 3, "padding": 1}, "relu", "global_avg_pool", {"type": "linear"}],
+        [3, 24, 24],
+    ),
+    "recurrent": ([{"type": "lstm", "hidden": 40, "output": "last"}, {"type": "linear"}], [20, 12]),
+}
+
+
+def recorded(name: str) -> tuple[Recording, Recording]:
+    layers, shape = MODELS[name]
+    layers = [{"out": 3, **each} if each == {"type": "linear"} else each for each in layers]  # type: ignore[dict-item]
+    workload = Workload(parse_model({"layers": layers, "input_shape": shape}), 4)
+    mode = FakeTensorMode()
+    with mode:
+        stepper = PrimedStepper(workload, build_fake(workload.model, mode))
+        return stepper.record(PAIR[0]), stepper.record(PAIR[1])
+
+
+def found(name: str) -> tuple[Places, Recording, Recording]:
+    one, other = recorded(name)
+    with FakeTensorMode():
+        return kernel_allocations(PAIR, one, other), one, other
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_between_those_that_were_tried(name: str) -> None:
+    places, one, other = found(name)
+    assert places
+    for place, kernels in places.items():
+        assert 0 <= place <= len(one.log.order)
+        calls = [(one.calls[number], other.calls[number]) for number in one.places[place]]
+        real = [measure_call(call_at(PAIR, a, b, 24)) for a, b in calls if a and b]
+        for kernel, taken in zip(kernels, (each for each in real if each.sizes), strict=True):
+            assert kernel.order == taken.order
+            assert sorted(each for each in kernel.order if each) == list(range(1, len(kernel.sizes) + 1))
+            assert [line.at(24) for line in kernel.sizes] == pytest.approx(taken.sizes, rel=0.1, abs=4096)
+
+
+def test_without_time_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", -1.0)
+    monkeypatch.setattr(module, "measure_call", lambda call: pytest.fail("tried"))
+    places, _, _ = found("images")
+    assert places == {}
+
+
+def test_a_kernel_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(call: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(module, "measure_call", fail)
+    places, _, _ = found("recurrent")
+    assert places == {}
