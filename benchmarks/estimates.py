@@ -6,12 +6,12 @@ python -m benchmarks.estimates --truth FILE        asks anew, against the truth 
 python -m benchmarks.estimates --truth FILE --instant        the same, with that result's answers of `quick`
 python -m benchmarks.estimates --truth FILE --more 1         another pass of truth beside those that it has
 
-`instant` is asked about everything before anything was measured. Then every plan runs, in turns with the others, in a
-fresh process a batch size; so again in further passes over all workloads, and truth is the median of a plan's
-processes: two processes differ by their heaps alone, and a neighbour's minute is in one pass only. `quick` is asked at
-the largest batch after the first pass, of a store that knows nothing of the truth. Beside them, from the same profile:
-a roofline, and the plain sum of operations timed alone. Every row is kept raw; benchmarks.estimate_table makes figures
-of them.
+`instant` is asked about everything before anything was measured. Then every plan runs in a fresh process of its own,
+in turns with the others (benchmarks.truth); so again in further passes over all workloads, and truth is the median of a
+plan's processes: two processes differ by their heaps alone, and a neighbour's minute is in one pass only. `quick` is
+asked at the largest batch after the first pass, of a store that knows nothing of the truth. Beside them, from the same
+profile: a roofline, and the plain sum of operations timed alone. Every row is kept raw; benchmarks.estimate_table makes
+figures of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from app.advisor.features import features_at
-from app.advisor.options import OUT_OF_TIME
 from app.advisor.plans import candidate_plans
 from app.advisor.prices import Prices, prices_for
 from app.advisor.recommendation import Recommendation
@@ -40,19 +39,17 @@ from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.decisions import default_plan
 from benchmarks.estimate_table import describe_table, make_table
+from benchmarks.truth import measure_in_turns
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
+from probes.microtrain import fresh_processes
 from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
 RESULTS = Path(__file__).parent / "results"
 PASSES = 3
-SHORTEST_SECONDS = 2.0  # of a process
-# A process runs each plan so often at least: memory that steps free and take settles over the first ones.
-LEAST_STEPS = 10
-SPARE = 1.3  # of the time goes into preparing and warming up
-MOST_SECONDS = 60.0
+SECONDS = 2.5  # of a batch size in one pass, at least, for all plans together
 Document = dict[str, Any]
 Say = Callable[[str], None]
 
@@ -75,14 +72,13 @@ def told(answer: Recommendation) -> Document:
 
 @dataclass
 class Case:
-    """One model at one batch size. processes: by plan, what each measured. seconds: of a process, once known."""
+    """One model at one batch size. processes: by plan, what each measured."""
 
     row: Row
     workload: Workload
     instant: Document | None = None
     quick: Document | None = None
     error: str | None = None
-    seconds: float | None = None
     processes: dict[str, list[Measurement]] = field(default_factory=dict)
 
 
@@ -106,6 +102,7 @@ class Bench:
         await self._each(cases, "instant", self._ask_instant)
         for number in range(max(self.passes, self.more)):
             await self._each(cases, f"truth {number + 1}", partial(self._run, number))
+            fresh_processes.end()  # or what its forks computed is others' load to the next answer
             if number == 0:
                 await self._each(cases, "quick", self._ask_quick)
         return [await self._told(case) for case in cases]
@@ -148,27 +145,25 @@ class Bench:
         return self.earlier.get((case.row.name, case.workload.batch_size))
 
     async def _run(self, number: int, case: Case) -> None:
-        """One more process; again in a longer one where it was too short for enough steps of every plan."""
-        known = self._known(case)
-        if number >= (self.passes if known is None else self.more):
+        """One more process a plan."""
+        if number >= (self.passes if self._known(case) is None else self.more):
             return
-        seconds = case.seconds or (known or {}).get("truth_seconds") or self.seconds
-        while True:
-            found = await self._measure(case, seconds)
-            needed = seconds_needed(found, seconds)
-            if needed <= seconds or seconds >= MOST_SECONDS:
-                break
-            seconds = min(needed, MOST_SECONDS)
-        case.seconds = seconds
-        for row in found:
+        for row in await self._measure(case):
             if row.outcome == "ok" and row.step is not None:
                 case.processes.setdefault(row.plan.label, []).append(row)
+            else:
+                self.say(f"{case.row.name}, batch {row.batch_size}: {row.reason}")
 
-    async def _measure(self, case: Case, seconds: float) -> list[Measurement]:
+    async def _measure(self, case: Case) -> list[Measurement]:
+        """Plans on a device all in one process: what computes there does not survive a fork."""
         plans = candidate_plans(await self.measuring.survey(), Request(case.workload))
-        return await self.measuring.measure(
-            Request(case.workload), seconds=seconds, plans=plans, batch_sizes=(case.workload.batch_size,)
-        )
+        on_cpu = [plan for plan in plans if plan.is_cpu]
+        others = tuple(plan for plan in plans if not plan.is_cpu)
+        found = await asyncio.to_thread(measure_in_turns, case.workload, on_cpu, self.seconds)
+        if others:
+            request, size = Request(case.workload), case.workload.batch_size
+            found += await self.measuring.measure(request, seconds=self.seconds, plans=others, batch_sizes=(size,))
+        return found
 
     async def _document(self, case: Case) -> Document:
         if case.error is not None or case.instant is None:
@@ -196,28 +191,9 @@ class Bench:
             "optimizer": case.workload.optimizer,
             "batch_size": case.workload.batch_size,
             "truth": true_times(case.processes, known["truth"] if known is not None else {}),
-            "truth_seconds": known.get("truth_seconds") if known is not None else case.seconds,
             "instant": case.instant,
             "quick": case.quick,
         }
-
-
-def was_run_for_long(row: Document) -> bool:
-    """Whether an earlier result's truth rests on enough steps."""
-    truth = row.get("truth")
-    if not truth:
-        return False
-    needed = LEAST_STEPS * sum(plan["median"] for plan in truth.values())
-    return bool(needed <= (row.get("truth_seconds") or SHORTEST_SECONDS))
-
-
-def seconds_needed(rows: Sequence[Measurement], seconds: float) -> float:
-    """For enough steps of every plan; rows: what came of a process that had `seconds`."""
-    if any(OUT_OF_TIME in (row.reason or "").lower() for row in rows):
-        return 2 * seconds
-    round_seconds = sum(row.step.median for row in rows if row.step is not None)
-    needed = SPARE * LEAST_STEPS * round_seconds
-    return needed if needed > SPARE * seconds else seconds
 
 
 def true_times(processes: Mapping[str, Sequence[Measurement]], known: Document | None = None) -> Document:
@@ -305,7 +281,7 @@ async def run_estimates(
     more: int = 0,
 ) -> tuple[Document, Profile]:
     """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
-    known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if was_run_for_long(row)}
+    known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
     settings = [Settings.from_environment(data_dir=folder / name, learning=False) for name in ("asked", "truth")]
     async with Crosspoint(settings[0]) as asked, Crosspoint(settings[1]) as measuring:
         say("calibrating")
@@ -320,7 +296,7 @@ async def run_estimates(
         "software": {"python": platform.python_version(), **profile.software},
         "fingerprint": survey.fingerprint,
         "noise": profile.noise,
-        "truth_seconds_a_process": (earlier or {}).get("truth_seconds_a_process", seconds),
+        "truth_seconds": (earlier or {}).get("truth_seconds", seconds),
         "truth_processes": (earlier or {}).get("truth_processes", passes) + more,
         "table": make_table(found),
         "rows": found,
@@ -330,8 +306,8 @@ async def run_estimates(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print a line a batch size, and write the document and its profile. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=SHORTEST_SECONDS, help="of a process, at least")
-    parser.add_argument("--passes", type=int, default=PASSES, help="processes a batch size")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a batch size in a pass, at least")
+    parser.add_argument("--passes", type=int, default=PASSES, help="processes a plan and batch size")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--truth", type=Path, help="an earlier result whose truth is taken")
     parser.add_argument("--more", type=int, default=0, help="passes of truth beside those of that result")

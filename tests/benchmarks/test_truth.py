@@ -1,0 +1,52 @@
+"""Steps of real processes, one a plan."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks.truth import LEAST_ROUNDS, LEAST_STEPS, measure_in_turns
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+
+DENSE = {"layers": [{"type": "linear", "out": 300}, "relu", {"type": "linear", "out": 10}], "input_shape": [64]}
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+
+
+@on_linux
+def test_every_plan_has_its_turns_and_the_steps_it_needs() -> None:
+    plans = [Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)]
+    found = measure_in_turns(Workload(parse_model(DENSE), 32), plans, 0.1)
+    assert [row.plan for row in found] == plans
+    for row in found:
+        assert row.outcome == "ok"
+        assert row.batch_size == 32
+        assert row.step is not None
+        assert len(row.step.samples) == len(found[0].step.samples) >= LEAST_ROUNDS  # type: ignore[union-attr]
+        assert row.steps >= LEAST_STEPS
+        assert row.memory is not None
+        assert (row.memory.process_bytes or 0) > 2**26
+
+
+@on_linux
+def test_a_plan_that_fails_costs_the_others_nothing() -> None:
+    plans = [Plan("cpu", "fp32", 0), Plan("cpu", "fp32", 1)]
+    lost, fine = measure_in_turns(Workload(parse_model(DENSE), 4), plans, 0.1)
+    assert lost.outcome == "failed"
+    assert (lost.reason or "").startswith("cpu fp32, 0 threads: ")
+    assert fine.outcome == "ok"
+
+
+@on_linux
+def test_what_a_plan_dies_of_is_told() -> None:
+    model = {"layers": [{"type": "linear", "out": 3}], "input_shape": [2**17]}
+    (lost,) = measure_in_turns(Workload(parse_model(model), 2**24), [Plan("cpu", "fp32", 1)], 0.1)  # 8 TiB of input
+    assert lost.outcome == "failed"
+    assert "cpu fp32, 1 thread: RuntimeError" in (lost.reason or "")
+
+
+def test_a_device_s_plans_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="plans on a CPU"):
+        measure_in_turns(Workload(parse_model(DENSE), 4), [Plan("cuda:0")], 0.1)
