@@ -3,7 +3,7 @@
 python -m benchmarks.estimates                     every workload of benchmarks.workloads: half an hour on two cores
 python -m benchmarks.estimates --workloads 4 --seconds 1 --passes 1
 python -m benchmarks.estimates --truth FILE        asks anew, against the truth of an earlier result
-python -m benchmarks.estimates --truth FILE --instant        the same, with that result's answers of `quick`
+python -m benchmarks.estimates --truth FILE --answers FILE   the same, with a result's answers of `quick`
 python -m benchmarks.estimates --truth FILE --more 1         another pass of truth beside those that it has
 
 `instant` is asked about everything before anything was measured. Then every plan runs in a fresh process of its own,
@@ -93,7 +93,7 @@ class Bench:
     passes: int
     say: Say
     earlier: dict[tuple[str, int], Document]  # rows of another run by name and batch size
-    only_instant: bool
+    answers: dict[tuple[str, int], Document]  # rows of a run whose answers of `quick` are taken
     more: int = 0  # passes over what `earlier` knows
 
     async def rows(self, rows: Sequence[Row]) -> list[Document]:
@@ -130,11 +130,12 @@ class Bench:
         case.instant = told(await self._ask(case.workload, "instant"))
 
     async def _ask_quick(self, case: Case) -> None:
-        known = self._known(case)
-        if case.workload.batch_size != case.row.batch_sizes[-1]:
+        size = case.workload.batch_size
+        if size != case.row.batch_sizes[-1]:
             return
-        if known is not None and self.only_instant:
-            case.quick = known["quick"]
+        answered = self.answers.get((case.row.name, size))
+        if answered is not None and answered.get("quick") is not None:
+            case.quick = answered["quick"]
         else:
             case.quick = told(await self._ask(case.workload, "quick"))
 
@@ -277,21 +278,23 @@ async def run_estimates(
     *,
     passes: int = PASSES,
     earlier: Document | None = None,
-    only_instant: bool = False,
+    answers: Document | None = None,
     more: int = 0,
 ) -> tuple[Document, Profile]:
-    """The document that is kept, and the profile that the estimates came from. earlier: another run's document."""
-    known = {(row["name"], row["batch_size"]): row for row in (earlier or {}).get("rows", ()) if row.get("truth")}
+    """The document that is kept, and the profile that the estimates came from. earlier: another run's document, whose
+    truth is taken; answers: one whose answers of `quick` are."""
+    known = {key: row for key, row in _by_case(earlier).items() if row.get("truth")}
     settings = [Settings.from_environment(data_dir=folder / name, learning=False) for name in ("asked", "truth")]
     async with Crosspoint(settings[0]) as asked, Crosspoint(settings[1]) as measuring:
         say("calibrating")
         profile = await asked.calibrate("full")
-        bench = Bench(asked, measuring, profile, seconds, passes, say, known, only_instant, more)
+        bench = Bench(asked, measuring, profile, seconds, passes, say, known, _by_case(answers), more)
         found = await bench.rows(rows)
         survey = await asked.survey()
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "truth_measured_at": (earlier or {}).get("truth_measured_at") or (earlier or {}).get("measured_at"),
+        "quick_asked_at": (answers or {}).get("measured_at"),
         "machine": profile.machine,
         "software": {"python": platform.python_version(), **profile.software},
         "fingerprint": survey.fingerprint,
@@ -303,6 +306,14 @@ async def run_estimates(
     }, profile
 
 
+def _by_case(document: Document | None) -> dict[tuple[str, int], Document]:
+    return {(row["name"], row["batch_size"]): row for row in (document or {}).get("rows", ()) if "batch_size" in row}
+
+
+def _read(path: Path | None) -> Document | None:
+    return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print a line a batch size, and write the document and its profile. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimates", description=(__doc__ or "").splitlines()[0])
@@ -311,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--truth", type=Path, help="an earlier result whose truth is taken")
     parser.add_argument("--more", type=int, default=0, help="passes of truth beside those of that result")
-    parser.add_argument("--instant", action="store_true", help="take its answers of quick as well")
+    parser.add_argument("--answers", type=Path, help="an earlier result whose answers of quick are taken")
     parser.add_argument("--output", type=Path, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
 
@@ -320,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
 
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
-        earlier = json.loads(chosen.truth.read_text(encoding="utf-8")) if chosen.truth is not None else None
+        earlier = _read(chosen.truth)
         rows = WORKLOADS[: chosen.workloads]
         work = run_estimates(
             chosen.seconds,
@@ -329,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say,
             passes=chosen.passes,
             earlier=earlier,
-            only_instant=chosen.instant,
+            answers=_read(chosen.answers),
             more=chosen.more if earlier is not None else 0,
         )
         document, profile = asyncio.run(work)

@@ -20,8 +20,9 @@ from probes.measurement import Measurement, MemoryPeak, Timing
 from probes.microtrain import fresh_processes
 from probes.workload.description import Plan, Workload
 
-# Of a turn, and of the untimed steps before it: whoever ran last left other things in the caches.
-BLOCK_SECONDS, LEAD_IN_SECONDS = 0.06, 0.005
+# Of a turn, and of the untimed steps before it, one at least: whoever ran last left other things in the caches, and
+# threads asleep (without, bf16 on two threads took 12 % longer). A long step is a lead-in of its own.
+BLOCK_SECONDS, LEAD_IN_SECONDS, LONG_SECONDS = 0.06, 0.005, 0.5
 # Memory that steps free and take settles over the first ones; then every plan has so many steps at least.
 WARM_UP_STEPS, LEAST_STEPS, LEAST_ROUNDS = 3, 10, 5
 MOST_SECONDS = 60.0
@@ -59,8 +60,9 @@ class _Runner:
     def turn(self) -> None:
         """A block of steps. Raises Lost."""
         steps = max(1, int(BLOCK_SECONDS / self.seconds))
+        lead_in = max(1, int(LEAD_IN_SECONDS / self.seconds)) if self.seconds < LONG_SECONDS else 0
         with contextlib.suppress(OSError):  # that it is gone is heard
-            self.pipe.send((steps, min(int(LEAD_IN_SECONDS / self.seconds), steps)))
+            self.pipe.send((steps, lead_in))
         self.seconds = self.hear()
         self.samples.append(self.seconds)
         self.steps += steps
