@@ -67,12 +67,14 @@ class Call(NamedTuple):
 
 class Taken(NamedTuple):
     """Bytes. inside: at the most while it ran, beyond what was left as it ended; kept: of that, beyond the results.
-    sizes, order: of the allocations that it gave back before it ended, as probes.allocations has them."""
+    sizes, order: of the allocations that it gave back before it ended, as probes.allocations has them. seconds: of CPU
+    time that the run took, whenever that was."""
 
     inside: int
     kept: int
     sizes: tuple[int, ...]
     order: tuple[int, ...]
+    seconds: float
 
 
 class Budget:
@@ -168,12 +170,11 @@ class Inside:
         call = call_at(self._batch_sizes, self._one, self._other, size)
         begun = time.thread_time()
         try:
-            self._seen[size] = measure_call(call).inside
+            taken = measure_call(call)
+            self._seen[size], self._seconds_a_sample = taken.inside, taken.seconds / size
         except Exception:  # noqa: BLE001 - zeros are no fit input for every operation
             self._fails = True
-        taken = time.thread_time() - begun
-        self._seconds_a_sample = taken / size
-        budget.spend(taken)
+        budget.spend(time.thread_time() - begun)
 
     def kept(self) -> int:
         """Bytes that stay until the step ends: autocast's copies of weights, whatever the batch."""
@@ -214,6 +215,7 @@ def _arguments_at(batch_sizes: tuple[int, int], one: Any, other: Any, size: int)
 @lru_cache(maxsize=1024)
 def measure_call(call: Call) -> Taken:
     """Runs it, watched: what torch's allocator hands out."""
+    begun = time.thread_time()
     with unset_fake_temporarily(), no_dispatch(), torch.inference_mode(mode=False), torch.enable_grad():
         real = list(_thaw(call.arguments))
         if call.operation is aten.mkldnn_rnn_layer_backward.default:
@@ -225,7 +227,8 @@ def measure_call(call: Call) -> Taken:
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
     changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
     alive = list(accumulate(changes, initial=0))
-    return Taken(max(alive) - alive[-1], max(alive[-1] - _bytes(result), 0), *_given_back(changes))
+    inside, kept = max(alive) - alive[-1], max(alive[-1] - _bytes(result), 0)
+    return Taken(inside, kept, *_given_back(changes), time.thread_time() - begun)
 
 
 def _given_back(changes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
