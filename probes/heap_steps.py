@@ -52,7 +52,7 @@ class _Tensor(NamedTuple):
 
 
 class Simulation:
-    """Steps at one batch size. alive_peak: the most bytes of tensors at once, what kernels take inside included. The
+    """Steps at one batch size. alive_peak: the most bytes of tensors at once, without what kernels take inside. The
     small blocks beside tensors are drawn by chance, from `seed`: two processes differ by theirs as well."""
 
     def __init__(self, step: Step, batch_size: int, seed: int = 0) -> None:
@@ -120,12 +120,9 @@ class Simulation:
             blocks: list[int] = []
             for event in kernel.order:
                 if event:
-                    self._alive -= sizes[event - 1]
                     self.heap.free(blocks[event - 1])
                 else:
-                    size = sizes[len(blocks)]
-                    self._count(size)
-                    blocks.append(self.heap.allocate_aligned(size))
+                    blocks.append(self.heap.allocate_aligned(sizes[len(blocks)]))
 
     def _allocate(self, size: int) -> _Tensor:
         self._made += 1

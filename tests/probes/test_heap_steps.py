@@ -60,12 +60,14 @@ def test_the_batch_lives_from_step_to_step() -> None:
     assert fresh_mebibytes(Step(Allocations(of(40, 1), 0, (0, 0, 2, 1)), (0, 0))) > 40
 
 
-def test_what_a_kernel_takes_inside_is_alive_and_found_fresh() -> None:
+def test_what_a_kernel_takes_inside_is_held_and_found_fresh() -> None:
     allocations = Allocations(of(1), 0, (0, 1))
     kernel = KernelAllocations(of(40, 2), (0, 0, 1, 2))
     for place in (1, 2):  # after the tensor was made, and as the step ends
         step = Step(allocations, (0, 0), kernels={place: [kernel]})
-        assert ran(step, 3).alive_peak == (43 if place == 1 else 42) * MIB
+        simulation = ran(step, 3)
+        assert simulation.alive_peak == MIB
+        assert simulation.surplus >= 42 * MIB
         assert fresh_mebibytes(step) > 40
 
 
