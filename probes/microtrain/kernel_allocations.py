@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from probes.allocations import KernelAllocations
-from probes.microtrain.merging import affine
+from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.primed_stepper import Recording
 from probes.microtrain.scratch import MAX_BYTES, MAX_FLOPS, Budget, Call, Taken, call_at, measure_call
 
@@ -22,7 +22,9 @@ Places = Mapping[int, list[KernelAllocations]]
 def kernel_allocations(batch_sizes: tuple[int, int], one: Recording, other: Recording) -> Places:
     """By place in the order of the step's allocations. What takes most is tried first, as long as there is time.
 
-    one, other: the step at two batch sizes, which runs the same operations at both."""
+    one, other: the step at two batch sizes. Empty where it runs other operations at one than at the other."""
+    if not same_operations(one.records, other.records):
+        return {}
     budget = Budget(SECONDS)
     known: dict[tuple[Call, Call], KernelAllocations | None] = {}
     for a, b in sorted(_calls(one, other), key=lambda pair: -pair[1].bound):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -58,6 +60,12 @@ def test_without_time_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "measure_call", lambda call: pytest.fail("tried"))
     places, _, _ = found("images")
     assert places == {}
+
+
+def test_steps_that_run_different_operations_tell_nothing() -> None:
+    one, other = recorded("images")
+    shorter = replace(other, records=other.records[:-1], calls=other.calls[:1])
+    assert kernel_allocations(PAIR, one, shorter) == {}
 
 
 def test_a_kernel_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
