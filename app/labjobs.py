@@ -22,9 +22,16 @@ def widen_job(model: ModelDescription, factor: float) -> dict[str, Any]:
 
 
 def measure_job(
-    survey: Survey, workload: Workload, plans: Sequence[Plan], batch_sizes: Sequence[int], seconds: float
+    survey: Survey,
+    workload: Workload,
+    plans: Sequence[Plan],
+    batch_sizes: Sequence[int],
+    seconds: float,
+    *,
+    apart: bool = False,
 ) -> dict[str, Any]:
-    """Real steps. A batch above the memory limit is refused by the child, before the kernel kills it."""
+    """Real steps; apart: of each plan on the CPU in a process of its own. A batch above the memory limit is refused by
+    the child, before the kernel kills it."""
     return {
         "kind": "measure",
         "workload": workload.to_json(),
@@ -32,6 +39,7 @@ def measure_job(
         "batch_sizes": list(batch_sizes),
         "seconds": seconds,
         "memory_limit_bytes": survey.memory.usable_bytes,
+        "apart": apart,
     }
 
 

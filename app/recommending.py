@@ -16,8 +16,9 @@ from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans
 from app.advisor.probing import LEAST_SECONDS, LEAST_STEPS, choose_probe
-from app.advisor.recommendation import Reason, Recommendation
+from app.advisor.recommendation import Option, Reason, Recommendation
 from app.advisor.request import Request
+from app.apart import may_run_apart, start_options
 from app.environments import Trial, affordable, compiling_may_pay, seconds_kept_back, trial_of, variants_of
 from app.errors import LabError
 from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting, unless_unreadable
@@ -109,7 +110,8 @@ class Recommending:
         if trace is None and lab.tracer_is_warm:
             trace = await self._trace_if_possible(survey, lab.run)
         try:
-            async with lab.session(ticket) as child:
+            options = await self._start_options(survey, profile, plans, trace)
+            async with lab.session(ticket, options) as child:
                 if trace is None and self._untraceable is None:
                     trace = await self._trace_if_possible(survey, lambda job: child.run(job, TRACE_SECONDS))
                 estimate = await self._decide(survey, profile, trace)
@@ -117,7 +119,8 @@ class Recommending:
                 if fitting:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
                     seconds = contest_seconds(estimate, fitting, self._seconds_left(ticket) - kept_back)
-                    await self._run_plans(child, survey, fitting, seconds)
+                    apart = may_run_apart(_options_of(estimate, fitting), seconds)
+                    await self._run_plans(child, survey, fitting, seconds, apart=apart)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if trace and kept_back:
@@ -129,9 +132,21 @@ class Recommending:
             self._notes.append(Reason("not-measured", f"{failed}, so this is an estimate. {error}"))
         return trace or (None if self._untraceable else await self._trace(survey, lab.run))
 
-    async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float) -> None:
+    async def _start_options(
+        self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...], trace: Trace | None
+    ) -> tuple[str, ...]:
+        """What forks the plans' processes starts early, unless they are known not to be wanted."""
+        if trace is not None:
+            estimate = await self._decide(survey, profile, trace)
+            seconds = CONTEST_SHARE * self._request.measuring_seconds
+            if not may_run_apart(_options_of(estimate, _fitting(estimate, plans)), seconds):
+                return ()
+        return start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
+
+    async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float, *, apart: bool) -> None:
         """Every plan at the batch asked for."""
-        noise = await self._run_steps(child, survey, plans, (self._request.workload.batch_size,), seconds)
+        sizes = (self._request.workload.batch_size,)
+        noise = await self._run_steps(child, survey, plans, sizes, seconds, apart=apart)
         self._load = labjobs.load_meanwhile(survey, noise)
 
     async def _probe(
@@ -144,17 +159,26 @@ class Recommending:
         gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
         probe = await asyncio.to_thread(choose_probe, gathered, seconds)
         if probe is not None:
+            there = (option for size in probe.batch_sizes for option in gathered.options(size))
+            apart = may_run_apart((option for option in there if option.plan in probe.plans), seconds)
             try:
-                await self._run_steps(child, survey, probe.plans, probe.batch_sizes, seconds)
+                await self._run_steps(child, survey, probe.plans, probe.batch_sizes, seconds, apart=apart)
             except LabError as error:
                 log.info("Other batch sizes were not measured to their end: %s", error)
 
     async def _run_steps(
-        self, child: Child, survey: Survey, plans: Sequence[Plan], sizes: Sequence[int], seconds: float
+        self,
+        child: Child,
+        survey: Survey,
+        plans: Sequence[Plan],
+        sizes: Sequence[int],
+        seconds: float,
+        *,
+        apart: bool,
     ) -> dict[str, Any]:
         """Real steps, kept; gives the noise that they met."""
         workload = self._request.workload
-        job = labjobs.measure_job(survey, workload, plans, sizes, seconds)
+        job = labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart)
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
         kept = await self._crosspoint.keep_measurements(survey, workload, result)
         self._fresh = [*self._fresh, *self._note_trouble(kept)]
@@ -276,10 +300,14 @@ def _fitting(estimate: Recommendation, plans: tuple[Plan, ...]) -> list[Plan]:
     return [plan for plan in plans if plan.key not in too_large]
 
 
+def _options_of(estimate: Recommendation, plans: Sequence[Plan]) -> list[Option]:
+    wanted = {plan.key for plan in plans}
+    return [option for option in estimate.options if option.plan.key in wanted]
+
+
 def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:
     """Of these seconds, what the plans get at the batch asked for: most of it, and all where steps are long."""
-    wanted = {plan.key for plan in plans}
-    times = [option.step_seconds for option in estimate.options if option.plan.key in wanted]
+    times = [option.step_seconds for option in _options_of(estimate, plans)]
     needed = LEAST_STEPS * sum(time.median for time in times if time is not None)
     return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
 

@@ -83,16 +83,17 @@ class Lab:
             return await child.run(job, seconds + self._grace_seconds, on_event)
 
     @contextlib.asynccontextmanager
-    async def session(self, ticket: Ticket) -> AsyncIterator[Child]:
-        """A fresh process with the machine's slot held, for several jobs in a row. Raises LabError."""
-        async with self._slot.hold(ticket), self.another({}) as child:
+    async def session(self, ticket: Ticket, options: Sequence[str] = ()) -> AsyncIterator[Child]:
+        """A fresh process with the machine's slot held, for several jobs in a row. options: of its command line
+        (docs/protocol.md). Raises LabError."""
+        async with self._slot.hold(ticket), self.another({}, options) as child:
             yield child
 
     @contextlib.asynccontextmanager
-    async def another(self, environment: Mapping[str, str]) -> AsyncIterator[Child]:
+    async def another(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> AsyncIterator[Child]:
         """One more fresh process, with these variables, for whoever holds the machine's slot. Raises LabError."""
         self._check_open()
-        child = await Child.start(self._living, self._program, environment=environment)
+        child = await Child.start(self._living, (*self._program, *options), environment=environment)
         try:
             yield child
         finally:

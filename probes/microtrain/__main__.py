@@ -1,13 +1,16 @@
 """The program `python -m probes.microtrain`: JSON jobs in, JSON events out (docs/protocol.md).
 
-From a file it runs the jobs and ends: `python -m probes.microtrain < job.json`.
+From a file it runs the jobs and ends: `python -m probes.microtrain < job.json`. With `--forks` (and `--configs`) the
+process that forks plans' processes is started at once, and imports torch (and transformers) beside this one.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 
+from probes.microtrain import fresh_processes
 from probes.microtrain.channel import EventWriter, JobReader
 
 
@@ -18,6 +21,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     writer = EventWriter()
     reader = JobReader(0, on_gone=end_now)  # before torch, whose import takes seconds: the end is seen there, too
+
+    if "--forks" in sys.argv:
+        fresh_processes.prepare(for_configs="--configs" in sys.argv)
 
     from probes.microtrain.jobs import KINDS, describe_self
     from probes.microtrain.protocol import serve_jobs

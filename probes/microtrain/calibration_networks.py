@@ -56,7 +56,8 @@ class NetworkContest:
     @property
     def size(self) -> int:
         """How many points there will be."""
-        return sum(len(network.batch_sizes) for network in MICRO_NETWORKS) * len(MODES) * len(self._plans)
+        sizes = sum(len(network.sizes(mode)) for network in MICRO_NETWORKS for mode in MODES)
+        return sizes * len(self._plans)
 
     def prepare(self) -> None:
         """Trace all; meanwhile the process that forks starts."""
@@ -64,7 +65,7 @@ class NetworkContest:
         for network in MICRO_NETWORKS:
             for mode in MODES:
                 trace = trace_workload(network.workload(mode), plainly=True)
-                sizes = [*network.batch_sizes, *([network.large_batch] if network.large_batch else [])]
+                sizes = [*network.sizes(mode), *([network.large_batch] if network.large_batch else [])]
                 weight = sum(EACH_SECONDS + _expected_seconds(trace, size) for size in sizes)
                 if all(plan.is_cpu for plan in self._plans):  # what a step runs on a CPU is in its contexts
                     trace = replace(trace, operations=())

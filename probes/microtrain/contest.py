@@ -29,6 +29,7 @@ WARM_UP_SHARE = 0.2  # of the time there is, at most
 WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of a short execution
 RETIRING_SAMPLES = 4
 PIECES = 4  # of a block; between them the clock is looked at
+LONG_SECONDS = 0.5  # an execution that hardly notices that its threads had slept
 LEAD_IN_SHARE = 0.1  # of a block, run untimed before it: caches and threads belong to whoever ran last
 
 
@@ -40,16 +41,19 @@ class OutOfTime(Exception):
 class Entry:
     """One thing to be timed.
 
-    run: executes it that often and returns when all is done (devices synchronised). group: entries of one group
+    run: executes it that often and returns when all is done (devices synchronised); what keeps its own time gives the
+    seconds. group: entries of one group
     answer the same question and are compared; None: this one is compared with nothing. setting: entered around
-    every run. watch: entered around each of the two first executions, off the clock of any sample.
+    every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
+    a process of its own, whose threads have slept when its turn comes.
     """
 
     name: Hashable
-    run: Callable[[int], object]
+    run: Callable[[int], float | None]
     group: Hashable = None
     setting: Setting = contextlib.nullcontext
     watch: Setting = contextlib.nullcontext
+    rested: bool = False
     first_seconds: float | None = None  # the very first execution
     warm_seconds: float | None = None  # the second
     samples: list[float] = field(default_factory=list)  # seconds an execution, one a block, in time order
@@ -155,7 +159,7 @@ class Contest:
     def _play_block(self, entry: Entry, block_seconds: float) -> bool:
         """One sample, if it can be had before the deadline."""
         wanted = max(1, int(block_seconds / max(entry.best or 0.0, 1e-9)))
-        lead_in = int(wanted * LEAD_IN_SHARE) + 1 if wanted > 2 else 0
+        lead_in = int(wanted * LEAD_IN_SHARE) + 1 if wanted > 2 or _wakes(entry) else 0
         left = self.deadline - self.clock()
         needed = min(wanted + lead_in, 2) * (entry.estimate or 0.0)
         if left <= needed or (left < block_seconds / 2 and entry.samples):
@@ -181,8 +185,8 @@ class Contest:
         self.current = entry
         with entry.setting():
             begun = self.clock()
-            entry.run(executions)
-            seconds = self.clock() - begun
+            own = entry.run(executions)
+            seconds = self.clock() - begun if own is None else own
         entry.used_seconds += seconds
         self.current = None
         return seconds
@@ -213,6 +217,12 @@ def is_precise(entry: Entry) -> bool:
     """More samples would change no decision."""
     tail, steady = entry.settled_samples()
     return steady and len(tail) >= PRECISE_SAMPLES and relative_error(tail) < PRECISE_ERROR
+
+
+def _wakes(entry: Entry) -> bool:
+    """Whether a block of one or two executions wants one before it: on two threads they took 12 % longer without
+    (docs/decisions/0005). A long one is hardly the longer for it."""
+    return entry.rested and (entry.estimate or 0.0) < LONG_SECONDS
 
 
 def _why_not_begun(expected: float, left: float) -> str:

@@ -49,6 +49,14 @@ def explain_failure(error: BaseException) -> Failure:
     return Failure("failed", f"The job failed unexpectedly ({type(error).__name__}): {first_line(error)}")
 
 
+def explain_step_failure(error: BaseException) -> Failure:
+    """The same of a plan's step, which others outlive: `out-of-memory`, `unsupported` or `failed`."""
+    failure = explain_failure(error)
+    if failure.code in ("out-of-memory", "unsupported") or error is failure:
+        return failure
+    return Failure("failed", f"The step failed ({type(error).__name__}): {first_line(error)}")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on the host or on a device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

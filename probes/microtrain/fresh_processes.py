@@ -7,6 +7,7 @@ before has another heap than the one in which a user trains.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -19,6 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 WARM = "probes.microtrain.fresh_start"
+WARM_FOR_CONFIGS = "probes.microtrain.fresh_transformers"
 LOOK_SECONDS = 0.2
 
 
@@ -26,13 +28,14 @@ class EndedEarly(Exception):
     """The process ended before it had an answer, most likely for want of memory."""
 
 
-def prepare() -> bool:
-    """Begin to start the process that forks; it imports torch meanwhile. False where there is none: on other systems
-    what torch computes with does not survive a fork, and its socket needs a temporary folder with a path that is not
-    too long for one."""
+def prepare(*, for_configs: bool = False) -> bool:
+    """Begin to start the process that forks; it imports torch meanwhile, for_configs: and transformers. One that runs
+    already stays as it is. False where there is none: on other systems what torch computes with does not survive a
+    fork, and its socket needs a temporary folder with a path that is not too long for one."""
     if sys.platform != "linux":
         return False
-    multiprocessing.get_context("forkserver").set_forkserver_preload([WARM])
+    warm = [WARM, WARM_FOR_CONFIGS] if for_configs else [WARM]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(warm)
     try:
         forkserver.ensure_running()
     except OSError:
@@ -51,6 +54,37 @@ def end() -> None:
     stop = getattr(getattr(forkserver, "_forkserver", None), "_stop", None)  # multiprocessing has no public way
     if stop is not None:
         stop()
+
+
+Answer = Callable[[Any], Any]
+
+
+class Fresh:
+    """A fresh process that answers questions, until `end`.
+
+    work(serve, *arguments) is called there; serve(answer) sends what answer(question) returns, until nobody asks any
+    more. All is pickled; what work or answer raises ends the process. Where none can be forked (`prepare`) this fails.
+    """
+
+    def __init__(self, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self._here, there = context.Pipe()
+        self._process = context.Process(target=_serve, args=(there, work, arguments), daemon=True)
+        self._process.start()
+        there.close()
+
+    def ask(self, question: Any) -> Any:
+        """Raises EndedEarly."""
+        try:
+            self._here.send(question)
+            return self._here.recv()
+        except (EOFError, OSError) as error:
+            raise EndedEarly from error
+
+    def end(self) -> None:
+        """It ends once it has answered what it was asked."""
+        self._here.close()
+        self._process.join()
 
 
 def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Callable[[], object]) -> Any:
@@ -86,6 +120,17 @@ def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[Any, .
     except Exception as error:  # noqa: BLE001 - the one who asked is told
         outcome = error
     there.send_bytes(pickle.dumps(outcome))
+
+
+def _serve(there: Connection, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_when_nobody_reads, args=(there.fileno(),), daemon=True).start()
+
+    def serve(answer: Answer) -> None:
+        with contextlib.suppress(EOFError, OSError):  # nobody asks any more
+            while True:
+                there.send(answer(there.recv()))
+
+    work(serve, *arguments)
 
 
 def _end_when_nobody_reads(descriptor: int) -> None:

@@ -9,19 +9,20 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS
+from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS, STEPS_APART
 from probes.measurement import Measurement, Overheads, Timing
+from probes.microtrain import fresh_processes
 from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import Contest, Entry, OutOfTime
-from probes.microtrain.denormals import measure_denormal_share
-from probes.microtrain.failures import Failure, explain_failure, first_line
+from probes.microtrain.failures import Failure, explain_step_failure
 from probes.microtrain.footprint import limited_to
 from probes.microtrain.least_memory import estimate_least_memory, why_too_large
 from probes.microtrain.noise import Moment, noise_between, read_moment
 from probes.microtrain.overdue import OverdueGuard
 from probes.microtrain.overhead_meter import OverheadMeter
+from probes.microtrain.plan_process import PlanProcess
 from probes.microtrain.plans import Cores, read_cores, sensible_plans, why_impossible
-from probes.microtrain.step import applied, flushing_denormals
+from probes.microtrain.step import flushing_denormals
 from probes.microtrain.timing import relative_spread, significant
 from probes.microtrain.workbench import StepRun
 from probes.workload.description import PLAN_CHANGES, InvalidModel, Plan, Workload
@@ -50,6 +51,7 @@ class MeasureJob:
     seconds: float
     memory_limit_bytes: int | None
     cores: Cores = field(default_factory=read_cores)
+    apart: bool = False  # plans on a CPU run in processes of their own, where these can be forked
 
 
 def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
@@ -70,7 +72,7 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     distinct = tuple({plan.key: plan for plan in plans}.values())
     if len(distinct) > MAX_PLANS:
         raise Failure("invalid-job", f"A measurement compares at most {MAX_PLANS} plans.")
-    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores)
+    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, job.get("apart") is True)
 
 
 def _read_plan(row: Any) -> Plan:
@@ -108,24 +110,38 @@ class MeasureSession:
         self._before: Moment = read_moment()
         self._bench = bench_for(job.workload, job.plans)
         self._refused: list[Measurement] = []
-        self._runs: dict[int, StepRun] = {}
+        self._runs: dict[int, StepRun | PlanProcess] = {}
         self._overheads: dict[int, Overheads] = {}
         self._denormals: dict[tuple[str, int], float] = {}  # by precision and batch size
         self._contest = Contest([], self._begun)
         self._end = self._begun + job.seconds
         self._reported = 0.0
+        self._forks = False
 
     def run(self) -> None:
         self._say("building the model", force=True)
+        self._forks = self._job.apart and fresh_processes.prepare(for_configs=self._builds_config())
         self._contest.entries = self._make_entries()
         self._contest.expect = self._expect
         self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
         self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
+        try:
+            self._run_entries()
+        finally:
+            for run in self._runs.values():
+                if isinstance(run, PlanProcess):
+                    run.drop()
+
+    def _run_entries(self) -> None:
         if not self._contest.entries:
             return
+        if self._forks and not self._have_time_apart():
+            self._forks = False
+            self._contest.entries = self._make_entries()
         flush = "flush_denormal" in changes_of(self._job.plans)
         with self._memory_limit(), flushing_denormals(flush):
-            self._bench.build()
+            if any(isinstance(run, StepRun) for run in self._runs.values()):
+                self._bench.build()
             self._compile()
             self._end = max(self._end, time.perf_counter() + LEAST_SHARE * self._job.seconds)
             self._contest.deadline = self._end - self._job.seconds * OVERHEADS_SHARE
@@ -156,8 +172,22 @@ class MeasureSession:
     def _pairs(self) -> list[tuple[int, Plan]]:
         return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
 
+    def _have_time_apart(self) -> bool:
+        """Whether each plan may have a process, in which the model is built anew; judged by one of them."""
+        fresh_processes.wait_until_ready()
+        processes = [run for run in self._runs.values() if isinstance(run, PlanProcess)]
+        needed = 0.0
+        with suppress(Failure):  # what it dies of it will die of again, and say so
+            for first in processes[:1]:
+                first.start()
+                needed = len(processes) * (first.seconds_to_start + first(1) + STEPS_APART * first(1))
+                first.drop()
+        return needed <= self._end - time.perf_counter()
+
     def _make_entries(self) -> list[Entry]:
         """The batch asked for first, and what is likely to be fast first: the time may not do for all."""
+        self._refused.clear()
+        self._runs.clear()
         entries = []
         for size in self._job.batch_sizes:
             too_large = self._why_too_large(size)
@@ -184,7 +214,7 @@ class MeasureSession:
         end, self._end = self._end, math.inf
         for entry in self._contest.entries:
             run = self._runs[id(entry)]
-            if run.plan.compiled:
+            if isinstance(run, StepRun) and run.plan.compiled:
                 self._say("compiling the model", force=True)
                 try:
                     run.compile()
@@ -193,9 +223,14 @@ class MeasureSession:
         self._end = end + time.perf_counter() - begun
 
     def _make_entry(self, plan: Plan, size: int) -> Entry:
-        run = StepRun(self._bench, plan, size)
-        entry = Entry((plan.key, size), run, size, run.setting, run.watched)
-        self._runs[id(entry)] = run
+        if self._forks and plan.is_cpu and plan.threads is not None and not changes_of(self._job.plans):
+            alone = PlanProcess(self._job.workload, plan, size, self._job.memory_limit_bytes)
+            entry = Entry((plan.key, size), alone, size, watch=alone.watched, rested=True)
+            self._runs[id(entry)] = alone
+        else:
+            run = StepRun(self._bench, plan, size)
+            entry = Entry((plan.key, size), run, size, run.setting, run.watched)
+            self._runs[id(entry)] = run
         return entry
 
     def _refuse(self, plan: Plan, size: int, outcome: Any, reason: str) -> None:
@@ -235,8 +270,12 @@ class MeasureSession:
             threads = max(1.0, (theirs.plan.threads or 1) / (mine.plan.threads or 1))
             ratio = mine.batch_size / theirs.batch_size
             growth = ratio if ratio < 1 or other.estimate > LONG_STEP_SECONDS else 1.0
-            guesses.append((abs(math.log(ratio)), other.estimate * threads * growth))
+            start = theirs.seconds_to_start if isinstance(theirs, PlanProcess) else 0.0
+            guesses.append((abs(math.log(ratio)), other.estimate * threads * growth + start))
         return min(guesses)[1] if guesses else None
+
+    def _builds_config(self) -> bool:
+        return self._job.workload.model.kind == "huggingface"
 
     def _measure_overheads(self) -> None:
         meter = OverheadMeter(self._bench, self._end)
@@ -245,7 +284,8 @@ class MeasureSession:
             compiled = self._runs[id(entry)].plan.compiled  # its operations are not torch's
             if entry.error is None and samples and not compiled:
                 self._say("measuring overheads")
-                overheads = meter.measure(self._runs[id(entry)], Timing.from_samples(samples).median)
+                run, median = self._runs[id(entry)], Timing.from_samples(samples).median
+                overheads = meter.measure(run, median) if isinstance(run, StepRun) else run.overheads(median, self._end)
                 if overheads is not None:
                     self._overheads[id(entry)] = overheads
 
@@ -255,12 +295,12 @@ class MeasureSession:
             run, seconds = self._runs[id(entry)], entry.estimate
             key = (run.plan.precision, run.batch_size)
             asked = run.batch_size == self._job.workload.batch_size and key not in self._denormals
-            if entry.error is not None or run.step is None or seconds is None or not asked:
+            if entry.error is not None or seconds is None or not asked:
                 continue
             if run.plan.is_cpu and not run.plan.compiled and self._affords(DENORMALS_SLOWDOWN * seconds / share):
                 # what cannot be looked at (it takes copies, too) is not known; the times stand
-                with applied(run.plan), suppress(Exception):
-                    self._denormals[key] = significant(measure_denormal_share(run.step))
+                with suppress(Exception):
+                    self._denormals[key] = significant(run.denormal_share())
 
     def _affords(self, seconds: float) -> bool:
         return time.perf_counter() + seconds < self._end
@@ -306,7 +346,7 @@ class MeasureSession:
         compiling = self._runs[id(entry)].compile_seconds
         if compiling is not None:
             excesses.append(compiling - (entry.estimate or 0.0))
-        return significant(self._bench.replica(device).startup_seconds + max(0.0, *excesses))
+        return significant(self._runs[id(entry)].startup_seconds + max(0.0, *excesses))
 
     def _first_on(self, device: str) -> Entry | None:
         ran = (entry for entry in self._contest.entries if entry.first_seconds is not None)
@@ -325,7 +365,5 @@ def explain_outcome(entry: Entry, seconds: float) -> tuple[Any, str]:
         return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
     if isinstance(entry.error, OutOfTime):
         return "failed", str(entry.error)
-    failure = explain_failure(entry.error)
-    if failure.code in ("out-of-memory", "unsupported"):
-        return failure.code, str(failure)
-    return "failed", f"The step failed ({type(entry.error).__name__}): {first_line(entry.error)}"
+    failure = explain_step_failure(entry.error)
+    return failure.code if failure.code in ("out-of-memory", "unsupported") else "failed", str(failure)

@@ -64,7 +64,7 @@ class _NetworkRun:
 
     def measure(self) -> NetworkTimes:
         now = time.perf_counter()
-        runs = [StepRun(self._bench, plan, size) for size in self._network.batch_sizes for plan in self._plans]
+        runs = [StepRun(self._bench, plan, size) for size in self._network.sizes(self._mode) for plan in self._plans]
         timers = [StepTimer(run) for run in runs]
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
         for round_number in range(MOST_TIMED):

@@ -12,15 +12,21 @@ Layer = dict[str, Any]
 
 
 class MicroNetwork(NamedTuple):
-    """batch_sizes: from one where issuing dominates to one where computing does. large_batch: one whose step
-    leaves nothing in any cache and takes fresh memory from the system; only its operations are clocked, as it takes
-    long."""
+    """batch_sizes: of training, from one where issuing dominates to one where computing does. large_batch: one whose
+    step leaves nothing in any cache and takes fresh memory from the system; only its operations are clocked, as it
+    takes long."""
 
     name: str
     layers: list[Layer]
     input_shape: list[int]
     batch_sizes: tuple[int, ...]
     large_batch: int | None = None
+
+    def sizes(self, mode: Mode) -> tuple[int, ...]:
+        """Batch sizes. Inference has one sample at a time beside them: it is how models are served, and libraries take
+        other ways for it (a matrix times a vector reads its weights once, and computes next to nothing)."""
+        alone = mode == "inference" and self.batch_sizes[0] > 1
+        return (1, *self.batch_sizes) if alone else self.batch_sizes
 
     def workload(self, mode: Mode) -> Workload:
         """With resident data and torch's defaults: what is read off it is computing and issuing alone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -225,10 +225,21 @@ def measure_call(call: Call) -> Taken:
     assert watched.profiler is not None
     assert watched.profiler.kineto_results is not None
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
-    changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    changes = _own([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
     alive = list(accumulate(changes, initial=0))
     inside, kept = max(alive) - alive[-1], max(alive[-1] - _bytes(result), 0)
     return Taken(inside, kept, *_given_back(changes), time.thread_time() - begun)
+
+
+def _own(changes: Sequence[int]) -> list[int]:
+    """Without frees of what was there before: garbage of an earlier profile, collected while this one watched."""
+    alive: Counter[int] = Counter()
+    own = []
+    for change in changes:
+        if change >= 0 or alive[-change]:
+            own.append(change)
+            alive[abs(change)] += 1 if change >= 0 else -1
+    return own
 
 
 def _given_back(changes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from probes.measurement import MemoryPeak
+from probes.microtrain.denormals import measure_denormal_share
 from probes.microtrain.feeding import Batch, batch_bytes, make_feed
 from probes.microtrain.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.models import BuiltModel, build_model
@@ -154,8 +155,18 @@ class StepRun:
     def compile_seconds(self) -> float | None:
         return self._bench.first_calls.get((*self.plan.key, self.batch_size))
 
+    @property
+    def startup_seconds(self) -> float:
+        """Of its device, and of the weights' way there."""
+        return self._bench.replica(self.plan.device).startup_seconds
+
     def memory(self) -> MemoryPeak:
         return self._watch.peak()
+
+    def denormal_share(self) -> float:
+        """Of the results of one real step (probes.microtrain.denormals)."""
+        with applied(self.plan):
+            return measure_denormal_share(self.prepared())
 
     def drop(self) -> None:
         """Let go of everything that only this plan needed."""

@@ -44,7 +44,7 @@ def test_what_a_plan_dies_of_is_told() -> None:
     model = {"layers": [{"type": "linear", "out": 3}], "input_shape": [2**17]}
     (lost,) = measure_in_turns(Workload(parse_model(model), 2**24), [Plan("cpu", "fp32", 1)], 0.1)  # 8 TiB of input
     assert lost.outcome == "failed"
-    assert "cpu fp32, 1 thread: RuntimeError" in (lost.reason or "")
+    assert "cpu fp32, 1 thread: Memory ran out" in (lost.reason or "")
 
 
 def test_a_device_s_plans_are_refused() -> None:

@@ -59,6 +59,35 @@ def test_a_machine_that_grows_slower_favours_none() -> None:
     assert not any(entry.settled_samples()[1] for entry in entries)
 
 
+def test_what_keeps_its_own_time_is_timed_by_that() -> None:
+    machine = Machine()
+    entry = machine.entry("a", 0.01)
+    run = entry.run
+
+    def far(executions: int) -> float:
+        before = machine.now
+        run(executions)
+        machine.now += 0.003  # the way there and back
+        return machine.now - before - 0.003
+
+    entry.run = far
+    run_contest(machine, [entry])
+    assert all(sample == pytest.approx(0.01, rel=0.02) for sample in entry.samples)
+
+
+@pytest.mark.parametrize(("rested", "seconds", "lead_in"), [(True, 0.19, 1), (True, 0.6, 0), (False, 0.19, 0)])
+def test_an_entry_that_rested_runs_once_untimed_before_a_short_block(
+    *, rested: bool, seconds: float, lead_in: int
+) -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise
+    entry = machine.entry("a", seconds)
+    entry.rested = rested
+    run_contest(machine, [entry])
+    warm_up = 2
+    assert len(machine.log) - warm_up == entry.executions + lead_in * len(entry.samples)
+
+
 def test_the_order_of_turns_changes() -> None:
     machine = Machine()
     machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise

@@ -58,6 +58,7 @@ def estimated_bytes(traced: Trace, batch_size: int, precision: Precision) -> flo
 def real_peak_bytes(name: str, mode: Mode, batch_size: int, precision: Precision) -> int:
     """The most that torch's CPU allocator had handed out during a step, in which gradients and the optimizer's state
     were there already. Watched from before the model: what was there when a profile began, its end does not count."""
+    gc.collect()  # else what an earlier profile saw allocated is freed, and counted, in this one
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         built = build_model(parse_model(MODELS[name]))
         batches = [built.make_batch(batch_size, None)]

@@ -16,6 +16,7 @@ from probes.microtrain.calibrate import hindrance
 from probes.microtrain.calibration_networks import quieter
 from probes.microtrain.fresh_processes import run_fresh
 from probes.microtrain.network_times import MOST_TIMED, NetworkTimes, StepTime, StepTimer, measure_network, repeat
+from probes.microtrain.networks import MICRO_NETWORKS
 from probes.profile import NetworkPoint
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_workload
@@ -74,6 +75,16 @@ def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
     assert all(step.seconds.median > 0 for step in times.steps)
     assert {context.plan.key for context in times.contexts} == {ONE.key, ONE_BF16.key}
     assert all(len(step.seconds.samples) <= MOST_TIMED for step in times.steps)
+
+
+def test_inference_is_timed_and_clocked_one_sample_at_a_time_too() -> None:
+    arguments = ("mlp-tiny", "inference", (ONE,), time.perf_counter() + 0.5)
+    times = run_fresh(measure_network, arguments, lambda: None)
+    assert [step.batch_size for step in times.steps] == [1, 4, 64]
+    assert 1 in {context.batch_size for context in times.contexts}
+    for network in MICRO_NETWORKS:
+        assert network.sizes("training") == network.batch_sizes
+        assert network.sizes("inference") == tuple(sorted({1, *network.batch_sizes}))
 
 
 CLOCKED = """

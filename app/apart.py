@@ -1,0 +1,45 @@
+"""Whether each plan is measured in a process of its own, as a user's is: what a step takes depends on the process's
+heap, and one that runs several plans has another (docs/decisions/0005)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from app.advisor.recommendation import MemoryParts, Option
+from probes.bounds import STEPS_APART
+from probes.workload.description import Workload
+
+# Of the memory that is available, for all these processes together: they live at the same time, to take turns.
+MEMORY_SHARE = 0.5
+# Of a process that runs torch, where nothing has told how much its libraries take.
+LIBRARIES_BYTES = 2**30
+
+
+def may_run_apart(options: Iterable[Option], seconds: float) -> bool:
+    """Whether those of these that run on the CPU may hold their memory at once, and the seconds do for their steps. How
+    long these are the measuring process sees where it is not known."""
+    on_cpu = [option for option in options if option.plan.is_cpu]
+    return bool(on_cpu) and _have_room(on_cpu) and _have_time(on_cpu, seconds)
+
+
+def _have_room(options: Sequence[Option]) -> bool:
+    needed = [_needed_bytes(option.memory) for option in options]
+    available = [option.memory.available_bytes for option in options]
+    if None in needed or None in available:
+        return False
+    return sum(filter(None, needed)) <= MEMORY_SHARE * min(filter(None, available), default=0)
+
+
+def _needed_bytes(memory: MemoryParts) -> int | None:
+    if memory.peak_bytes is not None or memory.allocated_peak_bytes is None:
+        return memory.peak_bytes
+    return memory.allocated_peak_bytes + LIBRARIES_BYTES
+
+
+def _have_time(options: Sequence[Option], seconds: float) -> bool:
+    return STEPS_APART * sum(o.step_seconds.median for o in options if o.step_seconds is not None) <= seconds
+
+
+def start_options(workload: Workload) -> tuple[str, ...]:
+    """Of the measuring process's command line: what forks these processes starts with it (docs/protocol.md)."""
+    return ("--forks", "--configs") if workload.model.kind == "huggingface" else ("--forks",)

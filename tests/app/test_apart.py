@@ -1,0 +1,92 @@
+"""When each plan is measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
+from app.advisor.request import Request
+from app.apart import may_run_apart, start_options
+from app.service import Crosspoint
+from probes.bounds import STEPS_APART
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.app.advisor.build import ONE, TWO
+from tests.app.lab.programs import program
+from tests.app.opened import with_crosspoint
+
+GIB = 2**30
+CUDA = Plan("cuda:0")
+IRIS = Workload(parse_model("iris-mlp"), 64)
+BERT = parse_model({"huggingface": {"model_type": "bert"}, "task": "text-classification"})
+
+
+def an_option(plan: Plan, seconds: float | None, **memory: int | None) -> Option:
+    step = None if seconds is None else Interval(seconds, seconds, seconds)
+    parts = MemoryParts(**{"peak_bytes": GIB, "available_bytes": 8 * GIB, **memory})
+    return Option(plan, True, None, "predicted", step, None, Breakdown(), parts, None)
+
+
+def test_where_memory_and_time_do_for_all() -> None:
+    both = [an_option(ONE, 0.02), an_option(TWO, 0.01)]
+    assert may_run_apart(both, 0.03 * STEPS_APART)
+    assert not may_run_apart(both, 0.029 * STEPS_APART)
+    assert may_run_apart([an_option(plan, 0.01, peak_bytes=2 * GIB) for plan in (ONE, TWO)], 10.0)
+    assert not may_run_apart([an_option(plan, 0.01, peak_bytes=2 * GIB + 1) for plan in (ONE, TWO)], 10.0)
+
+
+def test_what_a_device_runs_counts_neither_way() -> None:
+    on_device = an_option(CUDA, 9.0, peak_bytes=100 * GIB)
+    assert may_run_apart([on_device, an_option(ONE, 0.01)], 10.0)
+    assert not may_run_apart([on_device], 1000.0)
+    assert not may_run_apart([], 10.0)
+
+
+def test_unknown_times_are_left_to_the_process_and_unknown_memory_is_too_much() -> None:
+    assert may_run_apart([an_option(ONE, None)], 1.0)
+    assert not may_run_apart([an_option(ONE, 0.01, available_bytes=None)], 10.0)
+    assert not may_run_apart([an_option(ONE, 0.01, peak_bytes=None)], 10.0)
+    before_any_measurement = {"peak_bytes": None, "allocated_peak_bytes": GIB}
+    assert may_run_apart([an_option(ONE, None, **before_any_measurement)], 1.0)
+    assert not may_run_apart([an_option(plan, None, **before_any_measurement) for plan in (ONE, TWO, ONE)], 1.0)
+
+
+def test_what_forks_has_what_the_model_needs() -> None:
+    assert start_options(IRIS) == ("--forks",)
+    assert start_options(Workload(BERT, 2)) == ("--forks", "--configs")
+
+
+def hearing(heard: Path) -> tuple[str, ...]:
+    """Writes down each job with its command line; the steps take no time."""
+    return program(
+        "say(event='ready', torch='0', python='0', devices=[])",
+        "for line in sys.stdin:",
+        "    job = json.loads(line)",
+        f"    print(json.dumps([sys.argv[1:], job.get('apart')]), file=open({str(heard)!r}, 'a'))",
+        "    step = dict(median=1e-3, low=1e-3, high=1e-3, samples=[1e-3] * 9)",
+        "    row = dict(data='resident', outcome='ok', step=step, steps=90)",
+        "    rows = [dict(row, plan=p, batch_size=n) for n in job['batch_sizes'] for p in job['plans']]",
+        "    say(event='result', job=job['job'], result=dict(measurements=rows, noise={}))",
+    )
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_the_measuring_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fits: bool) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    if not fits:
+        monkeypatch.setattr("app.apart.MEMORY_SHARE", 0.0)
+    heard = tmp_path / "heard"
+
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.trace(IRIS)  # by the program's own tracer, which is real
+        crosspoint.lab._program = hearing(heard)
+        await crosspoint.recommend(Request(IRIS, effort="quick"))
+
+    with_crosspoint(tmp_path, use)
+    jobs: list[Any] = [json.loads(line) for line in heard.read_text(encoding="utf-8").splitlines()]
+    assert jobs
+    assert all(job == [["--forks"] if fits else [], fits] for job in jobs)

@@ -1,0 +1,176 @@
+"""Plans in processes of their own: real ones, in turns, and what happens when one of them dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from probes.measurement import Measurement
+from probes.microtrain import fresh_processes
+from probes.microtrain.failures import Failure
+from probes.microtrain.measure import MeasureSession, parse_measure_job
+from probes.microtrain.plan_process import PlanProcess
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model, python_model
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+
+DENSE = Workload(
+    parse_model({"layers": [{"type": "linear", "out": 64}, "relu", {"type": "linear", "out": 3}], "input_shape": [16]}),
+    8,
+)
+ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
+
+FAULTS = """
+import os, signal, time
+import torch
+
+class Fails(torch.nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.inner, self.how, self.calls = torch.nn.Linear(4, 2), how, 0
+    def forward(self, x):
+        self.calls += 1
+        if torch.is_autocast_enabled("cpu") and self.calls > 1:
+            self.how()
+        return self.inner(x)
+
+class Odd(Exception):
+    def __init__(self, one, two):  # cannot be sent from process to process
+        super().__init__(one)
+
+def odd(): raise Odd("the sentence", 2)
+def dies(): os.kill(os.getpid(), signal.SIGKILL)
+def batch(size): return torch.randn(size, 4), torch.zeros(size, dtype=torch.long)
+def raising(): return Fails(odd), batch
+def killed(): return Fails(dies), batch
+def slow_to_build():
+    time.sleep(0.6)
+    return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
+"""
+
+
+def job(workload: Workload, *plans: Plan, seconds: float = 2.0, sizes: tuple[int, ...] = (8,), **more: Any) -> Any:
+    document = {
+        "kind": "measure",
+        "plans": [plan.to_json() for plan in plans],
+        "batch_sizes": list(sizes),
+        "seconds": seconds,
+        "memory_limit_bytes": None,
+        "apart": True,
+        **more,
+    }
+    return parse_measure_job(document, workload)
+
+
+def measured(*arguments: Any, **more: Any) -> tuple[list[Measurement], MeasureSession]:
+    session = MeasureSession(job(*arguments, **more), lambda share, message: None)
+    session.run()
+    return [Measurement.from_json(row) for row in session.result()["measurements"]], session
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forking() -> Iterator[None]:
+    fresh_processes.prepare()
+    fresh_processes.wait_until_ready()
+    yield
+    fresh_processes.end()
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"faults_{os.getpid()}_{time.monotonic_ns()}"
+    (tmp_path / f"{name}.py").write_text(FAULTS)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def of(target: str) -> Workload:
+    return Workload(python_model(target), 4)
+
+
+def pid_of(run: PlanProcess) -> int:
+    assert run._process is not None
+    assert run._process._process.pid is not None
+    return int(run._process._process.pid)
+
+
+def test_each_plan_and_batch_has_a_process_of_its_own_and_all_of_a_measurement() -> None:
+    rows, _ = measured(DENSE, ONE, BF16, sizes=(8, 32), seconds=4.0)
+    assert [(row.plan, row.batch_size) for row in rows] == [(ONE, 8), (BF16, 8), (ONE, 32), (BF16, 32)]
+    for row in rows:
+        assert row.outcome == "ok"
+        assert row.step is not None
+        assert 0 < row.step.low <= row.step.median <= row.step.high
+        assert row.steps >= 10
+        assert row.startup_seconds is not None
+        assert row.overheads is not None
+        assert row.memory is not None
+        assert (row.memory.process_bytes or 0) > (row.memory.process_base_bytes or 0) > 0
+    assert [row.denormal_share is not None for row in rows] == [True, True, False, False]
+
+
+def test_a_process_answers_from_elsewhere_and_is_gone_when_dropped() -> None:
+    run = PlanProcess(DENSE, Plan("cpu", "fp32", 2), 8, None)
+    with run.watched():
+        assert run(3) > 0
+    assert run.seconds_to_start > 0
+    pid = pid_of(run)
+    assert pid != os.getpid()
+    run.drop()
+    assert not psutil.pid_exists(pid)
+    run.drop()  # harmless
+
+
+def test_a_plan_s_threads_are_those_of_its_process() -> None:
+    counts = {}
+    for threads in (1, 2):
+        run = PlanProcess(DENSE, Plan("cpu", "fp32", threads), 4096, None)
+        run(20)
+        counts[threads] = psutil.Process(pid_of(run)).num_threads()
+        run.drop()
+    assert counts[2] == counts[1] + 1
+
+
+def test_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
+    for target, word in (("raising", "the sentence"), ("killed", "ended before")):
+        one, other = measured(of(f"{faults}:{target}"), ONE, BF16, seconds=3.0, sizes=(4,))[0]
+        assert (one.plan, one.outcome) == (ONE, "ok")
+        assert (other.plan, other.outcome) == (BF16, "failed")
+        assert word in (other.reason or "")
+
+
+def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> None:
+    rows, session = measured(of(f"{faults}:slow_to_build"), ONE, BF16, seconds=1.0, sizes=(4, 8))
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert any(row.outcome == "ok" for row in rows)
+
+
+def test_where_nothing_can_be_forked_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_processes, "prepare", lambda **_: False)
+    rows, session = measured(DENSE, ONE, seconds=1.0)
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [row.outcome for row in rows] == ["ok"]
+
+
+def test_a_plan_whose_model_is_changed_runs_here() -> None:
+    changed = Plan("cpu", "fp32", 1, channels_last=True)
+    rows, session = measured(DENSE, changed, seconds=1.0)
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [row.outcome for row in rows] == ["ok"]
+
+
+def test_a_limit_of_memory_holds_there_too() -> None:
+    """What is too large is refused by its own process."""
+    run = PlanProcess(DENSE, ONE, 2**20, 2**20)
+    with pytest.raises(Failure) as failed:
+        run(1)
+    assert failed.value.code == "out-of-memory"
+    run.drop()
