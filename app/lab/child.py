@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -76,8 +77,9 @@ def _without_room() -> dict[str, str]:
 class Child:
     """Use `Child.start`, then `run` for each job, then `end`."""
 
-    def __init__(self, process: Process, living: set[Child]) -> None:
+    def __init__(self, process: Process, living: set[Child], folder: str | None) -> None:
         self._process = process
+        self._folder = folder  # of its temporary files
         self._living = living
         living.add(self)
         self._stderr_tail = bytearray()
@@ -98,9 +100,11 @@ class Child:
         """Start a process in a session of its own and wait until it is ready; it is in `living` until it has ended.
         environment: what it has beside this one's own. Raises LabError."""
         begun = time.monotonic()
+        folder = _temporary_folder()
         try:
             process = await asyncio.create_subprocess_exec(
                 *program,
+                *(("--temporary", folder) if folder is not None else ()),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -109,8 +113,9 @@ class Child:
                 limit=MAX_LINE_BYTES,
             )
         except OSError as error:
+            _remove(folder)
             raise LabError("failed", f"The measuring process could not be started: {error.strerror}.") from error
-        child = cls(process, living)
+        child = cls(process, living, folder)
         child._offer_to_the_oom_killer()
         try:
             async with asyncio.timeout(ready_seconds):
@@ -175,6 +180,7 @@ class Child:
         transport = getattr(self._process, "_transport", None)
         if transport is not None:  # closes the pipes, even those that a grandchild in another session still holds
             transport.close()
+        _remove(self._folder)
         self._living.discard(self)
 
     def kill(self) -> None:
@@ -249,6 +255,19 @@ class Child:
     def _offer_to_the_oom_killer(self) -> None:
         with contextlib.suppress(OSError):
             Path(f"/proc/{self.pid}/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
+
+
+def _temporary_folder() -> str | None:
+    """One that this process removes: what is killed leaves its files. None on a full disk."""
+    try:
+        return tempfile.mkdtemp(prefix="crosspoint-")
+    except OSError:
+        return None
+
+
+def _remove(folder: str | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _overdue(kind: str, seconds: float) -> str:

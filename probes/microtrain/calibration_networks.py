@@ -23,9 +23,6 @@ from probes.workload.description import Mode, Plan
 
 EACH_SECONDS = 0.03  # beside the steps themselves: for each batch size of a network, in the sharing of the time
 
-MODES: tuple[Mode, ...] = ("training", "inference")
-
-
 # A neighbour's burst lasts for seconds: networks of which all plans and batch sizes can be run once in less time than
 # this (on a slow core, as _expected_seconds has it) are measured again half a calibration later, in another process.
 REVISITED_SECONDS = 0.4
@@ -56,14 +53,14 @@ class NetworkContest:
     @property
     def size(self) -> int:
         """How many points there will be."""
-        sizes = sum(len(network.sizes(mode)) for network in MICRO_NETWORKS for mode in MODES)
+        sizes = sum(len(network.sizes(mode)) for network in MICRO_NETWORKS for mode in network.modes)
         return sizes * len(self._plans)
 
     def prepare(self) -> None:
         """Trace all; meanwhile the process that forks starts."""
         fresh_processes.prepare()
         for network in MICRO_NETWORKS:
-            for mode in MODES:
+            for mode in network.modes:
                 trace = trace_workload(network.workload(mode), plainly=True)
                 sizes = [*network.sizes(mode), *([network.large_batch] if network.large_batch else [])]
                 weight = sum(EACH_SECONDS + _expected_seconds(trace, size) for size in sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from probes.workload.description import Mode, Workload
+from probes.workload.description import MODES, Mode, Workload
 from probes.workload.models import parse_model
 
 Layer = dict[str, Any]
@@ -14,13 +14,14 @@ Layer = dict[str, Any]
 class MicroNetwork(NamedTuple):
     """batch_sizes: of training, from one where issuing dominates to one where computing does. large_batch: one whose
     step leaves nothing in any cache and takes fresh memory from the system; only its operations are clocked, as it
-    takes long."""
+    takes long. modes: in which it is run."""
 
     name: str
     layers: list[Layer]
     input_shape: list[int]
     batch_sizes: tuple[int, ...]
     large_batch: int | None = None
+    modes: tuple[Mode, ...] = MODES
 
     def sizes(self, mode: Mode) -> tuple[int, ...]:
         """Batch sizes. Inference has one sample at a time beside them: it is how models are served, and libraries take
@@ -100,8 +101,9 @@ def _signal(width: int) -> list[Layer]:
     return [*layers, {"type": "flatten"}, *_linear(1, 0, 6)]
 
 
-def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000) -> list[Layer]:
-    encoder = {"type": "transformer_encoder_layer", "heads": heads, "feedforward": 4 * width}
+def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000, dropout: float = 0.1) -> list[Layer]:
+    """With dropout attention is made of products and a softmax, without it is one kernel."""
+    encoder = {"type": "transformer_encoder_layer", "heads": heads, "feedforward": 4 * width, "dropout": dropout}
     tokens: list[Layer] = [{"type": "embedding", "in": vocabulary, "out": width}, {"type": "position_embedding"}]
     return [*tokens, *[encoder] * depth, {"type": "mean"}, {"type": "linear", "out": 2}]
 
@@ -114,6 +116,10 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),
     MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128)),
     MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
+    # Weights that no cache holds, read once a sample; and attention of as many places as an image has patches.
+    MicroNetwork("mlp-vast", _linear(3072, 2, 10), [1024], (1, 16), modes=("inference",)),
+    MicroNetwork("transformer-patches", _transformer(192, 2, 3, dropout=0.0), [50], (2, 16), modes=("training",)),
+    MicroNetwork("transformer-fused", _transformer(128, 1, dropout=0.0), [200], (1, 8), modes=("training",)),
     MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 16, 64)),
     MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),
     MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +13,7 @@ import psutil
 import pytest
 
 from app.errors import LabError
-from app.lab.child import Child
+from app.lab.child import PROGRAM, Child
 from tests.app.lab.programs import ECHO, HANGING, READY, STUBBORN, program, serving
 from tests.app.serving import wait_until
 
@@ -165,6 +167,27 @@ def test_ending_takes_grandchildren_along() -> None:
     )
     inner = with_child(words, run)["inner"]
     wait_until(lambda: is_gone(inner), "the grandchild's end")
+
+
+def kinds_of_files(folder: str) -> list[str]:
+    return [path.name.partition("-")[0] for path in Path(folder).rglob("*")]
+
+
+def test_no_temporary_file_is_left_of_a_process_that_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the socket of what forks plans' processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+
+        async def use(child: Child) -> list[str]:
+            found = kinds_of_files(folder)
+            child.kill()
+            return found
+
+        found = with_child((*PROGRAM, "--forks"), use)
+        assert "crosspoint" in found
+        if sys.platform == "linux":
+            assert "listener" in found
+        assert list(Path(folder).iterdir()) == []
 
 
 def test_a_cancelled_start_leaves_nothing_behind() -> None:
