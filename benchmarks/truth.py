@@ -59,15 +59,17 @@ def measure_in_turns(workload: Workload, plans: Sequence[Plan], seconds: float) 
     if not all(plan.is_cpu for plan in plans) or not fresh_processes.prepare():
         raise RuntimeError("A process a plan needs Linux, a temporary folder with a short path, and plans on a CPU.")
     runners = [_Runner(PlanProcess(workload, plan, workload.batch_size, None)) for plan in plans]
-    for runner in runners:  # one after the other: nothing else computes while a step is timed
-        _try(runner, _Runner.begin)
-    begun, rounds = time.perf_counter(), 0
-    while not _is_enough(runners, rounds, time.perf_counter() - begun, seconds):
+    try:
+        for runner in runners:  # one after the other: nothing else computes while a step is timed
+            _try(runner, _Runner.begin)
+        begun, rounds = time.perf_counter(), 0
+        while not _is_enough(runners, rounds, time.perf_counter() - begun, seconds):
+            for runner in runners:
+                _try(runner, _Runner.turn)
+            rounds += 1
+    finally:
         for runner in runners:
-            _try(runner, _Runner.turn)
-        rounds += 1
-    for runner in runners:
-        runner.run.drop()
+            runner.run.drop()
     return [_describe(runner, workload) for runner in runners]
 
 

@@ -73,4 +73,4 @@ MAX_POINT_QUANTITY = 1e18  # flops or bytes of one execution
 
 # Steps that a plan takes in a process of its own, at least: two to warm up, then some samples with one before each.
 # Where the time does not do for so many, all plans share a process.
-STEPS_APART = 10
+STEPS_APART = 15

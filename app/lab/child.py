@@ -112,9 +112,11 @@ class Child:
                 start_new_session=True,
                 limit=MAX_LINE_BYTES,
             )
-        except OSError as error:
+        except BaseException as error:
             _remove(folder)
-            raise LabError("failed", f"The measuring process could not be started: {error.strerror}.") from error
+            if isinstance(error, OSError):
+                raise LabError("failed", f"The measuring process could not be started: {error.strerror}.") from error
+            raise
         child = cls(process, living, folder)
         child._offer_to_the_oom_killer()
         try:
@@ -168,6 +170,13 @@ class Child:
 
     async def end(self) -> None:
         """TERM, then KILL, to the process and all its children; each wait is bounded."""
+        try:
+            await self._end_process()
+        finally:
+            _remove(self._folder)
+        self._living.discard(self)
+
+    async def _end_process(self) -> None:
         with contextlib.suppress(OSError, RuntimeError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
@@ -180,8 +189,6 @@ class Child:
         transport = getattr(self._process, "_transport", None)
         if transport is not None:  # closes the pipes, even those that a grandchild in another session still holds
             transport.close()
-        _remove(self._folder)
-        self._living.discard(self)
 
     def kill(self) -> None:
         """KILL the process and its children, and wait for nothing."""

@@ -50,9 +50,9 @@ def explain_failure(error: BaseException) -> Failure:
 
 
 def explain_step_failure(error: BaseException) -> Failure:
-    """The same of a plan's step, which others outlive: `out-of-memory`, `unsupported` or `failed`."""
+    """The same of a plan's step, which others outlive."""
     failure = explain_failure(error)
-    if failure.code in ("out-of-memory", "unsupported") or error is failure:
+    if failure.code in ("out-of-memory", "unsupported", "invalid-model") or error is failure:
         return failure
     return Failure("failed", f"The step failed ({type(error).__name__}): {first_line(error)}")
 

@@ -22,6 +22,7 @@ from typing import Any
 WARM = "probes.microtrain.fresh_start"
 WARM_FOR_CONFIGS = "probes.microtrain.fresh_transformers"
 LOOK_SECONDS = 0.2
+END_SECONDS = 2.0
 
 
 class EndedEarly(Exception):
@@ -44,34 +45,47 @@ def prepare(*, for_configs: bool = False) -> bool:
 
 
 def wait_until_ready() -> None:
-    """Until a process can be forked."""
-    run_fresh(int, (), lambda: None)
+    """Until a process can be forked. Raises EndedEarly."""
+    try:
+        run_fresh(int, (), lambda: None)
+    except (EOFError, OSError) as error:
+        raise EndedEarly from error
 
 
 def end() -> None:
     """End the process that forks, and wait for it: what it and its forks computed counts as this process's own from
     then on (os.times), and is not taken for others' load. The next `prepare` starts another."""
+    for fresh in tuple(_living):
+        fresh.end()
     stop = getattr(getattr(forkserver, "_forkserver", None), "_stop", None)  # multiprocessing has no public way
     if stop is not None:
         stop()
 
 
 Answer = Callable[[Any], Any]
+_living: set[Fresh] = set()  # what forks ends after the last of these
 
 
 class Fresh:
     """A fresh process that answers questions, until `end`.
 
     work(serve, *arguments) is called there; serve(answer) sends what answer(question) returns, until nobody asks any
-    more. All is pickled; what work or answer raises ends the process. Where none can be forked (`prepare`) this fails.
+    more. All is pickled; what work or answer raises ends the process. Raises EndedEarly where the one that forks is
+    gone; where there is none, for `prepare` said so, this fails.
     """
 
     def __init__(self, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         context = multiprocessing.get_context("forkserver")
         self._here, there = context.Pipe()
         self._process = context.Process(target=_serve, args=(there, work, arguments), daemon=True)
-        self._process.start()
-        there.close()
+        try:
+            self._process.start()
+        except (EOFError, OSError) as error:
+            self._here.close()
+            raise EndedEarly from error
+        finally:
+            there.close()
+        _living.add(self)
 
     def ask(self, question: Any) -> Any:
         """Raises EndedEarly."""
@@ -82,9 +96,13 @@ class Fresh:
             raise EndedEarly from error
 
     def end(self) -> None:
-        """It ends once it has answered what it was asked."""
+        """It ends at once, whatever it does."""
+        _living.discard(self)
         self._here.close()
-        self._process.join()
+        self._process.join(END_SECONDS)
+        if self._process.is_alive():  # in C code that lets no other thread of it run
+            self._process.kill()
+            self._process.join()
 
 
 def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Callable[[], object]) -> Any:
@@ -124,6 +142,7 @@ def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[Any, .
 
 def _serve(there: Connection, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_when_nobody_reads, args=(there.fileno(),), daemon=True).start()
+    multiprocessing.current_process().daemon = False  # a user's model may have processes of its own (a DataLoader's)
 
     def serve(answer: Answer) -> None:
         with contextlib.suppress(EOFError, OSError):  # nobody asks any more

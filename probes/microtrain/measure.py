@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS, STEPS_APART
@@ -120,7 +120,9 @@ class MeasureSession:
 
     def run(self) -> None:
         self._say("building the model", force=True)
-        self._forks = self._job.apart and fresh_processes.prepare(for_configs=self._builds_config())
+        self._forks = self._job.apart and self._may_run_apart()
+        if not self._forks:
+            fresh_processes.end()  # it may be importing torch still, and takes memory
         self._contest.entries = self._make_entries()
         self._contest.expect = self._expect
         self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
@@ -135,9 +137,6 @@ class MeasureSession:
     def _run_entries(self) -> None:
         if not self._contest.entries:
             return
-        if self._forks and not self._have_time_apart():
-            self._forks = False
-            self._contest.entries = self._make_entries()
         flush = "flush_denormal" in changes_of(self._job.plans)
         with self._memory_limit(), flushing_denormals(flush):
             if any(isinstance(run, StepRun) for run in self._runs.values()):
@@ -164,7 +163,10 @@ class MeasureSession:
         spreads = [relative_spread(row.step) for row in rows if row.step is not None and row.steps > 1]
         threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
         spread = significant(sorted(spreads)[len(spreads) // 2]) if spreads else None
-        noise = noise_between(self._before, read_moment(), threads, spread)
+        after = read_moment()
+        if self._forks:
+            after = replace(after, queue=None)  # this one only waited
+        noise = noise_between(self._before, after, threads, spread)
         taken = None if noise.taken_cores is None else significant(noise.taken_cores)
         documents = [{**row.to_json(), "others_cores": taken} for row in rows]
         return {"measurements": documents, "noise": noise.to_json()}
@@ -172,22 +174,40 @@ class MeasureSession:
     def _pairs(self) -> list[tuple[int, Plan]]:
         return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
 
-    def _have_time_apart(self) -> bool:
-        """Whether each plan may have a process, in which the model is built anew; judged by one of them."""
-        fresh_processes.wait_until_ready()
-        processes = [run for run in self._runs.values() if isinstance(run, PlanProcess)]
-        needed = 0.0
-        with suppress(Failure):  # what it dies of it will die of again, and say so
-            for first in processes[:1]:
-                first.start()
-                needed = len(processes) * (first.seconds_to_start + first(1) + STEPS_APART * first(1))
-                first.drop()
-        return needed <= self._end - time.perf_counter()
+    def _may_run_apart(self) -> bool:
+        """Whether plans on the CPU get processes of their own: where these can be forked, and where the time does for
+        all, in each of which the model is built anew; judged by one of them. Raises Failure `invalid-model`."""
+        plans = [plan for plan in self._job.plans if self._is_forkable(plan)]
+        if not plans or not fresh_processes.prepare(for_configs=self._builds_config()):
+            return False
+        first = max(plans, key=lambda plan: plan.threads or 0)
+        trial = PlanProcess(self._job.workload, first, self._job.batch_sizes[0], self._job.memory_limit_bytes)
+        try:
+            fresh_processes.wait_until_ready()
+            each = self._seconds_apart(trial)
+        except fresh_processes.EndedEarly:
+            return False
+        except Failure as failure:
+            if failure.code == "invalid-model":
+                raise
+            return False  # here it is told as well
+        finally:
+            trial.drop()
+        return each * len(plans) * len(self._job.batch_sizes) <= self._end - time.perf_counter()
+
+    def _seconds_apart(self, trial: PlanProcess) -> float:
+        """That a plan's process takes until it has samples. Raises Failure."""
+        trial.start()
+        first = trial(1)
+        step = first if first > LONG_STEP_SECONDS else trial(1)
+        return trial.seconds_to_start + first + STEPS_APART * step
+
+    def _is_forkable(self, plan: Plan) -> bool:
+        fine = plan.is_cpu and plan.threads is not None and why_impossible(plan, self._job.cores) is None
+        return fine and not changes_of(self._job.plans) and not plan.changes
 
     def _make_entries(self) -> list[Entry]:
         """The batch asked for first, and what is likely to be fast first: the time may not do for all."""
-        self._refused.clear()
-        self._runs.clear()
         entries = []
         for size in self._job.batch_sizes:
             too_large = self._why_too_large(size)
@@ -223,7 +243,7 @@ class MeasureSession:
         self._end = end + time.perf_counter() - begun
 
     def _make_entry(self, plan: Plan, size: int) -> Entry:
-        if self._forks and plan.is_cpu and plan.threads is not None and not changes_of(self._job.plans):
+        if self._forks and self._is_forkable(plan):
             alone = PlanProcess(self._job.workload, plan, size, self._job.memory_limit_bytes)
             entry = Entry((plan.key, size), alone, size, watch=alone.watched, rested=True)
             self._runs[id(entry)] = alone
@@ -285,9 +305,10 @@ class MeasureSession:
             if entry.error is None and samples and not compiled:
                 self._say("measuring overheads")
                 run, median = self._runs[id(entry)], Timing.from_samples(samples).median
-                overheads = meter.measure(run, median) if isinstance(run, StepRun) else run.overheads(median, self._end)
-                if overheads is not None:
-                    self._overheads[id(entry)] = overheads
+                with suppress(Failure):  # a process that ended meanwhile; the times stand
+                    told = meter.measure(run, median) if isinstance(run, StepRun) else run.overheads(median, self._end)
+                    if told is not None:
+                        self._overheads[id(entry)] = told
 
     def _look_for_denormals(self, share: float) -> None:
         """Once a precision on the CPU, at the workload's own batch, where that share of the time left does for it."""

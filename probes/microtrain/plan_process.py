@@ -8,14 +8,16 @@ on a device does not survive a fork.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from probes.measurement import MemoryPeak, Overheads
 from probes.microtrain.failures import Failure, explain_step_failure
-from probes.microtrain.footprint import limited_to
+from probes.microtrain.footprint import limited_to, read_file_bytes
 from probes.microtrain.fresh_processes import EndedEarly, Fresh
 from probes.microtrain.overhead_meter import OverheadMeter
 from probes.microtrain.workbench import StepRun, Workbench
@@ -115,7 +117,10 @@ class PlanProcess:
         """Until it could run a step. Raises Failure."""
         if self._process is None:
             begun = time.perf_counter()
-            self._process = Fresh(_run_plan, self._arguments)
+            try:
+                self._process = Fresh(_run_plan, self._arguments)
+            except EndedEarly as error:
+                raise Failure("failed", ENDED) from error
             self._ask(_Steps(0, watched=False))
             self.seconds_to_start = time.perf_counter() - begun
 
@@ -148,18 +153,38 @@ def _run_plan(
 ) -> None:
     """In the plan's process, until nobody asks any more."""
     of, under = Workload.from_json(workload), Plan.from_json(plan)
+    libraries = read_file_bytes(Path(f"/proc/{os.getppid()}")) or 0
+    before = unmapped_bytes(libraries)
     bench = Workbench(of, frozenset([under.device]))
     run = StepRun(bench, under, batch_size)
 
     def answer(question: object) -> object:
         try:
-            return _answer(bench, run, question)
-        except Exception as error:  # noqa: BLE001 - whatever a plan dies of is its own answer
+            answered = _answer(bench, run, question)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plan dies of is its own answer
             failure = explain_step_failure(error)
             return _Failed(failure.code, str(failure))
+        if isinstance(answered, _Ran):
+            return replace(answered, memory=with_libraries(answered.memory, before, unmapped_bytes(libraries)))
+        return answered
 
     with run.setting(), limited_to(memory_limit_bytes):
         serve(answer)
+
+
+def unmapped_bytes(libraries: int) -> int:
+    """A fork begins without the pages of libraries that its parent had mapped, and takes those it needs again: how many
+    bytes it lacks of the `libraries` that a process has which imported them itself."""
+    return max(libraries - (read_file_bytes() or libraries), 0)
+
+
+def with_libraries(memory: MemoryPeak, before: int, now: int) -> MemoryPeak:
+    """As of a process that imported its libraries itself. before, now: what the fork lacked of them, in bytes."""
+    base, peak = memory.process_base_bytes, memory.process_bytes
+    if base is None or peak is None:
+        return memory
+    # What was free before the model was built may be handed back by the peak: a small model then adds nothing.
+    return replace(memory, process_base_bytes=min(base + before, peak + now), process_bytes=peak + now)
 
 
 def _answer(bench: Workbench, run: StepRun, question: object) -> object:

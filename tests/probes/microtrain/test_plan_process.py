@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ DENSE = Workload(
 ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
 
 FAULTS = """
-import os, signal, time
+import multiprocessing, os, signal, time
 import torch
 
 class Fails(torch.nn.Module):
@@ -51,9 +52,29 @@ def dies(): os.kill(os.getpid(), signal.SIGKILL)
 def batch(size): return torch.randn(size, 4), torch.zeros(size, dtype=torch.long)
 def raising(): return Fails(odd), batch
 def killed(): return Fails(dies), batch
+def nothing(): return 3
+def with_workers():
+    worker = multiprocessing.get_context("fork").Process(target=int)
+    worker.start()
+    worker.join()
+    return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
 def slow_to_build():
     time.sleep(0.6)
     return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
+"""
+
+
+ALONE = """
+from pathlib import Path
+from probes.microtrain import fresh_start
+from probes.microtrain.workbench import StepRun, Workbench
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.probes.microtrain.test_plan_process import DENSE
+run = StepRun(Workbench(DENSE, frozenset(["cpu"])), Plan("cpu", "fp32", 1), 8)
+with run.watched():
+    run(3)
+print(run.memory().process_bytes)
 """
 
 
@@ -112,7 +133,7 @@ def test_each_plan_and_batch_has_a_process_of_its_own_and_all_of_a_measurement()
         assert row.steps >= 10
         assert row.startup_seconds is not None
         assert row.memory is not None
-        assert (row.memory.process_bytes or 0) > (row.memory.process_base_bytes or 0) > 0
+        assert (row.memory.process_bytes or 0) >= (row.memory.process_base_bytes or 0) > 0
     assert any(row.overheads is not None for row in rows)  # of as many as the time does for
     assert [row.denormal_share is not None for row in rows][2:] == [False, False]  # at the batch asked for alone
     assert any(row.denormal_share is not None for row in rows)
@@ -164,6 +185,40 @@ def test_where_nothing_can_be_forked_plans_run_here(monkeypatch: pytest.MonkeyPa
 def test_a_plan_whose_model_is_changed_runs_here() -> None:
     changed = Plan("cpu", "fp32", 1, channels_last=True)
     rows, session = measured(DENSE, changed, seconds=1.0)
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [row.outcome for row in rows] == ["ok"]
+
+
+def test_memory_is_that_of_a_process_which_imported_its_libraries_itself() -> None:
+    """A fork's own resident set lacks what it has not touched of them: a third of all."""
+    ran = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    alone = int(ran.stdout)
+    run = PlanProcess(DENSE, ONE, 8, None)
+    with run.watched():
+        run(3)
+    assert run.memory().process_bytes == pytest.approx(alone, rel=0.1)
+    assert (run.memory().process_base_bytes or 0) <= (run.memory().process_bytes or 0)
+    run.drop()
+
+
+def test_a_model_that_is_none_is_the_user_s_to_mend(faults: str) -> None:
+    with pytest.raises(Failure) as failed:
+        measured(of(f"{faults}:nothing"), ONE, BF16)
+    assert failed.value.code == "invalid-model"
+
+
+def test_a_model_may_have_processes_of_its_own(faults: str) -> None:
+    rows, session = measured(of(f"{faults}:with_workers"), ONE, seconds=6.0, sizes=(4,))
+    assert any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [(row.outcome, row.reason) for row in rows] == [("ok", None)]
+
+
+def test_where_what_forks_is_gone_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise fresh_processes.EndedEarly
+
+    monkeypatch.setattr(fresh_processes, "run_fresh", gone)
+    rows, session = measured(DENSE, ONE, seconds=1.0)
     assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
     assert [row.outcome for row in rows] == ["ok"]
 
