@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from app.advisor.recommendation import MemoryParts, Option
-from probes.bounds import STEPS_APART
+from probes.measurement import STEPS_APART
 from probes.workload.description import Workload
 
 # Of the memory that is available, for all these processes together: they live at the same time, to take turns.

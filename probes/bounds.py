@@ -70,7 +70,3 @@ MIN_POINT_SECONDS = 1e-12  # a hundredth of a cycle: nothing that was measured i
 MAX_POINT_SECONDS = 1e6  # eleven days
 MAX_KNOTS = 1000  # of a curve over the batch; ours have a hundred at most
 MAX_POINT_QUANTITY = 1e18  # flops or bytes of one execution
-
-# Steps that a plan takes in a process of its own, at least: two to warm up, then some samples with one before each.
-# Where the time does not do for so many, all plans share a process.
-STEPS_APART = 15

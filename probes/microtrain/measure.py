@@ -9,8 +9,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS, STEPS_APART
-from probes.measurement import Measurement, Overheads, Timing
+from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS
+from probes.measurement import STEPS_APART, Measurement, Overheads, Timing
 from probes.microtrain import fresh_processes
 from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import Contest, Entry, OutOfTime

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.profiler import ProfilerActivity, profile
 
 from probes.microtrain import kernel_allocations as module
 from probes.microtrain.fake_models import build_fake
@@ -75,3 +78,24 @@ def test_a_kernel_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "measure_call", fail)
     places, _, _ = found("recurrent")
     assert places == {}
+
+
+def test_what_was_there_before_and_goes_meanwhile_is_not_the_call_s() -> None:
+    """The free of a size that it has not asked for: garbage, collected while it runs."""
+    places, one, other = found("images")
+    a, b = next((one.calls[n], other.calls[n]) for n in one.places[next(iter(places))])
+    assert a
+    assert b
+    call = call_at(PAIR, a, b, 24)
+    plain = measure_call.__wrapped__(call)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True):
+        garbage = [torch.zeros(2**22)]
+
+    class Dropping:
+        def __call__(self, *arguments: Any) -> Any:
+            garbage.clear()
+            return call.operation(*arguments)
+
+    seen = measure_call.__wrapped__(call._replace(operation=Dropping()))  # type: ignore[arg-type]
+    assert not garbage
+    assert (seen.inside, seen.sizes, seen.order) == (plain.inside, plain.sizes, plain.order)
