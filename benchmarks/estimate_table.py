@@ -94,7 +94,8 @@ def figures_of(errors: Sequence[Error], regrets: Sequence[float]) -> Document:
 
 
 def make_table(rows: Sequence[Document]) -> Document:
-    """Figures of each adviser and rule of thumb; errors of `instant` by family, plan and what a step is made of."""
+    """Figures of each adviser and rule of thumb; errors of `instant` by family, plan and what a step is made of, and
+    with profiles of other minutes of the run."""
     table: Document = {"advisers": {}, "baselines": {}, "failed": [row for row in rows if "error" in row]}
     for adviser in ADVISERS:
         regrets = regrets_of(rows, lambda row, adviser=adviser: (row.get(adviser) or {}).get("recommended"))  # type: ignore[misc]
@@ -103,11 +104,19 @@ def make_table(rows: Sequence[Document]) -> Document:
         table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
     table["baselines"]["torch default"] = figures_of([], regrets_of(rows, lambda row: row.get("default")))
     table["processes differ by"] = _spread_of_truth(rows)
+    table["other blocks' profiles"] = figures_of(list(errors_of(_as_others_told(rows), "instant")), [])
     errors = list(errors_of(rows, "instant"))
     table["by family"] = _grouped(errors, lambda error: error.row["family"])
     table["by plan"] = _grouped(errors, lambda error: f"{error.label}, {error.row['mode']}")
     table["by what takes longest"] = _grouped(errors, lambda error: _longest(error.row.get("shares") or {}))
     return table
+
+
+def _as_others_told(rows: Iterable[Document]) -> Iterator[Document]:
+    """A row for each answer of `instant` from a profile of another block, of other minutes."""
+    for row in rows:
+        for answer in row.get("instant of other blocks") or ():
+            yield {**row, "instant": answer}
 
 
 def _spread_of_truth(rows: Sequence[Document]) -> Document:
@@ -166,9 +175,13 @@ def describe_table(table: Document) -> str:
     for name, row in table["baselines"].items():
         cells = [row["median error"], row["90th percentile error"], row["mean regret"], row["worst regret"]]
         lines.append(f"| {name} | {' | '.join(map(_percent, cells))} |")
-    differ = table.get("processes differ by") or {}
-    cells = [_percent(differ.get(name)) for name in ("median error", "90th percentile error")]
-    lines.append(f"| another process, measured alike | {' | '.join(cells)} |  |  |")
+    beside = {
+        "another process, measured alike": "processes differ by",
+        "instant of other profiles": "other blocks' profiles",
+    }
+    for name, key in beside.items():
+        cells = [_percent((table.get(key) or {}).get(figure)) for figure in ("median error", "90th percentile error")]
+        lines.append(f"| {name} | {' | '.join(cells)} |  |  |")
     for group in ("by family", "by plan", "by what takes longest"):
         lines += ["", f"| instant {group} | median error | 90th percentile | bias | estimates |"]
         lines += ["| --- | --- | --- | --- | --- |"]

@@ -4,7 +4,9 @@ import pytest
 
 from app.advisor.summary import trace_of_summary
 from benchmarks.estimate_table import describe_table, is_met, make_table, quantile
-from benchmarks.estimates import roofline, true_times
+from benchmarks.estimates import split, true_times
+from benchmarks.rules_of_thumb import roofline
+from benchmarks.workloads import WORKLOADS
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, a_measurement, a_workload
 from tests.app.advisor.machine import a_profile
@@ -86,9 +88,19 @@ def test_truth_is_the_median_of_processes() -> None:
     assert (truth["median"], truth["low"], truth["high"]) == (2.0, 1.0, 9.0)
 
 
-def test_further_passes_count_beside_the_earlier_ones() -> None:
-    known = true_times({"cpu": [a_measurement(ONE, 4, 1.0), a_measurement(ONE, 4, 2.0)]})
-    truth = true_times({"cpu": [a_measurement(ONE, 4, 1.5)]}, known)["cpu"]
-    assert truth["processes"] == [1.0, 2.0, 1.5]
-    assert truth["median"] == 1.5
-    assert (truth["low"], truth["high"]) == (1.0, 2.0)
+def test_what_profiles_of_other_minutes_told_stands_beside() -> None:
+    other = a_row(1.5)["instant"]
+    table = make_table([a_row(1.0, **{"instant of other blocks": [other, other]})])
+    assert table["other blocks' profiles"]["median error"] == pytest.approx(0.5)
+    assert table["other blocks' profiles"]["estimates"] == 2 * len(TRUTH)
+    assert table["advisers"]["instant"]["median error"] == pytest.approx(0.0)
+    assert "| instant of other profiles | 50.0% | 50.0% |" in describe_table(table)
+
+
+def test_blocks_take_models_in_their_order_and_about_as_many_batch_sizes() -> None:
+    blocks = split(WORKLOADS, 4)
+    assert [row for block in blocks for row in block] == list(WORKLOADS)
+    sizes = [sum(len(row.batch_sizes) for row in block) for block in blocks]
+    assert len(sizes) == 4
+    assert max(sizes) - min(sizes) <= 3
+    assert split(WORKLOADS[:1], 4) == [list(WORKLOADS[:1])]

@@ -1,0 +1,51 @@
+"""What a step takes by rules of thumb, from the figures of a profile: the estimates stand beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.advisor.features import features_at
+from app.advisor.prices import Prices, prices_for
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan
+
+Document = dict[str, Any]
+
+
+def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Document:
+    """Seconds by the rules of thumb, from the figures of the same profile; None where it has none of the plan."""
+    prices = prices_for(profile, plan, trace.mode)
+    if prices is None:
+        return {"roofline": None, "operations alone": None}
+    alone = Prices(prices.plan, prices.dispatch, prices.arithmetic, prices.moving, prices.optimizer, prices.work)
+    return {
+        "roofline": roofline(profile, plan, trace, batch_size),
+        "operations alone": sum(features_at(trace, alone, batch_size)),
+    }
+
+
+def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> float | None:
+    """Every operation at the best rate or the best bandwidth measured, whichever is longer; None without either."""
+    points = [point for point in profile.points if point.plan.key == plan.key]
+    rates = [point.flops / point.seconds.median for point in points if point.constant == "matmul"]
+    bandwidths = [point.bytes / point.seconds.median for point in points if point.constant == "bandwidth"]
+    if not rates or not bandwidths:
+        return None
+    rate, bandwidth = max(rates), max(bandwidths)
+    total = 0.0
+    for operation in trace.operations_under(plan.precision):
+        if operation.kind != "view":
+            moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
+            total += operation.count * max(operation.flops.at(batch_size) / rate, moved / bandwidth)
+    return total
+
+
+def shares(profile: Profile, trace: Trace, batch_size: int) -> Document:
+    """Of the estimated step in fp32 on one thread, by class of operation; empty without a profile of it."""
+    prices = prices_for(profile, Plan("cpu", "fp32", 1), trace.mode)
+    if prices is None or prices.context is None:
+        return {}
+    parts = features_at(trace, prices, batch_size)
+    names = ("arithmetic", "light", "between", "optimizer", "page faults")
+    return {name: part / sum(parts) for name, part in zip(names, parts, strict=True)}
