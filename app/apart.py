@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from app.advisor.recommendation import MemoryParts, Option
-from probes.measurement import STEPS_APART
 from probes.workload.description import Workload
 
 # Of the memory that is available, for all these processes together: they live at the same time, to take turns.
 MEMORY_SHARE = 0.5
+# Steps of each plan that there has to be time for, as long as they are in the end: the first of a process take up to
+# three times as long, and each sample has one before it, which wakes the threads. With fewer the samples that are left
+# are worth less than sharing a process costs (docs/decisions/0005).
+WANTED_STEPS = 30
 # Of a process that runs torch, where nothing has told how much its libraries take.
 LIBRARIES_BYTES = 2**30
 
@@ -37,7 +40,7 @@ def _needed_bytes(memory: MemoryParts) -> int | None:
 
 
 def _have_time(options: Sequence[Option], seconds: float) -> bool:
-    return STEPS_APART * sum(o.step_seconds.median for o in options if o.step_seconds is not None) <= seconds
+    return WANTED_STEPS * sum(o.step_seconds.median for o in options if o.step_seconds is not None) <= seconds
 
 
 def start_options(workload: Workload) -> tuple[str, ...]:

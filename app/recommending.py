@@ -15,7 +15,7 @@ from app.advisor.environments import gain_of
 from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans
-from app.advisor.probing import LEAST_SECONDS, LEAST_STEPS, choose_probe
+from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Option, Reason, Recommendation
 from app.advisor.request import Request
 from app.apart import may_run_apart, start_options
@@ -42,9 +42,15 @@ log = logging.getLogger(__name__)
 
 # With less than this no plan gets steady. An answer that is a little late is worth more than one without a measurement.
 LEAST_MEASURING_SECONDS = 2.0
+# What comes before the first step (a process that imports torch, and the tracing of a model that is new) is not on the
+# time for measuring, up to this. What takes longer is, but for a share of the time that is kept for steps.
+START_SECONDS, LEAST_SHARE = 3.0, 0.4
 # Of the time for measuring: the plans at the batch asked for, which is what was asked. Other batches get what is left,
 # which is more where the plans are soon told apart.
 CONTEST_SHARE = 0.7
+# What the first optimizer of a process has torch import, and a config's library, takes so long. Then every plan wants
+# so many steps: fifteen that count, and two before, of which the first takes up to three times as long.
+BUILDING_SECONDS, WANTED_STEPS = 2.5, 19
 # Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
 LEAST_PATIENCE_SECONDS = 6.0
 # The code of the reason that says that something was not saved.
@@ -119,6 +125,7 @@ class Recommending:
                 if fitting:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
                     seconds = contest_seconds(estimate, fitting, self._seconds_left(ticket) - kept_back)
+                    seconds = max(seconds, LEAST_SHARE * self._request.measuring_seconds)
                     apart = may_run_apart(_options_of(estimate, fitting), seconds)
                     await self._run_plans(child, survey, fitting, seconds, apart=apart)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
@@ -138,8 +145,9 @@ class Recommending:
         """What forks the plans' processes starts early, unless they are known not to be wanted."""
         if trace is not None:
             estimate = await self._decide(survey, profile, trace)
-            seconds = CONTEST_SHARE * self._request.measuring_seconds
-            if not may_run_apart(_options_of(estimate, _fitting(estimate, plans)), seconds):
+            fitting = _fitting(estimate, plans)
+            seconds = contest_seconds(estimate, fitting, self._request.measuring_seconds)
+            if not may_run_apart(_options_of(estimate, fitting), seconds):
                 return ()
         return start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
 
@@ -185,7 +193,8 @@ class Recommending:
         return result.get("noise") or {}
 
     def _seconds_left(self, ticket: Ticket) -> float:
-        return self._request.measuring_seconds - (time.monotonic() - (ticket.started_at or 0.0))
+        allowed, spent = self._request.measuring_seconds, time.monotonic() - (ticket.started_at or 0.0)
+        return min(allowed, allowed + START_SECONDS - spent)
 
     async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace) -> float:
         """Seconds to keep for trying variants of the best plan: where it is one for the CPU, and the time does for
@@ -308,7 +317,7 @@ def _options_of(estimate: Recommendation, plans: Sequence[Plan]) -> list[Option]
 def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:
     """Of these seconds, what the plans get at the batch asked for: most of it, and all where steps are long."""
     times = [option.step_seconds for option in _options_of(estimate, plans)]
-    needed = LEAST_STEPS * sum(time.median for time in times if time is not None)
+    needed = BUILDING_SECONDS + WANTED_STEPS * sum(time.median for time in times if time is not None)
     return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
 
 

@@ -4,8 +4,9 @@ python -m benchmarks.crossovers                      eleven models, some ten min
 python -m benchmarks.crossovers --models 2 --seconds 0.4
 python -m benchmarks.crossovers --profile FILE       this machine's profile, instead of calibrating it anew
 
-`instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: each
-batch size runs in a process of its own, every plan in turns, again in another process where two plans are within 3 %.
+`instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: at each
+batch size every plan runs in a process of its own, in turns with the others (benchmarks.truth), and where two plans are
+within 3 % again in another.
 From a coarse ladder of batch sizes the bracket around each pair's crossover is halved until it is within a factor of
 1.5. The scoring is benchmarks.crossover_scores.
 """
@@ -24,7 +25,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from app.advisor.options import OUT_OF_TIME
 from app.advisor.plans import candidate_plans
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
@@ -32,7 +32,9 @@ from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.crossover_scores import Truth, describe_scores, score, truth_of, wanted
+from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
+from probes.microtrain import fresh_processes
 from probes.profile import Profile
 from probes.workload.description import Plan
 
@@ -60,13 +62,8 @@ class Measured:
     times: dict[int, dict[str, list[float]]] = field(default_factory=dict)
 
     async def measure(self, size: int) -> None:
-        """All plans in turns, in a process of its own; where the time did not do for all, again with more."""
-        request = Request(self.row.workload(size))
-        for patience in (1, 3, 9):
-            seconds = patience * self.seconds
-            rows = await self.crosspoint.measure(request, seconds=seconds, plans=self.plans, batch_sizes=(size,))
-            if not any(OUT_OF_TIME in (row.reason or "").lower() for row in rows):
-                break
+        """All plans in turns, each in a process of its own."""
+        rows = await measure_plans(self.crosspoint, self.row.workload(size), self.plans, self.seconds)
         known = self.times.setdefault(size, {plan.label: [] for plan in self.plans})
         for row in rows:
             if row.outcome == "ok" and row.step is not None:
@@ -121,6 +118,7 @@ class Bench:
         plans = candidate_plans(await self.measuring.survey(), Request(workload))
         measured = Measured(self.measuring, row, plans, self.seconds)
         truths = await measured.bisect(list(told["instant"]), ladder_for(instant))
+        fresh_processes.end()  # or what its forks computed is others' load to the next answer
         return [self._pair(row, pair, told, truth, measured) for pair, truth in truths.items()]
 
     def _pair(

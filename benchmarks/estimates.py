@@ -6,8 +6,9 @@ python -m benchmarks.estimates --workloads 4 --seconds 1 --calibrations 1
 A shared machine is another one ten minutes later, so what is compared is measured close together. The workloads come in
 blocks. Each block begins with a calibration, from which `instant` answers; then, model by model, every plan runs in a
 fresh process of its own, in turns with the others (benchmarks.truth), `quick` is asked at the largest batch, and every
-plan runs again in another process. Truth is the median of a plan's processes. `quick` knows nothing of the truth, and
-`instant` nothing of either. What the profiles of the other blocks, of other minutes, would have told stands beside.
+plan runs again in another process. Truth is the median of a plan's processes. `quick` knows the model's trace, as it
+does after an `instant`, and nothing of the truth; `instant` knows nothing of either. What the profiles of the other
+blocks, of other minutes, would have told stands beside.
 
 Also beside, from the block's profile: a roofline, and the plain sum of operations timed alone. Every row is kept raw;
 benchmarks.estimate_table makes figures of them.
@@ -36,7 +37,7 @@ from app.settings import Settings
 from benchmarks.decisions import default_plan
 from benchmarks.estimate_table import describe_table, make_table
 from benchmarks.rules_of_thumb import baselines, shares
-from benchmarks.truth import measure_in_turns
+from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
 from probes.microtrain import fresh_processes
@@ -150,26 +151,17 @@ class Bench:
 
     async def _ask_quick(self, case: Case) -> None:
         if case.workload.batch_size == case.row.batch_sizes[-1]:
+            await self.asked.trace(case.workload)
             case.quick = told(await self.asked.recommend(Request(case.workload, effort="quick")))
 
     async def _run(self, case: Case) -> None:
         """One more process a plan."""
-        for row in await self._measure(case):
+        plans = candidate_plans(await self.measuring.survey(), Request(case.workload))
+        for row in await measure_plans(self.measuring, case.workload, plans, self.seconds):
             if row.outcome == "ok" and row.step is not None:
                 case.processes.setdefault(row.plan.label, []).append(row)
             else:
                 self.say(f"{case.row.name}, batch {row.batch_size}: {row.reason}")
-
-    async def _measure(self, case: Case) -> list[Measurement]:
-        """Plans on a device all in one process: what computes there does not survive a fork."""
-        plans = candidate_plans(await self.measuring.survey(), Request(case.workload))
-        on_cpu = [plan for plan in plans if plan.is_cpu]
-        others = tuple(plan for plan in plans if not plan.is_cpu)
-        found = await asyncio.to_thread(measure_in_turns, case.workload, on_cpu, self.seconds)
-        if others:
-            request, size = Request(case.workload), case.workload.batch_size
-            found += await self.measuring.measure(request, seconds=self.seconds, plans=others, batch_sizes=(size,))
-        return found
 
     async def _document(self, case: Case) -> Document:
         if case.error is not None or len(case.instant) != len(self.profiles):

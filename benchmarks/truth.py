@@ -3,15 +3,18 @@
 What a step takes depends on the heap of its process. A process that runs several plans in turns has another heap than
 a user's, who runs one: an LSTM in bf16 took half as long there. So every plan has a fresh process, as it has when
 somebody trains, and a block of steps of one follows a block of the next, so that a neighbour's minute is in all of
-them. Plans on a CPU only: what computes on a device does not survive a fork.
+them. Plans on a device all run in one process: what computes there does not survive a fork.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from app.advisor.request import Request
+from app.service import Crosspoint
 from probes.measurement import Measurement, Timing
 from probes.microtrain import fresh_processes
 from probes.microtrain.failures import Failure
@@ -50,6 +53,20 @@ class _Runner:
         self.seconds = self.run(steps) / steps
         self.samples.append(self.seconds)
         self.steps += steps
+
+
+async def measure_plans(
+    crosspoint: Crosspoint, workload: Workload, plans: Sequence[Plan], seconds: float
+) -> list[Measurement]:
+    """Of each plan that runs; at the workload's batch size, for so long, or longer where steps are. crosspoint: keeps
+    what was measured on a device. Raises LabError, RuntimeError as `measure_in_turns`."""
+    on_cpu = [plan for plan in plans if plan.is_cpu]
+    others = tuple(plan for plan in plans if not plan.is_cpu)
+    found = await asyncio.to_thread(measure_in_turns, workload, on_cpu, seconds)
+    if others:
+        sizes = (workload.batch_size,)
+        found += await crosspoint.measure(Request(workload), seconds=seconds, plans=others, batch_sizes=sizes)
+    return found
 
 
 def measure_in_turns(workload: Workload, plans: Sequence[Plan], seconds: float) -> list[Measurement]:

@@ -8,10 +8,6 @@ from typing import Any, Literal
 
 from probes.workload.description import Plan
 
-# Steps that a plan takes in a process of its own, at least: two to warm up, then some samples with one before each.
-# Where the time does not do for so many, all plans share a process.
-STEPS_APART = 15
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:

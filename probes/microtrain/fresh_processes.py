@@ -29,10 +29,19 @@ class EndedEarly(Exception):
     """The process ended before it had an answer, most likely for want of memory."""
 
 
+_prepared = False
+
+
+def is_prepared() -> bool:
+    """The process that forks was started, and not ended since."""
+    return _prepared
+
+
 def prepare(*, for_configs: bool = False) -> bool:
     """Begin to start the process that forks; it imports torch meanwhile, for_configs: and transformers. One that runs
     already stays as it is. False where there is none: on other systems what torch computes with does not survive a
     fork, and its socket needs a temporary folder with a path that is not too long for one."""
+    global _prepared
     if sys.platform != "linux":
         return False
     warm = [WARM, WARM_FOR_CONFIGS] if for_configs else [WARM]
@@ -41,6 +50,7 @@ def prepare(*, for_configs: bool = False) -> bool:
         forkserver.ensure_running()
     except OSError:
         return False
+    _prepared = True
     return True
 
 
@@ -55,6 +65,8 @@ def wait_until_ready() -> None:
 def end() -> None:
     """End the process that forks, and wait for it: what it and its forks computed counts as this process's own from
     then on (os.times), and is not taken for others' load. The next `prepare` starts another."""
+    global _prepared
+    _prepared = False
     for fresh in tuple(_living):
         fresh.end()
     stop = getattr(getattr(forkserver, "_forkserver", None), "_stop", None)  # multiprocessing has no public way

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS
-from probes.measurement import STEPS_APART, Measurement, Overheads, Timing
+from probes.measurement import Measurement, Overheads, Timing
 from probes.microtrain import fresh_processes
 from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import Contest, Entry, OutOfTime
@@ -40,6 +40,10 @@ FIRST_STEP_SECONDS = 30.0
 DENORMALS_SHARE = 0.2  # of what is left after the contest; a step that takes longer to look at waits for the overheads
 DENORMALS_SLOWDOWN = 10.0  # a step whose results are looked at for denormals, against one whose are not
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
+# Steps of each plan that the time has to do for; half of them are samples, as one before each wakes the threads.
+LEAST_STEPS_APART = 15
+# A first step takes up to three times as long as those after it, and hardly longer where it is this long.
+LONG_FIRST_SECONDS = 1.0
 MAX_PLANS = 256
 
 
@@ -175,10 +179,11 @@ class MeasureSession:
         return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
 
     def _may_run_apart(self) -> bool:
-        """Whether plans on the CPU get processes of their own: where these can be forked, and where the time does for
-        all, in each of which the model is built anew; judged by one of them. Raises Failure `invalid-model`."""
+        """Whether plans on the CPU get processes of their own: where one that forks was started with this one, and
+        where the time does for a few steps of all, in each of which the model is built anew; judged by one of them.
+        Raises Failure `invalid-model`."""
         plans = [plan for plan in self._job.plans if self._is_forkable(plan)]
-        if not plans or not fresh_processes.prepare(for_configs=self._builds_config()):
+        if not plans or not fresh_processes.is_prepared():
             return False
         first = max(plans, key=lambda plan: plan.threads or 0)
         trial = PlanProcess(self._job.workload, first, self._job.batch_sizes[0], self._job.memory_limit_bytes)
@@ -199,8 +204,8 @@ class MeasureSession:
         """That a plan's process takes until it has samples. Raises Failure."""
         trial.start()
         first = trial(1)
-        step = first if first > LONG_STEP_SECONDS else trial(1)
-        return trial.seconds_to_start + first + STEPS_APART * step
+        step = first if first > LONG_FIRST_SECONDS else trial(1)
+        return trial.seconds_to_start + first + (1 + LEAST_STEPS_APART) * step
 
     def _is_forkable(self, plan: Plan) -> bool:
         fine = plan.is_cpu and plan.threads is not None and why_impossible(plan, self._job.cores) is None
@@ -257,9 +262,10 @@ class MeasureSession:
         self._refused.append(Measurement(plan, size, self._job.workload.data, outcome, reason))
 
     def _why_too_large(self, size: int) -> str | None:
-        """Said before anything is allocated."""
+        """Said before anything is allocated. Not of processes of their own, which there is room for: what this needs
+        takes two seconds to import, here once more."""
         limit = self._job.memory_limit_bytes
-        if limit is None:
+        if limit is None or self._forks:
             return None
         try:
             least = estimate_least_memory(self._job.workload, size)
@@ -293,9 +299,6 @@ class MeasureSession:
             start = theirs.seconds_to_start if isinstance(theirs, PlanProcess) else 0.0
             guesses.append((abs(math.log(ratio)), other.estimate * threads * growth + start))
         return min(guesses)[1] if guesses else None
-
-    def _builds_config(self) -> bool:
-        return self._job.workload.model.kind == "huggingface"
 
     def _measure_overheads(self) -> None:
         meter = OverheadMeter(self._bench, self._end)

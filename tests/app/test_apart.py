@@ -10,9 +10,8 @@ import pytest
 
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from app.advisor.request import Request
-from app.apart import may_run_apart, start_options
+from app.apart import WANTED_STEPS, may_run_apart, start_options
 from app.service import Crosspoint
-from probes.measurement import STEPS_APART
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO
@@ -32,9 +31,9 @@ def an_option(plan: Plan, seconds: float | None, **memory: int | None) -> Option
 
 
 def test_where_memory_and_time_do_for_all() -> None:
-    both = [an_option(ONE, 0.02), an_option(TWO, 0.01)]
-    assert may_run_apart(both, 0.03 * STEPS_APART)
-    assert not may_run_apart(both, 0.029 * STEPS_APART)
+    both, steps = [an_option(ONE, 0.02), an_option(TWO, 0.01)], WANTED_STEPS
+    assert may_run_apart(both, 0.03 * steps)
+    assert not may_run_apart(both, 0.029 * steps)
     assert may_run_apart([an_option(plan, 0.01, peak_bytes=2 * GIB) for plan in (ONE, TWO)], 10.0)
     assert not may_run_apart([an_option(plan, 0.01, peak_bytes=2 * GIB + 1) for plan in (ONE, TWO)], 10.0)
 

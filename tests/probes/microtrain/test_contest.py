@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from probes.microtrain.contest import HOPELESS, Contest, Entry, OutOfTime
+from probes.microtrain.contest import HOPELESS, RETIRING_SAMPLES, Contest, Entry, OutOfTime
 
 
 class Machine:
@@ -114,7 +114,7 @@ def test_what_cannot_win_gets_no_more_time_than_its_first_samples() -> None:
     fast, slow = machine.entry("fast", 0.01), machine.entry("slow", 0.01 * HOPELESS * 1.2)
     run_contest(machine, [fast, slow])
     assert slow.retired
-    assert len(slow.samples) == 4
+    assert len(slow.samples) == RETIRING_SAMPLES
     assert len(fast.samples) > 10
 
 

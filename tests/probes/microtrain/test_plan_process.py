@@ -98,11 +98,16 @@ def measured(*arguments: Any, **more: Any) -> tuple[list[Measurement], MeasureSe
 
 
 @pytest.fixture(scope="module", autouse=True)
-def forking() -> Iterator[None]:
-    fresh_processes.prepare()
-    fresh_processes.wait_until_ready()
+def ending() -> Iterator[None]:
     yield
     fresh_processes.end()
+
+
+@pytest.fixture(autouse=True)
+def forking(ending: None) -> None:
+    """A measurement of plans that share a process ends what forks."""
+    fresh_processes.prepare()
+    fresh_processes.wait_until_ready()
 
 
 @pytest.fixture
@@ -176,7 +181,7 @@ def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> No
 
 
 def test_where_nothing_can_be_forked_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_processes, "prepare", lambda **_: False)
+    monkeypatch.setattr(fresh_processes, "is_prepared", lambda: False)
     rows, session = measured(DENSE, ONE, seconds=1.0)
     assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
     assert [row.outcome for row in rows] == ["ok"]
