@@ -109,7 +109,7 @@ class Recommending:
     async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace | None:
         """Measure in a fresh process, which also traces when no other process is warm for that."""
         lab = self._crosspoint.lab
-        self._ticket = ticket = self._ticket or lab.reserve(self._request.measuring_seconds)
+        self._ticket = ticket = self._ticket or lab.reserve(START_SECONDS + self._request.measuring_seconds)
         ticket.on_wait = say_waiting(self._on_progress)
         ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
         trace = await self._crosspoint.known_trace(survey, self._request.workload)
@@ -193,8 +193,7 @@ class Recommending:
         return result.get("noise") or {}
 
     def _seconds_left(self, ticket: Ticket) -> float:
-        allowed, spent = self._request.measuring_seconds, time.monotonic() - (ticket.started_at or 0.0)
-        return min(allowed, allowed + START_SECONDS - spent)
+        return seconds_left(self._request.measuring_seconds, time.monotonic() - (ticket.started_at or 0.0))
 
     async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace) -> float:
         """Seconds to keep for trying variants of the best plan: where it is one for the CPU, and the time does for
@@ -312,6 +311,11 @@ def _fitting(estimate: Recommendation, plans: tuple[Plan, ...]) -> list[Plan]:
 def _options_of(estimate: Recommendation, plans: Sequence[Plan]) -> list[Option]:
     wanted = {plan.key for plan in plans}
     return [option for option in estimate.options if option.plan.key in wanted]
+
+
+def seconds_left(allowed: float, spent: float) -> float:
+    """Of those that measuring may take, so long after its turn came."""
+    return min(allowed, allowed + START_SECONDS - spent)
 
 
 def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:

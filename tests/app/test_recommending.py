@@ -13,7 +13,7 @@ import pytest
 from app.advisor import recommend
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
-from app.recommending import contest_seconds
+from app.recommending import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
 from app.service import Crosspoint
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
@@ -121,3 +121,17 @@ def test_the_batch_asked_for_gets_most_of_the_time_and_all_where_steps_are_long(
     assert contest_seconds(quick, (ONE, TWO), 10.0) == pytest.approx(7.0)
     assert contest_seconds(slow, (ONE, TWO), 10.0) == 10.0
     assert contest_seconds(slow, (ONE, TWO), 100.0) == pytest.approx(70.0)
+
+
+def test_starting_is_not_on_the_time_for_measuring_up_to_a_few_seconds() -> None:
+    assert seconds_left(10.0, START_SECONDS) == 10.0
+    assert seconds_left(10.0, START_SECONDS + 4.0) == pytest.approx(6.0)
+    assert seconds_left(10.0, 0.0) == 10.0
+    assert seconds_left(10.0, 20.0) < 0
+
+
+def test_what_begins_late_keeps_time_for_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.recommending.START_SECONDS", -20.0)  # as if that much more had gone
+    heard = tmp_path / "jobs"
+    with_crosspoint(tmp_path, ask, obedient(heard))
+    assert [job["seconds"] for job in jobs(heard)] == [LEAST_SHARE * 10.0]
