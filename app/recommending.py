@@ -50,7 +50,7 @@ START_SECONDS, LEAST_SHARE = 3.0, 0.4
 CONTEST_SHARE = 0.7
 # What the first optimizer of a process has torch import, and a config's library, takes so long. Then every plan wants
 # so many steps: fifteen that count, and two before, of which the first takes up to three times as long.
-BUILDING_SECONDS, WANTED_STEPS = 2.5, 19
+BUILDING_SECONDS, CONTEST_STEPS = 2.5, 19
 # Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
 LEAST_PATIENCE_SECONDS = 6.0
 # The code of the reason that says that something was not saved.
@@ -321,7 +321,7 @@ def seconds_left(allowed: float, spent: float) -> float:
 def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:
     """Of these seconds, what the plans get at the batch asked for: most of it, and all where steps are long."""
     times = [option.step_seconds for option in _options_of(estimate, plans)]
-    needed = BUILDING_SECONDS + WANTED_STEPS * sum(time.median for time in times if time is not None)
+    needed = BUILDING_SECONDS + CONTEST_STEPS * sum(time.median for time in times if time is not None)
     return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
 
 
