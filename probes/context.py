@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from probes.issued import Issued
 from probes.trace import Kind
 from probes.workload.description import Mode, Plan
 
@@ -47,18 +48,26 @@ class OperationCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All operations of one network's step under one plan, of which a step is the sum, but for what lies between."""
+    """All operations of one network's step under one plan, of which a step is the sum, but for what lies between.
+
+    issued: what issues them; None where it was not counted."""
 
     network: str
     batch_size: int
     mode: Mode
     plan: Plan
     costs: tuple[OperationCost, ...]
+    issued: Issued | None = None
 
     @property
     def seconds(self) -> float:
         """Of all operations of a step."""
         return sum(cost.seconds * cost.times for cost in self.costs)
+
+    @property
+    def shortest(self) -> float:
+        """Seconds of the shortest operation."""
+        return min((cost.seconds for cost in self.costs), default=0.0)
 
 
 def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
@@ -72,6 +81,7 @@ def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
             "batch_size": context.batch_size,
             "mode": context.mode,
             "plan": context.plan.to_json(),
+            "issued": context.issued,
             "costs": [[places[cost.operation], *cost[1:]] for cost in context.costs],
         }
         for context in contexts

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from probes.issued import Issued
+
 # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
-# 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside.
-SCHEMA_VERSION = "6"
+# 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations.
+SCHEMA_VERSION = "7"
 
 CURVES = (
     "kernel_peaks",
@@ -22,6 +24,7 @@ CURVES = (
     "heap_fresh",
     "autocast_heap_fresh",
 )  # of knots
+ISSUED = ("issued", "autocast_issued")
 AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
 Phase = Literal["forward", "backward", "optimizer"]
@@ -92,7 +95,8 @@ class Trace:
     (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
     allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
     the C library's heap holds at its peak beyond the tensors alive, over a few steps, where the library is known;
-    heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks).
+    heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks). issued,
+    autocast_issued: what issues the operations; None where it was not counted.
     """
 
     model_key: str
@@ -121,6 +125,8 @@ class Trace:
     autocast_heap_surplus: tuple[Knot, ...] = ()
     heap_fresh: tuple[Knot, ...] = ()
     autocast_heap_fresh: tuple[Knot, ...] = ()
+    issued: Issued | None = None
+    autocast_issued: Issued | None = None
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
@@ -148,6 +154,10 @@ class Trace:
     def heap_fresh_under(self, precision: str) -> tuple[Knot, ...]:
         """Bytes that a step on a CPU finds fresh of the system, in this precision. Empty: not known."""
         return self.autocast_heap_fresh if precision in AUTOCAST else self.heap_fresh
+
+    def issued_under(self, precision: str) -> Issued | None:
+        """What issues a step's operations in this precision. None: not counted."""
+        return self.autocast_issued or self.issued if precision in AUTOCAST else self.issued
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of one step."""
@@ -177,6 +187,8 @@ class Trace:
             values[name] = tuple(Affine(*line) for line in values.get(name, ()))
         for name in CURVES:
             values[name] = tuple(Knot(*point) for point in values.get(name, ()))
+        for name in ISSUED:
+            values[name] = None if values.get(name) is None else Issued(*values[name])
         for name in ("operations", "autocast_operations"):
             values[name] = tuple(_operation_from_row(row) for row in values.get(name, ()))
         return cls(**values)

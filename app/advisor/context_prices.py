@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
+from app.advisor.issue_prices import IssuePrices
 from probes.context import Context, ContextOperation, OperationCost
 from probes.trace import Kind
 
@@ -109,13 +110,15 @@ def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
 class ContextPrices:
     """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
 
-    floor: the least that any operation took, which its arithmetic comes on top of. overheads: of operations on next to
+    floor: the least that any operation took, which its arithmetic comes on top of. issue: what lies between operations;
+    None where it was not counted what issues them. overheads: of operations on next to
     nothing, by the footprint of the step that they were timed in.
     """
 
     alone: AloneSeconds
     light: LightBaseline
     floor: float
+    issue: IssuePrices | None = None
     overheads: list[Sample] = field(default_factory=list)
     samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
@@ -254,22 +257,25 @@ def moved_bytes(operation: ContextOperation) -> float:
     return operation.read_bytes + operation.written_bytes
 
 
-def context_prices(contexts: Sequence[Context], mode: str, alone: AloneSeconds) -> ContextPrices | None:
+def context_prices(
+    contexts: Sequence[Context], mode: str, alone: AloneSeconds, issue: IssuePrices | None = None
+) -> ContextPrices | None:
     """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack."""
     costs = [cost for context in contexts for cost in context.costs]
     light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
     if light is None:
         return None
-    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs))
+    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs), issue=issue)
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
     return prices
 
 
-def undisturbed(context: Context, step_seconds: float | None) -> Context:
-    """The context as it is, or where its operations add up to much more than the step took without a clock, scaled
-    down to the step."""
-    total = context.seconds
+def undisturbed(context: Context, step_seconds: float | None, issue: IssuePrices | None = None) -> Context:
+    """The context as it is, or where its operations, issued as in a plain step, add up to much more than the step took
+    without a clock, scaled down to the step."""
+    between = issue.seconds(context.issued) if issue is not None and context.issued is not None else 0.0
+    total = context.seconds + min(between, 0.0)
     if step_seconds is None or total <= DISTURBED * step_seconds:
         return context
     share = step_seconds / total

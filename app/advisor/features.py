@@ -8,6 +8,7 @@ from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of,
 from app.advisor.peaks import Peaks
 from app.advisor.prices import HEAVY, Prices
 from probes.context import Context, ContextOperation, variant_of
+from probes.issued import Issued
 from probes.trace import Operation, Trace
 
 # Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
@@ -19,9 +20,11 @@ PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0, 1.0)
 # Of operations that were timed inside steps, which are the step but for what lies between them.
 CONTEXT_PRIORS: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0, 1.0)
 
-# What lies between operations beyond what the clock itself adds to them, Python and autograd: half of what the shortest
-# operation takes (0.3 us in a step of 320 us that ran for long on one core; EPYC, Zen 5, torch 2.13).
+# What lies between operations beyond what the clock itself adds to them, where nobody counted what issues them: half of
+# what the shortest operation takes (0.3 us in a step of 320 us that ran for long on one core; EPYC, Zen 5, torch 2.13).
 BETWEEN_FLOORS = 0.5
+# Of what light operations took under the clock, they take at least as much in a plain step.
+LEAST_LIGHT = 0.3
 
 # Of a network's step: what leaving it out does to smaller ones is not looked at, as each takes a while and adds little.
 TELLING_SHARE = 0.01
@@ -59,18 +62,28 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
     operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
     footprint = footprint_of(sum(moved_bytes(sized) * each.count for sized, each in operations))
     often = often_of((sized, each.count) for sized, each in operations)
-    heavy = light = between = optimizer = 0.0
+    heavy = light = optimizer = 0.0
     for sized, operation in operations:
         seconds = prices.seconds(sized, footprint, often[kernel_of(sized)]) * operation.count
-        between += BETWEEN_FLOORS * prices.floor * operation.count
         if operation.phase == "optimizer":
             optimizer += seconds
         elif operation.kind in HEAVY_KINDS:
             heavy += seconds
         else:
             light += seconds
+    executions = sum(operation.count for _, operation in operations)
+    light, between = _issued(prices, trace.issued_under(precision), light, executions)
     fresh = Peaks(knots=trace.heap_fresh_under(precision)).at(batch_size)
     return (heavy, light, between, optimizer, of_plan.fresh_seconds(fresh))
+
+
+def _issued(prices: ContextPrices, issued: Issued | None, light: float, executions: int) -> tuple[float, float]:
+    """(light, between) with what lies between so many operations; what nested ones do not take is taken off light
+    ones."""
+    if prices.issue is None or issued is None:
+        return light, BETWEEN_FLOORS * prices.floor * executions
+    between = prices.issue.seconds(issued)
+    return max(light + min(between, 0.0), LEAST_LIGHT * light), max(between, 0.0)
 
 
 def features_of_context(
@@ -89,7 +102,7 @@ def features_of_context(
             heavy += seconds
         else:
             light += seconds
-    between = BETWEEN_FLOORS * prices.floor * sum(cost.times for cost in context.costs)
+    light, between = _issued(prices, context.issued, light, sum(cost.times for cost in context.costs))
     return (heavy, light, between, 0.0, fault_seconds)
 
 

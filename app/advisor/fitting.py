@@ -18,7 +18,7 @@ CONTEXT_HOLD = (50.0, 50.0, 50.0, 50.0, 1.0)
 # How much of a spread is that of networks of which nothing was timed, on the way to it from that of networks that were
 # (logarithms): at a tenth the intervals of three calibrations held 66 to 83 % of the steps of 46 other models, at four
 # tenths 79 to 88 % (rows of benchmarks.estimates).
-UNSEEN = 0.3
+UNSEEN = 0.4
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4
 # How far a factor may be from its prior. Networks measured while others held the cores fit anything, even that

@@ -11,7 +11,9 @@ from functools import cache
 from statistics import median
 
 from app.advisor.context_prices import ContextPrices, context_prices, undisturbed
-from probes.profile import Point, Profile
+from app.advisor.issue_prices import IssuedStep, IssuePrices, issue_prices
+from probes.context import Context
+from probes.profile import NetworkPoint, Point, Profile
 from probes.trace import Kind, Operation
 from probes.workload.description import Plan
 
@@ -143,7 +145,7 @@ class Prices:
         return self.optimizer.get("sgd" if optimizer == "sgd" else "adamw")
 
     def fault_seconds(self, faults: float) -> float:
-        return faults * self.fault.seconds if self.fault is not None else 0.0
+        return page_fault_seconds(self.fault, faults)
 
     def fresh_seconds(self, fresh_bytes: float) -> float:
         """Of so many bytes that the system gives anew."""
@@ -177,8 +179,9 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
         return None
     optimizers = _optimizers(by_constant.get("optimizer", ()))
     work = min(moving["normalization"].seconds_a_byte) if by_constant.get("normalization") else 0.0
-    context = _context(profile, plan, mode, arithmetic)
-    return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, _fault_price(profile, plan))
+    fault = _fault_price(profile, plan)
+    context = _context(profile, plan, mode, arithmetic, fault)
+    return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, fault)
 
 
 def _fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
@@ -194,7 +197,9 @@ def _fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
     return FaultPrice((fresh.seconds.median - again.seconds.median) / faults, fresh.bytes / faults)
 
 
-def _context(profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, ArithmeticTable]) -> ContextPrices | None:
+def _context(
+    profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, ArithmeticTable], fault: FaultPrice | None
+) -> ContextPrices | None:
     """From steps of this mode, and of the other for what these lack."""
     mine = [context for context in profile.contexts if context.plan.key == plan.key]
     wanted = mode if any(context.mode == mode for context in mine) else "training"
@@ -204,12 +209,28 @@ def _context(profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, Arit
         return table.seconds(flops, moved) if table is not None else None
 
     steps = {
-        (point.name, point.batch_size, point.trace.mode): point.seconds.median
+        (point.name, point.batch_size, point.trace.mode): point
         for point in profile.networks
         if point.plan.key == plan.key
     }
-    calm = [undisturbed(each, steps.get((each.network, each.batch_size, each.mode))) for each in mine]
-    return context_prices(calm, wanted, alone)
+    ran = [(each, steps.get((each.network, each.batch_size, each.mode))) for each in mine]
+    issue = _issue_prices(ran, fault)
+    calm = [undisturbed(each, None if step is None else step.seconds.median, issue) for each, step in ran]
+    return context_prices(calm, wanted, alone, issue)
+
+
+def _issue_prices(ran: Sequence[tuple[Context, NetworkPoint | None]], fault: FaultPrice | None) -> IssuePrices | None:
+    """None where nobody counted what issues operations."""
+    steps = [
+        IssuedStep(step.seconds.low, context.seconds, page_fault_seconds(fault, step.page_faults), context.issued)
+        for context, step in ran
+        if step is not None and context.issued is not None
+    ]
+    return issue_prices(steps, min(context.shortest for context, _ in ran)) if steps else None
+
+
+def page_fault_seconds(fault: FaultPrice | None, faults: float) -> float:
+    return faults * fault.seconds if fault is not None else 0.0
 
 
 @cache

@@ -10,7 +10,7 @@ from statistics import median
 from app.advisor.crowding import Crowd, in_company
 from app.advisor.experience import NOTHING, Experience, Learned
 from app.advisor.fitting import ratio_spread
-from app.advisor.intervals import BETWEEN_PROCESSES, apart, interval_around, scale, shift, widen
+from app.advisor.intervals import apart, between_processes, interval_around, scale, shift, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
@@ -143,10 +143,11 @@ class PlanTime:
             return None
         seconds = self.measured.measured(batch_size)
         if seconds is not None:
-            return _observed(shift(seconds, moved), "measured" if data == self.measured.data else "probed")
+            basis: Basis = "measured" if data == self.measured.data else "probed"
+            return self._observed(shift(seconds, moved), basis)
         seconds = self.measured.probed(batch_size)
         if seconds is not None:
-            return _observed(shift(seconds, moved), "probed")
+            return self._observed(shift(seconds, moved), "probed")
         return self._along_prediction(self.measured, batch_size, moved)
 
     def _along_prediction(self, measured: MeasuredTime, batch_size: int, moved: float) -> StepEstimate | None:
@@ -163,7 +164,12 @@ class PlanTime:
         carried = (anchor.median / start) ** (0.5 ** (octaves / HALF_CARRIED_OCTAVES))
         middle = self.predicted.at(batch_size, measured.data).median * carried
         there = widen(scale(anchor, middle / anchor.median), min(BEYOND * octaves, self.predicted.model.fit.spread))
-        return _observed(shift(there, moved), "probed" if octaves <= math.log2(REACH) else "predicted")
+        return self._observed(shift(there, moved), "probed" if octaves <= math.log2(REACH) else "predicted")
+
+    def _observed(self, seconds: Interval, basis: Basis) -> StepEstimate:
+        """What another process would take, from what this one took."""
+        within = math.log(seconds.high / seconds.low) / 2
+        return StepEstimate(widen(seconds, between_processes(self.plan)), basis, within=within)
 
     def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
         if self.predicted is None:
@@ -189,12 +195,6 @@ class PlanTime:
         if data == "resident" and overheads is not None and overheads.transfer_seconds is not None:
             return -overheads.transfer_seconds
         return None
-
-
-def _observed(seconds: Interval, basis: Basis) -> StepEstimate:
-    """What another process would take, from what this one took."""
-    within = math.log(seconds.high / seconds.low) / 2
-    return StepEstimate(widen(seconds, BETWEEN_PROCESSES), basis, within=within)
 
 
 def times_of_plans(

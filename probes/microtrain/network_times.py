@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from probes.context import Context
+from probes.issued import Issued
 from probes.measurement import Timing
 from probes.microtrain.footprint import count_page_faults, keep_freed_memory
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
@@ -83,7 +84,7 @@ class _NetworkRun:
     def _clock(self, runs: Sequence[StepRun]) -> list[Context]:
         """What each operation takes inside the steps; rounds over all plans and batches until the time is over, and the
         smallest batch under every plan once at least."""
-        records: dict[object, list[Record]] = {}
+        records: dict[object, tuple[list[Record], Issued]] = {}
         clocks = [StepClock(self._network.name, self._mode, run, records) for run in runs if run.plan.is_cpu]
         large = self._network.large_batch
         rare = [
@@ -138,10 +139,12 @@ class StepTimer:
 class StepClock:
     """Clocks one network's step under one plan, again and again. What fails once is left out.
 
-    records: what steps run, shared with the clocks of plans that differ in their threads alone.
+    records: what steps run and what issues it, shared with the clocks of plans that differ in their threads alone.
     """
 
-    def __init__(self, network: str, mode: Mode, run: StepRun, records: dict[object, list[Record]]) -> None:
+    def __init__(
+        self, network: str, mode: Mode, run: StepRun, records: dict[object, tuple[list[Record], Issued]]
+    ) -> None:
         self._network = network
         self._mode = mode
         self._run = run
@@ -165,9 +168,10 @@ class StepClock:
             self._failed = True
 
     def context(self) -> Context | None:
-        operations = merge_costs(self._records.get(self._key, ()), self._clocked)
+        records, issued = self._records.get(self._key, ((), None))
+        operations = merge_costs(records, self._clocked)
         run = self._run
-        return Context(self._network, run.batch_size, self._mode, run.plan, operations) if operations else None
+        return Context(self._network, run.batch_size, self._mode, run.plan, operations, issued) if operations else None
 
 
 def repeat(action: Callable[[], object], seconds: float, least: int = 1) -> int:

@@ -13,7 +13,9 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.context import ContextOperation, OperationCost, variant_of
+from probes.issued import Issued
 from probes.measurement import Timing
+from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.recording import SILENT, Record, Recorder, decompose, under_autocast
 from probes.microtrain.scratch import is_whole_layer
 from probes.microtrain.step import Step
@@ -55,11 +57,12 @@ class OperationClock(TorchDispatchMode):
         return result
 
 
-def record_step(step: Step) -> list[Record]:
-    """What a real step runs, in order."""
-    with Recorder(autocast=step.casts) as recorder:
+def record_step(step: Step) -> tuple[list[Record], Issued]:
+    """What a real step runs, in order, and what issues it."""
+    counter = IssueCounter()
+    with Recorder(autocast=step.casts, issuing=counter) as recorder, counter.running():
         step()
-    return recorder.records
+    return recorder.records, counter.issued
 
 
 def clock_step(step: Step) -> list[float]:

@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from probes.allocations import Log, sorted_frees
+from probes.issued import Issued
 from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
+from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.recording import Known, Record, Recorder
 from probes.microtrain.repeats import Key
 from probes.microtrain.replayed_optimizer import ReplayedOptimizer
@@ -25,7 +27,8 @@ from probes.workload.description import Precision, Workload
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step; calls:
-    those whose kernels may take memory inside; log: what was allocated; inputs, places: of the log (LiveBytes)."""
+    those whose kernels may take memory inside; log: what was allocated; inputs, places: of the log (LiveBytes); issued:
+    what issued the operations."""
 
     records: list[Record]
     activation_bytes: list[int]
@@ -34,6 +37,7 @@ class Recording:
     log: Log
     inputs: int
     places: dict[int, list[int]]
+    issued: Issued
 
 
 class Resident(NamedTuple):
@@ -74,7 +78,8 @@ class PrimedStepper:
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
-        self._step, self._recorder = step, Recorder(self._known, autocast=precision in AUTOCAST)
+        counter = IssueCounter()
+        self._step, self._recorder = step, Recorder(self._known, autocast=precision in AUTOCAST, issuing=counter)
         inputs = _distinct(tensors_in_batch(batch))
         live = self._recorder.live
         live.add(self._resident_tensors())
@@ -82,7 +87,7 @@ class PrimedStepper:
         live.resides()
         live.add(inputs.values())
         live.begins()
-        with self._recorder:
+        with self._recorder, counter.running():
             step.compute(batch)
         self.evenly_routed |= self._recorder.evenly_routed
         activations = [alive - resident for alive in self._recorder.live_bytes]
@@ -96,6 +101,7 @@ class PrimedStepper:
             log,
             live.inputs,
             live.calls,
+            counter.issued,
         )
 
     def _make_step(self, batch: Batch) -> Step:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.allocations import Log
+from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.repeats import Key, Made, describe, key_of, make
@@ -101,11 +102,18 @@ class Recorder(TorchDispatchMode):
 
     Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole).
     known: what recorders of the same model's steps in the same mode have in common. autocast: whether the step runs
-    under it; down here torch no longer tells.
+    under it; down here torch no longer tells. issuing: is told of every operation.
     """
 
-    def __init__(self, known: dict[Key, Known] | None = None, *, autocast: bool = False) -> None:
+    def __init__(
+        self,
+        known: dict[Key, Known] | None = None,
+        *,
+        autocast: bool = False,
+        issuing: IssueCounter | None = None,
+    ) -> None:
         super().__init__()
+        self.issuing = issuing
         self._autocast = autocast
         self.phase: Phase = "forward"
         self.records: list[Record] = []
@@ -118,7 +126,14 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        if self.issuing is None or not self.issuing.pause():
+            return self._dispatch(func, args, kwargs or {})
+        try:
+            return self._dispatch(func, args, kwargs or {})
+        finally:
+            self.issuing.resume()
+
+    def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace in SILENT:
             return _answer(func, args, kwargs)
         if _is_composite(func):
@@ -134,6 +149,8 @@ class Recorder(TorchDispatchMode):
         return self._stand_ins.assumed_even
 
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.issuing is not None:
+            self.issuing.begins()
         key = None if self._stand_ins.decides(func, args) else key_of(func, args, kwargs)
         key = (key, self._autocast) if key is not None and is_whole_layer(func) else key
         known = None if key is None else self._known.get(key)

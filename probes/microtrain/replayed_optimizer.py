@@ -7,14 +7,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from probes.issued import Issued
 from probes.microtrain.recording import Record, Recorder
 
 
 class Replay(NamedTuple):
-    """What a step of the optimizer adds to a recording. live_bytes: beyond what was alive as it began."""
+    """What a step of the optimizer adds to a recording. live_bytes: beyond what was alive as it began. issued: None
+    where nobody counted."""
 
     records: list[Record]
     live_bytes: list[int]
+    issued: Issued | None
 
 
 class ReplayedOptimizer:
@@ -38,11 +41,15 @@ class ReplayedOptimizer:
         recorder.records += replay.records
         recorder.live_bytes += [base + alive for alive in replay.live_bytes]
         recorder.calls += [None] * len(replay.records)  # its operations take nothing inside
+        if recorder.issuing is not None and replay.issued is not None:
+            recorder.issuing.replay(replay.issued)
 
     def _record(self, recorder: Recorder) -> Replay:
-        begin, base = len(recorder.records), recorder.live.now
+        begin, base, counter = len(recorder.records), recorder.live.now, recorder.issuing
+        before = None if counter is None else counter.issued
         self._run()
-        return Replay(recorder.records[begin:], [alive - base for alive in recorder.live_bytes[begin:]])
+        issued = None if counter is None or before is None else counter.issued.minus(before)
+        return Replay(recorder.records[begin:], [alive - base for alive in recorder.live_bytes[begin:]], issued)
 
     def _gradients(self) -> tuple[Any, ...]:
         """What decides which operations run: which parameters have a gradient, of which type and layout."""

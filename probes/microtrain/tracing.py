@@ -172,6 +172,8 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         autocast_heap_surplus=autocast_heap.surplus,
         heap_fresh=heap.fresh,
         autocast_heap_fresh=autocast_heap.fresh,
+        issued=other.issued,
+        autocast_issued=autocast[1].issued if autocast else None,
         evenly_routed=stepper.evenly_routed,
         torch_version=torch.__version__,
         **resident._asdict(),

@@ -88,7 +88,7 @@ def test_a_quick_calibration_looks_at_few_thread_counts_of_a_large_machine() -> 
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    return calibrate(CalibrateJob("quick", (ONE,), "mine", "a machine", "f", seconds=4.0), lambda *_: None)
+    return calibrate(CalibrateJob("quick", (ONE,), "mine", "a machine", "f", seconds=8.0), lambda *_: None)
 
 
 def test_a_calibration_is_a_profile(profile: Profile) -> None:

@@ -23,7 +23,7 @@ def test_each_operation_that_a_real_step_runs_is_clocked_once(mode: Mode, precis
     with applied(plan):
         step = Workbench(workload, frozenset({"cpu"})).make_step(plan, 4)
         step()
-        records = record_step(step)
+        records, _ = record_step(step)
         clocked = [clock_step(step) for _ in range(3)]
     assert [len(seconds) for seconds in clocked] == [len(records)] * 3
     costs = merge_costs(records, clocked)
