@@ -37,8 +37,8 @@ NO_BACKWARD = -1  # torch's number of the graph that runs, when none does
 
 
 class IssueCounter:
-    """Counts while `running`, but for what runs between `pause` and `resume`. `begins` is told of every operation, while
-    paused."""
+    """Counts while `running`, but for what runs between `pause` and `resume`. `begins` is told of every operation,
+    while paused."""
 
     def __init__(self) -> None:
         self._calls = self._nodes = self._nested = 0
