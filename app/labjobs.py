@@ -28,9 +28,11 @@ def measure_job(
     batch_sizes: Sequence[int],
     seconds: float,
     *,
+    enough: float | None = None,
     apart: bool = False,
 ) -> dict[str, Any]:
-    """Real steps; apart: of each plan on the CPU in a process of its own. A batch above the memory limit is refused by
+    """Real steps; enough: seconds after which only plans with few samples run; apart: each plan on the CPU in a process
+    of its own. A batch above the memory limit is refused by
     the child, before the kernel kills it."""
     return {
         "kind": "measure",
@@ -38,6 +40,7 @@ def measure_job(
         "plans": [plan.to_json() for plan in plans],
         "batch_sizes": list(batch_sizes),
         "seconds": seconds,
+        "enough_seconds": enough,
         "memory_limit_bytes": survey.memory.usable_bytes,
         "apart": apart,
     }

@@ -45,8 +45,8 @@ LEAST_MEASURING_SECONDS = 2.0
 # What comes before the first step (a process that imports torch, and the tracing of a model that is new) is not on the
 # time for measuring, up to this. What takes longer is, but for a share of the time that is kept for steps.
 START_SECONDS, LEAST_SHARE = 3.0, 0.4
-# Of the time for measuring: the plans at the batch asked for, which is what was asked. Other batches get what is left,
-# which is more where the plans are soon told apart.
+# Of the time for measuring: the plans at the batch asked for, which is what was asked; plans that have few samples by
+# then get the rest. Other batches get what is left, which is more where the plans are soon told apart.
 CONTEST_SHARE = 0.7
 # What the first optimizer of a process has torch import, and a config's library, takes so long. Then every plan wants
 # so many steps: fifteen that count, and two before, of which the first takes up to three times as long.
@@ -116,7 +116,7 @@ class Recommending:
         if trace is None and lab.tracer_is_warm:
             trace = await self._trace_if_possible(survey, lab.run)
         try:
-            options = await self._start_options(survey, profile, plans, trace)
+            options = start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
             async with lab.session(ticket, options) as child:
                 if trace is None and self._untraceable is None:
                     trace = await self._trace_if_possible(survey, lambda job: child.run(job, TRACE_SECONDS))
@@ -124,10 +124,11 @@ class Recommending:
                 fitting = _fitting(estimate, plans)
                 if fitting:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
-                    seconds = contest_seconds(estimate, fitting, self._seconds_left(ticket) - kept_back)
-                    seconds = max(seconds, LEAST_SHARE * self._request.measuring_seconds)
-                    apart = may_run_apart(_options_of(estimate, fitting), seconds)
-                    await self._run_plans(child, survey, fitting, seconds, apart=apart)
+                    left, least = self._seconds_left(ticket), LEAST_SHARE * self._request.measuring_seconds
+                    seconds = max(left - kept_back, least)
+                    enough = contest_seconds(estimate, fitting, seconds)
+                    apart = may_run_apart(_options_of(estimate, fitting), enough)
+                    await self._run_plans(child, survey, fitting, seconds, enough, apart=apart)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if trace and kept_back:
@@ -139,22 +140,12 @@ class Recommending:
             self._notes.append(Reason("not-measured", f"{failed}, so this is an estimate. {error}"))
         return trace or (None if self._untraceable else await self._trace(survey, lab.run))
 
-    async def _start_options(
-        self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...], trace: Trace | None
-    ) -> tuple[str, ...]:
-        """What forks the plans' processes starts early, unless they are known not to be wanted."""
-        if trace is not None:
-            estimate = await self._decide(survey, profile, trace)
-            fitting = _fitting(estimate, plans)
-            seconds = contest_seconds(estimate, fitting, self._request.measuring_seconds)
-            if not may_run_apart(_options_of(estimate, fitting), seconds):
-                return ()
-        return start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
-
-    async def _run_plans(self, child: Child, survey: Survey, plans: list[Plan], seconds: float, *, apart: bool) -> None:
-        """Every plan at the batch asked for."""
+    async def _run_plans(
+        self, child: Child, survey: Survey, plans: list[Plan], seconds: float, enough: float, *, apart: bool
+    ) -> None:
+        """Every plan at the batch asked for. enough: of the seconds, where all plans have samples by then."""
         sizes = (self._request.workload.batch_size,)
-        noise = await self._run_steps(child, survey, plans, sizes, seconds, apart=apart)
+        noise = await self._run_steps(child, survey, plans, sizes, seconds, enough, apart=apart)
         self._load = labjobs.load_meanwhile(survey, noise)
 
     async def _probe(
@@ -181,12 +172,13 @@ class Recommending:
         plans: Sequence[Plan],
         sizes: Sequence[int],
         seconds: float,
+        enough: float | None = None,
         *,
         apart: bool,
     ) -> dict[str, Any]:
         """Real steps, kept; gives the noise that they met."""
         workload = self._request.workload
-        job = labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart)
+        job = labjobs.measure_job(survey, workload, plans, sizes, seconds, enough=enough, apart=apart)
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
         kept = await self._crosspoint.keep_measurements(survey, workload, result)
         self._fresh = [*self._fresh, *self._note_trouble(kept)]

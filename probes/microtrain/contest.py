@@ -28,6 +28,7 @@ PRECISE_ERROR = 0.005
 WARM_UP_SHARE = 0.2  # of the time there is, at most
 WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of a short execution
 RETIRING_SAMPLES = 8  # the first ones of a process are not settled yet
+FEW_SAMPLES = 8  # fewer are worth more time than there was to be
 PIECES = 4  # of a block; between them the clock is looked at
 LONG_SECONDS = 0.5  # an execution that hardly notices that its threads had slept
 LEAD_IN_SHARE = 0.1  # of a block, run untimed before it: caches and threads belong to whoever ran last
@@ -90,6 +91,7 @@ class Entry:
 class Contest:
     """Runs entries until `deadline` (on `clock`), or until all are as precise as any decision needs.
 
+    enough: from then on only those play that have few samples yet; None: all play until the deadline.
     expect: seconds that an entry's first execution should take, judged by the others; None: no idea.
     on_turn is told after every block; on_error when an entry fails, to free what it held.
     """
@@ -97,6 +99,7 @@ class Contest:
     entries: Sequence[Entry]
     deadline: float
     clock: Clock = time.perf_counter
+    enough: float | None = None
     shuffle: random.Random = field(default_factory=lambda: random.Random(0))
     expect: Callable[[Entry], float | None] = lambda entry: None
     on_turn: Callable[[], object] = lambda: None
@@ -151,8 +154,11 @@ class Contest:
         return any(played)
 
     def _who_plays(self) -> list[Entry]:
-        """Every live entry, but for those that have had twice their share of time and samples enough."""
+        """Every live entry, but for those that have had twice their share of time and samples enough. When it is enough
+        for the others, those with few samples."""
         live = [entry for entry in self.entries if entry.live and entry.estimate is not None]
+        if self.enough is not None and self.clock() >= self.enough:
+            return [entry for entry in live if len(entry.samples) < FEW_SAMPLES]
         fair = sum(entry.used_seconds for entry in live) / max(1, len(live))
         return [entry for entry in live if len(entry.samples) < MIN_SAMPLES or entry.used_seconds <= 2 * fair]
 

@@ -99,6 +99,10 @@ class Fresh:
             there.close()
         _living.add(self)
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
     def ask(self, question: Any) -> Any:
         """Raises EndedEarly."""
         try:

@@ -16,7 +16,8 @@ from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import Contest, Entry, OutOfTime
 from probes.microtrain.failures import Failure, explain_step_failure
 from probes.microtrain.footprint import limited_to
-from probes.microtrain.least_memory import estimate_least_memory, why_too_large
+from probes.microtrain.forking import Forks, Wanted
+from probes.microtrain.least_memory import LeastMemory, estimate_least_memory, why_too_large
 from probes.microtrain.noise import Moment, noise_between, read_moment
 from probes.microtrain.overdue import OverdueGuard
 from probes.microtrain.overhead_meter import OverheadMeter
@@ -39,11 +40,9 @@ OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 2.5
 FIRST_STEP_SECONDS = 30.0
 DENORMALS_SHARE = 0.2  # of what is left after the contest; a step that takes longer to look at waits for the overheads
 DENORMALS_SLOWDOWN = 10.0  # a step whose results are looked at for denormals, against one whose are not
+# A process touches its memory for the first time in its first step, which takes up to three times as long as others.
+FIRST_STEP_EXCESS = 2.0
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
-# Steps of each plan that the time has to do for; half of them are samples, as one before each wakes the threads.
-LEAST_STEPS_APART = 15
-# A first step takes up to three times as long as those after it, and hardly longer where it is this long.
-LONG_FIRST_SECONDS = 1.0
 MAX_PLANS = 256
 
 
@@ -55,7 +54,8 @@ class MeasureJob:
     seconds: float
     memory_limit_bytes: int | None
     cores: Cores = field(default_factory=read_cores)
-    apart: bool = False  # plans on a CPU run in processes of their own, where these can be forked
+    enough_seconds: float | None = None  # later only plans with few samples run; None: all do
+    apart: bool = False  # there is room for a process for each plan on the CPU, where these can be forked
 
 
 def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
@@ -73,10 +73,14 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
         raise Failure("invalid-job", f"seconds is the time to spend, up to {MAX_TIME_LIMIT_SECONDS:.0f}.")
     if limit is not None and not (_is_whole(limit) and limit >= 0):
         raise Failure("invalid-job", "memory_limit_bytes is a whole number of bytes, or null.")
+    enough = job.get("enough_seconds")
+    if enough is not None and not (isinstance(enough, int | float) and 0 < enough <= MAX_TIME_LIMIT_SECONDS):
+        raise Failure("invalid-job", "enough_seconds is the time after which plans with samples rest, or null.")
     distinct = tuple({plan.key: plan for plan in plans}.values())
     if len(distinct) > MAX_PLANS:
         raise Failure("invalid-job", f"A measurement compares at most {MAX_PLANS} plans.")
-    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, job.get("apart") is True)
+    apart = job.get("apart") is True
+    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart)
 
 
 def _read_plan(row: Any) -> Plan:
@@ -120,12 +124,12 @@ class MeasureSession:
         self._contest = Contest([], self._begun)
         self._end = self._begun + job.seconds
         self._reported = 0.0
-        self._forks = False
+        self._forks: Forks | None = None
 
     def run(self) -> None:
         self._say("building the model", force=True)
-        self._forks = self._job.apart and self._may_run_apart()
-        if not self._forks:
+        self._forks = self._fork()
+        if self._forks is None:
             fresh_processes.end()  # it may be importing torch still, and takes memory
         self._contest.entries = self._make_entries()
         self._contest.expect = self._expect
@@ -135,8 +139,10 @@ class MeasureSession:
             self._run_entries()
         finally:
             for run in self._runs.values():
-                if isinstance(run, PlanProcess):
+                if isinstance(run, PlanProcess) and run.is_alone:
                     run.drop()
+            if self._forks is not None:
+                self._forks.end()
 
     def _run_entries(self) -> None:
         if not self._contest.entries:
@@ -148,6 +154,8 @@ class MeasureSession:
             self._compile()
             self._end = max(self._end, time.perf_counter() + LEAST_SHARE * self._job.seconds)
             self._contest.deadline = self._end - self._job.seconds * OVERHEADS_SHARE
+            if self._job.enough_seconds is not None:
+                self._contest.enough = self._begun + self._job.enough_seconds * (1 - OVERHEADS_SHARE)
             self._contest.run()
             self._look_for_denormals(DENORMALS_SHARE)
             self._measure_overheads()
@@ -168,7 +176,7 @@ class MeasureSession:
         threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
         spread = significant(sorted(spreads)[len(spreads) // 2]) if spreads else None
         after = read_moment()
-        if self._forks:
+        if self._forks is not None:
             after = replace(after, queue=None)  # this one only waited
         noise = noise_between(self._before, after, threads, spread)
         taken = None if noise.taken_cores is None else significant(noise.taken_cores)
@@ -178,34 +186,18 @@ class MeasureSession:
     def _pairs(self) -> list[tuple[int, Plan]]:
         return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
 
-    def _may_run_apart(self) -> bool:
-        """Whether plans on the CPU get processes of their own: where one that forks was started with this one, and
-        where the time does for a few steps of all, in each of which the model is built anew; judged by one of them.
-        Raises Failure `invalid-model`."""
+    def _fork(self) -> Forks | None:
+        """Where plans on the CPU can be forked: what forks them was started with this process. Raises Failure
+        `invalid-model`."""
         plans = [plan for plan in self._job.plans if self._is_forkable(plan)]
         if not plans or not fresh_processes.is_prepared():
-            return False
-        first = max(plans, key=lambda plan: plan.threads or 0)
-        trial = PlanProcess(self._job.workload, first, self._job.batch_sizes[0], self._job.memory_limit_bytes)
+            return None
+        job = self._job
+        wanted = Wanted(job.workload, plans, job.batch_sizes, job.memory_limit_bytes, self._end)
         try:
-            fresh_processes.wait_until_ready()
-            each = self._seconds_apart(trial)
+            return Forks(wanted, apart=job.apart)
         except fresh_processes.EndedEarly:
-            return False
-        except Failure as failure:
-            if failure.code == "invalid-model":
-                raise
-            return False  # here it is told as well
-        finally:
-            trial.drop()
-        return each * len(plans) * len(self._job.batch_sizes) <= self._end - time.perf_counter()
-
-    def _seconds_apart(self, trial: PlanProcess) -> float:
-        """That a plan's process takes until it has samples. Raises Failure."""
-        trial.start()
-        first = trial(1)
-        step = first if first > LONG_FIRST_SECONDS else trial(1)
-        return trial.seconds_to_start + first + (1 + LEAST_STEPS_APART) * step
+            return None
 
     def _is_forkable(self, plan: Plan) -> bool:
         fine = plan.is_cpu and plan.threads is not None and why_impossible(plan, self._job.cores) is None
@@ -248,10 +240,10 @@ class MeasureSession:
         self._end = end + time.perf_counter() - begun
 
     def _make_entry(self, plan: Plan, size: int) -> Entry:
-        if self._forks and self._is_forkable(plan):
-            alone = PlanProcess(self._job.workload, plan, size, self._job.memory_limit_bytes)
-            entry = Entry((plan.key, size), alone, size, watch=alone.watched, rested=True)
-            self._runs[id(entry)] = alone
+        if self._forks is not None and self._is_forkable(plan):
+            forked = self._forks.run_of(plan, size)
+            entry = Entry((plan.key, size), forked, size, watch=forked.watched, rested=forked.is_alone)
+            self._runs[id(entry)] = forked
         else:
             run = StepRun(self._bench, plan, size)
             entry = Entry((plan.key, size), run, size, run.setting, run.watched)
@@ -262,20 +254,22 @@ class MeasureSession:
         self._refused.append(Measurement(plan, size, self._job.workload.data, outcome, reason))
 
     def _why_too_large(self, size: int) -> str | None:
-        """Said before anything is allocated. Not of processes of their own, which there is room for: what this needs
-        takes two seconds to import, here once more."""
+        """Said before anything is allocated."""
         limit = self._job.memory_limit_bytes
-        if limit is None or self._forks:
+        if limit is None:
             return None
+        least = self._least_memory(size) if self._forks is None else self._forks.least_memory(size)
+        return why_too_large(least, limit) if least is not None and least.total_bytes > limit else None
+
+    def _least_memory(self, size: int) -> LeastMemory | None:
         try:
-            least = estimate_least_memory(self._job.workload, size)
+            return estimate_least_memory(self._job.workload, size)
         except (RuntimeError, AssertionError, TypeError):
             return None  # a model that cannot be built without data: it will fail, or fit, for real
         except InvalidModel:
             if self._job.workload.model.kind != "python":  # which may ask for numbers while it is built
                 raise
             return None
-        return why_too_large(least, limit) if least.total_bytes > limit else None
 
     def _memory_limit(self) -> Any:
         """Not with CUDA, whose driver maps far more than it uses."""
@@ -297,7 +291,8 @@ class MeasureSession:
             ratio = mine.batch_size / theirs.batch_size
             growth = ratio if ratio < 1 or other.estimate > LONG_STEP_SECONDS else 1.0
             start = theirs.seconds_to_start if isinstance(theirs, PlanProcess) else 0.0
-            guesses.append((abs(math.log(ratio)), other.estimate * threads * growth + start))
+            step = other.estimate if other.warm_seconds is not None else other.estimate / FIRST_STEP_EXCESS
+            guesses.append((abs(math.log(ratio)), step * threads * growth + start))
         return min(guesses)[1] if guesses else None
 
     def _measure_overheads(self) -> None:

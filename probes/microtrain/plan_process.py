@@ -1,88 +1,66 @@
-"""Runs a plan's steps in a process of its own, in the place of a `StepRun`: the process keeps its own time.
+"""A plan's steps in a forked process, in the place of a `StepRun`: the process keeps its own time.
 
 What a step takes depends on the heap of its process, and one that runs several plans in turns has another heap than a
-user's, who runs one: an LSTM in bf16 took half as long there (docs/decisions/0005). Plans on a CPU only: what computes
-on a device does not survive a fork.
+user's, who runs one: an LSTM in bf16 took half as long there (docs/decisions/0005). So where there is time each plan
+has a process of its own, and where there is none they share one, which has all imported that they need.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 from probes.measurement import MemoryPeak, Overheads
-from probes.microtrain.failures import Failure, explain_step_failure
-from probes.microtrain.footprint import limited_to, read_file_bytes
-from probes.microtrain.fresh_processes import EndedEarly, Fresh
-from probes.microtrain.overhead_meter import OverheadMeter
-from probes.microtrain.workbench import StepRun, Workbench
+from probes.microtrain.bench_process import BenchProcess, DenormalShare, Drop, Parts, Ran, Steps
+from probes.microtrain.failures import Failure
 from probes.workload.description import Plan, Workload
-
-ENDED = "Its process ended before the step did, most likely for want of memory."
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """A question: run so many. watched: peaks of memory are taken."""
-
-    executions: int
-    watched: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """A question: the overheads of a step that takes step_seconds, within so many seconds."""
-
-    step_seconds: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _DenormalShare:
-    """A question."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ran:
-    """An answer: seconds by the process's own clock, and the peaks as known by now."""
-
-    seconds: float
-    memory: MemoryPeak
 
 
 class PlanProcess:
     """One plan at one batch size, as a contest wants it. The process begins when it is first needed.
 
-    seconds_to_start: until it could run a step; 0 until then."""
+    process: one that others run in as well; None: one of its own."""
 
     compile_seconds: float | None = None
     startup_seconds = 0.0  # of a device
 
-    def __init__(self, workload: Workload, plan: Plan, batch_size: int, memory_limit_bytes: int | None) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        plan: Plan,
+        batch_size: int,
+        memory_limit_bytes: int | None,
+        process: BenchProcess | None = None,
+    ) -> None:
         self.plan = plan
         self.batch_size = batch_size
-        self.seconds_to_start = 0.0
-        self._arguments = (workload.to_json(), plan.to_json(), batch_size, memory_limit_bytes)
-        self._process: Fresh | None = None
+        self.is_alone = process is None
+        self.process = process or BenchProcess(workload, memory_limit_bytes)
+        self._ahead: list[float] = []
         self._watching = False
         self._memory = MemoryPeak()
 
     def __call__(self, executions: int) -> float:
         """Seconds that they took, without the way to the process. Raises Failure."""
-        ran = self._ask(_Steps(executions, self._watching))
-        assert isinstance(ran, _Ran)
+        if executions == 1 and self._ahead:
+            return self._ahead.pop(0)
+        ran = self.process.ask(self.plan, self.batch_size, Steps(executions, self._watching))
+        assert isinstance(ran, Ran)
         self._memory = ran.memory
         return ran.seconds
+
+    def run_ahead(self) -> float:
+        """Seconds of a step, which is what the next one asked for by itself is then said to take. Raises Failure."""
+        with self.watched():
+            ahead, self._ahead = self._ahead, []
+            self._ahead = [*ahead, self(1)]
+        return self._ahead[-1]
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Peaks of memory are taken; preparing is not part of what runs inside."""
-        self.start()
+        self.process.start(self.plan, self.batch_size)
         self._watching = True
         try:
             yield
@@ -95,109 +73,27 @@ class PlanProcess:
     def memory(self) -> MemoryPeak:
         return self._memory
 
+    @property
+    def seconds_to_start(self) -> float:
+        """Of its process, until it could run a step; 0 until then, and where it ran before."""
+        return self.process.seconds_to_start if self.is_alone else 0.0
+
     def overheads(self, step_seconds: float, deadline: float) -> Overheads | None:
         """deadline: on time.perf_counter. None: they cannot be had before it."""
         left = deadline - time.perf_counter()
-        if left <= 0 or self._process is None:
+        if left <= 0 or not self.process.runs:
             return None
-        found: Overheads | None = self._ask(_Parts(step_seconds, left))
+        found: Overheads | None = self.process.ask(self.plan, self.batch_size, Parts(step_seconds, left))
         return found
 
     def denormal_share(self) -> float:
         """Of the results of one real step (probes.microtrain.denormals). Raises Failure."""
-        return float(self._ask(_DenormalShare()))
+        return float(self.process.ask(self.plan, self.batch_size, DenormalShare()))
 
     def drop(self) -> None:
-        """End the process; the next step would start another."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
-
-    def start(self) -> None:
-        """Until it could run a step. Raises Failure."""
-        if self._process is None:
-            begun = time.perf_counter()
-            try:
-                self._process = Fresh(_run_plan, self._arguments)
-            except EndedEarly as error:
-                raise Failure("failed", ENDED) from error
-            self._ask(_Steps(0, watched=False))
-            self.seconds_to_start = time.perf_counter() - begun
-
-    def _ask(self, question: object) -> Any:
-        self.start()
-        assert self._process is not None
-        try:
-            answer = self._process.ask(question)
-        except EndedEarly as error:
-            raise Failure("failed", ENDED) from error
-        if isinstance(answer, _Failed):
-            raise Failure(answer.code, answer.text)
-        return answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """An answer: what the step died of; an exception of a user's own cannot always be sent."""
-
-    code: str
-    text: str
-
-
-def _run_plan(
-    serve: Callable[[Callable[[object], object]], object],
-    workload: dict[str, Any],
-    plan: dict[str, Any],
-    batch_size: int,
-    memory_limit_bytes: int | None,
-) -> None:
-    """In the plan's process, until nobody asks any more."""
-    of, under = Workload.from_json(workload), Plan.from_json(plan)
-    libraries = read_file_bytes(Path(f"/proc/{os.getppid()}")) or 0
-    before = unmapped_bytes(libraries)
-    bench = Workbench(of, frozenset([under.device]))
-    run = StepRun(bench, under, batch_size)
-
-    def answer(question: object) -> object:
-        try:
-            answered = _answer(bench, run, question)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plan dies of is its own answer
-            failure = explain_step_failure(error)
-            return _Failed(failure.code, str(failure))
-        if isinstance(answered, _Ran):
-            return replace(answered, memory=with_libraries(answered.memory, before, unmapped_bytes(libraries)))
-        return answered
-
-    with run.setting(), limited_to(memory_limit_bytes):
-        serve(answer)
-
-
-def unmapped_bytes(libraries: int) -> int:
-    """A fork begins without the pages of libraries that its parent had mapped, and takes those it needs again: how many
-    bytes it lacks of the `libraries` that a process has which imported them itself."""
-    return max(libraries - (read_file_bytes() or libraries), 0)
-
-
-def with_libraries(memory: MemoryPeak, before: int, now: int) -> MemoryPeak:
-    """As of a process that imported its libraries itself. before, now: what the fork lacked of them, in bytes."""
-    base, peak = memory.process_base_bytes, memory.process_bytes
-    if base is None or peak is None:
-        return memory
-    # What was free before the model was built may be handed back by the peak: a small model then adds nothing.
-    return replace(memory, process_base_bytes=min(base + before, peak + now), process_bytes=peak + now)
-
-
-def _answer(bench: Workbench, run: StepRun, question: object) -> object:
-    match question:
-        case _Steps(executions, watched):
-            run.prepared()
-            with run.watched() if watched else contextlib.nullcontext():
-                begun = time.perf_counter()
-                run(executions)
-                seconds = time.perf_counter() - begun
-            return _Ran(seconds, run.memory())
-        case _Parts(step_seconds, seconds):
-            return OverheadMeter(bench, time.perf_counter() + seconds).measure(run, step_seconds)
-        case _DenormalShare():
-            return run.denormal_share()
-    raise TypeError(type(question).__name__)
+        """Let go of what only this plan needs: its process, where it has one."""
+        if self.is_alone:
+            self.process.end()
+        elif self.process.runs:
+            with contextlib.suppress(Failure):
+                self.process.ask(self.plan, self.batch_size, Drop())

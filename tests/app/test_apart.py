@@ -88,4 +88,4 @@ def test_the_measuring_process_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     with_crosspoint(tmp_path, use)
     jobs: list[Any] = [json.loads(line) for line in heard.read_text(encoding="utf-8").splitlines()]
     assert jobs
-    assert all(job[0][:-2] == (["--forks"] if fits else []) and job[1] == fits for job in jobs)
+    assert all(job[0][:-2] == ["--forks"] and job[1] == fits for job in jobs)

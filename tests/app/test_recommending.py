@@ -67,7 +67,8 @@ def test_every_plan_runs_at_the_batch_asked_for_and_then_the_best_two_at_others(
     assert len(probe["plans"]) == min(2, len(answer.options))
     assert {option.basis for option in answer.options} == {"measured"}
     assert IRIS.batch_size not in probe["batch_sizes"]
-    assert contest["seconds"] <= 0.7 * 10.0 < contest["seconds"] + probe["seconds"] <= 17.0
+    assert contest["enough_seconds"] <= 0.7 * 10.0 < contest["seconds"] <= 10.0  # the rest for plans that have little
+    assert contest["enough_seconds"] + probe["seconds"] <= 17.0
 
 
 def test_an_estimate_between_batches_that_ran_is_probed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from probes.microtrain.contest import HOPELESS, RETIRING_SAMPLES, Contest, Entry, OutOfTime
+from probes.microtrain.contest import FEW_SAMPLES, HOPELESS, RETIRING_SAMPLES, Contest, Entry, OutOfTime
 
 
 class Machine:
@@ -86,6 +86,15 @@ def test_an_entry_that_rested_runs_once_untimed_before_a_short_block(
     run_contest(machine, [entry])
     warm_up = 2
     assert len(machine.log) - warm_up == entry.executions + lead_in * len(entry.samples)
+
+
+@pytest.mark.parametrize(("enough", "samples"), [(5.0, FEW_SAMPLES), (None, 20)])
+def test_when_it_is_enough_only_those_with_few_samples_go_on(enough: float | None, samples: int) -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise
+    entry = machine.entry("slow", 1.0)
+    Contest([entry], 60.0, machine.clock, enough=enough).run()
+    assert len(entry.samples) == samples if enough else len(entry.samples) > samples
 
 
 def test_the_order_of_turns_changes() -> None:

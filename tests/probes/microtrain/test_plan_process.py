@@ -15,6 +15,7 @@ import pytest
 
 from probes.measurement import Measurement
 from probes.microtrain import fresh_processes
+from probes.microtrain.bench_process import BenchProcess
 from probes.microtrain.failures import Failure
 from probes.microtrain.measure import MeasureSession, parse_measure_job
 from probes.microtrain.plan_process import PlanProcess
@@ -123,9 +124,8 @@ def of(target: str) -> Workload:
 
 
 def pid_of(run: PlanProcess) -> int:
-    assert run._process is not None
-    assert run._process._process.pid is not None
-    return int(run._process._process.pid)
+    assert run.process.pid is not None
+    return run.process.pid
 
 
 def test_each_plan_and_batch_has_a_process_of_its_own_and_all_of_a_measurement() -> None:
@@ -174,10 +174,70 @@ def test_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
         assert word in (other.reason or "")
 
 
+def processes_of(session: MeasureSession) -> set[int]:
+    """Identities of the processes that forked plans ran in; all plans have to have been forked."""
+    runs = list(session._runs.values())
+    forked = [run for run in runs if isinstance(run, PlanProcess)]
+    assert forked == runs != []
+    return {id(run.process) for run in forked}
+
+
 def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> None:
     rows, session = measured(of(f"{faults}:slow_to_build"), ONE, BF16, seconds=1.0, sizes=(4, 8))
-    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert len(processes_of(session)) == 1
     assert any(row.outcome == "ok" for row in rows)
+
+
+def test_plans_share_a_process_where_there_is_no_room_for_more() -> None:
+    plans = (ONE, BF16, Plan("cpu", "fp32", 2))
+    rows, session = measured(DENSE, *plans, sizes=(8, 32), seconds=3.0, apart=False)
+    assert len(processes_of(session)) == 1
+    assert [(row.plan, row.batch_size) for row in rows] == [(plan, size) for size in (8, 32) for plan in plans]
+    for row in rows:
+        assert row.outcome == "ok"
+        assert row.steps >= 10
+        assert row.startup_seconds is not None
+        assert row.memory is not None
+        assert (row.memory.process_bytes or 0) >= (row.memory.process_base_bytes or 0) > 0
+    assert any(row.overheads is not None for row in rows)
+    assert any(row.denormal_share is not None for row in rows)
+
+
+def test_in_a_shared_process_too_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
+    for target, word in (("raising", "the sentence"), ("killed", "ended before")):
+        other, one = measured(of(f"{faults}:{target}"), BF16, ONE, seconds=3.0, sizes=(4,), apart=False)[0]
+        assert (other.plan, other.outcome) == (BF16, "failed")
+        assert word in (other.reason or "")
+        assert (one.plan, one.outcome) == (ONE, "ok")
+
+
+def test_threads_are_those_of_the_plan_that_runs() -> None:
+    bench = BenchProcess(DENSE, None)
+    one, two = (PlanProcess(DENSE, Plan("cpu", "fp32", count), 4096, None, bench) for count in (1, 2))
+    one(20)
+    before = psutil.Process(pid_of(one)).num_threads()
+    two(20)
+    assert psutil.Process(pid_of(one)).num_threads() == before + 1
+    assert pid_of(one) == pid_of(two)
+    two.drop()
+    one(1)  # the process is still there
+    bench.end()
+
+
+def test_steps_that_were_run_ahead_are_told_when_they_are_asked_for() -> None:
+    run = PlanProcess(DENSE, ONE, 8, None)
+    ahead = [run.run_ahead(), run.run_ahead()]
+    assert run.memory().process_bytes
+    assert [run(1), run(1)] == ahead
+    assert run(1) not in ahead
+    run.drop()
+
+
+def test_what_weighs_too_much_is_refused_before_it_is_built() -> None:
+    rows, session = measured(DENSE, ONE, BF16, apart=False, memory_limit_bytes=2**10)
+    assert not session._runs
+    assert {row.outcome for row in rows} == {"out-of-memory"}
+    assert all("Weights, gradients" in (row.reason or "") for row in rows)
 
 
 def test_where_nothing_can_be_forked_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
