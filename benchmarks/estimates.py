@@ -19,10 +19,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import platform
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -85,7 +87,8 @@ class Case:
 @dataclass
 class Bench:
     """calibrating: a store that nothing but calibrations ever came into, for `instant`. asked: one for `quick`.
-    measuring: another, for the truth. None learns from other models."""
+    measuring: another, for the truth. None learns from other models. until: on time.monotonic, when no further model is
+    begun."""
 
     calibrating: Crosspoint
     asked: Crosspoint
@@ -93,6 +96,7 @@ class Bench:
     seconds: float
     processes: int
     say: Say
+    until: float
     profiles: list[Profile] = field(default_factory=list)
 
     async def rows(self, rows: Sequence[Row], calibrations: int) -> list[Document]:
@@ -105,11 +109,19 @@ class Bench:
             for size in row.batch_sizes
         ]
         for block, found in enumerate(blocks):
-            await self._calibrate()
-            await self._each(cases, self._ask_instant)
+            if block == 0 or time.monotonic() < self.until:
+                await self._calibrate()
+                await self._each(cases, self._ask_instant)
             for row in found:
-                await self._compare([case for case in cases if case.block == block and case.row is row])
+                await self._compare_in_time([case for case in cases if case.block == block and case.row is row])
         return [await self._told(case) for case in cases]
+
+    async def _compare_in_time(self, cases: Sequence[Case]) -> None:
+        if time.monotonic() < self.until:
+            await self._compare(cases)
+            return
+        for case in cases:
+            case.error = case.error or "not begun: the time was over"
 
     async def _calibrate(self) -> None:
         self.say("== calibrating")
@@ -239,7 +251,14 @@ def describe_row(row: Document) -> str:
 
 
 async def run_estimates(
-    seconds: float, rows: Sequence[Row], folder: Path, say: Say, *, processes: int, calibrations: int
+    seconds: float,
+    rows: Sequence[Row],
+    folder: Path,
+    say: Say,
+    *,
+    processes: int,
+    calibrations: int,
+    minutes: float = math.inf,
 ) -> tuple[Document, list[Profile]]:
     """The document that is kept, and the profiles that the estimates came from, one a block."""
     names = ("calibrating", "asked", "truth")
@@ -249,7 +268,7 @@ async def run_estimates(
         Crosspoint(settings[1]) as asked,
         Crosspoint(settings[2]) as measuring,
     ):
-        bench = Bench(calibrating, asked, measuring, seconds, processes, say)
+        bench = Bench(calibrating, asked, measuring, seconds, processes, say, time.monotonic() + 60 * minutes)
         begun = datetime.now(UTC)
         found = await bench.rows(rows, calibrations)
         survey = await asked.survey()
@@ -278,6 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--processes", type=int, default=PROCESSES, help="a plan and batch size, half of them before quick"
     )
     parser.add_argument("--calibrations", type=int, default=CALIBRATIONS, help="as many blocks of workloads")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further model after so many")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--output", type=Path, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
@@ -289,7 +309,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
         rows = WORKLOADS[: chosen.workloads]
         counts = {"processes": max(1, chosen.processes), "calibrations": max(1, chosen.calibrations)}
-        document, profiles = asyncio.run(run_estimates(chosen.seconds, rows, Path(folder), say, **counts))
+        run = run_estimates(chosen.seconds, rows, Path(folder), say, minutes=chosen.minutes, **counts)
+        document, profiles = asyncio.run(run)
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for number, profile in enumerate(profiles, 1):
