@@ -17,7 +17,7 @@ from probes.checked import (
     member,
 )
 from probes.context import Context, ContextOperation, OperationCost
-from probes.issued import Issued
+from probes.issued_check import check_issued
 from probes.trace import Kind
 from probes.workload.description import MODES, Plan
 
@@ -46,14 +46,6 @@ def _context(
         tuple(_cost(each, f"{place}.costs[{index}]", operations) for index, each in enumerate(costs)),
         check_issued(row.get("issued"), f"{place}.issued"),
     )
-
-
-def check_issued(value: Any, place: str) -> Issued | None:
-    """Counts as a trace or a context has them; None: they were not counted. Raises Refused."""
-    if value is None:
-        return None
-    counts = _entries(value, place, len(Issued._fields))
-    return Issued(*(check_count(count, place, 0, bounds.MAX_MODULES * 1000) for count in counts))
 
 
 def _operation(value: Any, place: str) -> ContextOperation:

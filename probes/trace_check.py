@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from probes import bounds
 from probes.checked import Refused, check_choice, check_list, check_number, check_object, check_text
-from probes.context_check import check_issued
+from probes.issued_check import check_issued
 from probes.trace import CURVES, ISSUED, SCHEMA_VERSION, Affine, Kind, Knot, Operation, Phase, Trace
 from probes.workload.description import MODES, OPTIMIZERS
 
@@ -33,6 +33,8 @@ def check_trace(document: Any, place: str) -> Trace:
     check_choice(row.get("schema_version"), f"{place}.schema_version", READABLE)
     for name in ("operations", "autocast_operations"):
         check_list(row.get(name, ()), f"{place}.{name}", bounds.MAX_TRACE_OPERATIONS)
+    for name in ISSUED:
+        check_issued(row.get(name), f"{place}.{name}")
     try:
         trace = Trace.from_json(_as_today(row))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
@@ -62,8 +64,6 @@ def _check(trace: Trace, place: str) -> None:
         check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
     for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):
         _check_line(line, f"{place}.activation_bytes")
-    for name in ISSUED:
-        check_issued(getattr(trace, name), f"{place}.{name}")
     for name in CURVES:
         _check_knots(getattr(trace, name), f"{place}.{name}")
     for name in ("operations", "autocast_operations"):

@@ -16,8 +16,8 @@ PRIOR_STRENGTH = 0.05
 # What a page fault takes in a step, its caches being cold after it, is not what it takes alone: a fifth more in fp32.
 CONTEXT_HOLD = (50.0, 50.0, 50.0, 50.0, 1.0)
 # How much of a spread is that of networks of which nothing was timed, on the way to it from that of networks that were
-# (logarithms): at a tenth the intervals of three calibrations held 66 to 83 % of the steps of 46 other models, at four
-# tenths 79 to 88 % (rows of benchmarks.estimates).
+# (logarithms): at three tenths the intervals of three calibrations held 74 to 81 % of the steps of 46 other models, at
+# four tenths 79 to 82 % (docs/decisions/0005).
 UNSEEN = 0.4
 # Sweeps of the descent at most, and the change of a factor below which it has arrived.
 SWEEPS, SETTLED = 60, 1e-4

@@ -21,7 +21,8 @@ Z = 1.2816  # of the normal distribution: as many lie within this many standard 
 BETWEEN_RUNS = 0.01
 # What a later process takes for the same step, heap and neighbours being others: of 312 pairs of processes within two
 # minutes of each other on a shared virtual machine, four of five lay within 0.125 on one thread and 0.23 on two
-# (benchmarks.estimates, an unquiet day); on a calmer day 0.10 was enough for both. Plans of one measurement share it.
+# (benchmarks.estimates, an unquiet day; 184 measurements of a calmer one lay within 0.10, of all plans). Plans of one
+# measurement share it.
 BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.12, 0.18
 # One sample says nothing about its own spread.
 ONE_SAMPLE = 0.1

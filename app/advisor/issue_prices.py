@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from app.advisor.fitting import solve
 from probes.issued import Issued
 
-# Seconds of each, in those of the shortest operation that was clocked (0.4 us on one core of an EPYC, Zen 5, torch
-# 2.13): 0.2 us a call, 2 us a node, 1.1 us less for a nested operation. What a plan's own networks say counts more.
+# Seconds of each, in those of the shortest operation that was clocked (0.4 to 0.7 us on one core of an EPYC, Zen 5,
+# torch 2.13). What a plan's own networks say counts more: they said 0.2 us a call, 2.2 to 2.7 us a node and 1.1 us less
+# for a nested operation there (fp32).
 PRIORS = (0.4, 4.0, -2.0)
 # How firmly: in networks whose step is all of it. What was clocked is not fitted here.
 HOLDS = (1e6, 0.05, 0.05, 0.05)

@@ -45,6 +45,7 @@ class Forks:
         self._wanted = wanted
         self._process = BenchProcess(wanted.workload, wanted.memory_limit_bytes)
         self._trial: PlanProcess | None = None
+        self._has_room = apart
         self.are_apart = apart and self._are_worth_it()
 
     def run_of(self, plan: Plan, batch_size: int) -> PlanProcess:
@@ -56,9 +57,9 @@ class Forks:
         return PlanProcess(wanted.workload, plan, batch_size, wanted.memory_limit_bytes, shared)
 
     def least_memory(self, batch_size: int) -> LeastMemory | None:
-        """That a step takes; None where it is not known: the model fails, or fits, for real. Not asked of processes of
-        their own, which there is room for."""
-        if self.are_apart:
+        """That a step takes; None where it is not known: the model fails, or fits, for real. Not asked where there is
+        room for several processes."""
+        if self._has_room:
             return None
         try:
             found: LeastMemory = self._process.ask(self._wanted.plans[0], batch_size, Least())

@@ -131,11 +131,11 @@ class MeasureSession:
         self._forks = self._fork()
         if self._forks is None:
             fresh_processes.end()  # it may be importing torch still, and takes memory
-        self._contest.entries = self._make_entries()
         self._contest.expect = self._expect
         self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
         self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
         try:
+            self._contest.entries = self._make_entries()
             self._run_entries()
         finally:
             for run in self._runs.values():

@@ -5,12 +5,16 @@ import pytest
 from probes.checked import Refused
 from probes.context import Context, ContextOperation, OperationCost, contexts_to_json, variant_of
 from probes.context_check import check_contexts
+from probes.issued import Issued
 from probes.workload.description import Plan
 
 RELU = ContextOperation("aten.relu", "elementwise", "", "float32", 0.0, 4096.0, 4096.0)
 PRODUCT = ContextOperation("aten.mm", "matmul", "", "float32", 1e6, 4096.0, 1024.0)
 COSTS = (OperationCost(RELU, 2, 2e-6, 0.1), OperationCost(PRODUCT, 1, 1e-5, 0.0))
-CONTEXTS = tuple(Context("a", 8, "training", Plan("cpu", "fp32", threads), COSTS) for threads in (1, 2))
+CONTEXTS = (
+    Context("a", 8, "training", Plan("cpu", "fp32", 1), COSTS),
+    Context("a", 8, "training", Plan("cpu", "fp32", 2), COSTS, Issued(40, 9, 12)),
+)
 
 
 def plan_of(value: object, place: str) -> Plan:
@@ -38,6 +42,17 @@ def test_costs_that_no_clock_can_have_told_are_refused(cost: object) -> None:
     document = contexts_to_json(CONTEXTS)
     document["contexts"][0]["costs"][0] = cost
     with pytest.raises(Refused, match="contexts"):
+        check_contexts(document, plan_of)
+
+
+@pytest.mark.parametrize(
+    "issued",
+    [[-1, 0, 0], [1, 2], [1, 2, 3, 4], "abc", 3, [1.5, 0, 0], [True, 0, 0], [float("nan"), 0, 0], [10**12, 0, 0]],
+)
+def test_counts_that_no_step_can_have_are_refused(issued: object) -> None:
+    document = contexts_to_json(CONTEXTS)
+    document["contexts"][1]["issued"] = issued
+    with pytest.raises(Refused, match="issued"):
         check_contexts(document, plan_of)
 
 

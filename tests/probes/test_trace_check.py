@@ -6,6 +6,7 @@ import pytest
 
 from app.advisor.summary import trace_of_summary
 from probes.checked import Refused
+from probes.issued import Issued
 from probes.trace import Knot
 from probes.trace_check import check_trace
 from tests.app.advisor.build import a_workload
@@ -34,3 +35,14 @@ def test_the_lines_of_older_schemas_are_left_out() -> None:
 
 def test_packed_texts_of_others_are_not_opened() -> None:
     assert check_trace(a_row(allocations="eJw" * 1000), "trace").allocations == ""
+
+
+def test_counts_of_what_issues_operations_are_checked() -> None:
+    trace = check_trace(a_row(issued=[40, 9, 12]), "trace")
+    assert trace.issued_under("fp32") == trace.issued_under("bf16") == Issued(40, 9, 12)
+    both = check_trace(a_row(issued=[40, 9, 12], autocast_issued=[50, 9, 20]), "trace")
+    assert both.issued_under("bf16") == Issued(50, 9, 20)
+    assert check_trace(a_row(schema_version="6"), "trace").issued is None
+    for wrong in ([-1, 0, 0], [1, 2], "abc", 3, [1.5, 0, 0], [float("inf"), 0, 0]):
+        with pytest.raises(Refused):
+            check_trace(a_row(issued=wrong), "trace")
