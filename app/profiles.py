@@ -136,6 +136,7 @@ def summarize(head: dict[str, Any], survey: Survey) -> dict[str, Any]:
     """What a list says of a profile. this_machine: it answers for this machine as it is now."""
     return {
         **{name: head[name] for name in HEAD},
+        "calibrations": head.get("calibrations", 1),
         "age_seconds": age_seconds(head["created_at"]),
         "this_machine": head["fingerprint"] == survey.fingerprint,
     }

@@ -17,6 +17,7 @@ from typing import Any
 
 from app import labjobs
 from app.advisor.plans import candidate_plans
+from app.advisor.pooled import POOLED, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
@@ -205,8 +206,8 @@ class Crosspoint:
         on_progress: OnProgress | None = None,
         ticket: Ticket | None = None,
     ) -> Profile:
-        """Measure this machine's constants (`quick` or `full`) and keep the profile. Raises InvalidRequest, LabError,
-        LabBusy."""
+        """Measure this machine's constants (`quick` or `full`) and keep the profile, in which the calibrations before
+        it count too. Raises InvalidRequest, LabError, LabBusy."""
         return (await self.calibrate_and_keep(effort, devices, name, on_progress, ticket)).value
 
     async def calibrate_and_keep(
@@ -226,9 +227,12 @@ class Crosspoint:
             job = labjobs.calibrate_job(survey, effort, devices, name)
             result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
         measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
-        profile = replace(measured, hardware=facts_of(survey))
+        calibration = replace(measured, hardware=facts_of(survey))
+        key = (calibration.name, calibration.fingerprint)
+        earlier = await unless_unreadable(self.store.calibrations(*key, POOLED - 1)) or []
+        profile = await asyncio.to_thread(pool, [calibration, *earlier])
         await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
-        trouble = await trouble_with(self.store.keep_profile(profile))
+        trouble = await trouble_with(self.store.keep_profile(profile, calibration))
         self._unsaved_profiles.pop(profile.fingerprint, None)
         if trouble:
             self._unsaved_profiles[profile.fingerprint] = profile

@@ -52,7 +52,11 @@ class Settings:
         metadata=_about("Host names, separated by commas, that requests may be addressed to besides this machine's."),
     )
     calibrate_on_start: bool = field(
-        default=True, metadata=_about("Calibrate in the background where no profile of this machine is stored.")
+        default=True,
+        metadata=_about(
+            "Calibrate in the background where no profile of this machine is stored, and an hour later again while "
+            "nobody computes, four times in all."
+        ),
     )
     learning: bool = field(
         default=True, metadata=_about("Let what was measured of other models here correct the estimates of like ones.")

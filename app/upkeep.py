@@ -1,15 +1,19 @@
-"""What the service does by itself: the first survey, learning what torch sees, and calibrating where no profile is."""
+"""What the service does by itself: the first survey, learning what torch sees, and calibrating."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
+from app.advisor.crowding import crowd_of
+from app.advisor.pooled import POOLED
 from app.errors import CrosspointError
-from app.keeping import trouble_with
+from app.keeping import trouble_with, unless_unreadable
 from app.service import CALIBRATION_SECONDS, Crosspoint
 from probes.hardware import Survey
+from probes.profile import Profile
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +23,10 @@ WATCH_SECONDS = 60.0
 STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
+# A shared machine is another one an hour later. It is calibrated again where nobody computes, until there are as many
+# calibrations as a profile is made of.
+AGAIN_SECONDS = 3600.0
+QUIET_UTILIZATION_PERCENT = 10.0
 # The process that traces takes 0.4 GB. Where less is free than this, it is not kept beyond ten minutes without work.
 ROOMY_BYTES = 4 * 2**30
 SCARCE_REST_SECONDS = 600.0
@@ -58,7 +66,7 @@ class Upkeep:
                 await trouble_with(self._crosspoint.note_state(survey))
             if asyncio.get_running_loop().time() >= self._not_before:
                 await self._learn_torch()
-                await self._calibrate_if_needed(survey)
+                await self._calibrate_if_due(survey)
             await asyncio.sleep(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
 
     async def _learn_torch(self) -> None:
@@ -81,31 +89,41 @@ class Upkeep:
         except CrosspointError as error:
             log.warning("The first config will take longer to trace: %s", error)
 
-    async def _calibrate_if_needed(self, survey: Survey) -> None:
+    async def _calibrate_if_due(self, survey: Survey) -> None:
         if not (self._crosspoint.settings.calibrate_on_start and self._crosspoint.is_here):
             self.calibration = {
                 "state": "off",
                 "reason": "CROSSPOINT_CALIBRATE_ON_START is false, or a sysroot is set.",
             }
             return
-        while await self._crosspoint.profile(survey) is None:
-            try:
-                await self._calibrate()
-            except CrosspointError as error:
-                log.warning("The calibration failed: %s", error)
-                self.calibration = {"state": "failed", "reason": str(error)}
-                self._retry_later()
-                return
+        try:
+            while (profile := await self._crosspoint.profile(survey)) is None:
+                await self._calibrate("quick")
+            if await self._is_due_again(survey, profile):
+                await self._calibrate(profile.effort, profile.name)
+        except CrosspointError as error:
+            log.warning("The calibration failed: %s", error)
+            self.calibration = {"state": "failed", "reason": str(error)}
+            self._retry_later()
+            return
         self.calibration = {"state": "done", "reason": None}
 
-    async def _calibrate(self) -> None:
+    async def _is_due_again(self, survey: Survey, profile: Profile) -> bool:
+        """A profile from elsewhere is left as it is."""
+        if self._crosspoint.lab.measuring or not is_quiet(survey):
+            return False
+        reading = self._crosspoint.store.calibration_times(profile.name, profile.fingerprint)
+        times = await unless_unreadable(reading) or []
+        return 0 < len(times) < POOLED and time.time() - times[0] >= AGAIN_SECONDS
+
+    async def _calibrate(self, effort: str, name: str | None = None) -> None:
         """Calibrate, or give way to somebody who waits for a measurement. Raises LabError."""
         preempted = asyncio.Event()
-        seconds = CALIBRATION_SECONDS["quick"]
+        seconds = CALIBRATION_SECONDS[effort]
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
         ticket.on_start = self._say_running
         self.calibration = {"state": "waiting", "reason": None}
-        work = asyncio.create_task(self._crosspoint.calibrate("quick", ticket=ticket))
+        work = asyncio.create_task(self._crosspoint.calibrate(effort, name=name, ticket=ticket))
         waiter = asyncio.create_task(preempted.wait())
         try:
             await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
@@ -122,6 +140,13 @@ class Upkeep:
 
     def _retry_later(self) -> None:
         self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
+
+
+def is_quiet(survey: Survey) -> bool:
+    """Whether a calibration would disturb nobody, and nobody it: all usable cores are free, and no card computes."""
+    crowd = crowd_of(survey)
+    cores = crowd is not None and crowd.free is not None and crowd.free >= crowd.usable
+    return cores and all((card.utilization_percent or 0) < QUIET_UTILIZATION_PERCENT for card in survey.accelerators)
 
 
 def _rest_seconds(survey: Survey) -> float | None:

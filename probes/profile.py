@@ -95,6 +95,7 @@ class Profile:
     context_bytes: dict[str, int] | None = None  # device -> bytes its context takes
     contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps; CPU plans only
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
+    calibrations: int = 1  # whose means its times are; created_at is the latest's
     schema_version: str = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -161,6 +162,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         context_bytes=_context(document.get("context_bytes")),
         contexts=check_contexts(document, _plan),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
+        calibrations=check_count(document.get("calibrations", 1), "calibrations", 1, bounds.MAX_CALIBRATIONS),
     )
     _check_plans(profile)
     return profile

@@ -5,7 +5,6 @@ A reason is told only where there is evidence for this very workload on this ver
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -14,6 +13,7 @@ from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.environment_reason import explain_environment, explain_too_late
 from app.advisor.environments import Gain, bare, gains_too_late, is_variant
+from app.advisor.noise_signs import signs_of_noise
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
 from app.advisor.ranking import Ranking
@@ -32,24 +32,6 @@ LIMITING = 0.5
 WORTH_TELLING = 0.05
 # A median whose own interval is wider than this says little.
 NOISY = 0.25
-# Figures of a profile's noise from which on it is said, with the words for it. Others' share of the cores, the
-# hypervisor's of the time, and the wait for a core are those from which probes.microtrain.noise calls a machine busy.
-BUSY = {
-    "spread": NOISY,
-    "contention": 0.15,
-    "steal_fraction": 0.05,
-    "waiting_fraction": 0.05,
-    "drift": 0.25,
-    "hindrance": 0.1,
-}
-SIGNS = {
-    "spread": "its points vary by {}",
-    "contention": "others wanted {} of the cores that were measured on",
-    "steal_fraction": "the hypervisor kept {} of the time for other machines",
-    "waiting_fraction": "it waited for a core for {} of its time",
-    "drift": "steps took {} longer half a calibration earlier or later",
-    "hindrance": "steps took {} longer on all threads than on one, as where neighbours share the cores",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,15 +293,6 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     text = text if evidence.elsewhere else f"{text} Effort quick measures it."
     evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}
     return Reason("predicted", text, evidence_numbers)
-
-
-def signs_of_noise(profile: Profile) -> dict[str, str]:
-    """What was wrong with the machine while it was calibrated: name of the figure -> a few words."""
-    return {
-        name: SIGNS[name].format(say_percent(value))
-        for name, value in profile.noise.items()
-        if value is not None and value > BUSY.get(name, math.inf)
-    }
 
 
 def _noisy_profile(evidence: Evidence) -> Reason | None:

@@ -137,7 +137,8 @@ class History(TypedDict):
 
 
 class ProfileSummary(TypedDict):
-    """this_machine: it answers for this machine as it is now. points, networks: how many."""
+    """this_machine: it answers for this machine as it is now. points, networks: how many. calibrations: of how many
+    its times are means."""
 
     name: str
     machine: str
@@ -148,6 +149,7 @@ class ProfileSummary(TypedDict):
     noise: dict[str, float | None]
     points: int
     networks: int
+    calibrations: int
     age_seconds: float | None
     this_machine: bool
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from app.advisor.reasons import signs_of_noise
+from app.advisor.noise_signs import signs_of_noise
 from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text
 from app.cli.units import format_bytes, format_seconds, format_share
 from app.profiles import age_seconds
@@ -39,11 +39,13 @@ def _row(row: dict[str, Any]) -> list[str]:
 def show_profile(profile: Profile) -> None:
     """What was measured, when and on what, and each constant's points with their spread."""
     print_heading(f"Profile {profile.name}: {profile.machine}")
+    one = profile.calibrations == 1
     noise = ", ".join(f"{name} {_noise_text(name, value)}" for name, value in profile.noise.items())
     print_pairs(
         [
             ("measured at", f"{profile.created_at}, {format_seconds(age_seconds(profile.created_at))} ago"),
             ("measured in", f"{format_seconds(profile.duration_seconds)}, effort {profile.effort}"),
+            ("times", "of this calibration" if one else f"means of {profile.calibrations} calibrations"),
             ("points", f"{len(profile.points)} and {len(profile.networks)} whole networks"),
             ("plans", ", ".join(_plans(profile)) or "none"),
             ("noise", noise or "not known"),

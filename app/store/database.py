@@ -56,6 +56,8 @@ MIGRATIONS: tuple[str, ...] = (
         predicted_by TEXT NOT NULL, UNIQUE (fingerprint, workload_key, plan, data, batch_size)
     );
     """,
+    # What was calibrated here, alone, where `document` also holds the calibrations before it. NULL: from elsewhere.
+    "ALTER TABLE profiles ADD COLUMN calibration TEXT",
 )
 
 

@@ -40,6 +40,10 @@ KEPT_MEASUREMENTS = 20_000
 KEPT_JOBS = 500
 KEPT_SURVEYS = 100
 REMEMBERED_PROFILES = 4
+_CALIBRATED = (
+    "FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND calibration IS NOT NULL AND id > "
+    "(SELECT coalesce(max(id), 0) FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND calibration IS NULL)"
+)
 
 
 class Store:
@@ -121,14 +125,16 @@ class Store:
         """Forget every profile of this name."""
         await self._write(lambda: [("DELETE FROM profiles WHERE name = ?", (name,))])
 
-    async def keep_profile(self, profile: Profile) -> None:
-        """The profiles before it stay, up to KEPT_PROFILES_EACH."""
+    async def keep_profile(self, profile: Profile, calibration: Profile | None = None) -> None:
+        """The profiles before it stay, up to KEPT_PROFILES_EACH. calibration: what was measured here now, where the
+        profile holds earlier calibrations as well; None of a profile from elsewhere."""
         key = (profile.name, profile.fingerprint)
         await self._write(
             lambda: [
                 (
-                    "INSERT INTO profiles (name, fingerprint, created_at, document) VALUES (?, ?, ?, ?)",
-                    (*key, time.time(), _dump(profile.to_json())),
+                    "INSERT INTO profiles (name, fingerprint, created_at, document, calibration) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (*key, time.time(), _dump(profile.to_json()), calibration and _dump(calibration.to_json())),
                 ),
                 (
                     "DELETE FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND id NOT IN "
@@ -137,6 +143,16 @@ class Store:
                 ),
             ]
         )
+
+    async def calibrations(self, name: str, fingerprint: str, limit: int) -> list[Profile]:
+        """What was calibrated here under this name, newest first, since a profile from elsewhere took its place."""
+        statement = f"SELECT calibration {_CALIBRATED} ORDER BY id DESC LIMIT ?3"
+        return await self._select(statement, (name, fingerprint, limit), Profile.from_json)
+
+    async def calibration_times(self, name: str, fingerprint: str) -> list[float]:
+        """When those were kept, newest first; seconds since 1970."""
+        rows = await self._rows(f"SELECT created_at {_CALIBRATED} ORDER BY id DESC", (name, fingerprint))
+        return [float(at) for (at,) in rows]
 
     async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
         """What this machine measured of this model, the latest of each plan, batch size and way of feeding."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,26 @@ def test_what_one_process_keeps_the_next_one_reads(tmp_path: Path) -> None:
 
     in_store(tmp_path, keep)
     in_store(tmp_path, read)
+
+
+def test_calibrations_are_kept_beside_the_profile_that_holds_them(tmp_path: Path) -> None:
+    first, second, third = (replace(PROFILE, duration_seconds=float(number)) for number in (1, 2, 3))
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(first, first)
+        await store.keep_profile(replace(second, calibrations=2), second)
+        assert await store.profile("f1") == replace(second, calibrations=2)
+        assert await store.calibrations("here", "f1", 9) == [second, first]
+        assert await store.calibrations("here", "f1", 1) == [second]
+        assert await store.calibrations("there", "f1", 9) == await store.calibrations("here", "f2", 9) == []
+        before, now = sorted(await store.calibration_times("here", "f1"))
+        assert time.time() - 60 < before <= now <= time.time()
+        await store.keep_profile(PROFILE)  # from elsewhere: what was measured before it does not count any more
+        assert await store.calibrations("here", "f1", 9) == await store.calibration_times("here", "f1") == []
+        await store.keep_profile(third, third)
+        assert await store.calibrations("here", "f1", 9) == [third]
+
+    in_store(tmp_path, use)
 
 
 def test_what_was_made_elsewhere_is_not_taken_for_ours(tmp_path: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
-from app.upkeep import ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, _rest_seconds
-from probes.hardware import Memory
-from tests.app.advisor.build import a_survey
+from app.upkeep import AGAIN_SECONDS, ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, _rest_seconds, is_quiet
+from probes.hardware import Load, Memory
+from probes.profile import Profile
+from tests.app.advisor.build import a_gpu, a_survey
+from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
 
 
@@ -46,3 +51,67 @@ def test_the_measuring_process_prepares_for_the_first_config(tmp_path: Path) -> 
             assert crosspoint.lab.tracer_is_warm
 
     asyncio.run(use())
+
+
+IDLE = Load(busy_fraction=0.0, steal_fraction=0.0)
+
+
+@pytest.mark.parametrize(
+    ("load", "utilization", "quiet"),
+    [
+        (IDLE, None, True),
+        (IDLE, 3.0, True),
+        (IDLE, 60.0, False),
+        (Load(busy_fraction=0.5, own_busy_fraction=0.5, steal_fraction=0.0), 0.0, True),
+        (Load(busy_fraction=0.5, steal_fraction=0.0), 0.0, False),
+        (Load(busy_fraction=0.0, steal_fraction=0.5), 0.0, False),
+        (Load(), 0.0, False),  # nothing is known of it yet
+    ],
+)
+def test_a_machine_is_quiet_where_nobody_else_computes(load: Load, utilization: float | None, quiet: bool) -> None:
+    survey = replace(a_survey(), load=load, accelerators=(a_gpu(utilization_percent=utilization),))
+    assert is_quiet(survey) is quiet
+
+
+def again(folder: Path, ages: Sequence[float], load: Load = IDLE, *, imported: bool = False) -> list[tuple[Any, ...]]:
+    """What is calibrated where calibrations of these ages are kept, oldest first: effort and name of each."""
+    asked: list[tuple[Any, ...]] = []
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
+            survey = replace(await crosspoint.survey(), load=load)
+            profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", effort="full")
+            for _ in ages:
+                await crosspoint.store.keep_profile(profile, profile)
+            if imported:
+                await crosspoint.store.keep_profile(profile)
+
+            async def times(name: str, fingerprint: str) -> list[float]:
+                kept = await type(crosspoint.store).calibration_times(crosspoint.store, name, fingerprint)
+                return [time.time() - age for age in sorted(ages)][: len(kept)]
+
+            async def calibrate(effort: str, *, name: str | None = None, **_: object) -> Profile:
+                asked.append((effort, name))
+                return profile
+
+            crosspoint.store.calibration_times = times  # type: ignore[method-assign]
+            crosspoint.calibrate = calibrate  # type: ignore[method-assign]
+            upkeep = Upkeep(crosspoint)
+            await upkeep._calibrate_if_due(survey)
+            assert upkeep.calibration["state"] == "done"
+
+    asyncio.run(use())
+    return asked
+
+
+def test_a_quiet_machine_is_calibrated_again_an_hour_later_until_there_are_four(tmp_path: Path) -> None:
+    assert again(tmp_path / "1", [AGAIN_SECONDS + 1]) == [("full", "named")]
+    assert again(tmp_path / "2", [AGAIN_SECONDS - 60]) == []
+    assert again(tmp_path / "3", [9 * AGAIN_SECONDS, 60.0]) == []
+    assert again(tmp_path / "4", [9 * AGAIN_SECONDS] * 3) == [("full", "named")]
+    assert again(tmp_path / "5", [9 * AGAIN_SECONDS] * 4) == []
+
+
+def test_somebody_s_job_and_a_profile_from_elsewhere_are_left_alone(tmp_path: Path) -> None:
+    assert again(tmp_path / "1", [9 * AGAIN_SECONDS], Load(busy_fraction=0.9, steal_fraction=0.0)) == []
+    assert again(tmp_path / "2", [9 * AGAIN_SECONDS], imported=True) == []

@@ -1,0 +1,138 @@
+"""What several calibrations of one machine say together, as one profile.
+
+A shared machine is another one from minute to minute: a calibration meets one of its states, the steps that are asked
+about meet others. The mean of calibrations of different hours is nearer to those than the latest of them
+(docs/decisions/0011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any, TypeVar
+
+from app.advisor.noise_signs import is_disturbed
+from probes.context import Context, OperationCost
+from probes.measurement import Timing
+from probes.profile import NetworkPoint, Point, Profile
+from probes.trace import Trace
+
+T = TypeVar("T")
+
+# The latest so many.
+POOLED = 4
+
+
+def pool(calibrations: Sequence[Profile]) -> Profile:
+    """One profile of the latest POOLED calibrations (newest first, at least one) of one machine in one state.
+
+    Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
+    they have it. Disturbed calibrations count only where all are; one whose networks are not the newest's
+    (of another version of crosspoint) does not.
+    """
+    latest = calibrations[:POOLED]
+    calm = [each for each in latest if not is_disturbed(each)] or latest
+    pooled = [each for each in calm if _same_networks(each, calm[0])]
+    newest = pooled[0]
+    if len(pooled) == 1:
+        return newest
+    return replace(
+        newest,
+        calibrations=len(pooled),
+        effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
+        noise=_mean_noise(pooled),
+        context_bytes=_merged_contexts(pooled),
+        points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
+        networks=_mean_networks(pooled),
+        contexts=tuple(_mean_context(rows) for rows in _grouped((each.contexts for each in pooled), _context_key)),
+    )
+
+
+def _same_networks(one: Profile, other: Profile) -> bool:
+    """Whether networks of one name are the same model in both."""
+    ours = {(point.name, point.trace.mode): point.trace.model_key for point in one.networks}
+    theirs = {(point.name, point.trace.mode): point.trace.model_key for point in other.networks}
+    return all(theirs.get(name, key) == key for name, key in ours.items())
+
+
+def _grouped(calibrations: Iterable[Iterable[T]], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """What is the same in several calibrations, newest first."""
+    groups: dict[Hashable, list[T]] = {}
+    for rows in calibrations:
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+    return list(groups.values())
+
+
+def _point_key(point: Point) -> Hashable:
+    return point.constant, point.plan.key, tuple(sorted(point.parameters.items())), point.flops, point.bytes
+
+
+def _network_key(point: NetworkPoint) -> Hashable:
+    return point.name, point.batch_size, point.plan.key, point.trace.mode
+
+
+def _context_key(context: Context) -> Hashable:
+    return context.network, context.batch_size, context.plan.key, context.mode
+
+
+def _mean_point(rows: Sequence[Point]) -> Point:
+    return replace(rows[0], seconds=_mean_timing([row.seconds for row in rows]))
+
+
+def _mean_networks(pooled: Sequence[Profile]) -> tuple[NetworkPoint, ...]:
+    """With one trace for each model and mode: it stands in a document once."""
+    traces: dict[Hashable, Trace] = {}
+    found = []
+    for rows in _grouped((each.networks for each in pooled), _network_key):
+        newest = rows[0]
+        trace = traces.setdefault((newest.trace.model_key, newest.trace.mode, newest.trace.optimizer), newest.trace)
+        timing = _mean_timing([row.seconds for row in rows])
+        faults = fmean(row.page_faults for row in rows)
+        found.append(replace(newest, seconds=timing, trace=trace, page_faults=_rounded(faults)))
+    return tuple(found)
+
+
+def _mean_context(rows: Sequence[Context]) -> Context:
+    costs = [_mean_cost(same) for same in _grouped((row.costs for row in rows), lambda cost: cost.operation)]
+    issued = next((row.issued for row in rows if row.issued is not None), None)
+    return replace(rows[0], costs=tuple(costs), issued=issued)
+
+
+def _mean_cost(rows: Sequence[OperationCost]) -> OperationCost:
+    seconds, spread = _mean([row.seconds for row in rows]), fmean(row.spread for row in rows)
+    return rows[0]._replace(seconds=seconds, spread=_rounded(spread))
+
+
+def _mean_timing(rows: Sequence[Timing]) -> Timing:
+    """samples: each calibration's median."""
+    if len(rows) == 1:
+        return rows[0]
+    medians = tuple(row.median for row in rows)
+    return Timing(_mean(medians), _mean([row.low for row in rows]), _mean([row.high for row in rows]), medians)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Geometric: a state that makes all steps twice as long counts as much as one that makes them half as long."""
+    return _rounded(math.exp(fmean(math.log(value) for value in values)))
+
+
+def _mean_noise(pooled: Sequence[Profile]) -> dict[str, float | None]:
+    names = dict.fromkeys(name for each in pooled for name in each.noise)
+    known: dict[str, list[Any]] = {name: [each.noise.get(name) for each in pooled] for name in names}
+    means = {name: [value for value in values if value is not None] for name, values in known.items()}
+    return {name: _rounded(fmean(values)) if values else None for name, values in means.items()}
+
+
+def _merged_contexts(pooled: Sequence[Profile]) -> dict[str, int] | None:
+    merged: dict[str, int] = {}
+    for each in reversed(pooled):
+        merged |= each.context_bytes or {}
+    return merged or None
+
+
+def _rounded(value: float) -> float:
+    """To the figures that a calibration's times have."""
+    return float(f"{value:.4g}")

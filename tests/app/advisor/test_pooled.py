@@ -1,0 +1,142 @@
+"""Several calibrations of one machine as one profile."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.advisor.pooled import POOLED, pool
+from app.advisor.predicted import predict
+from app.advisor.summary import trace_of_summary
+from probes.context import Context, ContextOperation, OperationCost
+from probes.issued import Issued
+from probes.measurement import Timing
+from probes.profile import Profile
+from tests.app.advisor.build import ONE, TWO, a_workload
+from tests.app.advisor.machine import GPU, NETWORKS, a_profile
+
+ADD = ContextOperation("aten.add", "elementwise", "", "float32", 0.0, 800.0, 400.0)
+MUL = ADD._replace(name="aten.mul")
+
+
+def timed(seconds: Timing, times: float) -> Timing:
+    return Timing.from_samples([sample * times for sample in seconds.samples])
+
+
+def in_state(times: float, profile: Profile | None = None, **changes: Any) -> Profile:
+    """The made-up machine's calibration in a minute in which everything took so many times as long."""
+    profile = profile or a_profile()
+    return replace(
+        profile,
+        points=tuple(replace(point, seconds=timed(point.seconds, times)) for point in profile.points),
+        networks=tuple(replace(point, seconds=timed(point.seconds, times)) for point in profile.networks),
+        **changes,
+    )
+
+
+def a_context(times: float, *operations: ContextOperation, issued: Issued | None = None) -> Context:
+    costs = tuple(OperationCost(operation, 2, 1e-5 * times, 0.1 * times) for operation in operations)
+    return Context("network 0", 8, "training", ONE, costs, issued)
+
+
+def test_one_calibration_is_the_profile() -> None:
+    profile = a_profile()
+    assert pool([profile]) is profile
+
+
+def test_times_are_geometric_means() -> None:
+    truth, pooled = a_profile(), pool([in_state(2.0), in_state(0.5), in_state(1.0)])
+    assert pooled.calibrations == 3
+    for rows, true in ((pooled.points, truth.points), (pooled.networks, truth.networks)):
+        assert len(rows) == len(true)
+        for mean, alone in zip(rows, true, strict=True):
+            assert mean.seconds.median == pytest.approx(alone.seconds.median, rel=1e-3)
+            assert len(mean.seconds.samples) == 3
+            assert mean.seconds.low <= mean.seconds.median <= mean.seconds.high
+
+
+def test_a_prediction_is_nearer_to_the_machine_than_the_worst_of_them() -> None:
+    workload = a_workload()
+    trace = trace_of_summary(workload)
+
+    def seconds(profile: Profile) -> float:
+        found = predict(profile, ONE, trace, None)
+        assert found is not None
+        return found.at(workload.batch_size, "resident").median
+
+    usual, slow, pooled = (seconds(each) for each in (a_profile(), in_state(2.0), pool([in_state(2.0), a_profile()])))
+    assert slow == pytest.approx(2 * usual, rel=0.01)
+    assert pooled == pytest.approx(math.sqrt(2) * usual, rel=0.01)
+
+
+def test_the_newest_says_who_and_when() -> None:
+    newest = in_state(1.0, created_at="2026-11-22T09:00:00Z", duration_seconds=25.0)
+    older = in_state(1.0, created_at="2026-11-21T09:00:00Z", effort="full", duration_seconds=57.0)
+    pooled = pool([newest, older])
+    assert (pooled.created_at, pooled.duration_seconds) == ("2026-11-22T09:00:00Z", 25.0)
+    assert pooled.effort == "full"  # some of its points are
+
+
+def test_what_only_some_measured_stands() -> None:
+    """A calibration of the card alone hides nothing of the CPU's."""
+    pooled = pool([a_profile([GPU]), replace(a_profile([ONE]), context_bytes={"cuda:1": 1})])
+    for rows in (pooled.points, pooled.networks):
+        assert {point.plan.label for point in rows} == {ONE.label, GPU.label}
+    assert pooled.context_bytes == {"cuda:0": 500_000_000, "cuda:1": 1}
+
+
+def test_operations_in_context_are_means_by_what_they_are() -> None:
+    newest = replace(a_profile(), contexts=(a_context(1.0, ADD),))
+    older = replace(a_profile(), contexts=(a_context(4.0, MUL, ADD, issued=Issued(3, 2, 1)),))
+    (context,) = pool([newest, older]).contexts
+    assert [(cost.operation, cost.times, cost.seconds) for cost in context.costs] == [
+        (ADD, 2, pytest.approx(2e-5)),
+        (MUL, 2, pytest.approx(4e-5)),
+    ]
+    assert context.issued == Issued(3, 2, 1)
+
+
+@pytest.mark.parametrize("sign", ["contention", "steal_fraction", "waiting_fraction", "hindrance", "spread"])
+def test_a_disturbed_calibration_counts_only_where_all_are(sign: str) -> None:
+    disturbed, calm = in_state(9.0, noise={sign: 0.5}), in_state(1.0, noise={sign: 0.0, "drift": 0.4})
+    assert pool([disturbed, calm]) is calm
+    assert pool([calm, disturbed, calm]).calibrations == 2
+    assert pool([disturbed, disturbed]).calibrations == 2
+
+
+def test_noise_is_the_mean_of_what_is_known() -> None:
+    pooled = pool([in_state(1.0, noise={"drift": 0.1, "spread": None}), in_state(1.0, noise={"drift": 0.3})])
+    assert pooled.noise == {"drift": pytest.approx(0.2), "spread": None}
+
+
+def test_the_latest_few_count() -> None:
+    pooled = pool([*[in_state(1.0)] * POOLED, in_state(1000.0)])
+    assert pooled.calibrations == POOLED
+    assert pooled.points[0].seconds.median == pytest.approx(a_profile().points[0].seconds.median, rel=1e-3)
+
+
+def test_networks_of_another_version_are_not_mixed_in() -> None:
+    other = [replace(point, trace=replace(point.trace, model_key="another")) for point in a_profile().networks]
+    older = replace(a_profile(), networks=tuple(other))
+    assert pool([a_profile(), older, a_profile()]).calibrations == 2
+
+
+def test_it_travels_and_says_of_how_many_it_is() -> None:
+    pooled = pool([in_state(2.0), in_state(1.0)])
+    document = json.loads(json.dumps(pooled.to_json()))
+    assert len(document["traces"]) == len(NETWORKS)
+    assert Profile.from_json(document) == pooled
+    assert Profile.from_json({**document, "calibrations": 1}).calibrations == 1
+    del document["calibrations"]
+    assert Profile.from_json(document).calibrations == 1
+
+
+def test_threads_are_told_apart() -> None:
+    pooled = pool([a_profile([TWO, ONE]), a_profile([ONE, TWO])])
+    assert {point.name: point.seconds.median for point in pooled.networks if point.plan == TWO} == pytest.approx(
+        {point.name: point.seconds.median for point in a_profile([TWO]).networks}, rel=1e-3
+    )
