@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
+from typing import get_args
 
 from probes.context import Context
 from probes.microtrain import fresh_processes
@@ -18,14 +19,22 @@ from probes.microtrain.operation_clock import quieter_costs
 from probes.microtrain.timing import significant
 from probes.microtrain.tracing import trace_workload
 from probes.profile import NetworkPoint
-from probes.trace import Trace
-from probes.workload.description import Mode, Plan
+from probes.trace import Affine, Trace
+from probes.workload.description import Mode, Plan, Workload
 
 EACH_SECONDS = 0.03  # beside the steps themselves: for each batch size of a network, in the sharing of the time
 
 # A neighbour's burst lasts for seconds: networks of which all plans and batch sizes can be run once in less time than
 # this (on a slow core, as _expected_seconds has it) are measured again half a calibration later, in another process.
 REVISITED_SECONDS = 0.4
+# A training step is about three forwards and an optimizer's step: AdamW reads weights, gradients and two states, writes
+# three of them, and makes temporaries, in a dozen operations a tensor.
+TRAINING_FORWARDS = 3.0
+ADAMW_TRAFFIC, ADAMW_OPERATIONS = 12.0, 12
+# However late it is, so many are measured: fewer would tell nothing.
+LEAST_ROWS = 8
+# How slow a plan will be in a network is taken from the last so many, which are nearly as large.
+SLOWNESS_NETWORKS = 3
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,9 @@ class NetworkContest:
         self._rows: list[_Row] = []
         self.queue = QueueTime(0.0, 0.0)
         self.visits: list[float] = []
+        self._slowness: dict[Mode, dict[object, deque[float]]] = {
+            mode: defaultdict(lambda: deque(maxlen=SLOWNESS_NETWORKS)) for mode in get_args(Mode)
+        }
 
     @property
     def size(self) -> int:
@@ -59,13 +71,14 @@ class NetworkContest:
     def prepare(self) -> None:
         """Trace all; meanwhile the process that forks starts."""
         fresh_processes.prepare()
+        on_cpu = all(plan.is_cpu for plan in self._plans)
         for network in MICRO_NETWORKS:
+            forward = trace_workload(network.workload("inference"), plainly=True) if on_cpu else None
             for mode in network.modes:
-                trace = trace_workload(network.workload(mode), plainly=True)
+                workload = network.workload(mode)
+                trace = trace_workload(workload, plainly=True) if forward is None else _named(forward, workload)
                 sizes = [*network.sizes(mode), *([network.large_batch] if network.large_batch else [])]
-                weight = sum(EACH_SECONDS + _expected_seconds(trace, size) for size in sizes)
-                if all(plan.is_cpu for plan in self._plans):  # what a step runs on a CPU is in its contexts
-                    trace = replace(trace, operations=())
+                weight = sum(EACH_SECONDS + _expected_seconds(forward or trace, mode, size) for size in sizes)
                 self._rows.append(_Row(network, mode, trace, weight))
         self._rows.sort(key=lambda row: row.weight)
         fresh_processes.wait_until_ready()
@@ -77,8 +90,8 @@ class NetworkContest:
         found: dict[int, list[NetworkTimes]] = defaultdict(list)
         for row in chain.from_iterable(rounds):
             now = time.perf_counter()
-            if now > deadline and found[id(row)]:
-                break  # a second visit is worth no lateness
+            if now > deadline and len(found) >= min(LEAST_ROWS, len(self._rows)):
+                break  # the largest come last, and then those that have been visited
             found[id(row)].append(self._measure_row(row, now + (deadline - now) * row.weight / left, on_turn))
             left -= row.weight
         fresh_processes.end()
@@ -103,19 +116,28 @@ class NetworkContest:
         if on_cpu:
             now = time.perf_counter()
             end = now + (deadline - now) * len(on_cpu) / len(self._plans)
-            arguments = (row.network.name, row.mode, on_cpu, end)
+            arguments = (row.network.name, row.mode, on_cpu, end, self._slowest(row.mode))
             try:
                 times = fresh_processes.run_fresh(measure_network, arguments, on_turn)
             except fresh_processes.EndedEarly:
                 return NetworkTimes([], [], None)
             steps, contexts = times.steps, times.contexts
+            self._learn(row.mode, times)
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
         if others:
-            times = measure_network(row.network.name, row.mode, others, deadline)
+            times = measure_network(row.network.name, row.mode, others, deadline, self._slowest(row.mode))
+            self._learn(row.mode, times)
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]
             on_turn()
         return NetworkTimes(steps, contexts, None)
+
+    def _learn(self, mode: Mode, times: NetworkTimes) -> None:
+        for key, slowness in times.slowness.items():
+            self._slowness[mode][key].append(slowness)
+
+    def _slowest(self, mode: Mode) -> dict[object, float]:
+        return {key: max(lately) for key, lately in self._slowness[mode].items()}
 
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
@@ -146,7 +168,27 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
     return NetworkTimes(steps, contexts, None), ratios
 
 
-def _expected_seconds(trace: Trace, batch_size: int) -> float:
-    """Of one step on a slow core; only to share the time out."""
+def _named(forward: Trace, workload: Workload) -> Trace:
+    """Which network that is. What a step runs on a CPU is in its contexts, and tracing all of them in training would
+    take an eighth of a calibration's time."""
+    nothing = Affine(0.0, 0.0)
+    return replace(
+        forward,
+        mode=workload.mode,
+        optimizer=workload.optimizer,
+        operations=(),
+        activation_bytes=nothing,
+        activation_peaks=(),
+        issued=None,
+    )
+
+
+def _expected_seconds(trace: Trace, mode: Mode, batch_size: int) -> float:
+    """Of one step on a slow core, from a trace of it or of its forward; only to share the time out."""
+    operations = trace.operation_count()
     moved = sum(o.count * (o.read_bytes.at(batch_size) + o.written_bytes.at(batch_size)) for o in trace.operations)
-    return trace.flops(batch_size) / 6e10 + moved / 8e9 + 5e-6 * sum(o.count for o in trace.operations)
+    seconds = trace.flops(batch_size) / 6e10 + moved / 8e9 + 5e-6 * operations
+    if mode == trace.mode:
+        return seconds
+    optimizer = ADAMW_TRAFFIC * trace.parameter_bytes / 8e9 + 5e-6 * ADAMW_OPERATIONS * trace.parameter_tensors
+    return TRAINING_FORWARDS * seconds + optimizer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from probes.microtrain.footprint import count_page_faults, keep_freed_memory
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime, read_queue
 from probes.microtrain.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.plan_shares import PlanShares
 from probes.microtrain.recording import Record
 from probes.microtrain.timing import significant
 from probes.microtrain.workbench import StepRun, Workbench
@@ -28,6 +29,8 @@ LEAST_CLOCKED = 2  # steps a turn
 GROWING_STEPS = 2  # until a heap that keeps what is freed has grown
 MOST_TIMED, TIMED_SECONDS = 12, 0.008
 WARM_UP_STEPS = 2  # make what lives from step to step
+LONG_SECONDS = 0.05  # one such step does for what others need two for
+LONG_STEPS = 5  # that one plan and batch size takes at least, timed and clocked, where steps are long
 
 
 class StepTime(NamedTuple):
@@ -41,26 +44,39 @@ class StepTime(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkTimes:
-    """queue: how long the process that measured ran and waited for a core."""
+    """queue: how long the process that measured ran and waited for a core. slowness: by plan's key, how many times as
+    long as the first plan's a step took."""
 
     steps: list[StepTime]
     contexts: list[Context]
     queue: QueueTime | None
+    slowness: dict[object, float] = field(default_factory=dict)
 
 
-def measure_network(name: str, mode: Mode, plans: Sequence[Plan], deadline: float) -> NetworkTimes:
-    """Until the deadline (time.perf_counter), but every plan and batch size at least once. Changes how this process
-    allocates from then on (footprint.keep_freed_memory): to be run in one of its own."""
+def measure_network(
+    name: str, mode: Mode, plans: Sequence[Plan], deadline: float, slowness: Mapping[object, float]
+) -> NetworkTimes:
+    """Until the deadline (time.perf_counter), but every plan and batch size at least once, unless the plan is too slow
+    for its share (plan_shares; slowness: in networks before this one). Changes how this process allocates from then on
+    (footprint.keep_freed_memory): to be run in one of its own."""
     network = next(network for network in MICRO_NETWORKS if network.name == name)
-    return _NetworkRun(network, mode, plans, deadline).measure()
+    return _NetworkRun(network, mode, plans, deadline, slowness).measure()
 
 
 class _NetworkRun:
-    def __init__(self, network: MicroNetwork, mode: Mode, plans: Sequence[Plan], deadline: float) -> None:
+    def __init__(
+        self,
+        network: MicroNetwork,
+        mode: Mode,
+        plans: Sequence[Plan],
+        deadline: float,
+        slowness: Mapping[object, float],
+    ) -> None:
         self._network = network
         self._mode = mode
         self._plans = plans
         self._deadline = deadline
+        self._shares = PlanShares(plans, deadline - time.perf_counter(), slowness)
         self._bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
 
     def measure(self) -> NetworkTimes:
@@ -71,7 +87,7 @@ class _NetworkRun:
         for round_number in range(MOST_TIMED):
             for timer in timers:
                 if round_number == 0 or time.perf_counter() < end:
-                    timer.take()
+                    self._time(timer, LONG_STEPS if round_number == 0 else 1)
         steps = [
             StepTime(timer.run.batch_size, timer.run.plan, timing, timer.faults)
             for timer in timers
@@ -79,7 +95,15 @@ class _NetworkRun:
         ]
         if any(plan.is_cpu for plan in self._plans):
             keep_freed_memory()  # fresh pages are counted and priced apart
-        return NetworkTimes(steps, self._clock(runs), read_queue())
+        return NetworkTimes(steps, self._clock(runs), read_queue(), self._shares.slowness())
+
+    def _time(self, timer: StepTimer, steps: int) -> None:
+        plan, size = timer.run.plan, timer.run.batch_size
+        if self._shares.affords(plan, size, steps):
+            with self._shares.spending(plan):
+                timer.take()
+            if timer.step_seconds is not None:
+                self._shares.learn(plan, size, timer.step_seconds)
 
     def _clock(self, runs: Sequence[StepRun]) -> list[Context]:
         """What each operation takes inside the steps; rounds over all plans and batches until the time is over, and the
@@ -97,7 +121,9 @@ class _NetworkRun:
                 owed = round_number == 0 and place < len(self._plans)
                 if time.perf_counter() > self._deadline and not owed:
                     break
-                clock.take()
+                if self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED):
+                    with self._shares.spending(clock.run.plan):
+                        clock.take()
         return [context for clock in (*clocks, *rare) if (context := clock.context()) is not None]
 
 
@@ -109,6 +135,7 @@ class StepTimer:
         self._samples: list[float] = []  # seconds a step, one a turn
         self._faults: list[float] = []
         self._failed = False
+        self.step_seconds: float | None = None  # about, as last seen
 
     def take(self) -> None:
         """Some steps, after others that warm up what the plan that ran last left cold."""
@@ -119,7 +146,8 @@ class StepTimer:
                 self.run.prepared()
                 begun = time.perf_counter()
                 warm = repeat(lambda: self.run(1), LEAD_IN_SECONDS, 1 if self._samples else WARM_UP_STEPS)
-                steps = max(round(TIMED_SECONDS * warm / (time.perf_counter() - begun)), 1)
+                self.step_seconds = (time.perf_counter() - begun) / warm
+                steps = max(round(TIMED_SECONDS / self.step_seconds), 1)
                 before, begun = count_page_faults(), time.perf_counter()
                 self.run(steps)
                 self._samples.append((time.perf_counter() - begun) / steps)
@@ -147,7 +175,7 @@ class StepClock:
     ) -> None:
         self._network = network
         self._mode = mode
-        self._run = run
+        self.run = run
         self._key = (run.batch_size, run.plan.precision)
         self._records = records
         self._clocked: list[list[float]] = []
@@ -158,8 +186,8 @@ class StepClock:
         if self._failed:
             return
         try:
-            with self._run.setting():
-                step = self._run.prepared()
+            with self.run.setting():
+                step = self.run.prepared()
                 if self._key not in self._records:
                     self._records[self._key] = record_step(step)
                 repeat(step, LEAD_IN_SECONDS, 1 if self._clocked else GROWING_STEPS)
@@ -170,15 +198,16 @@ class StepClock:
     def context(self) -> Context | None:
         records, issued = self._records.get(self._key, ((), None))
         operations = merge_costs(records, self._clocked)
-        run = self._run
+        run = self.run
         return Context(self._network, run.batch_size, self._mode, run.plan, operations, issued) if operations else None
 
 
 def repeat(action: Callable[[], object], seconds: float, least: int = 1) -> int:
-    """As often as that at least, and again as long as there is time; how often that was."""
-    end = time.perf_counter() + seconds
-    done = 0
-    while done < least or time.perf_counter() < end:
+    """As often as that at least (once, where it takes long), and again as long as there is time; how often that was."""
+    begun = time.perf_counter()
+    done, spent = 0, 0.0
+    while spent < seconds or (done < least and spent < LONG_SECONDS):
         action()
         done += 1
+        spent = time.perf_counter() - begun
     return done

@@ -15,7 +15,15 @@ from probes.measurement import Timing
 from probes.microtrain.calibrate import hindrance
 from probes.microtrain.calibration_networks import quieter
 from probes.microtrain.fresh_processes import run_fresh
-from probes.microtrain.network_times import MOST_TIMED, NetworkTimes, StepTime, StepTimer, measure_network, repeat
+from probes.microtrain.network_times import (
+    LONG_SECONDS,
+    MOST_TIMED,
+    NetworkTimes,
+    StepTime,
+    StepTimer,
+    measure_network,
+    repeat,
+)
 from probes.microtrain.networks import MICRO_NETWORKS
 from probes.profile import NetworkPoint
 from probes.workload.description import Plan
@@ -66,10 +74,11 @@ def test_repeating_tells_how_often() -> None:
     assert repeat(lambda: None, 0.0) == 1
     assert repeat(lambda: None, 0.0, 3) == 3
     assert repeat(lambda: None, 0.01) > 10
+    assert repeat(lambda: time.sleep(LONG_SECONDS), 0.0, 3) == 1  # one long one is enough
 
 
 def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
-    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5)
+    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5, {})
     times = run_fresh(measure_network, arguments, lambda: None)  # it changes how its process allocates
     assert {(step.batch_size, step.plan.key) for step in times.steps} >= {(4, ONE.key), (4, ONE_BF16.key)}
     assert all(step.seconds.median > 0 for step in times.steps)
@@ -77,8 +86,15 @@ def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
     assert all(len(step.seconds.samples) <= MOST_TIMED for step in times.steps)
 
 
+def test_a_plan_too_slow_for_its_share_is_left_out_unless_nothing_says_so() -> None:
+    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5, {ONE_BF16.key: 1e6})
+    times = run_fresh(measure_network, arguments, lambda: None)
+    assert {step.plan.key for step in times.steps} == {ONE.key}
+    assert times.slowness == {ONE.key: 1.0}
+
+
 def test_inference_is_timed_and_clocked_one_sample_at_a_time_too() -> None:
-    arguments = ("mlp-tiny", "inference", (ONE,), time.perf_counter() + 0.5)
+    arguments = ("mlp-tiny", "inference", (ONE,), time.perf_counter() + 0.5, {})
     times = run_fresh(measure_network, arguments, lambda: None)
     assert [step.batch_size for step in times.steps] == [1, 4, 64]
     assert 1 in {context.batch_size for context in times.contexts}
@@ -102,7 +118,7 @@ def counted(step):
     return seconds
 network_times.clock_step = counted
 plans = (Plan("cpu", "fp32", 1),)
-times = network_times.measure_network("embedding-classifier", "training", plans, time.perf_counter() + 2)
+times = network_times.measure_network("embedding-classifier", "training", plans, time.perf_counter() + 2, {})
 plain = max(step.page_faults for step in times.steps)
 print(plain, sorted(faults)[len(faults) // 2])
 """
