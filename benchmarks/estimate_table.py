@@ -95,7 +95,7 @@ def figures_of(errors: Sequence[Error], regrets: Sequence[float]) -> Document:
 
 def make_table(rows: Sequence[Document]) -> Document:
     """Figures of each adviser and rule of thumb; errors of `instant` by family, plan and what a step is made of, and
-    with profiles of other minutes of the run."""
+    from one calibration alone."""
     table: Document = {"advisers": {}, "baselines": {}, "failed": [row for row in rows if "error" in row]}
     for adviser in ADVISERS:
         regrets = regrets_of(rows, lambda row, adviser=adviser: (row.get(adviser) or {}).get("recommended"))  # type: ignore[misc]
@@ -104,7 +104,7 @@ def make_table(rows: Sequence[Document]) -> Document:
         table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
     table["baselines"]["torch default"] = figures_of([], regrets_of(rows, lambda row: row.get("default")))
     table["processes differ by"] = _spread_of_truth(rows)
-    table["other blocks' profiles"] = figures_of(list(errors_of(_as_others_told(rows), "instant")), [])
+    table["one calibration alone"] = figures_of(list(errors_of(_as_told_alone(rows), "instant")), [])
     errors = list(errors_of(rows, "instant"))
     table["by family"] = _grouped(errors, lambda error: error.row["family"])
     table["by plan"] = _grouped(errors, lambda error: f"{error.label}, {error.row['mode']}")
@@ -112,11 +112,12 @@ def make_table(rows: Sequence[Document]) -> Document:
     return table
 
 
-def _as_others_told(rows: Iterable[Document]) -> Iterator[Document]:
-    """A row for each answer of `instant` from a profile of another block, of other minutes."""
+def _as_told_alone(rows: Iterable[Document]) -> Iterator[Document]:
+    """Rows as `instant` would have told them by the calibration of their own block alone."""
     for row in rows:
-        for answer in row.get("instant of other blocks") or ():
-            yield {**row, "instant": answer}
+        answers = row.get("instant of each calibration alone") or ()
+        if row.get("block", 0) < len(answers):
+            yield {**row, "instant": answers[row["block"]]}
 
 
 def _spread_of_truth(rows: Sequence[Document]) -> Document:
@@ -177,7 +178,7 @@ def describe_table(table: Document) -> str:
         lines.append(f"| {name} | {' | '.join(map(_percent, cells))} |")
     beside = {
         "another process, measured alike": "processes differ by",
-        "instant of other profiles": "other blocks' profiles",
+        "instant of the last calibration alone": "one calibration alone",
     }
     for name, key in beside.items():
         cells = [_percent((table.get(key) or {}).get(figure)) for figure in ("median error", "90th percentile error")]

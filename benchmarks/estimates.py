@@ -4,11 +4,11 @@ python -m benchmarks.estimates                     every workload of benchmarks.
 python -m benchmarks.estimates --workloads 4 --seconds 1 --calibrations 1
 
 A shared machine is another one ten minutes later, so what is compared is measured close together. The workloads come in
-blocks. Each block begins with a calibration, from which `instant` answers; then, model by model, every plan runs in a
-fresh process of its own, in turns with the others (benchmarks.truth), `quick` is asked at the largest batch, and every
-plan runs again in another process. Truth is the median of a plan's processes. `quick` knows the model's trace, as it
-does after an `instant`, and nothing of the truth; `instant` knows nothing of either. What the profiles of the other
-blocks, of other minutes, would have told stands beside.
+blocks. Each block begins with a calibration; `instant` answers from the profile, which holds it and those before it;
+then, model by model, every plan runs in a fresh process of its own, in turns with the others (benchmarks.truth),
+`quick` is asked at the largest batch, and every plan runs again in another process. Truth is the median of a plan's
+processes. `quick` knows the model's trace, as it does after an `instant`, and nothing of the truth; `instant` knows
+nothing of either. What each calibration alone would have told stands beside.
 
 Also beside, from the block's profile: a roofline, and the plain sum of operations timed alone. Every row is kept raw;
 benchmarks.estimate_table makes figures of them.
@@ -31,6 +31,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from app import advisor
 from app.advisor.plans import candidate_plans
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
@@ -72,13 +73,14 @@ def told(answer: Recommendation) -> Document:
 
 @dataclass
 class Case:
-    """One model at one batch size. instant: by each profile; block: whose profile is its own. processes: by plan, what
-    each measured."""
+    """One model at one batch size. instant: by the profile of each block; block: its own; alone: by each block's
+    calibration alone. processes: by plan, what each measured."""
 
     row: Row
     workload: Workload
     block: int
     instant: list[Document] = field(default_factory=list)
+    alone: list[Document] = field(default_factory=list)
     quick: Document | None = None
     error: str | None = None
     processes: dict[str, list[Measurement]] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class Bench:
     say: Say
     until: float
     profiles: list[Profile] = field(default_factory=list)
+    calibrations: list[Profile] = field(default_factory=list)
 
     async def rows(self, rows: Sequence[Row], calibrations: int) -> list[Document]:
         """One a batch size. A model that cannot be traced or run has an `error` instead of figures."""
@@ -128,6 +131,7 @@ class Bench:
         profile = await self.calibrating.calibrate("full")
         await self.asked.store.keep_profile(profile)
         self.profiles.append(profile)
+        self.calibrations += await self.calibrating.store.calibrations(profile.name, profile.fingerprint, 1)
 
     async def _compare(self, cases: Sequence[Case]) -> None:
         """Batch sizes of one model."""
@@ -160,6 +164,9 @@ class Bench:
     async def _ask_instant(self, case: Case) -> None:
         answer = await self.calibrating.recommend(Request(case.workload, effort="instant"))
         case.instant.append(told(answer))
+        survey, trace = await self.calibrating.survey(), await self.calibrating.trace(case.workload)
+        request = Request(case.workload, effort="instant")
+        case.alone.append(told(advisor.recommend(survey, self.calibrations[-1], trace, (), request)))
 
     async def _ask_quick(self, case: Case) -> None:
         if case.workload.batch_size == case.row.batch_sizes[-1]:
@@ -202,7 +209,6 @@ def split(rows: Sequence[Row], blocks: int) -> list[Sequence[Row]]:
 
 def measured(case: Case) -> Document:
     """What was told and what was true, without what is reckoned beside them."""
-    others = [answer for block, answer in enumerate(case.instant) if block != case.block]
     return {
         "name": case.row.name,
         "family": case.row.family,
@@ -212,7 +218,7 @@ def measured(case: Case) -> Document:
         "block": case.block,
         "truth": true_times(case.processes),
         "instant": case.instant[case.block] if case.block < len(case.instant) else None,
-        "instant of other blocks": others,
+        "instant of each calibration alone": case.alone,
         "quick": case.quick,
     }
 
@@ -260,7 +266,7 @@ async def run_estimates(
     calibrations: int,
     minutes: float = math.inf,
 ) -> tuple[Document, list[Profile]]:
-    """The document that is kept, and the profiles that the estimates came from, one a block."""
+    """The document that is kept, and the calibrations that the estimates came from, one a block."""
     names = ("calibrating", "asked", "truth")
     settings = [Settings.from_environment(data_dir=folder / name, learning=False) for name in names]
     async with (
@@ -279,12 +285,12 @@ async def run_estimates(
         "machine": profile.machine,
         "software": {"python": platform.python_version(), **profile.software},
         "fingerprint": survey.fingerprint,
-        "noise": [each.noise for each in bench.profiles],
+        "noise": [each.noise for each in bench.calibrations],
         "truth_seconds": seconds,
         "truth_processes": processes,
         "table": make_table(found),
         "rows": found,
-    }, bench.profiles
+    }, bench.calibrations
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

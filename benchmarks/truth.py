@@ -24,8 +24,10 @@ from probes.workload.description import Plan, Workload
 # Of a turn, and of the untimed steps before it, one at least: whoever ran last left other things in the caches, and
 # threads asleep (without, bf16 on two threads took 12 % longer). A long step is a lead-in of its own.
 BLOCK_SECONDS, LEAD_IN_SECONDS, LONG_SECONDS = 0.06, 0.005, 0.5
-# Memory that steps free and take settles over the first ones; then every plan has so many steps at least.
+# Memory that steps free and take settles over the first ones; then every plan has so many steps at least. One that is
+# slow (bf16 without instructions for it took 30 times as long as fp32) has fewer, and others do not wait for it.
 WARM_UP_STEPS, LEAST_STEPS, LEAST_ROUNDS = 3, 10, 5
+LEAST_LONG_STEPS = 3
 MOST_SECONDS = 60.0
 
 
@@ -37,13 +39,23 @@ class _Runner:
     seconds: float = 0.0
     samples: list[float] = field(default_factory=list)
     steps: int = 0
+    spent: float = 0.0
     reason: str | None = None
 
     def begin(self) -> None:
         """Raises Failure."""
         with self.run.watched():
-            self.run(WARM_UP_STEPS)
+            self.seconds = self.run(1)
+        if self.seconds < LONG_SECONDS:
+            with self.run.watched():
+                self.run(WARM_UP_STEPS - 1)
         self.seconds = self.run(1)
+
+    def is_done(self, seconds: float) -> bool:
+        """Steps and turns enough; where steps are long, so many seconds for it alone."""
+        if self.seconds >= LONG_SECONDS and self.spent >= seconds:
+            return self.steps >= LEAST_LONG_STEPS
+        return self.steps >= LEAST_STEPS and len(self.samples) >= LEAST_ROUNDS
 
     def turn(self) -> None:
         """A block of steps. Raises Failure."""
@@ -53,6 +65,7 @@ class _Runner:
         self.seconds = self.run(steps) / steps
         self.samples.append(self.seconds)
         self.steps += steps
+        self.spent += self.seconds * steps
 
 
 async def measure_plans(
@@ -79,11 +92,10 @@ def measure_in_turns(workload: Workload, plans: Sequence[Plan], seconds: float) 
     try:
         for runner in runners:  # one after the other: nothing else computes while a step is timed
             _try(runner, _Runner.begin)
-        begun, rounds = time.perf_counter(), 0
-        while not _is_enough(runners, rounds, time.perf_counter() - begun, seconds):
-            for runner in runners:
+        begun = time.perf_counter()
+        while playing := _who_plays(runners, time.perf_counter() - begun, seconds):
+            for runner in playing:
                 _try(runner, _Runner.turn)
-            rounds += 1
     finally:
         for runner in runners:
             runner.run.drop()
@@ -98,12 +110,12 @@ def _try(runner: _Runner, action: Callable[[_Runner], object]) -> None:
             runner.reason = f"{runner.run.plan.label}: {failure}"
 
 
-def _is_enough(runners: Sequence[_Runner], rounds: int, spent: float, seconds: float) -> bool:
+def _who_plays(runners: Sequence[_Runner], spent: float, seconds: float) -> list[_Runner]:
+    """All that have not had as long as all together should have, until none is left that wants more."""
     running = [runner for runner in runners if runner.reason is None]
-    if not running or spent >= MOST_SECONDS:
-        return True
-    enough = all(runner.steps >= LEAST_STEPS for runner in running) and rounds >= LEAST_ROUNDS
-    return enough and spent >= seconds
+    if spent >= MOST_SECONDS or (spent >= seconds and all(runner.is_done(seconds) for runner in running)):
+        return []
+    return [runner for runner in running if runner.spent < seconds or not runner.is_done(seconds)]
 
 
 def _describe(runner: _Runner, workload: Workload) -> Measurement:

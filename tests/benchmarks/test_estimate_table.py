@@ -88,13 +88,13 @@ def test_truth_is_the_median_of_processes() -> None:
     assert (truth["median"], truth["low"], truth["high"]) == (2.0, 1.0, 9.0)
 
 
-def test_what_profiles_of_other_minutes_told_stands_beside() -> None:
-    other = a_row(1.5)["instant"]
-    table = make_table([a_row(1.0, **{"instant of other blocks": [other, other]})])
-    assert table["other blocks' profiles"]["median error"] == pytest.approx(0.5)
-    assert table["other blocks' profiles"]["estimates"] == 2 * len(TRUTH)
+def test_what_the_last_calibration_alone_told_stands_beside() -> None:
+    first, second = a_row(3.0)["instant"], a_row(1.5)["instant"]
+    table = make_table([a_row(1.0, **{"block": 1, "instant of each calibration alone": [first, second, first]})])
+    assert table["one calibration alone"]["median error"] == pytest.approx(0.5)
+    assert table["one calibration alone"]["estimates"] == len(TRUTH)
     assert table["advisers"]["instant"]["median error"] == pytest.approx(0.0)
-    assert "| instant of other profiles | 50.0% | 50.0% |" in describe_table(table)
+    assert "| instant of the last calibration alone | 50.0% | 50.0% |" in describe_table(table)
 
 
 def test_blocks_take_models_in_their_order_and_about_as_many_batch_sizes() -> None:
