@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 PAGE_BYTES = 4096
@@ -63,16 +64,21 @@ class Heap:
 
     def allocate(self, size: int) -> int:
         """malloc(3): the block's handle."""
-        return self.allocate_chunk(chunk_bytes(size))
+        return self.allocate_chunks((chunk_bytes(size),))[0]
 
-    def allocate_chunk(self, chunk: int) -> int:
-        """The same of what a block takes (chunk_bytes), for those who know it."""
-        cached = self._cached.get(chunk)
-        if cached:
-            place = cached.pop()
-            self._used[place] = chunk
-            return place
-        return self._take(chunk)
+    def allocate_chunks(self, chunks: Iterable[int]) -> list[int]:
+        """The same of several blocks in a row, by what they take (chunk_bytes), for those who know it."""
+        cached, used = self._cached, self._used
+        places = []
+        for chunk in chunks:
+            waiting = cached.get(chunk)
+            if waiting:
+                place = waiting.pop()
+                used[place] = chunk
+            else:
+                place = self._take(chunk)
+            places.append(place)
+        return places
 
     def allocate_aligned(self, size: int) -> int:
         """posix_memalign(3), as torch allocates tensors."""
@@ -92,14 +98,17 @@ class Heap:
         self._used[place] = taken
         return place
 
-    def free(self, place: int) -> None:
-        size = self._used.pop(place)
-        if place >= 0:
-            self._release(place, size)
-            return
-        self._mapped -= size
-        if self.threshold < size <= MAX_THRESHOLD_BYTES:
-            self.threshold = size
+    def free(self, *places: int) -> None:
+        """free(3), one after the other."""
+        used = self._used
+        for place in places:
+            size = used.pop(place)
+            if place >= 0:
+                self._release(place, size)
+            else:
+                self._mapped -= size
+                if self.threshold < size <= MAX_THRESHOLD_BYTES:
+                    self.threshold = size
 
     def _take(self, chunk: int) -> int:
         """_int_malloc: a chunk of at least that size."""
@@ -150,8 +159,8 @@ class Heap:
 
     def _release(self, place: int, size: int) -> None:
         """_int_free."""
-        if size <= CACHED_BYTES and len(self._cached[size]) < CACHED_EACH:
-            self._cached[size].append(place)
+        if size <= CACHED_BYTES and len(waiting := self._cached[size]) < CACHED_EACH:
+            waiting.append(place)
         elif size <= FAST_BYTES:
             self._fast[size].append(place)
         elif self._join(place, size) >= JOINING_BYTES:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from itertools import cycle, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from probes.allocations import Allocations, KernelAllocations
 from probes.glibc_heap import Heap, chunk_bytes
@@ -46,9 +46,14 @@ class Step(NamedTuple):
     kernels: Mapping[int, Sequence[KernelAllocations]] = {}
 
 
-class _Tensor(NamedTuple):
-    block: int | None  # None of a tensor without bytes
-    records: list[int]
+class _Beside(NamedTuple):
+    """What is allocated with a tensor. chunks: its records, then small blocks; lives: of those, in tensors made."""
+
+    chunks: tuple[int, ...]
+    lives: tuple[float, ...]
+
+
+_Tensor: TypeAlias = list[int]  # its blocks: its own, where it has bytes, and its records
 
 
 class Simulation:
@@ -63,7 +68,7 @@ class Simulation:
         self._sizes = [max(round(line.at(batch_size)), 0) for line in step.allocations.sizes]
         self._alive = 0
         self._made = 0
-        self._drawn = islice(cycle(_small_blocks()), seed * APART, None)
+        self._drawn = islice(cycle(_drawn()), seed * APART % DRAWN, None)
         self._small: list[tuple[float, int]] = []  # when it goes, in tensors made; its block
         _leave_room(self.heap)
         self._resident = [self._allocate(size) for size in self._sizes[: step.allocations.resident + step.inputs]]
@@ -125,38 +130,36 @@ class Simulation:
                     blocks.append(self.heap.allocate_aligned(sizes[len(blocks)]))
 
     def _allocate(self, size: int) -> _Tensor:
-        self._made += 1
-        while self._small and self._small[0][0] <= self._made:
-            self.heap.free(heappop(self._small)[1])
-        self._count(size)
-        block = self.heap.allocate_aligned(size) if size else None
-        records = [self.heap.allocate_chunk(each) for each in RECORD_CHUNKS]
-        for life, chunk in next(self._drawn):
-            heappush(self._small, (self._made + life, self.heap.allocate_chunk(chunk)))
-        return _Tensor(block, records)
-
-    def _count(self, size: int) -> None:
+        heap, small = self.heap, self._small
+        self._made = made = self._made + 1
+        while small and small[0][0] <= made:
+            heap.free(heappop(small)[1])
         self._alive += size
-        self.alive_peak = max(self.alive_peak, self._alive)
+        if self._alive > self.alive_peak:
+            self.alive_peak = self._alive
+        own = [heap.allocate_aligned(size)] if size else []
+        beside = next(self._drawn)
+        blocks = heap.allocate_chunks(beside.chunks)
+        for life in reversed(beside.lives):
+            heappush(small, (made + life, blocks.pop()))
+        return own + blocks
 
     def _free(self, tensor: _Tensor, size: int) -> None:
         self._alive -= size
-        for block in (tensor.block, *tensor.records):
-            if block is not None:
-                self.heap.free(block)
+        self.heap.free(*tensor)
 
 
 @cache
-def _small_blocks() -> list[list[tuple[float, int]]]:
-    """Those beside one tensor after another: how long each lives, and its chunk."""
+def _drawn() -> list[_Beside]:
+    """One tensor after another."""
     chance = random.Random(0)
     found = []
     for _ in range(DRAWN):
-        row = []
+        chunks, lives = list(RECORD_CHUNKS), []
         for _ in range(round(chance.expovariate(1 / SMALL_EACH))):
-            life = chance.expovariate(1 / (LONG_LIFE if chance.random() < LONG_SHARE else SHORT_LIFE))
-            row.append((life, chunk_bytes(chance.choices(SMALL_BYTES, SMALL_WEIGHTS)[0])))
-        found.append(row)
+            lives.append(chance.expovariate(1 / (LONG_LIFE if chance.random() < LONG_SHARE else SHORT_LIFE)))
+            chunks.append(chunk_bytes(chance.choices(SMALL_BYTES, SMALL_WEIGHTS)[0]))
+        found.append(_Beside(tuple(chunks), tuple(lives)))
     return found
 
 
