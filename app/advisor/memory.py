@@ -94,7 +94,18 @@ class MemoryEstimate:
         largest = self.activations.and_with(self.fragmentation).largest_within(room)
         while largest is not None and largest > 1 and self.peak(largest) > self.available:  # the sums were rounded
             largest -= 1
-        return largest
+        return largest and self._with_what_still_fits(largest)
+
+    def _with_what_still_fits(self, batch_size: int) -> int:
+        """The same batch, but where the slope was rounded, too: by a few samples of thousands of millions."""
+        step = 1
+        while self.fits(batch_size + step):
+            batch_size += step
+            step *= 2
+        while step > 1:
+            step //= 2
+            batch_size += step if self.fits(batch_size + step) else 0
+        return batch_size
 
     def _held(self, batch_size: int) -> int | None:
         """What a CPU's heap holds; None where its rules are not known."""
