@@ -26,6 +26,9 @@ CACHED_BYTES, CACHED_EACH = 1040, 7  # tcache: chunks up to this size, so many o
 FAST_BYTES = 128  # fastbins: chunks up to this size
 SMALL_BYTES = 1024  # from here on a request first joins what lies in the fastbins
 JOINING_BYTES = 64 * 1024  # FASTBIN_CONSOLIDATION_THRESHOLD: freeing so much may shrink the heap
+# What an aligned request asks for beyond its chunk: the alignment, a smallest chunk and a header, in grains.
+ALIGNED_BYTES = TENSOR_ALIGNMENT + MIN_CHUNK_BYTES + GRAIN_BYTES
+PLACE_BITS = 44  # no heap is larger
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class Heap:
     _mapped: int = 0
     _mappings: int = 0
     _used: dict[int, int] = field(default_factory=dict)  # chunk -> size; mappings have negative numbers
-    _sorted: list[tuple[int, int]] = field(default_factory=list)  # free chunks that may join: (size, chunk)
+    _sorted: list[int] = field(default_factory=list)  # free chunks that may join, by size and then by place (_rank)
     _begins: dict[int, int] = field(default_factory=dict)  # the same by where they begin: size
     _ends: dict[int, int] = field(default_factory=dict)  # and by where they end: chunk
     _cached: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -83,7 +86,7 @@ class Heap:
     def allocate_aligned(self, size: int) -> int:
         """posix_memalign(3), as torch allocates tensors."""
         chunk = chunk_bytes(size)
-        place = self._take(chunk_bytes(chunk + TENSOR_ALIGNMENT + MIN_CHUNK_BYTES))
+        place = self._take_large(chunk + ALIGNED_BYTES)
         if place < 0:
             return place
         taken = self._used.pop(place)
@@ -100,10 +103,12 @@ class Heap:
 
     def free(self, *places: int) -> None:
         """free(3), one after the other."""
-        used = self._used
+        used, cached = self._used, self._cached
         for place in places:
             size = used.pop(place)
-            if place >= 0:
+            if size <= CACHED_BYTES and len(waiting := cached[size]) < CACHED_EACH:  # no mapping is as small
+                waiting.append(place)
+            elif place >= 0:
                 self._release(place, size)
             else:
                 self._mapped -= size
@@ -112,29 +117,32 @@ class Heap:
 
     def _take(self, chunk: int) -> int:
         """_int_malloc: a chunk of at least that size."""
-        if self._fast.get(chunk):
-            place = self._fast[chunk].pop()
+        waiting = self._fast.get(chunk)
+        if waiting:
+            place = waiting.pop()
+            self._used[place] = chunk
+            return place
+        return self._take_large(chunk)
+
+    def _take_large(self, chunk: int) -> int:
+        """The same of one that no fastbin holds: what fits best, without what it has too much; else from the top."""
+        if self._fast and chunk >= SMALL_BYTES:
+            self._join_fast()
+        by_size = self._sorted
+        index = bisect_left(by_size, chunk << PLACE_BITS)
+        if index < len(by_size):
+            size, place = divmod(by_size.pop(index), 1 << PLACE_BITS)
+            del self._begins[place], self._ends[place + size]
+            if size - chunk < MIN_CHUNK_BYTES:
+                chunk = size
+            else:
+                self._keep(place + chunk, size - chunk)
+        elif chunk >= self.threshold and self._end - self._top < chunk + MIN_CHUNK_BYTES:
+            return self._map(chunk)
         else:
-            if chunk >= SMALL_BYTES:
-                self._join_fast()
-            fitting = self._best_fit(chunk)
-            if fitting is None and chunk >= self.threshold and self._end - self._top < chunk + MIN_CHUNK_BYTES:
-                return self._map(chunk)
-            place, chunk = fitting or (self._from_top(chunk), chunk)
+            place = self._from_top(chunk)
         self._used[place] = chunk
         return place
-
-    def _best_fit(self, chunk: int) -> tuple[int, int] | None:
-        """The smallest free chunk that is large enough, without what it has too much."""
-        index = bisect_left(self._sorted, (chunk, -1))
-        if index == len(self._sorted):
-            return None
-        size, place = self._sorted[index]
-        self._forget(place)
-        if size - chunk < MIN_CHUNK_BYTES:
-            return place, size
-        self._keep(place + chunk, size - chunk)
-        return place, chunk
 
     def _from_top(self, chunk: int) -> int:
         missing = chunk + MIN_CHUNK_BYTES - (self._end - self._top)
@@ -169,12 +177,17 @@ class Heap:
 
     def _join(self, place: int, size: int) -> int:
         """With its free neighbours; the size of what it has become."""
-        before = self._ends.get(place)
+        begins, ends, by_size = self._begins, self._ends, self._sorted
+        before = ends.pop(place, None)
         if before is not None:
-            size += self._forget(before)
-            place = before
-        if place + size in self._begins:
-            size += self._forget(place + size)
+            length = begins.pop(before)
+            del by_size[bisect_left(by_size, _rank(length, before))]
+            place, size = before, size + length
+        after = place + size
+        length = begins.pop(after, 0)
+        if length:
+            del ends[after + length], by_size[bisect_left(by_size, _rank(length, after))]
+            size += length
         if place + size == self._top:
             self._top = place
             return self._end - place
@@ -200,13 +213,11 @@ class Heap:
     def _keep(self, place: int, size: int) -> None:
         self._begins[place] = size
         self._ends[place + size] = place
-        insort(self._sorted, (size, place))
+        insort(self._sorted, _rank(size, place))
 
-    def _forget(self, place: int) -> int:
-        size = self._begins.pop(place)
-        del self._ends[place + size]
-        del self._sorted[bisect_left(self._sorted, (size, place))]
-        return size
+
+def _rank(size: int, place: int) -> int:
+    return (size << PLACE_BITS) + place
 
 
 def chunk_bytes(size: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ class Recording:
     log: Log
     inputs: int
     places: dict[int, list[int]]
-    issued: Issued
+    issued: Issued | None
 
 
 class Resident(NamedTuple):
@@ -72,13 +73,15 @@ class PrimedStepper:
         self._recorder.phase = "backward"
         return loss
 
-    def record(self, batch_size: int, precision: Precision = "fp32") -> Recording:
-        """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops."""
+    def record(self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False) -> Recording:
+        """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops.
+        counts: what issues its operations, which takes a tenth longer; an optimizer step that is replayed is told
+        of as it ran first, counted or not."""
         torch.manual_seed(0)
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
-        counter = IssueCounter()
+        counter = IssueCounter() if counts else None
         self._step, self._recorder = step, Recorder(self._known, autocast=precision in AUTOCAST, issuing=counter)
         inputs = _distinct(tensors_in_batch(batch))
         live = self._recorder.live
@@ -87,7 +90,7 @@ class PrimedStepper:
         live.resides()
         live.add(inputs.values())
         live.begins()
-        with self._recorder, counter.running():
+        with self._recorder, counter.running() if counter is not None else nullcontext():
             step.compute(batch)
         self.evenly_routed |= self._recorder.evenly_routed
         activations = [alive - resident for alive in self._recorder.live_bytes]
@@ -101,7 +104,7 @@ class PrimedStepper:
             log,
             live.inputs,
             live.calls,
-            counter.issued,
+            counter.issued if counter is not None else None,
         )
 
     def _make_step(self, batch: Batch) -> Step:

@@ -16,7 +16,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
 from probes.allocations import pack, unpack
-from probes.heap_peaks import HeapCurves, heap_curves
+from probes.heap_peaks import heap_curves
+from probes.heap_process import curves_beside
 from probes.heap_steps import TEMPORARIES, Step
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.fake_models import build_fake, build_meta
@@ -143,7 +144,7 @@ def _explain(error: BaseException) -> str:
 def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int]], plainly: bool) -> Trace:
     stepper = PrimedStepper(workload, built)
     for pair in pairs:
-        one, other = stepper.record(pair[0]), stepper.record(pair[1])
+        one, other = (stepper.record(size, counts=not plainly) for size in pair)
         if same_operations(one.records, other.records):
             break
     peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
@@ -151,8 +152,16 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
     resident = stepper.resident_bytes()
     packed = "" if plainly else pack(pair, one.log, other.log)
     packed_autocast = pack(pair, *(recording.log for recording in autocast)) if autocast else ""
-    heap = HeapCurves() if plainly else _heap_curves(workload, packed, resident, pair, (one, other))
-    autocast_heap = _heap_curves(workload, packed_autocast, resident, pair, autocast)
+    recordings = (None if plainly else (one, other), autocast)
+    steps = [
+        _heap_step(workload, log, resident, pair, found)
+        for log, found in zip((packed, packed_autocast), recordings, strict=True)
+    ]
+    wait_for_autocast = curves_beside(steps[1])
+    heap = heap_curves(steps[0])
+    kernels = () if plainly else kernel_peaks(pair, one, other)
+    autocast_kernels = kernel_peaks(pair, *autocast) if autocast else ()
+    autocast_heap = wait_for_autocast()
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -164,8 +173,8 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         operations=merge(pair, one.records, other.records),
         autocast_operations=merge(pair, *(recording.records for recording in autocast)) if autocast else (),
         autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
-        kernel_peaks=() if plainly else kernel_peaks(pair, one, other),
-        autocast_kernel_peaks=kernel_peaks(pair, *autocast) if autocast else (),
+        kernel_peaks=kernels,
+        autocast_kernel_peaks=autocast_kernels,
         allocations=packed,
         autocast_allocations=packed_autocast,
         heap_surplus=heap.surplus,
@@ -180,25 +189,25 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
     )
 
 
-def _heap_curves(
+def _heap_step(
     workload: Workload,
     packed: str,
     resident: Resident,
     batch_sizes: tuple[int, int],
     recordings: tuple[Recording, Recording] | None,
-) -> HeapCurves:
-    """Empty where the C library is not the one whose rules are known, or the step does not run like this."""
+) -> Step | None:
+    """None where the C library is not the one whose rules are known, or the step does not run like this."""
     allocations = unpack(packed)
     if platform.libc_ver()[0] != "glibc" or allocations is None or recordings is None:
-        return HeapCurves()
+        return None
     temporaries = TEMPORARIES.get(workload.optimizer, 0) if workload.mode == "training" else 0
     kernels = kernel_allocations(batch_sizes, *recordings)
-    return heap_curves(Step(allocations, (temporaries, resident.parameter_tensors), recordings[0].inputs, kernels))
+    return Step(allocations, (temporaries, resident.parameter_tensors), recordings[0].inputs, kernels)
 
 
 def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[Recording, Recording] | None:
     """The step under autocast; None where the model does not run so: then no plan that needs it will."""
     try:
-        return stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16")
+        return stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16", counts=True)
     except Exception:  # noqa: BLE001 - the trace in fp32 stands without it
         return None
