@@ -150,7 +150,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy the machine is now; fractions are of all CPU time since the last reading in this process."""
+    """How busy the machine is now; fractions are of all CPU time since an earlier reading in this process."""
 
     load_average: float | None = None  # runnable threads, the last minute's mean
     steal_fraction: float | None = None  # taken by the hypervisor for others

@@ -8,12 +8,15 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, replace
 
 from probes.hardware import Load
 from probes.own_time import read_own_ticks
 from probes.reading import Root
 
+# What surveys tell of: a burst of a second (the kernel tidying up after a large process) holds no core from a training.
+SURVEYED_SECONDS = 10.0
 # Between readings closer than this the kernel's ticks (10 ms a CPU) are too coarse; the last fractions stand.
 SHORTEST_SECONDS = 0.5
 FIRST_READING = "CPU time is counted since boot: how busy the machine is now shows from the second reading on"
@@ -33,30 +36,37 @@ class CpuTimes:
 
 
 class LoadMeter:
-    """Remembers the last reading, so that the next one has something to subtract."""
+    """Remembers readings, so that the next one has something to subtract: the newest that is so many seconds old, or
+    the oldest where all are newer."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
         self._lock = threading.Lock()
-        self._last: CpuTimes | None = None
+        self._readings: deque[CpuTimes] = deque()
         self._fractions = Load()
 
     def update(self, now: CpuTimes | None) -> Load:
-        """The fractions between the last reading and this one."""
+        """The fractions between that reading and this one."""
         with self._lock:
-            if now is None or (self._last is not None and now.at - self._last.at < SHORTEST_SECONDS):
+            readings = self._readings
+            if now is None or (readings and now.at - readings[-1].at < SHORTEST_SECONDS):
                 return self._fractions
-            if self._last is not None:
-                self._fractions = compare_times(self._last, now)
-            self._last = now
+            if readings:
+                self._fractions = compare_times(readings[0], now)
+            readings.append(now)
+            while len(readings) > 1 and now.at - readings[1].at >= self._seconds:
+                readings.popleft()
             return self._fractions
 
 
-_meter = LoadMeter()
+_last, _lately = LoadMeter(), LoadMeter(SURVEYED_SECONDS)
 
 
-def read_load(root: Root) -> Load:
-    """Fractions are since the last reading in this process; None in the first, and of a captured machine."""
-    fractions = _meter.update(_read_times(root)) if root.is_host else Load()
+def read_load(root: Root, *, lately: bool = False) -> Load:
+    """Fractions are since the last such reading in this process, or of the last ten seconds and somewhat more (lately);
+    None in the first, and of a captured machine."""
+    meter = _lately if lately else _last
+    fractions = meter.update(_read_times(root)) if root.is_host else Load()
     return replace(
         fractions,
         load_average=_read_load_average(root),

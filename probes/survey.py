@@ -92,7 +92,7 @@ def probe_resources(request: Request) -> Told:
 
 
 def probe_load(request: Request) -> Told:
-    load = read_load(request.root)
+    load = read_load(request.root, lately=True)
     outcome = Outcome.ABSENT if load == Load() and not request.root.is_host else Outcome.OK
     return Told(load, outcome, explain_load(request.root, load))
 

@@ -93,3 +93,15 @@ def test_rubbish_is_no_cpu_time(text: str) -> None:
 
 def test_pressure_is_a_percentage() -> None:
     assert parse_pressure("some avg10=250.0 avg60=0") is None
+
+
+def test_a_survey_s_load_is_that_of_the_last_seconds() -> None:
+    """A burst of one second is a tenth of ten, or with what lies between readings an eleventh, and then forgotten."""
+    meter = LoadMeter(10.0)
+    assert meter.update(CpuTimes(0, 0, 0, 0.0)) == Load()
+    for second in range(1, 21):
+        load = meter.update(CpuTimes(100 if second >= 5 else 0, 0, 100 * second, float(second)))
+        expected = 1 / min(second, 11) if 5 <= second <= 15 else 0.0
+        assert load.busy_fraction == pytest.approx(expected), second
+    assert load.interval_seconds == 11.0
+    assert meter.update(CpuTimes(200, 0, 2200, 99.0)).interval_seconds == 89.0
