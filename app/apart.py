@@ -14,6 +14,8 @@ MEMORY_SHARE = 0.5
 # three times as long, and each sample has one before it, which wakes the threads. With fewer the samples that are left
 # are worth less than sharing a process costs (docs/decisions/0005).
 WANTED_STEPS = 30
+# So many times as long as the fastest plan's step: measured last (probes.microtrain.measure).
+SLOW = 3.0
 # Of a process that runs torch, where nothing has told how much its libraries take.
 LIBRARIES_BYTES = 2**30
 
@@ -40,7 +42,9 @@ def _needed_bytes(memory: MemoryParts) -> int | None:
 
 
 def _have_time(options: Sequence[Option], seconds: float) -> bool:
-    return WANTED_STEPS * sum(o.step_seconds.median for o in options if o.step_seconds is not None) <= seconds
+    """Slow plans have what time the others leave."""
+    times = [option.step_seconds.median for option in options if option.step_seconds is not None]
+    return WANTED_STEPS * sum(time for time in times if time <= SLOW * min(times)) <= seconds
 
 
 def start_options(workload: Workload) -> tuple[str, ...]:

@@ -30,10 +30,11 @@ def measure_job(
     *,
     enough: float | None = None,
     apart: bool = False,
+    expected: Sequence[float | None] = (),
 ) -> dict[str, Any]:
     """Real steps; enough: seconds after which only plans with few samples run; apart: each plan on the CPU in a process
-    of its own. A batch above the memory limit is refused by
-    the child, before the kernel kills it."""
+    of its own; expected: seconds of a step under each plan, where it is foretold. A batch above the memory limit is
+    refused by the child, before the kernel kills it."""
     return {
         "kind": "measure",
         "workload": workload.to_json(),
@@ -43,6 +44,7 @@ def measure_job(
         "enough_seconds": enough,
         "memory_limit_bytes": survey.memory.usable_bytes,
         "apart": apart,
+        "expected_seconds": list(expected),
     }
 
 

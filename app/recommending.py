@@ -128,7 +128,8 @@ class Recommending:
                     seconds = max(left - kept_back, least)
                     enough = contest_seconds(estimate, fitting, seconds)
                     apart = may_run_apart(_options_of(estimate, fitting), enough)
-                    await self._run_plans(child, survey, fitting, seconds, enough, apart=apart)
+                    expected = expected_seconds(estimate, fitting)
+                    await self._run_plans(child, survey, fitting, seconds, enough, expected, apart=apart)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
                     await child.end()  # its memory is wanted
                     if trace and kept_back:
@@ -141,11 +142,19 @@ class Recommending:
         return trace or (None if self._untraceable else await self._trace(survey, lab.run))
 
     async def _run_plans(
-        self, child: Child, survey: Survey, plans: list[Plan], seconds: float, enough: float, *, apart: bool
+        self,
+        child: Child,
+        survey: Survey,
+        plans: list[Plan],
+        seconds: float,
+        enough: float,
+        expected: Sequence[float | None],
+        *,
+        apart: bool,
     ) -> None:
         """Every plan at the batch asked for. enough: of the seconds, where all plans have samples by then."""
         sizes = (self._request.workload.batch_size,)
-        noise = await self._run_steps(child, survey, plans, sizes, seconds, enough, apart=apart)
+        noise = await self._run_steps(child, survey, plans, sizes, seconds, enough, expected, apart=apart)
         self._load = labjobs.load_meanwhile(survey, noise)
 
     async def _probe(
@@ -173,12 +182,15 @@ class Recommending:
         sizes: Sequence[int],
         seconds: float,
         enough: float | None = None,
+        expected: Sequence[float | None] = (),
         *,
         apart: bool,
     ) -> dict[str, Any]:
         """Real steps, kept; gives the noise that they met."""
         workload = self._request.workload
-        job = labjobs.measure_job(survey, workload, plans, sizes, seconds, enough=enough, apart=apart)
+        job = labjobs.measure_job(
+            survey, workload, plans, sizes, seconds, enough=enough, apart=apart, expected=expected
+        )
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
         kept = await self._crosspoint.keep_measurements(survey, workload, result)
         self._fresh = [*self._fresh, *self._note_trouble(kept)]
@@ -315,6 +327,13 @@ def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: fl
     times = [option.step_seconds for option in _options_of(estimate, plans)]
     needed = BUILDING_SECONDS + CONTEST_STEPS * sum(time.median for time in times if time is not None)
     return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
+
+
+def expected_seconds(estimate: Recommendation, plans: Sequence[Plan]) -> list[float | None]:
+    """Of a step under each of the plans, as far as anything is known."""
+    times = {option.plan.key: option.step_seconds for option in estimate.options}
+    found = (times.get(plan.key) for plan in plans)
+    return [None if time is None else time.median for time in found]
 
 
 def _identity(measurement: Measurement) -> object:

@@ -46,7 +46,8 @@ class Entry:
     seconds. group: entries of one group
     answer the same question and are compared; None: this one is compared with nothing. setting: entered around
     every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
-    a process of its own, whose threads have slept when its turn comes.
+    a process of its own, whose threads have slept when its turn comes. expected: seconds of an execution, as foretold.
+    last: is begun when the others have samples enough, for it is expected to be slow.
     """
 
     name: Hashable
@@ -55,6 +56,8 @@ class Entry:
     setting: Setting = contextlib.nullcontext
     watch: Setting = contextlib.nullcontext
     rested: bool = False
+    expected: float | None = None
+    last: bool = False
     first_seconds: float | None = None  # the very first execution
     warm_seconds: float | None = None  # the second
     samples: list[float] = field(default_factory=list)  # seconds an execution, one a block, in time order
@@ -108,18 +111,26 @@ class Contest:
     rounds: int = 0
 
     def run(self) -> None:
-        self.warm_up()
+        first = [entry for entry in self.entries if not entry.last]
+        last = [entry for entry in self.entries if entry.last]
+        self.warm_up(first)
+        if last:
+            self._play(lambda: all(len(entry.samples) >= FEW_SAMPLES for entry in first if entry.live))
+            self.warm_up(last)
+        self._play(lambda: False)
+
+    def _play(self, is_enough: Callable[[], bool]) -> None:
         block_seconds = self.choose_block_seconds()
-        while self._play_round(block_seconds):
+        while not is_enough() and self._play_round(block_seconds):
             self.rounds += 1
             self._retire_hopeless()
 
-    def warm_up(self) -> None:
+    def warm_up(self, entries: Sequence[Entry]) -> None:
         """Two executions of every entry, of short ones some more, in their order.
 
         What cannot be done in time fails with OutOfTime; but if there is time for nothing, one execution of the first.
         """
-        for waiting, entry in zip(range(len(self.entries), 0, -1), self.entries, strict=True):
+        for waiting, entry in zip(range(len(entries), 0, -1), entries, strict=True):
             expected = self.expect(entry) or 0.0
             left = self.deadline - self.clock()
             if expected >= left and any(other.first_seconds is not None for other in self.entries):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,6 +42,8 @@ DENORMALS_SHARE = 0.2  # of what is left after the contest; a step that takes lo
 DENORMALS_SLOWDOWN = 10.0  # a step whose results are looked at for denormals, against one whose are not
 # A process touches its memory for the first time in its first step, which takes up to three times as long as others.
 FIRST_STEP_EXCESS = 2.0
+# A plan that is expected to take so many times as long as the fastest has what time the others leave.
+SLOW = 3.0
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
 MAX_PLANS = 256
 
@@ -56,6 +58,7 @@ class MeasureJob:
     cores: Cores = field(default_factory=read_cores)
     enough_seconds: float | None = None  # later only plans with few samples run; None: all do
     apart: bool = False  # there is room for a process for each plan on the CPU, where these can be forked
+    expected_seconds: tuple[float | None, ...] = ()  # of a step under each plan, as foretold; empty: nothing is
 
 
 def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
@@ -76,11 +79,22 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     enough = job.get("enough_seconds")
     if enough is not None and not (isinstance(enough, int | float) and 0 < enough <= MAX_TIME_LIMIT_SECONDS):
         raise Failure("invalid-job", "enough_seconds is the time after which plans with samples rest, or null.")
+    expected = _read_expected(job.get("expected_seconds"), plans)
     distinct = tuple({plan.key: plan for plan in plans}.values())
     if len(distinct) > MAX_PLANS:
         raise Failure("invalid-job", f"A measurement compares at most {MAX_PLANS} plans.")
     apart = job.get("apart") is True
-    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart)
+    foretold = tuple(expected.get(plan.key) for plan in distinct)
+    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart, foretold)
+
+
+def _read_expected(value: Any, plans: Sequence[Plan]) -> dict[object, float]:
+    """By plan's key. Raises Failure `invalid-job`."""
+    rows = [] if value is None else value
+    fine = isinstance(rows, list) and len(rows) in (0, len(plans))
+    if not fine or not all(row is None or (isinstance(row, int | float) and row > 0) for row in rows):
+        raise Failure("invalid-job", "expected_seconds holds a time above 0, or null, for each of the plans.")
+    return {plan.key: float(row) for plan, row in zip(plans, rows, strict=False) if row is not None}
 
 
 def _read_plan(row: Any) -> Plan:
@@ -121,6 +135,10 @@ class MeasureSession:
         self._runs: dict[int, StepRun | PlanProcess] = {}
         self._overheads: dict[int, Overheads] = {}
         self._denormals: dict[tuple[str, int], float] = {}  # by precision and batch size
+        # By plan's key, where it was foretold of every plan.
+        foretold = dict(zip((plan.key for plan in job.plans), job.expected_seconds, strict=False))
+        known: dict[object, float] = {key: seconds for key, seconds in foretold.items() if seconds is not None}
+        self._expected = known if len(known) == len(job.plans) else {}
         self._contest = Contest([], self._begun)
         self._end = self._begun + job.seconds
         self._reported = 0.0
@@ -208,7 +226,7 @@ class MeasureSession:
         entries = []
         for size in self._job.batch_sizes:
             too_large = self._why_too_large(size)
-            for plan in sorted(self._job.plans, key=lambda plan: (plan.is_cpu, -(plan.threads or 0))):
+            for plan in sorted(self._job.plans, key=self._order):
                 impossible = why_impossible(plan, self._job.cores) or self._why_apart(plan)
                 if impossible is not None:
                     self._refuse(plan, size, "unsupported", impossible)
@@ -217,6 +235,9 @@ class MeasureSession:
                 else:
                     entries.append(self._make_entry(plan, size))
         return entries
+
+    def _order(self, plan: Plan) -> tuple[float, bool, int]:
+        return self._expected.get(plan.key, 0.0), plan.is_cpu, -(plan.threads or 0)
 
     def _why_apart(self, plan: Plan) -> str | None:
         """All plans share one model, which lies in memory in one way and is compiled or not."""
@@ -248,6 +269,8 @@ class MeasureSession:
             run = StepRun(self._bench, plan, size)
             entry = Entry((plan.key, size), run, size, run.setting, run.watched)
             self._runs[id(entry)] = run
+        entry.expected = self._expected.get(plan.key)
+        entry.last = entry.expected is not None and entry.expected > SLOW * min(self._expected.values())
         return entry
 
     def _refuse(self, plan: Plan, size: int, outcome: Any, reason: str) -> None:
@@ -279,8 +302,11 @@ class MeasureSession:
     def _expect(self, entry: Entry) -> float | None:
         """Judged by the plan of this device that ran at the nearest batch, slower by as many threads as are missing.
 
-        A short step says nothing of a larger batch: it may all be issuing.
+        A short step says nothing of a larger batch: it may all be issuing. Of what is left for last it is known that it
+        takes longer.
         """
+        if entry.last:
+            return entry.expected
         mine = self._runs[id(entry)]
         guesses = []
         for other in self._contest.entries:

@@ -202,3 +202,25 @@ def test_every_entry_gets_its_turns() -> None:
     run_contest(machine, [machine.entry(name, 0.02, group=name) for name in "abcdef"], 20.0)
     turns = Counter(machine.log)
     assert max(turns.values()) < 2 * min(turns.values())
+
+
+def test_what_is_expected_to_be_slow_begins_when_the_others_have_samples_enough() -> None:
+    machine = Machine()
+    fast, slow = machine.entry("fast", 0.1), machine.entry("slow", 2.0)
+    slow.expected, slow.last = 2.0, True
+    run_contest(machine, [slow, fast], 10.0)
+    assert machine.log.index("slow") > FEW_SAMPLES
+    assert len(fast.samples) >= FEW_SAMPLES
+    assert slow.estimate == pytest.approx(2.0, rel=0.02)
+
+
+def test_what_is_expected_to_be_slow_is_not_begun_where_the_others_leave_no_time() -> None:
+    machine = Machine()
+    fast, slow = machine.entry("fast", 0.5), machine.entry("slow", 9.0)
+    slow.expected, slow.last = 9.0, True
+    contest = Contest([slow, fast], 10.0, machine.clock, expect=lambda entry: entry.expected)
+    contest.run()
+    assert "slow" not in machine.log
+    assert isinstance(slow.error, OutOfTime)
+    assert len(fast.samples) >= FEW_SAMPLES
+    assert machine.now < 10.5

@@ -74,6 +74,26 @@ def test_a_plan_that_cannot_run_here_costs_only_itself(child: Pipes) -> None:
     assert "before the measuring process starts" in (rows[2].reason or "")
 
 
+def test_a_plan_that_is_foretold_to_be_slow_has_what_time_the_others_leave(child: Pipes) -> None:
+    slow, fast = measure(child, Workload(MLP, 4), BF16, ONE, seconds=1.0, expected_seconds=[1.0, 1e-3])
+    assert fast.outcome == "ok"
+    assert slow.outcome == "failed"
+    assert "One step was expected to take 1 s" in (slow.reason or "")
+    rows = measure(child, Workload(MLP, 4), BF16, ONE, seconds=2.0, expected_seconds=[1e-2, 1e-3])
+    assert [row.outcome for row in rows] == ["ok", "ok"]
+    rows = measure(child, Workload(MLP, 4), BF16, ONE, seconds=1.0, expected_seconds=[1.0, None])
+    assert [row.outcome for row in rows] == ["ok", "ok"]  # nothing to compare it with
+
+
+@pytest.mark.parametrize("expected", [[1.0], [1.0, 0.0], [1.0, "soon"], {"cpu": 1.0}])
+def test_times_foretold_that_are_none_are_refused(child: Pipes, expected: object) -> None:
+    plans = [ONE.to_json(), BF16.to_json()]
+    event = child.run(
+        kind="measure", workload=Workload(MLP, 4).to_json(), plans=plans, seconds=1.0, expected_seconds=expected
+    )
+    assert (event["event"], event["code"]) == ("failed", "invalid-job")
+
+
 def test_what_cannot_fit_is_refused_before_anything_is_taken(child: Pipes) -> None:
     wide = parse_model(
         {"layers": [{"type": "linear", "out": 1_000_000}, {"type": "linear", "out": 1_000_000}], "input_shape": [8]}
