@@ -18,8 +18,12 @@ def read_machine() -> dict[str, Any]:
     return {
         "machine": describe_machine(survey),
         "slug": slug_of(
-            survey.cpu.name, survey.cpu.usable_cores, [gpu.name for gpu in survey.accelerators if gpu.usable]
+            " ".join(filter(None, [survey.cpu.name, survey.cpu.microarchitecture])),
+            survey.cpu.usable_cores,
+            [gpu.name for gpu in survey.accelerators if gpu.usable],
         ),
+        "microarchitecture": survey.cpu.microarchitecture,
+        "instruction_sets": list(survey.cpu.instruction_sets),
         "virtualization": survey.system.virtualization,
         "kernel": survey.system.kernel,
         "python": survey.software.python,
@@ -30,6 +34,6 @@ def read_machine() -> dict[str, Any]:
 
 
 def slug_of(cpu: str | None, cores: float | None, accelerators: list[str | None]) -> str:
-    """For a folder's name: `amd-epyc-2-cores-h200`."""
+    """For a folder's name: `amd-epyc-zen-5-2-cores-h200`. cpu: hypervisors hide its number, not what it is."""
     words = " ".join(filter(None, [cpu or "unknown", f"{cores:g} cores" if cores else "", *accelerators]))
     return re.sub(r"[^a-z0-9]+", "-", words.lower().replace("(r)", "").replace("(tm)", "")).strip("-")[:60]
