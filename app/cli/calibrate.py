@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
 @click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, cuda:0, …; repeatable. Default: all.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON and nothing else.")
 def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
-    """Measure this machine's constants once, and keep them as a profile.
+    """Measure this machine's constants, and keep them as a profile: means over the last four calibrations.
 
-    `recommend --effort instant` answers from the profile.
+    `recommend --effort instant` answers from the profile. `crosspoint profile remove NAME` begins anew.
     """
     from app.cli.output import print_json
-    from app.cli.profile_view import show_profile
+    from app.cli.profile_view import show_calibrated, show_profile
     from app.cli.session import run_with_service
 
     async def work(service: Crosspoint, report: Report) -> Profile:
         return await service.calibrate(effort, devices=devices, on_progress=report)
 
+    begun = datetime.now(UTC)
     profile = run_with_service(work)
     if as_json:
         print_json(profile.to_json())
     else:
         show_profile(profile)
+        show_calibrated(profile, begun)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
@@ -57,6 +58,15 @@ def show_profile(profile: Profile) -> None:
     print_table(CONSTANT_COLUMNS, _constant_rows(profile))
     if signs := signs_of_noise(profile):
         print_text(f"The machine was busy meanwhile ({'; '.join(signs.values())}): calibrate again when it is quiet.")
+
+
+def show_calibrated(profile: Profile, begun: datetime) -> None:
+    """Why a calibration that began then is not in the profile, where it is not."""
+    if (age := age_seconds(profile.created_at)) is not None and age > (datetime.now(UTC) - begun).total_seconds():
+        print_text(
+            "The calibration that ran now was disturbed, as by others at work on this machine, and does not count: the "
+            "profile is made of calmer ones before it. Calibrate again when the machine is quiet."
+        )
 
 
 def show_origin(profile: Profile, changes: Sequence[str] | None) -> None:

@@ -1,10 +1,11 @@
 """A profile as text."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.cli.profile_view import show_profile
+from app.cli.profile_view import show_calibrated, show_profile
 from probes.measurement import Timing
 from probes.profile import Point, Profile
 from probes.workload.description import Plan
@@ -45,3 +46,24 @@ def test_a_calibration_of_a_busy_machine_says_so(capsys: pytest.CaptureFixture[s
     assert "steps took 30 % longer on all threads than on one" in told
     show_profile(replace(busy, noise={"contention": 0.01, "spread": None}))
     assert "busy" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("calibrations", "words"), [(1, "of this calibration"), (3, "means of 3 calibrations")])
+def test_a_profile_says_of_how_many_calibrations_it_is(
+    capsys: pytest.CaptureFixture[str], calibrations: int, words: str
+) -> None:
+    profile = Profile("x", "2026-11-21T09:02:11Z", "0", "m", {}, "quick", 1.0, {}, (), (), calibrations=calibrations)
+    show_profile(profile)
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("age", "left_out"), [(5, False), (3600, True)])
+def test_a_calibration_that_does_not_count_is_said_to(
+    capsys: pytest.CaptureFixture[str], age: int, *, left_out: bool
+) -> None:
+    now = datetime.now(UTC)
+    made = (now - timedelta(seconds=age)).isoformat(timespec="seconds")
+    profile = Profile("x", made, "0", "m", {}, "quick", 1.0, {}, (), ())
+    show_calibrated(profile, now - timedelta(seconds=60))
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("does not count" in said) is left_out
