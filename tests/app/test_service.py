@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,38 @@ def test_a_profile_that_is_not_stored_is_named_beside_those_that_are(tmp_path: P
         assert caught.value.suggestions == ("here",)
 
     with_crosspoint(tmp_path, use)
+
+
+def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_takes_its_place(tmp_path: Path) -> None:
+    """A child that takes twice as long each time it calibrates: 1, 2, 4 times."""
+    (tmp_path / "made-up.json").write_text(json.dumps(a_profile().to_json()), encoding="utf-8")
+    words = serving(
+        f"document = json.load(open({str(tmp_path / 'made-up.json')!r}))",
+        f"count = {str(tmp_path / 'count')!r}",
+        "times = 2 * float(open(count).read()) if os.path.exists(count) else 1.0",
+        "open(count, 'w').write(str(times))",
+        "document |= dict(name=job['name'], fingerprint=job['fingerprint'])",
+        "for row in document['points'] + document['networks']:",
+        "    row['seconds'] = {k: v if k == 'samples' else times * v for k, v in row['seconds'].items()}",
+        'say(event="result", job=job["job"], result=document)',
+    )
+    truth = a_profile().points[0].seconds.median
+
+    async def use(crosspoint: Crosspoint) -> None:
+        first = await crosspoint.calibrate("quick", name="named")
+        assert (first.calibrations, first.points[0].seconds.median) == (1, truth)
+        for count, mean in ((2, 2**0.5), (3, 2.0)):
+            pooled = await crosspoint.calibrate("quick", name="named")
+            assert pooled.calibrations == count
+            assert pooled.points[0].seconds.median == pytest.approx(mean * truth, rel=1e-3)
+            assert await crosspoint.profile(await crosspoint.survey()) == pooled
+        (head,) = await crosspoint.store.profile_heads()
+        assert head["calibrations"] == 3
+        await crosspoint.store.keep_profile(replace(pooled, calibrations=1))
+        assert (await crosspoint.calibrate("quick", name="named")).calibrations == 1
+        assert (await crosspoint.calibrate("quick", name="other")).calibrations == 1
+
+    with_crosspoint(tmp_path, use, words)
 
 
 def test_a_summary_is_answered_without_any_process(tmp_path: Path) -> None:
