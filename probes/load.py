@@ -44,6 +44,7 @@ class LoadMeter:
         self._lock = threading.Lock()
         self._readings: deque[CpuTimes] = deque()
         self._fractions = Load()
+        self._lost = 0  # own ticks of processes that ended while nobody waited for them
 
     def update(self, now: CpuTimes | None) -> Load:
         """The fractions between that reading and this one."""
@@ -51,12 +52,21 @@ class LoadMeter:
             readings = self._readings
             if now is None or (readings and now.at - readings[-1].at < SHORTEST_SECONDS):
                 return self._fractions
+            now = self._without_loss(now)
             if readings:
                 self._fractions = compare_times(readings[0], now)
             readings.append(now)
             while len(readings) > 1 and now.at - readings[1].at >= self._seconds:
                 readings.popleft()
             return self._fractions
+
+    def _without_loss(self, now: CpuTimes) -> CpuTimes:
+        """What was our own stays so, though the process that computed it is gone and counted nowhere."""
+        before = self._readings[-1].own if self._readings else None
+        if now.own is None or before is None:
+            return now
+        self._lost += max(before - now.own - self._lost, 0)
+        return replace(now, own=now.own + self._lost)
 
 
 _last, _lately = LoadMeter(), LoadMeter(SURVEYED_SECONDS)

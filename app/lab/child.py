@@ -29,6 +29,7 @@ STDERR_TAIL_BYTES = 8 * 1024
 # torch and transformers from a cold disk: 20 s were seen; a driver that hangs takes for ever.
 READY_SECONDS = 90.0
 # TERM, then KILL; together below the 5 s that ending the service may take.
+EXIT_SECONDS = 1.0
 TERM_SECONDS = 1.5
 KILL_SECONDS = 1.0
 # The kernel should take the measuring process before anything else (proc(5): -1000 never, 1000 first).
@@ -169,7 +170,8 @@ class Child:
             raise LabError("too-slow", _overdue(str(job.get("kind")), deadline_seconds)) from None
 
     async def end(self) -> None:
-        """TERM, then KILL, to the process and all its children; each wait is bounded."""
+        """The end of its input, by which it ends with its children and waits for them, so that what they computed is
+        counted as ours; then TERM, then KILL, to all of them; each wait is bounded."""
         try:
             await self._end_process()
         finally:
@@ -180,6 +182,7 @@ class Child:
         with contextlib.suppress(OSError, RuntimeError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
+        await self._wait(EXIT_SECONDS)
         if self.alive:
             self._signal_group(signal.SIGTERM)
             await self._wait(TERM_SECONDS)

@@ -8,12 +8,12 @@ process that forks plans' processes is started at once, and imports torch (and t
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import tempfile
 
 from probes.microtrain import fresh_processes
 from probes.microtrain.channel import EventWriter, JobReader
+from probes.microtrain.ending import adopt_orphans, end_now
 
 
 def main() -> None:
@@ -23,6 +23,7 @@ def main() -> None:
     # The kernel's own way of ending a process is prompt even in the middle of a kernel in C.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    adopt_orphans()
     writer = EventWriter()
     reader = JobReader(0, on_gone=end_now)  # before torch, whose import takes seconds: the end is seen there, too
 
@@ -42,18 +43,6 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--configs", action="store_true", help="with transformers in it")
     parser.add_argument("--temporary", metavar="FOLDER", help="where temporary files are; removed by the caller")
     return parser.parse_args()
-
-
-def end_now() -> None:
-    """End this process from any thread, whatever it is doing, with the compilers that it runs. What it forked to
-    measure ends with it (fresh_processes)."""
-    try:
-        from psutil import Process
-
-        for child in Process().children(recursive=True):
-            child.kill()
-    finally:
-        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -105,3 +105,13 @@ def test_a_survey_s_load_is_that_of_the_last_seconds() -> None:
         assert load.busy_fraction == pytest.approx(expected), second
     assert load.interval_seconds == 11.0
     assert meter.update(CpuTimes(200, 0, 2200, 99.0)).interval_seconds == 89.0
+
+
+def test_what_our_own_processes_computed_is_never_taken_for_others_load_when_they_are_gone() -> None:
+    """One that was killed with nobody waiting for it leaves nothing behind that counts it."""
+    meter = LoadMeter(10.0)
+    meter.update(CpuTimes(0, 0, 0, 0.0, own=500))
+    meter.update(CpuTimes(1000, 0, 2000, 10.0, own=1500))
+    for second, own in ((11, 520), (12, 540), (13, 560)):  # a thousand ticks went with it; 20 a second go on
+        load = meter.update(CpuTimes(1000 + 20 * (second - 10), 0, 200 * second, float(second), own=own))
+        assert load.own_busy_fraction == pytest.approx(load.busy_fraction, abs=0.02), second
