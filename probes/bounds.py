@@ -49,6 +49,7 @@ MAX_EPOCHS = 10**9
 MAX_LOG_EVERY = 10**9
 MAX_DEVICES = 64  # names in one request
 MAX_NAME_CHARACTERS = 200  # a profile's or a device's name
+MAX_SAID_CHARACTERS = 400  # of a failure of torch's, in a trace: its first line, and a few words of ours
 
 # Times that a request may ask for, in seconds.
 MAX_TIME_LIMIT_SECONDS = 3_600.0  # of one measurement; an hour holds the machine's only slot long enough

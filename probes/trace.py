@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 from probes.issued import Issued
 
 # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
-# 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations.
-SCHEMA_VERSION = "7"
+# 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations;
+# 8: why a step does not run under autocast.
+SCHEMA_VERSION = "8"
 
 CURVES = (
     "kernel_peaks",
@@ -67,6 +68,7 @@ class Operation:
 
     count: how often a step runs it. flops, read_bytes, written_bytes: of ONE execution. A multiply-add is two
     flops (torch.utils.flop_counter's convention). shapes: of the tensor arguments at the trace's first batch size.
+    variant: what the name leaves open (probes.context).
     """
 
     kind: Kind
@@ -78,6 +80,10 @@ class Operation:
     read_bytes: Affine
     written_bytes: Affine
     shapes: tuple[tuple[int, ...], ...] = ()
+    variant: str = ""
+
+
+ROW_FIELDS: tuple[str, ...] = Operation.__slots__
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,8 @@ class Trace:
     allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
     the C library's heap holds at its peak beyond the tensors alive, over a few steps, where the library is known;
     heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks). issued,
-    autocast_issued: what issues the operations; None where it was not counted.
+    autocast_issued: what issues the operations; None where it was not counted. autocast_refused: what torch said where
+    a step failed under autocast on the machine that traced it; empty where it ran or was not tried.
     """
 
     model_key: str
@@ -127,6 +134,7 @@ class Trace:
     autocast_heap_fresh: tuple[Knot, ...] = ()
     issued: Issued | None = None
     autocast_issued: Issued | None = None
+    autocast_refused: str = ""
     schema_version: str = SCHEMA_VERSION
 
     def activation_bytes_at(self, batch_size: float) -> float:
@@ -197,7 +205,7 @@ class Trace:
 def _operation_to_row(operation: Operation) -> list[Any]:
     o = operation
     lines = ([_short(number) for number in line] for line in (o.flops, o.read_bytes, o.written_bytes))
-    return [o.kind, o.name, o.phase, o.dtype, o.count, *lines, o.shapes]
+    return [o.kind, o.name, o.phase, o.dtype, o.count, *lines, o.shapes, o.variant]
 
 
 def _short(number: float) -> float:
@@ -205,8 +213,9 @@ def _short(number: float) -> float:
 
 
 def _operation_from_row(row: Sequence[Any] | dict[str, Any]) -> Operation:
-    """Schema 1 named the fields in every row."""
-    row = [row[field] for field in Operation.__slots__] if isinstance(row, dict) else row
-    kind, name, phase, dtype, count, *lines, shapes = row
+    """Schema 1 named the fields in every row; up to schema 7 there was no variant."""
+    row = [row[field] for field in ROW_FIELDS if field in row] if isinstance(row, dict) else row
+    kind, name, phase, dtype, count, *lines, shapes, variant = [*row, ""] if len(row) < len(ROW_FIELDS) else row
     flops, read, written = (Affine(*line) for line in lines)
-    return Operation(kind, name, phase, dtype, count, flops, read, written, tuple(tuple(shape) for shape in shapes))
+    sizes = tuple(tuple(shape) for shape in shapes)
+    return Operation(kind, name, phase, dtype, count, flops, read, written, sizes, variant)

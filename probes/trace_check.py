@@ -58,6 +58,7 @@ def _check(trace: Trace, place: str) -> None:
         check_text(getattr(trace, name), f"{place}.{name}", bounds.MAX_NAME_CHARACTERS)
     for name in COUNTS:
         check_number(getattr(trace, name), f"{place}.{name}", 0, bounds.MAX_POINT_QUANTITY)
+    check_text(trace.autocast_refused, f"{place}.autocast_refused", bounds.MAX_SAID_CHARACTERS)
     if not isinstance(trace.evenly_routed, bool):
         raise Refused(f"{place}.evenly_routed is neither true nor false")
     for batch in check_list(trace.batch_sizes, f"{place}.batch_sizes", 2):
@@ -76,6 +77,7 @@ def _check_operation(operation: Operation, place: str) -> None:
     check_choice(operation.phase, f"{place}.phase", PHASES)
     check_text(operation.name, f"{place}.name", bounds.MAX_NAME_CHARACTERS)
     check_text(operation.dtype, f"{place}.dtype", 64)
+    check_text(operation.variant, f"{place}.variant", 64)
     check_number(operation.count, f"{place}.count", 0, bounds.MAX_MODULES * 100)
     for name in ("flops", "read_bytes", "written_bytes"):
         line = getattr(operation, name)

@@ -43,7 +43,8 @@ def recommend(
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
     among = bare(best) if best is not None else None  # a gain is known at one batch: it has no curve
-    pairs = pairs_worth_telling(known.plans, among)
+    refused = {option.plan.key for option in options if option.cannot_run}
+    pairs = pairs_worth_telling([plan for plan in known.plans if plan.key not in refused], among)
     batches = Batches(workload, times, {option.plan.key: option.max_batch_size for option in options})
     sizes, curves = curves_over(batches, plans_of(pairs, among))
     reasons = explain(

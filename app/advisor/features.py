@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of, kernel_of, moved_bytes, often_of
 from app.advisor.peaks import Peaks
 from app.advisor.prices import HEAVY, Prices
-from probes.context import Context, ContextOperation, variant_of
+from probes.context import Context, ContextOperation
 from probes.issued import Issued
 from probes.trace import Operation, Trace
 
@@ -109,7 +109,7 @@ def features_of_context(
 def _sized(operation: Operation, batch_size: float) -> ContextOperation:
     o = operation
     sizes = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
-    return ContextOperation(o.name, o.kind, variant_of(o.name, o.shapes), o.dtype, *sizes)
+    return ContextOperation(o.name, o.kind, o.variant, o.dtype, *sizes)
 
 
 def _casts(trace: Trace, prices: Prices) -> tuple[float, float]:

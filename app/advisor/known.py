@@ -20,7 +20,7 @@ from app.advisor.summary import trace_of_summary
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
-from probes.trace import Trace
+from probes.trace import AUTOCAST, Trace
 from probes.workload.description import Plan, Workload
 
 
@@ -50,7 +50,17 @@ class Known:
         memory = self.memory[plan.key]
         free = None if memory is None else memory.available
         outcome = tried(self.measurements, plan, workload.batch_size, free)
+        if outcome.ran is None and outcome.refused is None:
+            outcome = replace(outcome, refused=self._refused_in_trace(plan))
         return option_for(self.times[plan.key], memory, outcome, workload)
+
+    def _refused_in_trace(self, plan: Plan) -> str | None:
+        """Why a step fails on this machine's CPU, known from tracing it; another machine may run it."""
+        if self.trace is None or not self.trace.autocast_refused or self.elsewhere is not None:
+            return None
+        if not plan.is_cpu or plan.precision not in AUTOCAST:
+            return None
+        return f"A step under autocast failed when it was traced here. {self.trace.autocast_refused}"
 
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
         """The best first, at this batch size."""

@@ -12,15 +12,13 @@ Pair = tuple[Plan, Plan]
 def pairs_worth_telling(plans: Sequence[Plan], best: Plan | None) -> tuple[Pair, ...]:
     """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16 with either and with the
     recommended ones; the recommended plan of the CPU against fewer and more threads; the CPU against each device; each
-    device's fp32 against its lower precisions; one device against the next; a plan with settings against the same
-    without.
+    device's fp32 against its lower precisions; one device against the next. plans: without settings, whose gain is
+    known at one batch size.
 
     best: the recommended plan; the CPU plan that devices are compared with is the best one, if it is one.
     """
-    settings = _settings_pairs(plans, best)
-    plans = [plan for plan in plans if not plan.environment]
     cpu = [plan for plan in plans if plan.is_cpu]
-    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best), *_neighbour_pairs(cpu, best), *settings]
+    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best), *_neighbour_pairs(cpu, best)]
     devices = tuple(dict.fromkeys(plan.device for plan in plans if not plan.is_cpu))
     baseline = _cpu_baseline(cpu, best)
     for device in devices:
@@ -58,16 +56,6 @@ def _neighbour_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
         return []
     middle = next((plan for plan in rows if plan.threads == best.threads), None)
     return [] if middle is None else [(rows[0], middle), (middle, rows[-1])]
-
-
-def _settings_pairs(plans: Sequence[Plan], best: Plan | None) -> list[Pair]:
-    """The recommended plan's settings against torch's own, all else equal; of the others none is worth telling."""
-    if best is None:
-        return []
-    bare = (best.device, best.precision, best.threads)
-    rows = [plan for plan in plans if (plan.device, plan.precision, plan.threads) == bare]
-    plain = next((plan for plan in rows if not plan.environment), None)
-    return [] if plain is None else [(plain, plan) for plan in rows if plan.environment]
 
 
 def _precision_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:

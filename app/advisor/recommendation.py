@@ -58,8 +58,8 @@ class MemoryParts:
 class Option:
     """One plan with what is known about it.
 
-    fits: None when memory is not known. cannot_run: it was tried, and torch refused. note: why the time is unknown.
-    crowded: others hold cores that it needs, so that its step may take far longer than its median.
+    fits: None when memory is not known. cannot_run: it was tried, for real or in tracing, and torch refused. note: why
+    the time is unknown. crowded: others hold cores that it needs, so that its step may take far longer than its median.
     """
 
     plan: Plan

@@ -71,12 +71,16 @@ def _operation(
     batch_sizes: tuple[int, int], like: Record, one: Sequence[float], other: Sequence[float], count: int
 ) -> Operation:
     flops, read, written = (affine(batch_sizes, pair) for pair in zip(one, other, strict=True))
-    return Operation(like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes)
+    return Operation(
+        like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant
+    )
 
 
 def _counted(operation: Operation, count: int) -> Operation:
     o = operation
-    return Operation(o.kind, o.name, o.phase, o.dtype, count, o.flops, o.read_bytes, o.written_bytes, o.shapes)
+    return Operation(
+        o.kind, o.name, o.phase, o.dtype, count, o.flops, o.read_bytes, o.written_bytes, o.shapes, o.variant
+    )
 
 
 def _merge_by_name(
@@ -98,4 +102,6 @@ def _mean_operation(batch_sizes: tuple[int, int], small: list[Record], large: li
     )
     like = (small or large)[0]
     flops, read, written = (_growing(batch_sizes, pair) for pair in zip(one, other, strict=True))
-    return Operation(like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes)
+    return Operation(
+        like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant
+    )

@@ -55,19 +55,24 @@ def _convolutions(widths: tuple[int, ...], *, norm: bool) -> list[Layer]:
 
 
 def _mobile(width: int, depth: int) -> list[Layer]:
-    """Pointwise, depthwise and pointwise convolutions around which the input is added, as mobile networks have."""
-    inner: list[Layer] = [
+    """Pointwise, depthwise and pointwise convolutions around which the input is added, as mobile networks have; every
+    second depthwise one with a large kernel."""
+    stem = {"type": "conv2d", "out": width, "kernel": 3, "stride": 2, "padding": 1}
+    blocks = [{"type": "residual", "layers": _mobile_block(width, 5 if place % 2 else 3)} for place in range(depth)]
+    return [stem, *blocks, {"type": "global_avg_pool"}, *_linear(1, 0, 10)]
+
+
+def _mobile_block(width: int, kernel: int) -> list[Layer]:
+    return [
         {"type": "conv2d", "out": 3 * width, "kernel": 1},
         {"type": "batch_norm"},
         {"type": "silu"},
-        {"type": "conv2d", "out": 3 * width, "kernel": 3, "padding": 1, "groups": 3 * width},
+        {"type": "conv2d", "out": 3 * width, "kernel": kernel, "padding": kernel // 2, "groups": 3 * width},
         {"type": "batch_norm"},
         {"type": "silu"},
         {"type": "conv2d", "out": width, "kernel": 1},
         {"type": "batch_norm"},
     ]
-    stem = {"type": "conv2d", "out": width, "kernel": 3, "stride": 2, "padding": 1}
-    return [stem, *[{"type": "residual", "layers": inner}] * depth, {"type": "global_avg_pool"}, *_linear(1, 0, 10)]
 
 
 def _residual(width: int) -> list[Layer]:

@@ -12,12 +12,13 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from probes.context import ContextOperation, OperationCost, variant_of
+from probes.context import ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.measurement import Timing
 from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.recording import SILENT, Record, Recorder, decompose, under_autocast
 from probes.microtrain.scratch import is_whole_layer
+from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
 
@@ -59,8 +60,8 @@ class OperationClock(TorchDispatchMode):
 
 def record_step(step: Step) -> tuple[list[Record], Issued]:
     """What a real step runs, in order, and what issues it."""
-    counter = IssueCounter()
-    with Recorder(autocast=step.casts, issuing=counter) as recorder, counter.running():
+    counter, sparse = IssueCounter(), sparse_states(step.module, step.optimizer)
+    with Recorder(autocast=step.casts, issuing=counter, sparse=sparse) as recorder, counter.running():
         step()
     return recorder.records, counter.issued
 
@@ -86,10 +87,8 @@ def merge_costs(records: Sequence[Record], clocked: Sequence[Sequence[float]]) -
 
 
 def _operation(record: Record) -> ContextOperation:
-    variant = variant_of(record.name, record.shapes)
-    return ContextOperation(
-        record.name, record.kind, variant, record.dtype, record.flops, record.read_bytes, record.written_bytes
-    )
+    r = record
+    return ContextOperation(r.name, r.kind, r.variant, r.dtype, r.flops, r.read_bytes, r.written_bytes)
 
 
 def _cost(operation: ContextOperation, count: int, samples: list[float]) -> OperationCost:

@@ -125,6 +125,10 @@ def bytes_of(tensor: torch.Tensor) -> int:
 
 # Only rows that are looked up are read, not the table.
 _LOOKUPS = {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take"}
+# Of the likelihoods only the labels' are read, as many as there are labels; a gradient of zeros is written with ones
+# at the labels' places, whatever the likelihoods were.
+_PICKS = {"aten.nll_loss_forward", "aten.nll_loss2d_forward"}
+_PICKED = {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}
 # The destination is overwritten unread.
 _OVERWRITES = {"aten.copy_", "aten.fill_", "aten.zero_", "aten.bernoulli_", "aten.normal_", "aten.uniform_"}
 
@@ -137,5 +141,10 @@ def traffic_of(operation: OpOverload, inputs: list[torch.Tensor], outputs: list[
     name = str(operation._overloadpacket)
     if name in _LOOKUPS:
         return sum(bytes_of(tensor) for tensor in inputs[1:]) + written, written
+    if name in _PICKS:
+        likelihoods, *labels = inputs
+        return sum(bytes_of(each) for each in labels) + labels[0].numel() * likelihoods.element_size(), written
+    if name in _PICKED:
+        return sum(bytes_of(tensor) for tensor in (inputs[0], *inputs[2:])), written
     sources = inputs[1:] if name in _OVERWRITES else inputs
     return sum(bytes_of(tensor) for tensor in sources), written

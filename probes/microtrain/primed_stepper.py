@@ -20,6 +20,7 @@ from probes.microtrain.recording import Known, Record, Recorder
 from probes.microtrain.repeats import Key
 from probes.microtrain.replayed_optimizer import ReplayedOptimizer
 from probes.microtrain.scratch import Call
+from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import AUTOCAST, Phase
 from probes.workload.description import Precision, Workload
@@ -82,7 +83,9 @@ class PrimedStepper:
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
         counter = IssueCounter() if counts else None
-        self._step, self._recorder = step, Recorder(self._known, autocast=precision in AUTOCAST, issuing=counter)
+        sparse = sparse_states(self.module, step.optimizer)
+        autocast = precision in AUTOCAST
+        self._step, self._recorder = step, Recorder(self._known, autocast=autocast, issuing=counter, sparse=sparse)
         inputs = _distinct(tensors_in_batch(batch))
         live = self._recorder.live
         live.add(self._resident_tensors())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.allocations import Log
+from probes.context import SPARSE, variant_of
 from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
@@ -26,7 +27,7 @@ SILENT = ("prim", "profiler")  # questions about tensors and marks for the profi
 
 
 class Record(NamedTuple):
-    """One operation as it ran."""
+    """One operation as it ran. variant: what its name leaves open (probes.context)."""
 
     phase: Phase
     kind: Kind
@@ -36,6 +37,7 @@ class Record(NamedTuple):
     flops: int
     read_bytes: int
     written_bytes: int
+    variant: str = ""
 
 
 class LiveBytes:
@@ -102,7 +104,8 @@ class Recorder(TorchDispatchMode):
 
     Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole).
     known: what recorders of the same model's steps in the same mode have in common. autocast: whether the step runs
-    under it; down here torch no longer tells. issuing: is told of every operation.
+    under it; down here torch no longer tells. issuing: is told of every operation. sparse: identities of tensors that
+    are mostly zeros (probes.microtrain.sparse_states).
     """
 
     def __init__(
@@ -111,9 +114,11 @@ class Recorder(TorchDispatchMode):
         *,
         autocast: bool = False,
         issuing: IssueCounter | None = None,
+        sparse: Collection[int] = (),
     ) -> None:
         super().__init__()
         self.issuing = issuing
+        self._sparse = sparse
         self._autocast = autocast
         self.phase: Phase = "forward"
         self.records: list[Record] = []
@@ -153,6 +158,7 @@ class Recorder(TorchDispatchMode):
             self.issuing.begins()
         key = None if self._stand_ins.decides(func, args) else key_of(func, args, kwargs)
         key = (key, self._autocast) if key is not None and is_whole_layer(func) else key
+        key = (key, SPARSE) if key is not None and self._is_sparse(args) else key
         known = None if key is None else self._known.get(key)
         if known is not None and known.made is not None:
             result = make(known.made, args, one=known.single, listed=known.listed)
@@ -175,11 +181,18 @@ class Recorder(TorchDispatchMode):
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
         shapes = tuple(tuple(t.shape) for t in inputs)
-        record = Record(self.phase, kind_of(func), str(func._overloadpacket), dtype, shapes, *cost)
+        name = str(func._overloadpacket)
+        variant = (
+            SPARSE if self._is_sparse(args) else variant_of(name, shapes, channels_last=_has_channels_last(inputs))
+        )
+        record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant)
         call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
         return Known(
             record, call, describe(args, result), not isinstance(result, tuple | list), isinstance(result, list)
         )
+
+    def _is_sparse(self, args: tuple[Any, ...]) -> bool:
+        return bool(self._sparse) and bool(args) and id(args[0]) in self._sparse
 
     def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
         self.live.add(outputs)
@@ -192,6 +205,12 @@ class Recorder(TorchDispatchMode):
 
 
 _NOTHING = torch.empty(0)
+
+
+def _has_channels_last(inputs: Sequence[torch.Tensor]) -> bool:
+    """Of images; torch leaves open what one of a single channel or place is."""
+    first = inputs[0] if inputs else _NOTHING
+    return first.dim() == 4 and not first.is_contiguous() and first.stride(1) == 1
 
 
 def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

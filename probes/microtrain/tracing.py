@@ -20,6 +20,7 @@ from probes.heap_peaks import heap_curves
 from probes.heap_process import curves_beside
 from probes.heap_steps import TEMPORARIES, Step
 from probes.microtrain.built import BuiltModel
+from probes.microtrain.failures import explain_step_failure
 from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.kernel_allocations import kernel_allocations
 from probes.microtrain.kernel_peaks import kernel_peaks
@@ -148,7 +149,7 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         if same_operations(one.records, other.records):
             break
     peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
-    autocast = None if plainly else _record_autocast(stepper, pair)
+    autocast, refused = (None, "") if plainly else _record_autocast(stepper, pair)
     resident = stepper.resident_bytes()
     packed = "" if plainly else pack(pair, one.log, other.log)
     packed_autocast = pack(pair, *(recording.log for recording in autocast)) if autocast else ""
@@ -183,6 +184,7 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         autocast_heap_fresh=autocast_heap.fresh,
         issued=other.issued,
         autocast_issued=autocast[1].issued if autocast else None,
+        autocast_refused=refused,
         evenly_routed=stepper.evenly_routed,
         torch_version=torch.__version__,
         **resident._asdict(),
@@ -205,9 +207,11 @@ def _heap_step(
     return Step(allocations, (temporaries, resident.parameter_tensors), recordings[0].inputs, kernels)
 
 
-def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[Recording, Recording] | None:
-    """The step under autocast; None where the model does not run so: then no plan that needs it will."""
+def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[tuple[Recording, Recording] | None, str]:
+    """The step under autocast, or why it does not run so. What fake tensors alone cannot do is no reason: they raise
+    classes of their own, and torch's operations plain RuntimeErrors."""
     try:
-        return stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16", counts=True)
-    except Exception:  # noqa: BLE001 - the trace in fp32 stands without it
-        return None
+        return (stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16", counts=True)), ""
+    except Exception as error:  # noqa: BLE001 - the trace in fp32 stands without it
+        by_torch = type(error) in (RuntimeError, NotImplementedError)
+        return None, str(explain_step_failure(error)) if by_torch else ""

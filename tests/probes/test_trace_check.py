@@ -37,6 +37,13 @@ def test_packed_texts_of_others_are_not_opened() -> None:
     assert check_trace(a_row(allocations="eJw" * 1000), "trace").allocations == ""
 
 
+def test_why_autocast_is_refused_is_short_and_printable() -> None:
+    assert check_trace(a_row(autocast_refused="torch said no"), "trace").autocast_refused == "torch said no"
+    for wrong in ("x" * 100_000, "two\nlines", 3, None):
+        with pytest.raises(Refused):
+            check_trace(a_row(autocast_refused=wrong), "trace")
+
+
 def test_counts_of_what_issues_operations_are_checked() -> None:
     trace = check_trace(a_row(issued=[40, 9, 12]), "trace")
     assert trace.issued_under("fp32") == trace.issued_under("bf16") == Issued(40, 9, 12)

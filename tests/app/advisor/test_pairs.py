@@ -36,13 +36,6 @@ def test_devices_are_compared_with_the_best_of_the_cpu_and_with_fp32() -> None:
         assert pair in pairs
 
 
-def test_settings_are_compared_with_the_same_plan_without_them() -> None:
-    tuned = Plan("cpu", "fp32", 4, {"MALLOC_TOP_PAD_": "1"})
-    pairs = pairs_worth_telling([*CPU, tuned], tuned)
-    assert (FOUR, tuned) in pairs
-    assert sum(bool(plan.environment) for pair in pairs for plan in pair) == 1
-
-
 def test_no_pair_is_told_twice_and_every_plan_has_a_curve() -> None:
     pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], GPU)
     assert len(pairs) == len({(first.key, second.key) for first, second in pairs})

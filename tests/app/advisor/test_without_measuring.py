@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import InvalidRequest, Request, recommend
+from app.advisor.summary import trace_of_summary
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
 from tests.app.advisor.build import (
     ONE,
+    ONE_BF16,
     TWO,
+    TWO_BF16,
+    a_measurement,
     a_summary,
     a_survey,
     a_workload,
@@ -44,6 +48,36 @@ def test_a_network_too_small_for_threads_is_bound_by_dispatch() -> None:
     found = recommend(a_survey(), a_profile(), None, [], Request(replace(a_workload(), model=model)))
     assert found.recommended == ONE
     assert "dispatch-bound" in {reason.code for reason in found.reasons}
+
+
+REFUSED = replace(trace_of_summary(a_workload()), autocast_refused="torch cannot do this here: no kernel.")
+
+
+def test_a_plan_whose_step_failed_in_tracing_cannot_run_and_has_no_crossover() -> None:
+    found = recommend(a_survey(), a_profile(), REFUSED, [], Request(a_workload()))
+    cannot = {option.plan.label: option.why_not for option in found.options if option.cannot_run}
+    assert cannot.keys() == {ONE_BF16.label, TWO_BF16.label}
+    assert all("when it was traced here. torch cannot do this here" in str(why) for why in cannot.values())
+    assert found.recommended == TWO
+    assert found.confidence is not None
+    assert {plan.precision for crossover in found.crossovers for plan in (crossover.start, crossover.to)} == {"fp32"}
+    assert {curve.plan.precision for curve in found.curves} == {"fp32"}
+    asked = Request(a_workload(), precision="bf16")
+    assert "cannot run" in recommend(a_survey(), a_profile(), REFUSED, [], asked).verdict
+
+
+def test_a_plan_that_ran_can_whatever_tracing_said() -> None:
+    ran = [a_measurement(ONE_BF16, 16, 0.01)]
+    found = recommend(a_survey(), a_profile(), REFUSED, ran, Request(a_workload()))
+    assert [option.plan for option in found.options if option.cannot_run] == [TWO_BF16]
+
+
+def test_another_machine_or_device_may_run_what_this_processor_cannot() -> None:
+    elsewhere = a_profile(fingerprint="elsewhere")
+    request = Request(a_workload(), profile="made-up")
+    found = recommend(a_survey(), elsewhere, REFUSED, [], request)
+    assert not any(option.cannot_run for option in found.options)
+    assert {option.plan.precision for option in found.options} == {"fp32", "bf16"}
 
 
 def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory() -> None:

@@ -63,6 +63,18 @@ def test_a_turn_warms_up_before_it_is_timed() -> None:
     assert timing.median >= 0.002
 
 
+def test_what_a_step_takes_is_known_without_what_the_first_of_a_process_make() -> None:
+    class Slow(FakeRun):
+        def __call__(self, executions: int) -> None:
+            time.sleep(0.05 if not self.calls else 0.0)
+            super().__call__(executions)
+
+    timer = StepTimer(Slow())  # type: ignore[arg-type]
+    timer.take()
+    assert timer.step_seconds is not None
+    assert timer.step_seconds < 0.04
+
+
 def test_what_does_not_run_has_no_time() -> None:
     timer = StepTimer(FakeRun(fails=True))  # type: ignore[arg-type]
     timer.take()
@@ -84,6 +96,14 @@ def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
     assert all(step.seconds.median > 0 for step in times.steps)
     assert {context.plan.key for context in times.contexts} == {ONE.key, ONE_BF16.key}
     assert all(len(step.seconds.samples) <= MOST_TIMED for step in times.steps)
+
+
+def test_every_batch_size_is_clocked_under_every_plan_though_the_share_is_spent() -> None:
+    """Timing alone takes a third of this; another share may be drawn for what is left."""
+    arguments = ("mlp-narrow", "training", (ONE, ONE_BF16), time.perf_counter() + 0.4, {})
+    times = run_fresh(measure_network, arguments, lambda: None)
+    clocked = {(context.batch_size, context.plan.key) for context in times.contexts}
+    assert clocked == {(size, plan.key) for size in (8, 64, 512) for plan in (ONE, ONE_BF16)}
 
 
 def test_a_plan_too_slow_for_its_share_is_left_out_unless_nothing_says_so() -> None:

@@ -9,7 +9,7 @@ import torch
 from probes.microtrain.merging import peak_lines
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
-from probes.microtrain.recording import Record
+from probes.microtrain.recording import Record, Recorder
 from probes.microtrain.step import make_step
 from probes.microtrain.tracing import Untraceable, trace_workload
 from probes.trace import Affine, Trace
@@ -250,3 +250,17 @@ def test_a_config_that_builds_but_does_not_run_is_refused_in_a_sentence(config: 
     with pytest.raises((Untraceable, InvalidModel)) as caught:
         trace({"huggingface": config})
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("shape", [[1000], [20, 9, 9]])
+def test_a_loss_reads_the_labels_likelihoods_alone(shape: list[int]) -> None:
+    """Of large vocabularies a likelihood in a thousand is read, and as many are not."""
+    likelihoods = torch.zeros(4, *shape, requires_grad=True)
+    labels = torch.zeros(4, *shape[1:], dtype=torch.long)
+    with Recorder() as recorder:
+        torch.nn.functional.nll_loss(likelihoods, labels).backward()
+    records = {record.name: record for record in recorder.records if "nll_loss" in record.name}
+    forward, backward = (next(r for name, r in records.items() if name.endswith(e)) for e in ("forward", "backward"))
+    assert forward.read_bytes == labels.numel() * (8 + 4)
+    assert backward.written_bytes == likelihoods.numel() * 4
+    assert backward.read_bytes < labels.numel() * 8 + 100

@@ -31,6 +31,19 @@ def small():
 def large():
     return Curious(20_000_000), lambda size: (torch.randn(size, 20_000_000), torch.randint(3, (size,)))
 
+class Scattered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def forward(self, x):
+        return torch.zeros(x.shape).masked_scatter(x > -9, self.layer(x))
+
+def scattered():
+    return Scattered(), lambda size: (torch.randn(size, 4), torch.randn(size, 4))
+
+def plain():
+    return nn.Linear(4, 2), lambda size: (torch.randn(size, 4), torch.randint(2, (size,)))
+
 def wrong():
     return nn.Linear(4, 2), lambda size: (torch.randn(size, 5), torch.randint(2, (size,)))
 """
@@ -64,6 +77,18 @@ def test_a_model_that_needs_numbers_is_told_by_the_operation_and_advised_to_be_m
 def test_a_step_that_fails_says_why_in_a_sentence(own_code: str) -> None:
     with pytest.raises(Untraceable, match="fails with RuntimeError"):
         trace_workload(Workload(python_model(f"{own_code}:wrong"), 4))
+
+
+def test_a_step_that_torch_refuses_under_autocast_says_why_and_is_traced_in_fp32(own_code: str) -> None:
+    traced = trace_workload(Workload(python_model(f"{own_code}:scattered"), 4))
+    assert traced.operations
+    assert not traced.autocast_operations
+    assert "same dtypes" in traced.autocast_refused
+    assert trace_workload(Workload(python_model(f"{own_code}:plain"), 4)).autocast_refused == ""
+
+
+def test_what_only_fake_tensors_cannot_do_under_autocast_is_no_refusal(own_code: str) -> None:
+    assert trace_workload(Workload(python_model(f"{own_code}:small"), 4)).autocast_refused == ""
 
 
 KINDS_PROGRAM = """
