@@ -13,7 +13,8 @@ from app.advisor.intervals import CONFIDENCE, Z
 PRIOR_STRENGTH = 0.05
 # Operations that were timed inside steps need next to no correction: a calibration has time for a few whole steps of
 # each network, which run cold and would ask for some.
-# What a page fault takes in a step, its caches being cold after it, is not what it takes alone: a fifth more in fp32.
+# What a page fault takes in a step, its caches being cold after it, is not what it takes alone: a sixth more in fp32 in
+# training, a tenth less in inference.
 CONTEXT_HOLD = (50.0, 50.0, 50.0, 50.0, 1.0)
 # How much of a spread is that of networks of which nothing was timed, on the way to it from that of networks that were
 # (logarithms): at three tenths the intervals of three calibrations held 74 to 81 % of the steps of 46 other models, at
