@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 import time
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -18,7 +19,7 @@ LOOK_SECONDS = 0.005
 
 def adopt_orphans() -> None:
     """From now on what a child leaves behind when it ends is this process's child (prctl(2), Linux alone)."""
-    with contextlib.suppress(OSError, AttributeError):
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
