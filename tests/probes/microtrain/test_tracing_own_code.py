@@ -41,6 +41,15 @@ class Scattered(nn.Module):
 def scattered():
     return Scattered(), lambda size: (torch.randn(size, 4), torch.randn(size, 4))
 
+class Narrow(Scattered):
+    # asks for numbers under autocast alone
+    def forward(self, x):
+        y = self.layer(x)
+        return y * (y > 0).nonzero().shape[0] if y.dtype is torch.bfloat16 else y
+
+def narrow():
+    return Narrow(), lambda size: (torch.randn(size, 4), torch.randn(size, 4))
+
 def plain():
     return nn.Linear(4, 2), lambda size: (torch.randn(size, 4), torch.randint(2, (size,)))
 
@@ -88,7 +97,10 @@ def test_a_step_that_torch_refuses_under_autocast_says_why_and_is_traced_in_fp32
 
 
 def test_what_only_fake_tensors_cannot_do_under_autocast_is_no_refusal(own_code: str) -> None:
-    assert trace_workload(Workload(python_model(f"{own_code}:small"), 4)).autocast_refused == ""
+    traced = trace_workload(Workload(python_model(f"{own_code}:narrow"), 4))
+    assert traced.operations
+    assert not traced.autocast_operations
+    assert traced.autocast_refused == ""
 
 
 KINDS_PROGRAM = """
