@@ -68,7 +68,8 @@ def run_widen(job: Document, _desk: Desk) -> Document:
 
 
 def run_measure(job: Document, desk: Desk) -> Document:
-    from probes.microtrain.measure import measure_workload, parse_measure_job
+    from probes.microtrain.measure import measure_workload
+    from probes.microtrain.measure_job import parse_measure_job
 
     return measure_workload(parse_measure_job(job, workload_of(job)), desk.report, desk.finish)
 

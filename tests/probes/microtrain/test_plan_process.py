@@ -17,7 +17,8 @@ from probes.measurement import Measurement
 from probes.microtrain import fresh_processes
 from probes.microtrain.bench_process import BenchProcess
 from probes.microtrain.failures import Failure
-from probes.microtrain.measure import MeasureSession, parse_measure_job
+from probes.microtrain.measure import MeasureSession
+from probes.microtrain.measure_job import parse_measure_job
 from probes.microtrain.plan_process import PlanProcess
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model, python_model
