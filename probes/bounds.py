@@ -56,7 +56,7 @@ MAX_TIME_LIMIT_SECONDS = 3_600.0  # of one measurement; an hour holds the machin
 MAX_EXPERIMENT_EPOCHS = 1_000_000  # one step each: about five minutes at 0.3 ms
 
 # Profiles that come from elsewhere.
-MAX_PROFILE_BYTES = MAX_BODY_BYTES  # a full calibration of a machine with many cores is below 1 MB
+MAX_PROFILE_BYTES = MAX_BODY_BYTES  # a full calibration of four plans is 0.8 MB, each further one 0.1
 MAX_PROFILE_PLANS = 256  # 32 thread counts in two precisions, six devices in four: 88; each is an option to rank
 MAX_PLAN_NETWORKS = 400  # of one plan; a full calibration has 78, and a fit's time grows with the square
 MAX_PLAN_COSTS = 20_000  # operations in contexts of one plan; a full calibration has 4,400, and likewise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from probes.issued import Issued
@@ -73,22 +74,37 @@ class Context:
 
 
 def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
-    """`operations` holds each operation once, for thousands run under several plans; a cost is [place there, times,
-    seconds, spread]."""
-    operations = list(dict.fromkeys(cost.operation for context in contexts for cost in context.costs))
+    """As short as can be, for it is most of a profile. `operations` holds each operation once; `steps` each step that
+    ran, its operations as [place there, times]; a context is the place of its step, and what each operation of it took
+    under its plan, in nanoseconds, with spreads in percent."""
+    operations = dict.fromkeys(cost.operation for context in contexts for cost in context.costs)
     places = {operation: place for place, operation in enumerate(operations)}
-    rows = [
-        {
-            "network": context.network,
-            "batch_size": context.batch_size,
-            "mode": context.mode,
-            "plan": context.plan.to_json(),
-            "issued": context.issued,
-            "costs": [[places[cost.operation], *cost[1:]] for cost in context.costs],
-        }
-        for context in contexts
-    ]
-    return {"operations": [list(operation) for operation in operations], "contexts": rows}
+    steps: dict[tuple[Any, ...], int] = {}
+    rows = []
+    for context in contexts:
+        ran = tuple((places[cost.operation], cost.times) for cost in context.costs)
+        step = (context.network, context.batch_size, context.mode, context.issued, ran)
+        rows.append(
+            {
+                "step": steps.setdefault(step, len(steps)),
+                "plan": context.plan.to_json(),
+                "nanoseconds": [_shifted(cost.seconds, 9) for cost in context.costs],
+                "spreads": [_shifted(cost.spread, 2) for cost in context.costs],
+            }
+        )
+    members = ("network", "batch_size", "mode", "issued", "operations")
+    return {
+        "operations": [list(operation) for operation in operations],
+        "steps": [dict(zip(members, step, strict=True)) for step in steps],
+        "contexts": rows,
+    }
+
+
+def _shifted(value: float, places: int) -> float:
+    """To four digits, with the decimal point so many places to the right: as a decimal, so that the same number comes
+    back when it is shifted to the left (context_check)."""
+    shifted = Decimal(f"{value:.4g}").scaleb(places)
+    return int(shifted) if shifted == shifted.to_integral_value() else float(shifted)
 
 
 # Kernels take channels by so many (vectors of 512 bits hold 16 numbers of fp32), and have ways of their own for images.

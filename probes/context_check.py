@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from decimal import Decimal
+from typing import Any, NamedTuple, get_args
 
 from probes import bounds
 from probes.checked import (
@@ -17,35 +18,82 @@ from probes.checked import (
     member,
 )
 from probes.context import Context, ContextOperation, OperationCost
+from probes.issued import Issued
 from probes.issued_check import check_issued
 from probes.trace import Kind
-from probes.workload.description import MODES, Plan
+from probes.workload.description import MODES, Mode, Plan
 
 NAME_PATTERN = r"[\w.]+"
 VARIANT_PATTERN = r"[\w-]*"
 
 
 def check_contexts(document: dict[str, Any], check_plan: Callable[[Any, str], Plan]) -> tuple[Context, ...]:
-    """The members that contexts_to_json writes; none are no contexts. Raises Refused."""
+    """The members that contexts_to_json writes, or wrote for profiles of schema version 1; none are no contexts. Raises
+    Refused."""
     rows = check_list(document.get("operations", ()), "operations", bounds.MAX_TRACE_OPERATIONS)
     operations = [_operation(row, f"operations[{place}]") for place, row in enumerate(rows)]
-    contexts = check_list(document.get("contexts", ()), "contexts", bounds.MAX_PROFILE_NETWORKS)
-    return tuple(_context(row, f"contexts[{place}]", operations, check_plan) for place, row in enumerate(contexts))
+    rows = check_list(document.get("steps", ()), "steps", bounds.MAX_PROFILE_NETWORKS)
+    steps = [_step(row, f"steps[{place}]", operations) for place, row in enumerate(rows)]
+    rows = check_list(document.get("contexts", ()), "contexts", bounds.MAX_PROFILE_NETWORKS)
+    return tuple(_context(row, f"contexts[{place}]", steps, operations, check_plan) for place, row in enumerate(rows))
 
 
-def _context(
-    value: Any, place: str, operations: Sequence[ContextOperation], check_plan: Callable[[Any, str], Plan]
-) -> Context:
-    row = check_object(value, place)
-    costs = check_list(member(row, "costs", place), f"{place}.costs", bounds.MAX_TRACE_OPERATIONS)
-    return Context(
+class _Step(NamedTuple):
+    """What a step of a network runs: operations, and how many equal ones of each."""
+
+    network: str
+    batch_size: int
+    mode: Mode
+    issued: Issued | None
+    ran: Sequence[tuple[ContextOperation, int]]
+
+
+def _step(row: Any, place: str, operations: Sequence[ContextOperation]) -> _Step:
+    row = check_object(row, place)
+    ran = check_list(member(row, "operations", place), f"{place}.operations", bounds.MAX_TRACE_OPERATIONS)
+    return _Step(
+        *_network(row, place), tuple(_ran(each, f"{place}.operations[{at}]", operations) for at, each in enumerate(ran))
+    )
+
+
+def _network(row: dict[str, Any], place: str) -> tuple[str, int, Mode, Issued | None]:
+    return (
         check_text(member(row, "network", place), f"{place}.network", bounds.MAX_NAME_CHARACTERS),
         check_count(member(row, "batch_size", place), f"{place}.batch_size", 1, bounds.MAX_BATCH_SIZE),
         check_choice(member(row, "mode", place), f"{place}.mode", MODES),
-        check_plan(member(row, "plan", place), f"{place}.plan"),
-        tuple(_cost(each, f"{place}.costs[{index}]", operations) for index, each in enumerate(costs)),
         check_issued(row.get("issued"), f"{place}.issued"),
     )
+
+
+def _context(
+    row: Any,
+    place: str,
+    steps: Sequence[_Step],
+    operations: Sequence[ContextOperation],
+    check_plan: Callable[[Any, str], Plan],
+) -> Context:
+    row = check_object(row, place)
+    plan = check_plan(member(row, "plan", place), f"{place}.plan")
+    if "costs" in row:  # schema version 1
+        rows = check_list(row["costs"], f"{place}.costs", bounds.MAX_TRACE_OPERATIONS)
+        network, batch_size, mode, issued = _network(row, place)
+        costs = tuple(_cost(each, f"{place}.costs[{at}]", operations) for at, each in enumerate(rows))
+        return Context(network, batch_size, mode, plan, costs, issued)
+    step = steps[check_count(member(row, "step", place), f"{place}.step", 0, len(steps) - 1)]
+    count = len(step.ran)
+    seconds = _numbers(row, "nanoseconds", place, count, bounds.MIN_POINT_SECONDS, 9)
+    spreads = _numbers(row, "spreads", place, count, 0.0, 2)
+    costs = tuple(OperationCost(*ran, *told) for ran, *told in zip(step.ran, seconds, spreads, strict=True))
+    return Context(step.network, step.batch_size, step.mode, plan, costs, step.issued)
+
+
+def _numbers(row: dict[str, Any], name: str, place: str, expected: int, least: float, places: int) -> list[float]:
+    """So many, each written with its decimal point so many places to the right: taken back as decimals, so that none is
+    another number than was written."""
+    place, factor = f"{place}.{name}", 10.0**places
+    values = _entries(member(row, name, place), place, expected)
+    numbers = [check_number(each, place, least * factor, bounds.MAX_POINT_SECONDS * factor) for each in values]
+    return [float(Decimal(repr(number)).scaleb(-places)) for number in numbers]
 
 
 def _operation(value: Any, place: str) -> ContextOperation:
@@ -62,11 +110,16 @@ def _operation(value: Any, place: str) -> ContextOperation:
     )
 
 
+def _ran(value: Any, place: str, operations: Sequence[ContextOperation]) -> tuple[ContextOperation, int]:
+    at, count = _entries(value, place, 2)
+    operation = operations[check_count(at, place, 0, len(operations) - 1)]
+    return operation, check_count(count, place, 1, bounds.MAX_MODULES * 100)
+
+
 def _cost(value: Any, place: str, operations: Sequence[ContextOperation]) -> OperationCost:
-    at, count, seconds, spread = _entries(value, place, len(OperationCost._fields))
+    *ran, seconds, spread = _entries(value, place, len(OperationCost._fields))
     return OperationCost(
-        operations[check_count(at, place, 0, len(operations) - 1)],
-        check_count(count, place, 1, bounds.MAX_MODULES * 100),
+        *_ran(ran, place, operations),
         check_number(seconds, place, bounds.MIN_POINT_SECONDS, bounds.MAX_POINT_SECONDS),
         check_number(spread, place, 0.0, bounds.MAX_POINT_SECONDS),
     )

@@ -31,7 +31,8 @@ from probes.trace import Trace
 from probes.trace_check import check_trace
 from probes.workload.description import PRECISIONS, Plan
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
+READABLE_VERSIONS = ("1", SCHEMA_VERSION)  # the first wrote contexts at length
 
 CalibrationEffort = Literal["quick", "full"]
 EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)
@@ -113,7 +114,7 @@ class Profile:
     def from_json(cls, document: Any) -> Profile:
         """Members that are not known are passed over. Raises InvalidProfile when the document is not a profile of this
         schema, or holds what no calibration can have measured."""
-        if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        if not isinstance(document, dict) or document.get("schema_version") not in READABLE_VERSIONS:
             raise InvalidProfile(f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}")
         try:
             return _profile_from_json(document)

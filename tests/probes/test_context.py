@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -28,8 +29,64 @@ def test_contexts_survive_a_journey_and_each_operation_is_written_once() -> None
     assert check_contexts(document, plan_of) == CONTEXTS
 
 
+def test_a_step_that_several_plans_ran_is_written_once() -> None:
+    counted = tuple(replace(context, issued=None) for context in CONTEXTS)
+    document = contexts_to_json(counted)
+    assert len(document["steps"]) == 1
+    assert document["steps"][0]["operations"] == ((0, 2), (1, 1))
+    assert [row["nanoseconds"] for row in document["contexts"]] == [[2000, 10000]] * 2
+    assert document["contexts"][0]["spreads"] == [10, 0]
+
+
+@pytest.mark.parametrize("seconds", [6.763e-07, 1.234e-05, 9.999e-03, 3.0, 1.001e-09, 812.4])
+@pytest.mark.parametrize("spread", [0.0, 0.051, 0.0012, 1.2, 7e-07])
+def test_no_number_is_another_after_the_journey(seconds: float, spread: float) -> None:
+    context = replace(CONTEXTS[0], costs=(OperationCost(RELU, 2, seconds, spread),))
+    (found,) = check_contexts(json.loads(json.dumps(contexts_to_json([context]))), plan_of)
+    assert found == context
+
+
+def test_contexts_of_the_first_schema_are_read() -> None:
+    written = [
+        {
+            "network": context.network,
+            "batch_size": context.batch_size,
+            "mode": context.mode,
+            "plan": context.plan.to_json(),
+            "issued": context.issued,
+            "costs": [[0, 2, 2e-6, 0.1], [1, 1, 1e-5, 0.0]],
+        }
+        for context in CONTEXTS
+    ]
+    document = json.loads(json.dumps({"operations": [RELU, PRODUCT], "contexts": written}))
+    assert check_contexts(document, plan_of) == CONTEXTS
+
+
 def test_a_profile_from_before_contexts_has_none() -> None:
     assert check_contexts({}, plan_of) == ()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"nanoseconds": [-1, 1]}, {"nanoseconds": [0, 1]}, {"nanoseconds": [1]}, {"nanoseconds": [1, 1, 1]},
+     {"nanoseconds": ["1", 1]}, {"nanoseconds": [None, 1]}, {"nanoseconds": [1e300, 1]}, {"nanoseconds": [10**5000, 1]},
+     {"nanoseconds": [True, 1]}, {"nanoseconds": "ab"}, {"nanoseconds": 3}, {"nanoseconds": [float("nan"), 1]},
+     {"spreads": [-1, 0]}, {"spreads": [0]}, {"spreads": [1e30, 0]}, {"step": 7}, {"step": -1}, {"step": "0"},
+     {"step": None}, {"step": 0.5}],
+)  # fmt: skip
+def test_times_that_no_clock_can_have_told_are_refused(row: dict[str, object]) -> None:
+    document = contexts_to_json(CONTEXTS)
+    document["contexts"][1].update(row)
+    with pytest.raises(Refused, match="contexts"):
+        check_contexts(document, plan_of)
+
+
+@pytest.mark.parametrize("ran", [[7, 1], [-1, 1], [0, 0], [0], [0, 1, 1], "ab", None, [0, 1.5], ["0", 1]])
+def test_steps_of_operations_that_are_not_there_are_refused(ran: object) -> None:
+    document = contexts_to_json(CONTEXTS)
+    document["steps"][0]["operations"] = [ran, [1, 1]]
+    with pytest.raises(Refused, match="steps"):
+        check_contexts(document, plan_of)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +97,7 @@ def test_a_profile_from_before_contexts_has_none() -> None:
 )  # fmt: skip
 def test_costs_that_no_clock_can_have_told_are_refused(cost: object) -> None:
     document = contexts_to_json(CONTEXTS)
-    document["contexts"][0]["costs"][0] = cost
+    document["contexts"][0] |= {"network": "a", "batch_size": 8, "mode": "training", "costs": [cost]}
     with pytest.raises(Refused, match="contexts"):
         check_contexts(document, plan_of)
 
@@ -51,7 +108,7 @@ def test_costs_that_no_clock_can_have_told_are_refused(cost: object) -> None:
 )
 def test_counts_that_no_step_can_have_are_refused(issued: object) -> None:
     document = contexts_to_json(CONTEXTS)
-    document["contexts"][1]["issued"] = issued
+    document["steps"][1]["issued"] = issued
     with pytest.raises(Refused, match="issued"):
         check_contexts(document, plan_of)
 

@@ -37,8 +37,8 @@ def test_what_a_newer_crosspoint_added_is_passed_over(real: Document) -> None:
 
 
 def test_a_schema_of_another_version_is_named(real: Document) -> None:
-    for version in ("2", 1, None, "", ["1"]):
-        with pytest.raises(InvalidProfile, match="schema version 1"):
+    for version in ("3", 2, 1, None, "", ["2"]):
+        with pytest.raises(InvalidProfile, match="schema version 2"):
             Profile.from_json({**real, "schema_version": version})
 
 
@@ -146,13 +146,13 @@ def test_what_no_calibration_measured_is_refused_with_a_sentence(real: Document,
     ("content", "words"),
     [
         (b"", "ends in the middle"),
-        (b'{"schema_version": "1", "poi', "middle"),
+        (b'{"schema_version": "2", "poi', "middle"),
         (b"\xff\xfe", "UTF-8"),
         (b"[" * 100_000, "nested"),
-        (b'{"schema_version": "1", "a": NaN}', "finite"),
-        (b'{"schema_version": "1", "a": 1e999}', "finite"),
-        (b'{"schema_version": "1", "a": ' + b"9" * 5000 + b"}", "digits"),
-        (b'{"schema_version": "1", "schema_version": "1"}', "twice"),
+        (b'{"schema_version": "2", "a": NaN}', "finite"),
+        (b'{"schema_version": "2", "a": 1e999}', "finite"),
+        (b'{"schema_version": "2", "a": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"schema_version": "2", "schema_version": "2"}', "twice"),
         (b"[]", "not a crosspoint profile"),
         (b"null", "not a crosspoint profile"),
         (b" " * (bounds.MAX_PROFILE_BYTES + 1), "larger than"),

@@ -66,10 +66,10 @@ def test_a_removed_profile_is_unknown(client: httpx.Client) -> None:
     [
         b"",
         b"[]",
-        b'{"schema_version": "2"}',
+        b'{"schema_version": "3"}',
         content_of(a_profile_of_a_rig()).encode()[:-100],
-        b'{"schema_version": "1", "name": "zzmarkzz"}',
-        b'{"schema_version": "1", "zzmarkzz": NaN}',
+        b'{"schema_version": "2", "name": "zzmarkzz"}',
+        b'{"schema_version": "2", "zzmarkzz": NaN}',
         b"[" * 100_000,
         content_of(a_profile_of_a_rig()).replace('"median": ', '"median": -').encode(),
         content_of(a_profile_of_a_rig()).replace('"fp32"', '"zzmarkzz"').encode(),

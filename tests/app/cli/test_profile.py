@@ -101,7 +101,7 @@ def test_without_a_profile_of_this_machine_show_says_so(run: Run) -> None:
 
 def test_what_is_no_profile_is_refused_in_a_sentence_and_the_old_one_stays(run: Run) -> None:
     before = run("export", "rig").stdout
-    contents = ('{"schema_version": "1", "po', "[" * 50_000, " " * (5 * 2**20), before[: len(before) // 2])
+    contents = ('{"schema_version": "2", "po', "[" * 50_000, " " * (5 * 2**20), before[: len(before) // 2])
     for content in contents:
         refused = run("import", "-", "--name", "rig", given=content)
         assert refused.returncode == ExitCode.USAGE
