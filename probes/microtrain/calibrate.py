@@ -69,7 +69,7 @@ CONSTANTS: tuple[tuple[str, MakeBenches, float], ...] = (
     ("normalization", traffic.normalization, 1.0),
     ("reduction", traffic.reduction, 0.5),
     ("gather", traffic.gather, 0.5),
-    ("page-fault", traffic.page_fault, 5.0),  # few points, and long ones
+    ("page-fault", traffic.page_fault, 2.5),  # few points, and long ones
 )
 
 # Beyond both nothing is left to believe: others hold nearly every core, and the points vary by more than themselves.

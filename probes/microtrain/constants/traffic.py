@@ -17,7 +17,7 @@ from probes.workload.description import Plan
 # Elements of one tensor: 64 KiB, 1 MiB and 16 MiB in fp32; with the full effort more between and one beyond any cache.
 SIZES_QUICK = (1 << 14, 1 << 18, 1 << 22)
 SIZES_FULL = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-FRESH_BYTES = 32 << 20
+FRESH_BYTES = 8 << 20
 # As malloc asks for memory. Python's own choice is to share it, whose pages take twice as long (2.8 us against 1.5 on
 # an EPYC, Zen 5).
 PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
@@ -113,9 +113,9 @@ def gather(plan: Plan, effort: Effort) -> list[Bench]:
 
 def page_fault(plan: Plan, effort: Effort) -> list[Bench]:
     """Ones into memory that the system gives anew each time, and takes back, and into memory that is there already;
-    `faults` tells how many pages that was. The quick one first: one without the other is worth nothing. On one thread:
-    two told another figure each time. No precision: bytes are bytes."""
-    if plan != Plan("cpu", "fp32", 1):
+    `faults` tells how many pages that was. The quick one first: one without the other is worth nothing. Threads take
+    faults side by side; no precision: bytes are bytes."""
+    if not plan.is_cpu or plan.precision != "fp32":
         return []
 
     def write_fresh() -> Action:

@@ -20,8 +20,8 @@ from tests.app.advisor.machine import a_profile
 BYTES, FAULTS = 40_960_000, 10_000
 
 
-def a_point(seconds: float, faults: float, moved: float = BYTES) -> Point:
-    return Point("page-fault", ONE, {"faults": faults}, 0.0, moved, Timing(seconds, seconds, seconds, (seconds,)))
+def a_point(seconds: float, faults: float, moved: float = BYTES, plan: Plan = ONE) -> Point:
+    return Point("page-fault", plan, {"faults": faults}, 0.0, moved, Timing(seconds, seconds, seconds, (seconds,)))
 
 
 def a_context(plan: Plan) -> Context:
@@ -43,6 +43,22 @@ def test_a_page_costs_what_writing_it_anew_takes_beyond_writing_it_again(plan: P
     prices = prices_for(PRICED, plan)
     assert prices is not None
     assert prices.fault is not None
+    assert prices.fault == FaultPrice(pytest.approx(2e-6), 4096.0)
+
+
+@pytest.mark.parametrize(("plan", "seconds"), [(ONE, 2e-6), (ONE_BF16, 2e-6), (TWO, 1.1e-6)])
+def test_threads_that_take_faults_side_by_side_have_a_price_of_their_own(plan: Plan, seconds: float) -> None:
+    two = (a_point(0.014, FAULTS, plan=TWO), a_point(0.003, 0, plan=TWO))
+    prices = prices_for(profile(*two, a_point(0.025, FAULTS), a_point(0.005, 0)), plan)
+    assert prices is not None
+    assert prices.fault == FaultPrice(pytest.approx(seconds), 4096.0)
+
+
+@pytest.mark.parametrize("fresh_seconds", [0.003, 0.06])
+def test_a_price_that_cannot_be_believed_gives_way_to_that_of_one_thread(fresh_seconds: float) -> None:
+    two = (a_point(fresh_seconds, FAULTS, plan=TWO), a_point(0.003, 0, plan=TWO))
+    prices = prices_for(profile(*two, a_point(0.025, FAULTS), a_point(0.005, 0)), TWO)
+    assert prices is not None
     assert prices.fault == FaultPrice(pytest.approx(2e-6), 4096.0)
 
 
