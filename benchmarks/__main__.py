@@ -28,6 +28,7 @@ SUITES = {
     "survey": "benchmarks.survey",
     "decisions": "benchmarks.decisions",
     "estimates": "benchmarks.estimates",
+    "operations": "benchmarks.operations",
     "crossovers": "benchmarks.crossovers",
     "largest_batch": "benchmarks.largest_batch",
     "memory": "benchmarks.memory",
