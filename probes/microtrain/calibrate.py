@@ -43,7 +43,7 @@ OnProgress = Callable[[float, str], None]
 MakeBenches = Callable[[Plan, Effort], list[Bench]]
 
 # From the job's beginning to its end; a process that has to be started first takes two seconds more.
-SECONDS: dict[Effort, float] = {"quick": 25.0, "full": 56.0}
+SECONDS: dict[Effort, float] = {"quick": 25.0, "full": 55.0}
 LEAST_SHARE = 0.5  # of the time is for measuring, however long tracing took
 QUICK_THREAD_COUNTS = 4  # on machines with many cores
 NETWORK_WEIGHT = 5.0  # time for one network's point, against one of a constant's

@@ -18,6 +18,7 @@ from probes.microtrain.fresh_processes import run_fresh
 from probes.microtrain.network_times import (
     LONG_SECONDS,
     MOST_TIMED,
+    SETTLING_SECONDS,
     NetworkTimes,
     StepTime,
     StepTimer,
@@ -49,6 +50,26 @@ class FakeRun:
     def __call__(self, executions: int) -> None:
         self.calls.append(executions)
         time.sleep(0.002 * executions)
+
+
+def test_a_process_settles_by_steps_that_are_not_timed() -> None:
+    run = FakeRun()
+    timer = StepTimer(run)  # type: ignore[arg-type]
+    timer.settle()
+    assert sum(run.calls) * 0.002 >= SETTLING_SECONDS / 2
+    assert timer.timing() is None
+    assert timer.step_seconds is None
+
+
+def test_what_fails_while_it_settles_is_left_out() -> None:
+    class Failing(FakeRun):
+        def __call__(self, executions: int) -> None:
+            raise RuntimeError("no memory")
+
+    timer = StepTimer(Failing())  # type: ignore[arg-type]
+    timer.settle()
+    timer.take()
+    assert timer.timing() is None
 
 
 def test_a_turn_warms_up_before_it_is_timed() -> None:
