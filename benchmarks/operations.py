@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from app.advisor.context_prices import ContextPrices, footprint_of, kernel_of, moved_bytes, often_of
+from app.advisor.context_prices import ContextPrices, kernel_of, surroundings
 from app.advisor.features import CLASSES, features_of_context
 from app.advisor.plans import candidate_plans
 from app.advisor.pooled import pool
@@ -115,8 +115,7 @@ def told_by(profile: Profile, trace: Trace, plan: Plan) -> Told | None:
 
 def wrong_operations(context: Context, prices: ContextPrices) -> list[Document]:
     """Operations of whose price a step is TELLING_SHARE too long or too short at least, the worst first."""
-    footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
-    often = often_of((cost.operation, cost.times) for cost in context.costs)
+    footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
     rows = []
     for operation, times, seconds, _ in context.costs:
         told = prices.seconds(operation, footprint, often[kernel_of(operation)])

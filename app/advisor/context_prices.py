@@ -146,8 +146,7 @@ class ContextPrices:
         return math.exp(_weighted_mean(self.overheads, (0.0, 0.0, footprint, 0.0)))
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
-        footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
-        often = often_of((cost.operation, cost.times) for cost in context.costs)
+        footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
         for cost in context.costs:
             base, size, intensity = self._baseline(cost.operation)
             log_ratio = math.log(cost.seconds) - base
@@ -225,6 +224,12 @@ def _weighted_mean(samples: Sequence[Sample], place: Place) -> float:
         total += weight * log_ratio
         weights += weight
     return total / weights
+
+
+def surroundings(operations: Iterable[tuple[ContextOperation, int]]) -> tuple[float, dict[tuple[str, str], float]]:
+    """Of each operation of a step: the step's footprint_of, and often_of. operations: with their executions."""
+    ran = list(operations)
+    return footprint_of(sum(moved_bytes(operation) * executions for operation, executions in ran)), often_of(ran)
 
 
 def footprint_of(moved_bytes: float) -> float:

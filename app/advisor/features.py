@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, footprint_of, kernel_of, moved_bytes, often_of
+from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, kernel_of, surroundings
 from app.advisor.peaks import Peaks
 from app.advisor.prices import HEAVY, Prices
 from probes.context import Context, ContextOperation
@@ -60,8 +60,7 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
     """`dispatch` is what lies between the operations."""
     precision = of_plan.plan.precision
     operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
-    footprint = footprint_of(sum(moved_bytes(sized) * each.count for sized, each in operations))
-    often = often_of((sized, each.count) for sized, each in operations)
+    footprint, often = surroundings((sized, each.count) for sized, each in operations)
     heavy = light = optimizer = 0.0
     for sized, operation in operations:
         seconds = prices.seconds(sized, footprint, often[kernel_of(sized)]) * operation.count
@@ -91,9 +90,8 @@ def features_of_context(
 ) -> Features:
     """The same of a network's own operations, at the sizes that were timed; those of the optimizer are among the
     light ones. fault_seconds: of the page faults that its step was seen to have."""
-    footprint = footprint_of(sum(moved_bytes(cost.operation) * cost.times for cost in context.costs))
+    footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
     total = context.seconds
-    often = often_of((cost.operation, cost.times) for cost in context.costs)
     heavy = light = 0.0
     for operation, times, each, _ in context.costs:
         unseen = without if each * times >= TELLING_SHARE * total else None
