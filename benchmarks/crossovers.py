@@ -32,6 +32,7 @@ from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.crossover_scores import Truth, describe_scores, score, truth_of, wanted
+from benchmarks.output import output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.microtrain import fresh_processes
@@ -202,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1.2, help="all plans at one batch size")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
     parser.add_argument("--profile", type=Path, help="this machine's profile, as benchmarks.estimates keeps it")
-    parser.add_argument("--output", type=Path, default=RESULTS / "crossovers.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / "crossovers.json")
     chosen = parser.parse_args(arguments)
 
     def say(line: str) -> None:
@@ -213,7 +214,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = chosen.profile and Profile.from_json(json.loads(chosen.profile.read_text(encoding="utf-8")))
         work = run_crossovers(MODELS[: chosen.models], chosen.seconds, Path(folder), say, known)
         document = asyncio.run(work)
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     say(describe_scores(document["table"]))
     return 0

@@ -28,6 +28,7 @@ from app.advisor.plans import candidate_plans, cuda_accelerators
 from app.advisor.request import Request
 from app.service import Crosspoint
 from app.settings import Settings
+from benchmarks.output import output_file
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
@@ -269,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decisions", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="reference measurement of one model")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
-    parser.add_argument("--output", type=Path, default=RESULTS / "decisions.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / "decisions.json")
     chosen = parser.parse_args(arguments)
 
     def say(line: str) -> None:
@@ -278,7 +279,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
         document = asyncio.run(run_decisions(chosen.seconds, chosen.models, Path(folder), say))
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     say(describe_summary(document))
     return 0

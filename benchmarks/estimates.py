@@ -8,7 +8,8 @@ blocks. Each block begins with a calibration; `instant` answers from the profile
 then, model by model, every plan runs in a fresh process of its own, in turns with the others (benchmarks.truth),
 `quick` is asked at the largest batch, and every plan runs again in another process. Truth is the median of a plan's
 processes. `quick` knows the model's trace, as it does after an `instant`, and nothing of the truth; `instant` knows
-nothing of either. What each calibration alone would have told stands beside.
+nothing of either. What each calibration alone would have told stands beside. A run that is broken off leaves what it
+measured in a file whose name ends in .unfinished.json.
 
 Also beside, from the block's profile: a roofline, and the plain sum of operations timed alone. Every row is kept raw;
 benchmarks.estimate_table makes figures of them.
@@ -39,6 +40,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.decisions import default_plan
 from benchmarks.estimate_table import describe_table, make_table
+from benchmarks.output import output_file
 from benchmarks.rules_of_thumb import baselines, shares
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
@@ -53,6 +55,7 @@ PROCESSES = 2  # a plan and batch size; half of them before `quick`
 SECONDS = 2.5  # of a batch size in one process a plan, at least, for all plans together
 Document = dict[str, Any]
 Say = Callable[[str], None]
+Keep = Callable[[list[Document]], None]
 
 
 def told(answer: Recommendation) -> Document:
@@ -89,8 +92,8 @@ class Case:
 @dataclass
 class Bench:
     """calibrating: a store that nothing but calibrations ever came into, for `instant`. asked: one for `quick`.
-    measuring: another, for the truth. None learns from other models. until: on time.monotonic, when no further model is
-    begun."""
+    measuring: another, for the truth. None learns from other models. keep: told, after each model, all that was
+    measured so far. until: on time.monotonic, when no further model is begun."""
 
     calibrating: Crosspoint
     asked: Crosspoint
@@ -98,6 +101,7 @@ class Bench:
     seconds: float
     processes: int
     say: Say
+    keep: Keep
     until: float
     profiles: list[Profile] = field(default_factory=list)
     calibrations: list[Profile] = field(default_factory=list)
@@ -117,6 +121,7 @@ class Bench:
                 await self._each(cases, self._ask_instant)
             for row in found:
                 await self._compare_in_time([case for case in cases if case.block == block and case.row is row])
+                self.keep([measured(case) for case in cases if case.processes])
         return [await self._told(case) for case in cases]
 
     async def _compare_in_time(self, cases: Sequence[Case]) -> None:
@@ -261,6 +266,7 @@ async def run_estimates(
     rows: Sequence[Row],
     folder: Path,
     say: Say,
+    keep: Keep,
     *,
     processes: int,
     calibrations: int,
@@ -274,7 +280,7 @@ async def run_estimates(
         Crosspoint(settings[1]) as asked,
         Crosspoint(settings[2]) as measuring,
     ):
-        bench = Bench(calibrating, asked, measuring, seconds, processes, say, time.monotonic() + 60 * minutes)
+        bench = Bench(calibrating, asked, measuring, seconds, processes, say, keep, time.monotonic() + 60 * minutes)
         begun = datetime.now(UTC)
         found = await bench.rows(rows, calibrations)
         survey = await asked.survey()
@@ -305,23 +311,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calibrations", type=int, default=CALIBRATIONS, help="as many blocks of workloads")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further model after so many")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
-    parser.add_argument("--output", type=Path, default=RESULTS / "estimates.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
 
     def say(line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    unfinished = chosen.output.with_suffix(".unfinished.json")
+
+    def keep(rows: list[Document]) -> None:
+        unfinished.write_text(json.dumps({"rows": rows}) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
         rows = WORKLOADS[: chosen.workloads]
         counts = {"processes": max(1, chosen.processes), "calibrations": max(1, chosen.calibrations)}
-        run = run_estimates(chosen.seconds, rows, Path(folder), say, minutes=chosen.minutes, **counts)
+        run = run_estimates(chosen.seconds, rows, Path(folder), say, keep, minutes=chosen.minutes, **counts)
         document, profiles = asyncio.run(run)
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for number, profile in enumerate(profiles, 1):
         compact = json.dumps(profile.to_json(), separators=(",", ":"))
         chosen.output.with_name(f"estimates_profile_{number}.json").write_text(compact + "\n", encoding="utf-8")
+    unfinished.unlink(missing_ok=True)
     say(describe_table(document["table"]))
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import read_machine
+from benchmarks.output import output_file
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -52,7 +53,7 @@ def report(
     first_line = (about or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=first_line)
     parser.add_argument("--short", action="store_true", help="few runs, only to see that it works")
-    parser.add_argument("--output", type=Path, default=RESULTS / f"{name}.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / f"{name}.json")
     chosen = parser.parse_args(arguments)
     machine = read_machine()  # before the load that measuring is
     figures = run_all(chosen.short, _say)
@@ -61,7 +62,6 @@ def report(
         **machine,
         "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
     }
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0
 

@@ -32,6 +32,7 @@ from app.labjobs import describe_machine
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.child import run_child
+from benchmarks.output import output_file
 from benchmarks.workloads import WORKLOADS, Row
 from probes.hardware import Survey
 from probes.profile import Profile
@@ -194,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gibibytes", type=float, default=2.0, help="the memory that a process may take")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
     parser.add_argument("--profile", type=Path, help="this machine's profile, instead of calibrating it anew")
-    parser.add_argument("--output", type=Path, default=RESULTS / "largest_batch.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / "largest_batch.json")
     chosen = parser.parse_args(arguments)
 
     def say(line: str) -> None:
@@ -205,7 +206,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = chosen.profile and Profile.from_json(json.loads(chosen.profile.read_text(encoding="utf-8")))
         limit = round(chosen.gibibytes * 2**30)
         document = asyncio.run(run_largest_batch(MODELS[: chosen.models], limit, Path(folder), say, known))
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     say(describe_table(document))
     return 0

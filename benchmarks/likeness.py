@@ -27,6 +27,7 @@ from app.lessons import lesson_of, most_like, nearest_knot
 from app.service import Crosspoint
 from app.settings import Settings
 from app.store.lessons import LessonRow
+from benchmarks.output import output_file
 from benchmarks.workloads import WORKLOADS
 from probes.signature import signature_of
 from probes.trace import Trace
@@ -175,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.likeness", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=Path, help="a result of benchmarks.estimates; the newest when left out")
     parser.add_argument("--data", type=Path, help="a folder whose store keeps the traces; a new one when left out")
-    parser.add_argument("--output", type=Path, help="where to write the table as JSON")
+    parser.add_argument("--output", type=output_file, help="where to write the table as JSON")
     chosen = parser.parse_args(arguments)
     document = json.loads((chosen.rows or newest_rows()).read_text(encoding="utf-8"))
     cases = read_cases(document["rows"])

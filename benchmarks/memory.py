@@ -25,6 +25,7 @@ import torch
 
 from app.advisor.memory import estimate_memory
 from benchmarks.child import run_child
+from benchmarks.output import output_file
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement, MemoryPeak
 from probes.microtrain.tracing import trace_workload
@@ -161,7 +162,7 @@ def _spread(errors: Sequence[float]) -> Document:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=output_file, required=True)
     parser.add_argument("--cases", type=int, help="the first so many; all when left out")
     parser.add_argument("--truths", type=Path, help="a file that keeps what real steps took")
     options = parser.parse_args()

@@ -33,6 +33,7 @@ from app.advisor.request import Request
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.machine import read_machine
+from benchmarks.output import output_file
 from benchmarks.workloads import WORKLOADS, Row
 from probes.context import Context
 from probes.microtrain import fresh_processes
@@ -241,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="models of benchmarks.workloads")
     parser.add_argument("--profile", type=Path, nargs="+", default=[], help="exported calibrations of this machine")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one plan at one batch size")
-    parser.add_argument("--output", type=Path, default=RESULTS / "operations.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / "operations.json")
     chosen = parser.parse_args(arguments)
     if unknown := set(chosen.only) - {row.name for row in WORKLOADS}:
         parser.error(
@@ -256,7 +257,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profiles = [parse_profile(path.read_bytes()) for path in chosen.profile]
     with tempfile.TemporaryDirectory() as folder:
         document = asyncio.run(run(rows, profiles, chosen.seconds, Path(folder), say))
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(_shortened(document), separators=(",", ":")) + "\n", encoding="utf-8")
     say(describe_table(document["table"]))
     return 0

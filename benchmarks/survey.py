@@ -29,6 +29,7 @@ import psutil
 from benchmarks.figures import RESULTS
 from benchmarks.large_machine import write_large_machine
 from benchmarks.machine import read_machine
+from benchmarks.output import output_file
 from benchmarks.service import COMMAND, PATIENCE_SECONDS, run_load, running, spread
 from probes.survey import take_survey
 
@@ -234,7 +235,7 @@ def run_all(short: bool) -> list[Figure]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survey", description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="few runs, only to see that it works")
-    parser.add_argument("--output", type=Path, default=RESULTS / "survey.json")
+    parser.add_argument("--output", type=output_file, default=RESULTS / "survey.json")
     chosen = parser.parse_args(arguments)
     figures = [{**asdict(figure), "met": figure.met} for figure in run_all(chosen.short)]
     sys.stdout.write("\n".join(write_table(figures)) + "\n")
@@ -245,7 +246,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "imported_beside_the_survey": heavy,
         "figures": figures,
     }
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.output import output_file
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import parse_model
@@ -230,7 +231,7 @@ def main() -> None:
     import transformers
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=output_file, required=True)
     parser.add_argument("--types", nargs="*", default=[], help="model types; all when left out")
     parser.add_argument("--tasks", nargs="*", default=[], help="tasks; all when left out")
     parser.add_argument("--again", action="store_true", help="only what the output file has as not traced")

@@ -109,16 +109,17 @@ def _shifted(value: float, places: int) -> float:
 
 # Kernels take channels by so many (vectors of 512 bits hold 16 numbers of fp32), and have ways of their own for images.
 CHANNELS_AT_ONCE, MOST_IMAGE_CHANNELS = 16, 4
-# From this width on a depthwise kernel is taken another way: its backward does a fifth of the FLOPs a second (measured
-# on an EPYC, Zen 5, torch 2.13: 6 against 30 GFLOP/s), but where channels lie last.
+# From this width on a depthwise kernel is taken another way, and so it is where channels lie last (on an EPYC, Zen 5,
+# torch 2.13, one thread, GFLOP/s forward and backward, fp32: 3 x 3 30 and 30, 7 x 7 110 and 6; channels last 55 and 50,
+# 137 and 18).
 LARGE_KERNEL = 5
 
 
 def variant_of(name: str, shapes: Sequence[Sequence[int]], *, channels_last: bool = False) -> str:
     """Of a convolution: its dimensions, and whether it mixes channels, places or both, or reads an image, which kernels
     differ by; of an image, whether it makes a ragged number of channels; of a depthwise one, whether its kernel is
-    large. Of a whole encoder layer: whether its sequence is longer than wide, so that attention is most of it. Empty
-    for everything else.
+    large and whether channels lie last. Of a whole encoder layer: whether its sequence is longer than wide, so that
+    attention is most of it. Empty for everything else.
 
     shapes: of the tensor arguments: (input, weight, …), and of a backward (gradient, input, weight, …). channels_last:
     how the first of them lies in memory.
@@ -135,7 +136,8 @@ def variant_of(name: str, shapes: Sequence[Sequence[int]], *, channels_last: boo
     if all(size == 1 for size in kernel):
         what = "pointwise"
     elif channels == 1 and outputs > 1 and len(shapes[place - 1]) > 1 and shapes[place - 1][1] > 1:
-        what = "depthwise-large" if max(kernel) >= LARGE_KERNEL and not channels_last else "depthwise"
+        large, last = "-large" if max(kernel) >= LARGE_KERNEL else "", "-last" if channels_last else ""
+        what = f"depthwise{large}{last}"
     elif channels <= MOST_IMAGE_CHANNELS and channels == shapes[place - 1][1]:
         what = "image-ragged" if outputs % CHANNELS_AT_ONCE else "image"
     else:

@@ -14,8 +14,8 @@ from probes.issued import Issued
 
 # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
 # 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations;
-# 8: why a step does not run under autocast.
-SCHEMA_VERSION = "8"
+# 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last.
+SCHEMA_VERSION = "9"
 
 CURVES = (
     "kernel_peaks",

@@ -75,6 +75,26 @@ def _mobile_block(width: int, kernel: int) -> list[Layer]:
     ]
 
 
+def _channels_last(width: int, kernels: tuple[int, ...]) -> list[Layer]:
+    """A stem that makes patches of an image, then blocks of a depthwise convolution and two linear layers over channels
+    around which the input is added, as networks have whose channels lie last (Liu et al., 2022, "A ConvNet for the
+    2020s")."""
+    channels_to_the_end, and_back = {"type": "permute", "dims": [2, 3, 1]}, {"type": "permute", "dims": [3, 1, 2]}
+    norm: Layer = {"type": "layer_norm"}
+
+    def block(kernel: int) -> list[Layer]:
+        depthwise = {"type": "conv2d", "out": width, "kernel": kernel, "padding": kernel // 2, "groups": width}
+        return [depthwise, channels_to_the_end, norm, *_linear(3 * width, 1, width, "gelu"), and_back]
+
+    return [
+        {"type": "conv2d", "out": width, "kernel": 4, "stride": 4},
+        *(channels_to_the_end, norm, and_back),
+        *({"type": "residual", "layers": block(kernel)} for kernel in kernels),
+        {"type": "global_avg_pool"},
+        *_linear(1, 0, 10),
+    ]
+
+
 def _residual(width: int) -> list[Layer]:
     """A stem of 7 x 7 that halves the image, and a block of two convolutions with the input added."""
     block: list[Layer] = [
@@ -129,6 +149,7 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),
     MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),
     MicroNetwork("cnn-mobile", _mobile(24, 2), [3, 64, 64], (2, 12), 48),
+    MicroNetwork("cnn-last", _channels_last(48, (7, 3)), [3, 96, 96], (2, 12), 48),
     MicroNetwork("cnn-signal", _signal(32), [2, 1024], (4, 32)),
     MicroNetwork("transformer", _transformer(128, 2), [64], (2, 16), 48),
     MicroNetwork("transformer-wide", _transformer(320, 2, 5, 16_000), [96], (1, 6)),

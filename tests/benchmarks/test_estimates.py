@@ -20,8 +20,9 @@ def test_blocks_keep_the_order_and_hold_about_as_many_batch_sizes() -> None:
 def test_what_the_time_did_not_do_for_is_a_row_that_says_so() -> None:
     row, nothing = WORKLOADS[0], None
     said: list[str] = []
+    kept: list[Any] = []
     stores: Any = (nothing, nothing, nothing)  # nobody is asked
-    bench = Bench(*stores, seconds=1.0, processes=2, say=said.append, until=0.0)
+    bench = Bench(*stores, seconds=1.0, processes=2, say=said.append, keep=kept.append, until=0.0)
     cases = [Case(row, row.workload(size), 0) for size in row.batch_sizes]
     asyncio.run(bench._compare_in_time(cases))
     documents = [asyncio.run(bench._told(case)) for case in cases]
