@@ -6,7 +6,7 @@ not. Part of a profile: raw points, from which the advisor prices the operations
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from probes.trace import Kind
 from probes.workload.description import Mode, Plan
 
 ENCODER_LAYER = "aten._transformer_encoder_layer_fwd"
+KERNEL_MEMBERS = 4  # of an operation: its first ones, which do not hang on its size
 # Variant of what reads an optimizer's state that is mostly zeros.
 SPARSE = "sparse"
 
@@ -24,7 +25,7 @@ class ContextOperation(NamedTuple):
     """An operation as torch dispatches it below autograd, with the sizes of one execution.
 
     name: torch's own, as aten.addmm. variant: what its name leaves open (variant_of). flops, read_bytes,
-    written_bytes: by the conventions of probes.trace.
+    written_bytes, grain: by the conventions of probes.trace.
     """
 
     name: str
@@ -34,13 +35,14 @@ class ContextOperation(NamedTuple):
     flops: float
     read_bytes: float
     written_bytes: float
+    grain: float = 0.0
 
 
 class OperationCost(NamedTuple):
     """What one execution takes inside a step.
 
     times: how many equal ones the step runs. seconds: median over executions and steps, in the faster of two visits.
-    spread: half the range from the 10th to the 90th percentile, as a share of the median.
+    spread: half the range from the 10th to the 90th percentile, as a share of the median, to a hundredth.
     """
 
     operation: ContextOperation
@@ -73,12 +75,19 @@ class Context:
         return min((cost.seconds for cost in self.costs), default=0.0)
 
 
-def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
-    """As short as can be, for it is most of a profile. `operations` holds each operation once; `steps` each step that
-    ran, its operations as [place there, times]; a context is the place of its step, and what each operation of it took
-    under its plan, in nanoseconds, with spreads in percent."""
+def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan], int]) -> dict[str, Any]:
+    """As short as can be, for it is most of a profile. `kernels` holds what operations of any size share, `operations`
+    each operation once, as [place of its kernel, flops, read, written] and its grain where it has one; `steps` each
+    step that ran, its operations as [place, times]; a context is the places of its step and its plan, and what each
+    operation of it took, in nanoseconds, with spreads in percent."""
     operations = dict.fromkeys(cost.operation for context in contexts for cost in context.costs)
     places = {operation: place for place, operation in enumerate(operations)}
+    kernels: dict[tuple[Any, ...], int] = {}
+    sized = [
+        [kernels.setdefault(each[:KERNEL_MEMBERS], len(kernels)), each.flops, each.read_bytes, each.written_bytes]
+        + ([each.grain] if each.grain else [])
+        for each in operations
+    ]
     steps: dict[tuple[Any, ...], int] = {}
     rows = []
     for context in contexts:
@@ -87,14 +96,15 @@ def contexts_to_json(contexts: Sequence[Context]) -> dict[str, Any]:
         rows.append(
             {
                 "step": steps.setdefault(step, len(steps)),
-                "plan": context.plan.to_json(),
+                "plan": place_of_plan(context.plan),
                 "nanoseconds": [_shifted(cost.seconds, 9) for cost in context.costs],
                 "spreads": [_shifted(cost.spread, 2) for cost in context.costs],
             }
         )
     members = ("network", "batch_size", "mode", "issued", "operations")
     return {
-        "operations": [list(operation) for operation in operations],
+        "kernels": [list(kernel) for kernel in kernels],
+        "operations": sized,
         "steps": [dict(zip(members, step, strict=True)) for step in steps],
         "contexts": rows,
     }

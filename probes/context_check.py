@@ -17,7 +17,7 @@ from probes.checked import (
     check_text,
     member,
 )
-from probes.context import Context, ContextOperation, OperationCost
+from probes.context import KERNEL_MEMBERS, Context, ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.issued_check import check_issued
 from probes.trace import Kind
@@ -25,13 +25,16 @@ from probes.workload.description import MODES, Mode, Plan
 
 NAME_PATTERN = r"[\w.]+"
 VARIANT_PATTERN = r"[\w-]*"
+SIZES = 3  # flops, read, written; a grain may follow
 
 
 def check_contexts(document: dict[str, Any], check_plan: Callable[[Any, str], Plan]) -> tuple[Context, ...]:
-    """The members that contexts_to_json writes, or wrote for profiles of schema version 1; none are no contexts. Raises
-    Refused."""
+    """The members that contexts_to_json writes, or wrote for profiles of schema versions 1 and 2; none are no contexts.
+    Raises Refused."""
+    rows = check_list(document.get("kernels", ()), "kernels", bounds.MAX_TRACE_OPERATIONS)
+    kernels = [_kernel(row, f"kernels[{place}]") for place, row in enumerate(rows)]
     rows = check_list(document.get("operations", ()), "operations", bounds.MAX_TRACE_OPERATIONS)
-    operations = [_operation(row, f"operations[{place}]") for place, row in enumerate(rows)]
+    operations = [_operation(row, f"operations[{place}]", kernels) for place, row in enumerate(rows)]
     rows = check_list(document.get("steps", ()), "steps", bounds.MAX_PROFILE_NETWORKS)
     steps = [_step(row, f"steps[{place}]", operations) for place, row in enumerate(rows)]
     rows = check_list(document.get("contexts", ()), "contexts", bounds.MAX_PROFILE_NETWORKS)
@@ -96,18 +99,34 @@ def _numbers(row: dict[str, Any], name: str, place: str, expected: int, least: f
     return [float(Decimal(repr(number)).scaleb(-places)) for number in numbers]
 
 
-def _operation(value: Any, place: str) -> ContextOperation:
-    name, kind, variant, dtype, *sizes = _entries(value, place, len(ContextOperation._fields))
-    flops, read, written = (check_number(size, place, 0.0, bounds.MAX_POINT_QUANTITY) for size in sizes)
-    return ContextOperation(
+class _Kernel(NamedTuple):
+    """What operations of any size share."""
+
+    name: str
+    kind: Kind
+    variant: str
+    dtype: str
+
+
+def _kernel(value: Any, place: str) -> _Kernel:
+    name, kind, variant, dtype = _entries(value, place, KERNEL_MEMBERS)
+    return _Kernel(
         check_text(name, place, bounds.MAX_NAME_CHARACTERS, NAME_PATTERN),
         check_choice(kind, place, get_args(Kind)),
         check_text(variant, place, 64, VARIANT_PATTERN),
         check_text(dtype, place, 64, NAME_PATTERN),
-        flops,
-        read,
-        written,
     )
+
+
+def _operation(value: Any, place: str, kernels: Sequence[_Kernel]) -> ContextOperation:
+    """Without kernels, as schema versions 1 and 2 have it: the kernel's members stand in the row."""
+    if kernels:
+        at, *sizes = _entries(value, place, 1 + SIZES, 1 + SIZES + 1)
+        kernel = kernels[check_count(at, place, 0, len(kernels) - 1)]
+    else:
+        row = _entries(value, place, KERNEL_MEMBERS + SIZES)
+        kernel, sizes = _kernel(row[:KERNEL_MEMBERS], place), list(row[KERNEL_MEMBERS:])
+    return ContextOperation(*kernel, *(check_number(size, place, 0.0, bounds.MAX_POINT_QUANTITY) for size in sizes))
 
 
 def _ran(value: Any, place: str, operations: Sequence[ContextOperation]) -> tuple[ContextOperation, int]:
@@ -125,8 +144,8 @@ def _cost(value: Any, place: str, operations: Sequence[ContextOperation]) -> Ope
     )
 
 
-def _entries(value: Any, place: str, expected: int) -> Sequence[Any]:
-    row = check_list(value, place, expected)
-    if len(row) != expected:
-        raise Refused(f"{place} has {len(row)} entries where {expected} are expected")
+def _entries(value: Any, place: str, *expected: int) -> Sequence[Any]:
+    row = check_list(value, place, max(expected))
+    if len(row) not in expected:
+        raise Refused(f"{place} has {len(row)} entries where {' or '.join(map(str, expected))} are expected")
     return row

@@ -7,6 +7,7 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -31,9 +32,11 @@ from probes.trace import Trace
 from probes.trace_check import check_trace
 from probes.workload.description import PRECISIONS, Plan
 
-SCHEMA_VERSION = "2"
-READABLE_VERSIONS = ("1", SCHEMA_VERSION)  # the first wrote contexts at length
+SCHEMA_VERSION = "3"
+# 1: contexts at length; 2: each step once; 3: each plan and each kernel once.
+READABLE_VERSIONS = ("1", "2", SCHEMA_VERSION)
 
+PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is
 CalibrationEffort = Literal["quick", "full"]
 EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)
 
@@ -100,14 +103,25 @@ class Profile:
     schema_version: str = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        """A trace stands once, in `traces`, though many plans ran its network: `trace` of a network is its place."""
+        """A plan stands once, in `plans`, and a trace in `traces`, though many plans ran its network: elsewhere are
+        their places."""
         traces = list({id(point.trace): point.trace for point in self.networks}.values())
         places = {id(trace): place for place, trace in enumerate(traces)}
+        rows: tuple[Point | NetworkPoint | Context, ...] = (*self.points, *self.networks, *self.contexts)
+        plans = {row.plan.key: row.plan for row in rows}
+        places_of_plans = {key: place for place, key in enumerate(plans)}
+
+        def place_of(plan: Plan) -> int:
+            return places_of_plans[plan.key]
+
         document = asdict(replace(self, points=(), networks=(), contexts=()))
-        document["points"] = [{**asdict(point), "plan": point.plan.to_json()} for point in self.points]
-        document |= contexts_to_json(self.contexts)
+        document["plans"] = [plan.to_json() for plan in plans.values()]
+        document["points"] = [{**asdict(point), "plan": place_of(point.plan)} for point in self.points]
+        document |= contexts_to_json(self.contexts, place_of)
         document["traces"] = [trace.to_json() for trace in traces]
-        document["networks"] = [_network_to_json(point, places[id(point.trace)]) for point in self.networks]
+        document["networks"] = [
+            _network_to_json(point, place_of(point.plan), places[id(point.trace)]) for point in self.networks
+        ]
         return document
 
     @classmethod
@@ -141,6 +155,17 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         check_trace(each, f"traces[{place}]")
         for place, each in enumerate(check_list(document.get("traces", ()), "traces", bounds.MAX_PROFILE_TRACES))
     ]
+    rows = check_list(document.get("plans", ()), "plans", bounds.MAX_PROFILE_PLANS)
+    plans = [_plan(each, f"plans[{place}]") for place, each in enumerate(rows)]
+
+    def plan_at(value: Any, place: str) -> Plan:
+        """Schema versions 1 and 2 have the plan itself there."""
+        if isinstance(value, dict):
+            return _plan(value, place)
+        if not plans:
+            raise Refused(f"{place} points at a plan that is not there")
+        return plans[check_count(value, place, 0, len(plans) - 1)]
+
     hardware, base = document.get("hardware"), document.get("process_base_bytes")
     profile = Profile(
         name=check_text(row("name"), "name", bounds.MAX_NAME_CHARACTERS),
@@ -152,16 +177,16 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         duration_seconds=check_number(row("duration_seconds"), "duration_seconds", 0.0, bounds.MAX_POINT_SECONDS),
         noise=_noise(row("noise")),
         points=tuple(
-            _point(each, f"points[{place}]")
+            _point(each, f"points[{place}]", plan_at)
             for place, each in enumerate(check_list(row("points"), "points", bounds.MAX_PROFILE_POINTS))
         ),
         networks=tuple(
-            _network(each, f"networks[{place}]", traces)
+            _network(each, f"networks[{place}]", plan_at, traces)
             for place, each in enumerate(check_list(row("networks"), "networks", bounds.MAX_PROFILE_NETWORKS))
         ),
         process_base_bytes=None if base is None else check_count(base, "process_base_bytes", 0, MAX_BYTES),
         context_bytes=_context(document.get("context_bytes")),
-        contexts=check_contexts(document, _plan),
+        contexts=check_contexts(document, plan_at),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
         calibrations=check_count(document.get("calibrations", 1), "calibrations", 1, bounds.MAX_CALIBRATIONS),
     )
@@ -222,13 +247,13 @@ def _context(value: Any) -> dict[str, int] | None:
     }
 
 
-def _point(value: Any, place: str) -> Point:
+def _point(value: Any, place: str, plan_at: PlanAt) -> Point:
     row = check_object(value, place)
     constant = check_text(member(row, "constant", place), f"{place}.constant", 64, CONSTANT_PATTERN)
     parameters = check_object(member(row, "parameters", place), f"{place}.parameters", bounds.MAX_PROFILE_ENTRIES)
     return Point(
         constant,
-        _plan(member(row, "plan", place), f"{place}.plan"),
+        plan_at(member(row, "plan", place), f"{place}.plan"),
         {
             check_text(name, f"a name in {place}.parameters", 64): check_number(
                 number, f"a number in {place}.parameters", -bounds.MAX_POINT_QUANTITY, bounds.MAX_POINT_QUANTITY
@@ -282,7 +307,7 @@ def _environment(value: Any, place: str) -> dict[str, str]:
     }
 
 
-def _network(value: Any, place: str, traces: list[Trace]) -> NetworkPoint:
+def _network(value: Any, place: str, plan_at: PlanAt, traces: list[Trace]) -> NetworkPoint:
     """A trace may also stand in the row itself."""
     row = check_object(value, place)
     at = member(row, "trace", place)
@@ -295,19 +320,19 @@ def _network(value: Any, place: str, traces: list[Trace]) -> NetworkPoint:
     return NetworkPoint(
         check_text(member(row, "name", place), f"{place}.name", bounds.MAX_NAME_CHARACTERS),
         check_count(member(row, "batch_size", place), f"{place}.batch_size", 1, bounds.MAX_BATCH_SIZE),
-        _plan(member(row, "plan", place), f"{place}.plan"),
+        plan_at(member(row, "plan", place), f"{place}.plan"),
         _timing(member(row, "seconds", place), f"{place}.seconds"),
         trace,
         check_number(row.get("page_faults", 0.0), f"{place}.page_faults", 0.0, bounds.MAX_POINT_QUANTITY),
     )
 
 
-def _network_to_json(point: NetworkPoint, place: int) -> dict[str, Any]:
+def _network_to_json(point: NetworkPoint, plan: int, trace: int) -> dict[str, Any]:
     return {
         "name": point.name,
         "batch_size": point.batch_size,
-        "plan": point.plan.to_json(),
+        "plan": plan,
         "seconds": asdict(point.seconds),
         "page_faults": point.page_faults,
-        "trace": place,
+        "trace": trace,
     }

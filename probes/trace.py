@@ -14,7 +14,8 @@ from probes.issued import Issued
 
 # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
 # 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations;
-# 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last.
+# 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
+# what attention works through at a time.
 SCHEMA_VERSION = "9"
 
 CURVES = (
@@ -68,7 +69,8 @@ class Operation:
 
     count: how often a step runs it. flops, read_bytes, written_bytes: of ONE execution. A multiply-add is two
     flops (torch.utils.flop_counter's convention). shapes: of the tensor arguments at the trace's first batch size.
-    variant: what the name leaves open (probes.context).
+    variant: what the name leaves open (probes.context). grain: flops of each of the blocks that a kernel works through
+    by itself, whatever the batch; 0 where it does not or nobody knows.
     """
 
     kind: Kind
@@ -81,6 +83,7 @@ class Operation:
     written_bytes: Affine
     shapes: tuple[tuple[int, ...], ...] = ()
     variant: str = ""
+    grain: float = 0.0
 
 
 ROW_FIELDS: tuple[str, ...] = Operation.__slots__
@@ -205,7 +208,7 @@ class Trace:
 def _operation_to_row(operation: Operation) -> list[Any]:
     o = operation
     lines = ([_short(number) for number in line] for line in (o.flops, o.read_bytes, o.written_bytes))
-    return [o.kind, o.name, o.phase, o.dtype, o.count, *lines, o.shapes, o.variant]
+    return [o.kind, o.name, o.phase, o.dtype, o.count, *lines, o.shapes, o.variant, _short(o.grain)]
 
 
 def _short(number: float) -> float:
@@ -213,9 +216,10 @@ def _short(number: float) -> float:
 
 
 def _operation_from_row(row: Sequence[Any] | dict[str, Any]) -> Operation:
-    """Schema 1 named the fields in every row; up to schema 7 there was no variant."""
+    """Schema 1 named the fields in every row; up to schema 7 there was no variant, up to 8 no grain."""
     row = [row[field] for field in ROW_FIELDS if field in row] if isinstance(row, dict) else row
-    kind, name, phase, dtype, count, *lines, shapes, variant = [*row, ""] if len(row) < len(ROW_FIELDS) else row
+    missing: Sequence[Any] = ("", 0.0)[len(row) - len(ROW_FIELDS) :] if len(row) < len(ROW_FIELDS) else ()
+    kind, name, phase, dtype, count, *lines, shapes, variant, grain = [*row, *missing]
     flops, read, written = (Affine(*line) for line in lines)
     sizes = tuple(tuple(shape) for shape in shapes)
-    return Operation(kind, name, phase, dtype, count, flops, read, written, sizes, variant)
+    return Operation(kind, name, phase, dtype, count, flops, read, written, sizes, variant, grain)

@@ -79,6 +79,7 @@ def _check_operation(operation: Operation, place: str) -> None:
     check_text(operation.dtype, f"{place}.dtype", 64)
     check_text(operation.variant, f"{place}.variant", 64)
     check_number(operation.count, f"{place}.count", 0, bounds.MAX_MODULES * 100)
+    check_number(operation.grain, f"{place}.grain", 0, bounds.MAX_POINT_QUANTITY)
     for name in ("flops", "read_bytes", "written_bytes"):
         line = getattr(operation, name)
         _check_line(line, f"{place}.{name}")

@@ -40,7 +40,8 @@ AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, byte
 
 
 class Sample(NamedTuple):
-    """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte; 0 for light operations.
+    """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte, of flops a block where a kernel
+    works through blocks; 0 for light operations.
     footprint: see footprint_of. often: see often_of."""
 
     network: str
@@ -175,12 +176,17 @@ class ContextPrices:
         return found
 
     def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
-        """Logarithm of seconds, of the size, and of the arithmetic a byte."""
+        """Logarithm of seconds, of the size, and of the arithmetic a byte, or a block: each of those is an operation of
+        its own (bf16's backward of attention takes 50 us a block here, and little more where it has eight times the
+        arithmetic)."""
         log_bytes = math.log1p(moved_bytes(operation))
         if operation.kind in HEAVY_KINDS and operation.flops >= 1:
             alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
             if alone is not None:
                 size = math.log(operation.flops)
+                if operation.grain >= 1:
+                    blocks = max(1.0, operation.flops / operation.grain)
+                    return math.log(blocks * self.floor + alone), size, math.log(operation.grain)
                 return math.log(self.floor + alone), size, size - log_bytes
         return self.light.log_seconds_at(log_bytes), log_bytes, 0.0
 

@@ -106,8 +106,8 @@ def features_of_context(
 
 def _sized(operation: Operation, batch_size: float) -> ContextOperation:
     o = operation
-    sizes = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
-    return ContextOperation(o.name, o.kind, o.variant, o.dtype, *sizes)
+    flops, read, written = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
+    return ContextOperation(o.name, o.kind, o.variant, o.dtype, flops, read, written, o.grain)
 
 
 def _casts(trace: Trace, prices: Prices) -> tuple[float, float]:

@@ -103,7 +103,7 @@ def _mean_context(rows: Sequence[Context]) -> Context:
 
 def _mean_cost(rows: Sequence[OperationCost]) -> OperationCost:
     seconds, spread = _mean([row.seconds for row in rows]), fmean(row.spread for row in rows)
-    return rows[0]._replace(seconds=seconds, spread=_rounded(spread))
+    return rows[0]._replace(seconds=seconds, spread=round(spread, 2))
 
 
 def _mean_timing(rows: Sequence[Timing]) -> Timing:

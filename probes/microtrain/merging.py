@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from probes.trace import Affine, Operation
@@ -72,15 +73,12 @@ def _operation(
 ) -> Operation:
     flops, read, written = (affine(batch_sizes, pair) for pair in zip(one, other, strict=True))
     return Operation(
-        like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant
+        like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant, like.grain
     )
 
 
 def _counted(operation: Operation, count: int) -> Operation:
-    o = operation
-    return Operation(
-        o.kind, o.name, o.phase, o.dtype, count, o.flops, o.read_bytes, o.written_bytes, o.shapes, o.variant
-    )
+    return replace(operation, count=count)
 
 
 def _merge_by_name(
@@ -103,5 +101,5 @@ def _mean_operation(batch_sizes: tuple[int, int], small: list[Record], large: li
     like = (small or large)[0]
     flops, read, written = (_growing(batch_sizes, pair) for pair in zip(one, other, strict=True))
     return Operation(
-        like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant
+        like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant, like.grain
     )

@@ -141,9 +141,12 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),
     MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128)),
     MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
+    # As many classes as a language model has words: losses and products of tall and of flat matrices.
+    MicroNetwork("mlp-classes", _linear(96, 1, 8_000), [64], (16, 256), 1024),
     # Weights that no cache holds, read once a sample; and attention of as many places as an image has patches.
     MicroNetwork("mlp-vast", _linear(3072, 2, 10), [1024], (1, 16), modes=("inference",)),
     MicroNetwork("transformer-patches", _transformer(192, 2, 3, dropout=0.0), [50], (2, 16), modes=("training",)),
+    MicroNetwork("transformer-short", _transformer(96, 1, 3, dropout=0.0), [112], (2, 20), modes=("training",)),
     MicroNetwork("transformer-fused", _transformer(128, 1, dropout=0.0), [200], (1, 8), modes=("training",)),
     MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 16, 64)),
     MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),

@@ -88,13 +88,13 @@ def merge_costs(records: Sequence[Record], clocked: Sequence[Sequence[float]]) -
 
 def _operation(record: Record) -> ContextOperation:
     r = record
-    return ContextOperation(r.name, r.kind, r.variant, r.dtype, r.flops, r.read_bytes, r.written_bytes)
+    return ContextOperation(r.name, r.kind, r.variant, r.dtype, r.flops, r.read_bytes, r.written_bytes, r.grain)
 
 
 def _cost(operation: ContextOperation, count: int, samples: list[float]) -> OperationCost:
     timing = Timing.from_samples(samples)
     spread = (timing.high - timing.low) / 2 / timing.median
-    return OperationCost(operation, count, significant(median_low(samples), 4), significant(spread, 2))
+    return OperationCost(operation, count, significant(median_low(samples), 4), round(spread, 2))
 
 
 def quieter_costs(visits: Sequence[Sequence[OperationCost]]) -> tuple[OperationCost, ...]:

@@ -1,12 +1,12 @@
 """What one operation computes and moves: FLOPs, bytes read, bytes written, from its arguments' shapes.
 
 FLOPs follow torch.utils.flop_counter, which counts products (a multiply-add is two) and nothing else; what it counts
-as 0 on a CPU (attention, LSTMs) or wrongly has formulas here.
+as 0 on a CPU (attention, LSTMs), wrongly or though it is not computed has formulas here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,19 +27,59 @@ def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
     return int(formula(*args, **kwargs, out_val=result)) if formula is not None else 0
 
 
+def grain_of(operation: OpOverload, args: tuple[Any, ...]) -> float:
+    """FLOPs of each of the blocks that a kernel works through by itself; 0 for kernels that are not known to."""
+    blocks = BLOCKS.get(str(operation._overloadpacket))
+    return flops_of(operation, args, {}, None) / blocks(args) if blocks is not None else 0.0
+
+
 def _attention(args: tuple[Any, ...]) -> int:
-    """query: batch, heads, queries, width; key and value alike: two products over every pair."""
+    """(query, key, value, dropout, is causal, …), the first three as batch, heads, places, width; key and value alike:
+    two products over every pair that is computed."""
     query, key, value = args[0].shape, args[1].shape, args[2].shape
-    pairs = query[0] * query[1] * query[2] * key[2]
-    return int(2 * pairs * (query[3] + value[3]))
+    return int(2 * _pairs(query, key, is_causal=_flag(args, 4)) * (query[3] + value[3]))
 
 
 def _attention_backward(args: tuple[Any, ...]) -> int:
-    """args begin with the output's gradient. Five products: the scores anew and two for each of the forward's
-    (torch.utils.flop_counter.sdpa_backward_flop_count)."""
+    """(output's gradient, query, key, value, output, logsumexp, dropout, is causal, …). Five products: the scores anew
+    and two for each of the forward's (torch.utils.flop_counter.sdpa_backward_flop_count)."""
     query, key, value = args[1].shape, args[2].shape, args[3].shape
-    pairs = query[0] * query[1] * query[2] * key[2]
-    return int(2 * pairs * (3 * query[3] + 2 * value[3]))
+    return int(2 * _pairs(query, key, is_causal=_flag(args, 7)) * (3 * query[3] + 2 * value[3]))
+
+
+def _flag(args: tuple[Any, ...], place: int) -> bool:
+    """False where it was left out."""
+    return bool(args[place]) if len(args) > place else False
+
+
+# ATen's kernel (FlashAttentionKernel.cpp) takes so many keys at a time.
+KEYS_AT_ONCE = 512
+
+
+def _queries_at_once(queries: int) -> int:
+    """The same of queries."""
+    return 32 if queries < 192 else 64 if queries < 768 else 256
+
+
+def _pairs(query: Sequence[int], key: Sequence[int], *, is_causal: bool) -> int:
+    """How many scores are computed. Where no place sees later ones, blocks of keys are left out that come after a whole
+    block of queries, so none of up to KEYS_AT_ONCE; torch.utils.flop_counter counts them all."""
+    batch, heads, queries, _ = query
+    keys = key[2]
+    if not is_causal or keys <= KEYS_AT_ONCE:
+        return batch * heads * queries * keys
+    rows = _queries_at_once(queries)
+    scores = 0
+    for first in range(0, queries, rows):
+        seen = -(-min(first + rows, keys) // KEYS_AT_ONCE) * KEYS_AT_ONCE
+        scores += min(rows, queries - first) * min(seen, keys)
+    return batch * heads * scores
+
+
+def _attention_blocks(query: Sequence[int]) -> int:
+    """Of queries, of all heads and samples."""
+    batch, heads, queries, _ = query
+    return max(1, batch * heads * -(-queries // _queries_at_once(queries)))
 
 
 def _convolution_backward(args: tuple[Any, ...]) -> int:
@@ -103,6 +143,13 @@ OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten.mkldnn_rnn_layer_backward": _recurrent_backward,
     "aten._native_multi_head_attention": _native_attention,
     "aten._transformer_encoder_layer_fwd": _native_encoder,
+}
+
+
+# Of kernels that take their work by blocks, each with several small products: how many.
+BLOCKS: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "aten._scaled_dot_product_flash_attention_for_cpu": lambda args: _attention_blocks(args[0].shape),
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": lambda args: _attention_blocks(args[1].shape),
 }
 
 

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probes.allocations import Log
 from probes.context import SPARSE, variant_of
 from probes.microtrain.issuing import IssueCounter
-from probes.microtrain.operation_costs import flops_of, tensors_in, traffic_of
+from probes.microtrain.operation_costs import flops_of, grain_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.repeats import Key, Made, describe, key_of, make
 from probes.microtrain.scratch import Call, call_of, is_whole_layer
@@ -27,7 +27,7 @@ SILENT = ("prim", "profiler")  # questions about tensors and marks for the profi
 
 
 class Record(NamedTuple):
-    """One operation as it ran. variant: what its name leaves open (probes.context)."""
+    """One operation as it ran. variant: what its name leaves open (probes.context). grain: see probes.trace."""
 
     phase: Phase
     kind: Kind
@@ -38,6 +38,7 @@ class Record(NamedTuple):
     read_bytes: int
     written_bytes: int
     variant: str = ""
+    grain: float = 0.0
 
 
 class LiveBytes:
@@ -185,7 +186,7 @@ class Recorder(TorchDispatchMode):
         variant = (
             SPARSE if self._is_sparse(args) else variant_of(name, shapes, channels_last=_has_channels_last(inputs))
         )
-        record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant)
+        record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant, grain_of(func, args))
         call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
         return Known(
             record, call, describe(args, result), not isinstance(result, tuple | list), isinstance(result, list)

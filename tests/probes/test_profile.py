@@ -31,14 +31,23 @@ def test_a_real_profile_survives_a_journey(real: Document) -> None:
     assert len(sent) < 1_000_000
 
 
+def test_each_plan_is_written_once(real: Document) -> None:
+    profile = Profile.from_json(real)
+    document = profile.to_json()
+    assert len(document["plans"]) == len({point.plan.key for point in profile.points})
+    assert {row["plan"] for name in ("points", "networks", "contexts") for row in document[name]} == set(
+        range(len(document["plans"]))
+    )
+
+
 def test_what_a_newer_crosspoint_added_is_passed_over(real: Document) -> None:
     added = {**real, "novelty": {"deep": [1]}, "points": [{**real["points"][0], "constant": "new-constant", "more": 1}]}
     assert Profile.from_json(added).points[0].constant == "new-constant"
 
 
 def test_a_schema_of_another_version_is_named(real: Document) -> None:
-    for version in ("3", 2, 1, None, "", ["2"]):
-        with pytest.raises(InvalidProfile, match="schema version 2"):
+    for version in ("4", 3, 2, 1, None, "", ["3"]):
+        with pytest.raises(InvalidProfile, match="schema version 3"):
             Profile.from_json({**real, "schema_version": version})
 
 
@@ -86,6 +95,12 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "a variable that loads code": point(lambda row: row["plan"].update(environment={"LD_PRELOAD": "evil.so"})),
     "a command in a variable": point(lambda row: row["plan"].update(environment={"OMP_NUM_THREADS": "$(reboot)"})),
     "a plan that is missing": point(lambda row: row.pop("plan")),
+    "a plan that is not there": point(lambda row: row.update(plan=99)),
+    "a plan from the end": point(lambda row: row.update(plan=-1)),
+    "a plan that is text": network(lambda row: row.update(plan="0")),
+    "true for a plan": network(lambda row: row.update(plan=True)),
+    "a list of plans that holds none": lambda document: document.update(plans=[{"threads": 1}]),
+    "a thousand plans": lambda document: document.update(plans=[{"device": "cpu"}] * 1000),
     "points that are no list": lambda document: document.update(points={}),
     "too many points": lambda document: document.update(points=[document["points"][0]] * 20_001),
     "a point that is null": lambda document: document.update(points=[None]),
