@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
+from app.advisor.block_prices import BlockPrice, block_price
 from app.advisor.issue_prices import IssuePrices
 from probes.context import Context, ContextOperation, OperationCost
 from probes.trace import Kind
@@ -112,14 +113,15 @@ class ContextPrices:
     """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
 
     floor: the least that any operation took, which its arithmetic comes on top of. issue: what lies between operations;
-    None where it was not counted what issues them. overheads: of operations on next to
-    nothing, by the footprint of the step that they were timed in.
+    None where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
+    overheads: of operations on next to nothing, by the footprint of the step that they were timed in.
     """
 
     alone: AloneSeconds
     light: LightBaseline
     floor: float
     issue: IssuePrices | None = None
+    blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
     overheads: list[Sample] = field(default_factory=list)
     samples: dict[Hashable, Samples] = field(default_factory=dict)
     _remembered: dict[Hashable, float] = field(default_factory=dict)
@@ -184,9 +186,10 @@ class ContextPrices:
             alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
             if alone is not None:
                 size = math.log(operation.flops)
-                if operation.grain >= 1:
-                    blocks = max(1.0, operation.flops / operation.grain)
-                    return math.log(blocks * self.floor + alone), size, math.log(operation.grain)
+                block = self.blocks.get(kernel_of(operation)) if operation.grain >= 1 else None
+                if block is not None:
+                    seconds = block.seconds(operation.flops, operation.grain)
+                    return math.log(seconds), size, math.log(operation.grain)
                 return math.log(self.floor + alone), size, size - log_bytes
         return self.light.log_seconds_at(log_bytes), log_bytes, 0.0
 
@@ -276,10 +279,19 @@ def context_prices(
     light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
     if light is None:
         return None
-    prices = ContextPrices(alone, light, floor=min(cost.seconds for cost in costs), issue=issue)
+    floor, blocks = min(cost.seconds for cost in costs), _block_prices(costs)
+    prices = ContextPrices(alone, light, floor, issue, blocks)
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
     return prices
+
+
+def _block_prices(costs: Sequence[OperationCost]) -> dict[tuple[str, str], BlockPrice]:
+    kernels: dict[tuple[str, str], list[OperationCost]] = defaultdict(list)
+    for cost in costs:
+        if cost.operation.grain >= 1:
+            kernels[kernel_of(cost.operation)].append(cost)
+    return {kernel: price for kernel, found in kernels.items() if (price := block_price(found)) is not None}
 
 
 def undisturbed(context: Context, step_seconds: float | None, issue: IssuePrices | None = None) -> Context:

@@ -41,6 +41,14 @@ def test_contexts_survive_a_journey_and_each_operation_is_written_once() -> None
     assert check_contexts(document, plan_of) == CONTEXTS
 
 
+def test_what_works_through_blocks_is_written_with_their_size() -> None:
+    blocks = PRODUCT._replace(grain=2.5e5)
+    context = replace(CONTEXTS[0], costs=(OperationCost(blocks, 1, 1e-5, 0.0), OperationCost(PRODUCT, 1, 1e-5, 0.0)))
+    document = json.loads(json.dumps(written([context])))
+    assert document["operations"] == [[0, 1e6, 4096.0, 1024.0, 2.5e5], [0, 1e6, 4096.0, 1024.0]]
+    assert check_contexts(document, plan_of) == (context,)
+
+
 def test_a_step_that_several_plans_ran_is_written_once() -> None:
     counted = tuple(replace(context, issued=None) for context in CONTEXTS)
     document = written(counted)
@@ -127,8 +135,8 @@ def test_counts_that_no_step_can_have_are_refused(issued: object) -> None:
 
 @pytest.mark.parametrize(
     "operation",
-    [[7, 0, 1, 1], [-1, 0, 1, 1], ["0", 0, 1, 1], [None, 0, 1, 1], [0, -1, 1, 1], [0, 0, 1], [0, 0, 1, float("nan")], 3,
-     ["aten.relu", "view", "", "float32", 0, 1, 1]],
+    [[7, 0, 1, 1], [-1, 0, 1, 1], ["0", 0, 1, 1], [None, 0, 1, 1], [0, -1, 1, 1], [0, 0, 1], [0, 0, 1, float("nan")],
+     [0, 0, 1, 1, -1], [0, 0, 1, 1, 1, 1], 3, ["aten.relu", "view", "", "float32", 0, 1, 1]],
 )  # fmt: skip
 def test_operations_that_no_trace_has_are_refused(operation: object) -> None:
     document = written(CONTEXTS)

@@ -11,6 +11,7 @@ from app.advisor.context_prices import (
     footprint_of,
     kernel_of,
     often_of,
+    surroundings,
     undisturbed,
 )
 from probes.context import Context, ContextOperation, OperationCost
@@ -137,3 +138,19 @@ def test_a_clock_that_disturbed_a_step_is_put_right_by_the_step() -> None:
 def test_nothing_timed_is_no_price() -> None:
     assert context_prices([], "training", lambda *_: 1.0) is None
     assert context_prices([replace(a_context(), costs=())], "training", lambda *_: 1.0) is None
+
+
+def blocks_of(count: int, grain: float) -> ContextOperation:
+    return ContextOperation("aten.attention", "attention", "", "bfloat16", count * grain, 1e3, 1e3, grain)
+
+
+def test_what_a_kernel_pays_for_each_block_is_paid_for_each() -> None:
+    """50 us a block whatever its arithmetic: twice the arithmetic in as many blocks takes as long, in twice as many
+    twice as long."""
+    timed = [blocks_of(count, grain) for count in (8, 128) for grain in (1e6, 4e6)]
+    costs = [OperationCost(operation, 1, 5e-5 * operation.flops / operation.grain, 0.1) for operation in timed]
+    quick = OperationCost(an_operation("aten.add", moved=100.0), 1, 1e-6, 0.1)
+    prices = prices_of(replace(a_context(), costs=(*costs, quick)))
+    footprint, _ = surroundings((cost.operation, cost.times) for cost in (*costs, quick))
+    for count, grain in ((32, 2e6), (64, 1e6), (1024, 2e6)):
+        assert prices.seconds(blocks_of(count, grain), footprint) == pytest.approx(count * 5e-5, rel=0.3)
