@@ -32,7 +32,9 @@ from tests.app.advisor.machine import a_profile
 
 T = TypeVar("T")
 PROFILE = a_profile()
-SLOW = 4.0  # times as long as this machine might take: more than anything that disturbs it
+# Times as long as in PROFILE, which is of a slower machine than this: told too long by more than a neighbour makes a
+# step here, and by less than the ten times beyond which nothing is learned (4 was more than that in a calm hour).
+SLOW = 2.5
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +159,7 @@ def test_a_new_calibration_prices_what_was_learned_anew(tmp_path: Path) -> None:
         _, right = await told(crosspoint, LIKE)
         factors = [next(r for r in answer.reasons if r.code == "learned-from-like-models").evidence["factor"]
                    for answer in (off, right)]  # fmt: skip
-        assert factors[0] < 0.6
+        assert factors[0] < 0.75
         assert factors[1] == pytest.approx(1.0, abs=0.15)
         fingerprint = (await crosspoint.survey()).fingerprint
         assert all("10:00:00" in row.predicted_by for row in await crosspoint.store.lessons(fingerprint))
