@@ -42,8 +42,7 @@ AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, byte
 
 class Sample(NamedTuple):
     """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte, of flops a block where a kernel
-    works through blocks; 0 for light operations.
-    footprint: see footprint_of. often: see often_of."""
+    works through blocks; 0 for light operations. footprint: see footprint_of. often: see often_of."""
 
     network: str
     size: float

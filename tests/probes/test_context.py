@@ -133,27 +133,24 @@ def test_counts_that_no_step_can_have_are_refused(issued: object) -> None:
         check_contexts(document, plan_of)
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [[7, 0, 1, 1], [-1, 0, 1, 1], ["0", 0, 1, 1], [None, 0, 1, 1], [0, -1, 1, 1], [0, 0, 1], [0, 0, 1, float("nan")],
-     [0, 0, 1, 1, -1], [0, 0, 1, 1, 1, 1], 3, ["aten.relu", "view", "", "float32", 0, 1, 1]],
-)  # fmt: skip
-def test_operations_that_no_trace_has_are_refused(operation: object) -> None:
-    document = written(CONTEXTS)
-    document["operations"][0] = operation
-    with pytest.raises(Refused, match="operations"):
-        check_contexts(document, plan_of)
+NO_OPERATIONS: list[object] = [
+    [7, 0, 1, 1], [-1, 0, 1, 1], ["0", 0, 1, 1], [None, 0, 1, 1], [0, -1, 1, 1], [0, 0, 1], [0, 0, 1, float("nan")],
+    [0, 0, 1, 1, -1], [0, 0, 1, 1, 1, 1], 3, ["aten.relu", "view", "", "float32", 0, 1, 1],
+]  # fmt: skip
+NO_KERNELS: list[object] = [
+    ["aten.relu", "magic", "", "float32"], ["<script>", "view", "", "float32"], ["aten.relu", "view", "", "float 32"],
+    ["aten.relu", "view", "", "float32", 0], ["aten.relu", "view", ""], "abcd", 3, None,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "kernel",
-    [["aten.relu", "magic", "", "float32"], ["<script>", "view", "", "float32"], ["aten.relu", "view", "", "float 32"],
-     ["aten.relu", "view", "", "float32", 0], ["aten.relu", "view", ""], "abcd", 3, None],
-)  # fmt: skip
-def test_kernels_that_no_trace_has_are_refused(kernel: object) -> None:
+    ("member", "entry"),
+    [*(("operations", entry) for entry in NO_OPERATIONS), *(("kernels", entry) for entry in NO_KERNELS)],
+)
+def test_operations_and_kernels_that_no_trace_has_are_refused(member: str, entry: object) -> None:
     document = written(CONTEXTS)
-    document["kernels"][0] = kernel
-    with pytest.raises(Refused, match="kernels"):
+    document[member][0] = entry
+    with pytest.raises(Refused, match=member):
         check_contexts(document, plan_of)
 
 
