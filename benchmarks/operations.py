@@ -2,6 +2,7 @@
 
 python -m benchmarks.operations                      every workload of benchmarks.workloads: a quarter of an hour
 python -m benchmarks.operations --only vit gru       some of them
+python -m benchmarks.operations --unusual            small networks of layers that few have (unusual_models)
 python -m benchmarks.operations --profile FILE …     by calibrations that were kept (exported profiles), not a new one
 
 Nothing here judges estimates, as benchmarks.estimates does: it shows where their errors come from, and so what to mend
@@ -34,7 +35,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.machine import read_machine
 from benchmarks.output import output_file
-from benchmarks.workloads import WORKLOADS, Row
+from benchmarks.workloads import UNUSUAL, WORKLOADS, Row
 from probes.context import Context
 from probes.microtrain import fresh_processes
 from probes.microtrain.footprint import keep_freed_memory
@@ -240,24 +241,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.operations", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="models of benchmarks.workloads")
+    parser.add_argument("--unusual", action="store_true", help="models of benchmarks.unusual_models instead")
     parser.add_argument("--profile", type=Path, nargs="+", default=[], help="exported calibrations of this machine")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one plan at one batch size")
-    parser.add_argument("--output", type=output_file, default=RESULTS / "operations.json")
+    parser.add_argument("--output", type=output_file, help="operations.json or unusual.json of the results, if not set")
     chosen = parser.parse_args(arguments)
-    if unknown := set(chosen.only) - {row.name for row in WORKLOADS}:
-        parser.error(
-            f"{', '.join(sorted(unknown))}: no such model; there are {', '.join(row.name for row in WORKLOADS)}"
-        )
+    models = UNUSUAL if chosen.unusual else WORKLOADS
+    output = chosen.output or RESULTS / ("unusual.json" if chosen.unusual else "operations.json")
+    if unknown := set(chosen.only) - {row.name for row in models}:
+        parser.error(f"{', '.join(sorted(unknown))}: no such model; there are {', '.join(row.name for row in models)}")
 
     def say(line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    rows = [row for row in WORKLOADS if not chosen.only or row.name in chosen.only]
+    rows = [row for row in models if not chosen.only or row.name in chosen.only]
     profiles = [parse_profile(path.read_bytes()) for path in chosen.profile]
     with tempfile.TemporaryDirectory() as folder:
         document = asyncio.run(run(rows, profiles, chosen.seconds, Path(folder), say))
-    chosen.output.write_text(json.dumps(_shortened(document), separators=(",", ":")) + "\n", encoding="utf-8")
+    output.write_text(json.dumps(_shortened(document), separators=(",", ":")) + "\n", encoding="utf-8")
     say(describe_table(document["table"]))
     return 0
 

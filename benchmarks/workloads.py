@@ -1,4 +1,5 @@
-"""The workloads that estimates are judged on: models of every family, none of which calibration or fitting uses.
+"""The workloads that estimates are judged on: models of every family, none of which calibration or fitting uses; and,
+apart from them, small networks of layers that few have.
 
 Each has two or three batch sizes, from where issuing operations is the limit to where computing is. Steps take from
 some fifty microseconds to seconds on two cores. Sizes are reduced where a full model would take minutes; the
@@ -10,13 +11,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from probes.workload.description import Mode, OptimizerName, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 
 Document = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """model: what a user would send to POST /recommend."""
+    """model: what a user would send to POST /recommend, or name on the command line: `module:function`."""
 
     name: str
     family: str
@@ -26,9 +27,9 @@ class Row(NamedTuple):
     optimizer: OptimizerName = "adamw"
 
     def workload(self, batch_size: int | None = None) -> Workload:
-        return Workload(
-            parse_model(self.model), batch_size or self.batch_sizes[0], mode=self.mode, optimizer=self.optimizer
-        )
+        own = isinstance(self.model, str) and ":" in self.model
+        model = python_model(self.model) if own else parse_model(self.model)
+        return Workload(model, batch_size or self.batch_sizes[0], mode=self.mode, optimizer=self.optimizer)
 
 
 def dense(*sizes: int, activation: str = "relu", dropout: float = 0.0) -> Document:
@@ -139,4 +140,13 @@ WORKLOADS: tuple[Row, ...] = (
                                       image_size=112), (4,)),
     Row("wav2vec2", "audio", transformer("wav2vec2", AUDIO, hidden_size=192, num_hidden_layers=3,
                                          num_attention_heads=4, intermediate_size=768), (2,)),
+)  # fmt: skip
+
+# Of benchmarks.unusual_models. They were written to be wrong about: calibrations run most of these layers since.
+UNUSUAL: tuple[Row, ...] = tuple(
+    Row(name, "unusual", f"benchmarks.unusual_models:{name}", (8, 64))
+    for name in (
+        "unet", "swiglu", "sparsemax", "fnet", "bags", "zoom", "volume", "activations", "fading", "einsum", "shuffle",
+        "two_ways", "points", "spectral", "autoencoder", "waves", "mixer",
+    )
 )  # fmt: skip

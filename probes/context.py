@@ -125,11 +125,19 @@ CHANNELS_AT_ONCE, MOST_IMAGE_CHANNELS = 16, 4
 LARGE_KERNEL = 5
 
 
-def variant_of(name: str, shapes: Sequence[Sequence[int]], *, channels_last: bool = False) -> str:
+def variant_of(
+    name: str,
+    shapes: Sequence[Sequence[int]],
+    *,
+    channels_last: bool = False,
+    transposed: bool = False,
+    dilated: bool = False,
+) -> str:
     """Of a convolution: its dimensions, and whether it mixes channels, places or both, or reads an image, which kernels
-    differ by; of an image, whether it makes a ragged number of channels; of a depthwise one, whether its kernel is
-    large and whether channels lie last. Of a whole encoder layer: whether its sequence is longer than wide, so that
-    attention is most of it. Empty for everything else.
+    differ by; whether it is transposed, in groups, or dilated; of an image, and of what mixes both, whether it reads or
+    makes a ragged number of channels; of a depthwise one, whether its kernel is large and whether channels lie last. Of
+    a whole encoder layer: whether its sequence is longer than wide, so that attention is most of it. Empty for
+    everything else.
 
     shapes: of the tensor arguments: (input, weight, …), and of a backward (gradient, input, weight, …). channels_last:
     how the first of them lies in memory.
@@ -143,13 +151,19 @@ def variant_of(name: str, shapes: Sequence[Sequence[int]], *, channels_last: boo
     if len(shapes) <= place or len(shapes[place]) < 3:
         return ""
     outputs, channels, *kernel = shapes[place]
-    if all(size == 1 for size in kernel):
+    read = shapes[place - 1][1] if len(shapes[place - 1]) > 1 else 1
+    if transposed:
+        what = "transposed"
+    elif all(size == 1 for size in kernel):
         what = "pointwise"
-    elif channels == 1 and outputs > 1 and len(shapes[place - 1]) > 1 and shapes[place - 1][1] > 1:
+    elif channels == 1 and outputs > 1 and read > 1:
         large, last = "-large" if max(kernel) >= LARGE_KERNEL else "", "-last" if channels_last else ""
         what = f"depthwise{large}{last}"
-    elif channels <= MOST_IMAGE_CHANNELS and channels == shapes[place - 1][1]:
+    elif channels != read:
+        what = "grouped"
+    elif channels <= MOST_IMAGE_CHANNELS:
         what = "image-ragged" if outputs % CHANNELS_AT_ONCE else "image"
     else:
-        what = "spatial"
+        ragged = "-ragged" if outputs % CHANNELS_AT_ONCE or channels % CHANNELS_AT_ONCE else ""
+        what = f"spatial{'-dilated' if dilated else ragged}"
     return f"{len(kernel)}d-{what}"

@@ -24,8 +24,11 @@ HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", 
 NEAR = 0.1  # softens the nearest neighbour: costs closer than this (in e-folds of size, squared) count alike
 BIN = 0.5  # e-folds of bytes that share a point of the light baseline
 DISTURBED = 1.3  # times the step
-# E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead.
+# E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead. But what took
+# so many times as long as an operation that has nothing to do was at work: what it took beyond its kind it takes beyond
+# it there, too, and in proportion at least.
 FAR = 2.5
+AT_WORK = 4.0
 NEXT_TO_NOTHING_BYTES = 4096
 GRID = 4  # prices are remembered at so many places an e-fold
 
@@ -132,13 +135,38 @@ class ContextPrices:
         """One execution in a step of this footprint that runs operations of its name so often (often_of). without: as
         if this network had never been timed."""
         _, size, _ = self._baseline(operation)
-        key, samples = self._samples_like(operation, size, without)
+        around, like = (footprint, often), self._samples_like(operation, without)
+        key, samples = next(((k, s) for k, s in like if size - s.largest <= FAR), like[-1])
+        seconds = self._by(key, samples, operation, around, without)
+        own, timed = max(like[:NAMED], key=lambda each: each[1].largest)
+        if not timed.rows or size - timed.largest <= FAR:
+            return seconds
+        largest = _scaled(operation, math.exp(timed.largest - size))
+        took = self._by(own, timed, largest, around, without)
+        if took < AT_WORK * self.overhead(footprint):
+            return seconds
+        carried = seconds * took / self._by(key, samples, largest, around, without)
+        if operation.kind in HEAVY_KINDS:  # arithmetic is the quicker the more of it there is
+            return carried
+        return max(carried, self._by(own, timed, operation, around, without))
+
+    def _by(
+        self,
+        key: Hashable,
+        samples: Samples,
+        operation: ContextOperation,
+        around: tuple[float, float],
+        without: str | None,
+    ) -> float:
+        """Seconds, by these samples: beyond those timed, more or less by what goes with the size. around: footprint,
+        often."""
+        _, size, _ = self._baseline(operation)
         nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
         times = math.exp(size - nearest)
-        known = self._near(key, samples, _scaled(operation, 1 / times), (footprint, often), without)
+        known = self._near(key, samples, _scaled(operation, 1 / times), around, without)
         if times == 1.0:
             return known
-        overhead = min(self.overhead(footprint), known)
+        overhead = min(self.overhead(around[0]), known)
         return overhead + (known - overhead) * times
 
     def overhead(self, footprint: float) -> float:
@@ -160,15 +188,12 @@ class ContextPrices:
         if small and is_same_mode:
             self.overheads.append(Sample(context.network, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
 
-    def _samples_like(self, operation: ContextOperation, size: float, without: str | None) -> tuple[Hashable, Samples]:
-        """Those of the most telling key that was timed at sizes not far off; else of the least telling."""
-        key: Hashable = None
-        samples = NONE
-        for key in _keys(operation):
-            samples = self.samples.get(key, NONE) if without is None else self._samples_without(key, without)
-            if size - samples.largest <= FAR:
-                break
-        return key, samples
+    def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
+        """By key, the most telling first."""
+        keys = _keys(operation)
+        if without is None:
+            return [(key, self.samples.get(key, NONE)) for key in keys]
+        return [(key, self._samples_without(key, without)) for key in keys]
 
     def _samples_without(self, key: Hashable, network: str) -> Samples:
         found = self._left_out.get((key, network))
@@ -257,6 +282,9 @@ def often_of(operations: Iterable[tuple[ContextOperation, int]]) -> dict[tuple[s
 def kernel_of(operation: ContextOperation) -> tuple[str, str]:
     """What operations share whose code is the same: name and dtype."""
     return operation.name, operation.dtype
+
+
+NAMED = 3  # of the keys are of one name, the others of a kind
 
 
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:

@@ -19,11 +19,10 @@ Z = 1.2816  # of the normal distribution: as many lie within this many standard 
 # A process that measures the same plan again differs by a percent or two (memory layout, clock, neighbours), however
 # little its own samples spread; the long interleaved runs of benchmarks.decisions show it.
 BETWEEN_RUNS = 0.01
-# What a later process takes for the same step, heap and neighbours being others: of 312 pairs of processes within two
-# minutes of each other on a shared virtual machine, four of five lay within 0.125 on one thread and 0.23 on two
-# (benchmarks.estimates, an unquiet day; 184 measurements of a calmer one lay within 0.10, of all plans). Plans of one
-# measurement share it.
-BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.12, 0.18
+# What a later process takes for the same step, heap and neighbours being others: in six runs of benchmarks.estimates on
+# two shared virtual machines four of five measurements lay within 0.08 to 0.14 of processes minutes later on one thread
+# (the median of the runs: 0.10), within 0.12 to 0.20 on two (0.15). Plans of one measurement share it.
+BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.10, 0.15
 # One sample says nothing about its own spread.
 ONE_SAMPLE = 0.1
 # From five samples on their range holds the median with more than 90 % (1 - 2 / 2**5).

@@ -31,16 +31,18 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
-    """left_out: of a plain prediction, the errors that its model made on networks left out (see ratio_spread).
-    slowed: how many times as long others, who hold cores that this plan needs, may make it at worst; 1 where none do,
-    or where it was measured meanwhile. within: of a measurement, or along the prediction from one, the spread that it
-    does not share with other plans of that run."""
+    """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
+    (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
+    worst; 1 where none do, or where it was measured meanwhile. within: of a measurement, the spread that it does not
+    share with other plans of that run; None of a plain prediction. carried: what carrying it to this batch along the
+    prediction adds to that."""
 
     seconds: Interval
     basis: Basis
     left_out: Mapping[str, float] | None = None
     slowed: float = 1.0
     within: float | None = None
+    carried: float = 0.0
 
     @property
     def crowded(self) -> bool:
@@ -49,14 +51,16 @@ class StepEstimate:
 
 def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
     """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
-    of anything else, and where others slow one plan more than the other."""
-    if not math.isclose(first.slowed, second.slowed):
+    of anything else, and where others slow one plan more than the other. What was carried to another batch along two
+    predictions is known no worse than these."""
+    if not math.isclose(first.slowed, second.slowed) or (first.within is None) != (second.within is None):
         return None
-    if first.within is not None and second.within is not None:
-        return math.hypot(first.within, second.within)
-    if first.left_out is None or second.left_out is None:
-        return None
-    return ratio_spread(first.left_out, second.left_out)
+    ours, theirs = first.left_out, second.left_out
+    predicted = None if ours is None or theirs is None else ratio_spread(ours, theirs)
+    if first.within is None or second.within is None:
+        return predicted
+    carried = math.hypot(first.carried, second.carried)
+    return math.hypot(first.within, second.within, carried if predicted is None else min(carried, predicted))
 
 
 def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
@@ -163,13 +167,20 @@ class PlanTime:
         octaves = abs(math.log2(batch_size / nearest))
         carried = (anchor.median / start) ** (0.5 ** (octaves / HALF_CARRIED_OCTAVES))
         middle = self.predicted.at(batch_size, measured.data).median * carried
-        there = widen(scale(anchor, middle / anchor.median), min(BEYOND * octaves, self.predicted.model.fit.spread))
-        return self._observed(shift(there, moved), "probed" if octaves <= math.log2(REACH) else "predicted")
+        there = shift(scale(anchor, middle / anchor.median), moved)
+        carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        return self._observed(there, "probed" if octaves <= math.log2(REACH) else "predicted", carried)
 
-    def _observed(self, seconds: Interval, basis: Basis) -> StepEstimate:
-        """What another process would take, from what this one took."""
+    def _observed(self, seconds: Interval, basis: Basis, carried: float = 0.0) -> StepEstimate:
+        """What another process would take, from what this one took. carried: see StepEstimate."""
         within = math.log(seconds.high / seconds.low) / 2
-        return StepEstimate(widen(seconds, between_processes(self.plan)), basis, within=within)
+        there = widen(seconds, math.hypot(carried, between_processes(self.plan)))
+        return StepEstimate(there, basis, self._left_out, within=within, carried=carried)
+
+    @property
+    def _left_out(self) -> Mapping[str, float] | None:
+        """None on a device: what its plans err by together is not known."""
+        return self.predicted.model.fit.left_out if self.predicted is not None and self.plan.is_cpu else None
 
     def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
         if self.predicted is None:
@@ -179,8 +190,7 @@ class PlanTime:
         if learned.weight > 0:
             spread = learned.spread(self.predicted.model.fit.spread)
             seconds = interval_around(seconds.median * math.exp(learned.log_ratio), spread)
-        left_out = self.predicted.model.fit.left_out
-        return StepEstimate(seconds, "predicted", left_out if self.plan.is_cpu else None)
+        return StepEstimate(seconds, "predicted", self._left_out)
 
     def _feeding_difference(self, batch_size: int, data: str) -> float | None:
         """Seconds to add to a measured step for another way of feeding the device; None when it is not known."""

@@ -65,7 +65,8 @@ class NetworkContest:
     @property
     def size(self) -> int:
         """How many points there will be."""
-        sizes = sum(len(network.sizes(mode)) for network in MICRO_NETWORKS for mode in network.modes)
+        timed = [network for network in MICRO_NETWORKS if network.timed]
+        sizes = sum(len(network.sizes(mode)) for network in timed for mode in network.modes)
         return sizes * len(self._plans)
 
     def prepare(self) -> None:
@@ -125,7 +126,7 @@ class NetworkContest:
             self._learn(row.mode, times)
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
-        if others:
+        if others and row.network.timed:  # operations are clocked on CPUs alone
             times = measure_network(row.network.name, row.mode, others, deadline, self._slowest(row.mode))
             self._learn(row.mode, times)
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]

@@ -91,7 +91,7 @@ class _NetworkRun:
         timers = [StepTimer(run) for run in runs]
         timers[0].settle()
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
-        for round_number in range(MOST_TIMED):
+        for round_number in range(MOST_TIMED if self._network.timed else 0):
             for timer in timers:
                 if round_number == 0 or time.perf_counter() < end:
                     self._time(timer, LONG_STEPS if round_number == 0 else 1)

@@ -5,23 +5,26 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from probes.microtrain import assorted_networks, looped_network
 from probes.workload.description import MODES, Mode, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 
 Layer = dict[str, Any]
 
 
 class MicroNetwork(NamedTuple):
-    """batch_sizes: of training, from one where issuing dominates to one where computing does. large_batch: one whose
-    step leaves nothing in any cache and takes fresh memory from the system; only its operations are clocked, as it
-    takes long. modes: in which it is run."""
+    """layers: or the name of Python that makes it (probes.microtrain.python_models). batch_sizes: of training, from one
+    where issuing dominates to one where computing does. large_batch: one whose step leaves nothing in any cache and
+    takes fresh memory from the system; only its operations are clocked, as it takes long. modes: in which it is run.
+    timed: whether its whole steps are; where not, its operations are clocked alone."""
 
     name: str
-    layers: list[Layer]
+    layers: list[Layer] | str
     input_shape: list[int]
     batch_sizes: tuple[int, ...]
     large_batch: int | None = None
     modes: tuple[Mode, ...] = MODES
+    timed: bool = True
 
     def sizes(self, mode: Mode) -> tuple[int, ...]:
         """Batch sizes. Inference has one sample at a time beside them: it is how models are served, and libraries take
@@ -31,7 +34,10 @@ class MicroNetwork(NamedTuple):
 
     def workload(self, mode: Mode) -> Workload:
         """With resident data and torch's defaults: what is read off it is computing and issuing alone."""
-        model = parse_model({"layers": self.layers, "input_shape": self.input_shape})
+        if isinstance(self.layers, str):
+            model = python_model(self.layers)
+        else:
+            model = parse_model({"layers": self.layers, "input_shape": self.input_shape})
         return Workload(model, self.batch_sizes[0], mode=mode, data="resident")
 
 
@@ -133,6 +139,11 @@ def _transformer(width: int, depth: int, heads: int = 4, vocabulary: int = 1_000
     return [*tokens, *[encoder] * depth, {"type": "mean"}, {"type": "linear", "out": 2}]
 
 
+def _assorted(what: str, *batch_sizes: int) -> MicroNetwork:
+    target = f"{assorted_networks.__name__}:{what}"
+    return MicroNetwork(f"assorted-{what}", target, [], batch_sizes, modes=("training",), timed=False)
+
+
 MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-tiny", _linear(24, 1, 4, "tanh", 0.1), [12], (4, 64)),
     MicroNetwork("mlp-narrow", _linear(64, 3, 10), [32], (8, 64, 512)),
@@ -169,6 +180,7 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
         [32, 96],
         (4, 32),
     ),
+    MicroNetwork("looped", f"{looped_network.__name__}:looped", [], (4, 64)),
     MicroNetwork(
         "embedding-classifier",
         [{"type": "embedding", "in": 10_000, "out": 128}, {"type": "mean"}, *_linear(128, 1, 5)],
@@ -181,4 +193,8 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
         [32],
         (32,),
     ),
+    _assorted("elementwise", 4, 32),
+    _assorted("rows", 2, 12),
+    _assorted("images", 2, 12),
+    _assorted("volumes", 2, 8),
 )

@@ -16,7 +16,7 @@ from probes.context import ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.measurement import Timing
 from probes.microtrain.issuing import IssueCounter
-from probes.microtrain.recording import SILENT, Record, Recorder, decompose, under_autocast
+from probes.microtrain.recording import SILENT, Record, Recorder, decompose, is_composite, under_autocast
 from probes.microtrain.scratch import is_whole_layer
 from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step
@@ -38,7 +38,7 @@ class OperationClock(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace in SILENT:
             return func(*args, **kwargs)
-        if func._can_decompose():
+        if is_composite(func):
             with self, under_autocast() if self._autocast else nullcontext():
                 parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:

@@ -172,6 +172,8 @@ def bytes_of(tensor: torch.Tensor) -> int:
 
 # Only rows that are looked up are read, not the table.
 _LOOKUPS = {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take"}
+# (table, rows to look up, …): as many rows are read, and summed by bags.
+_BAGS = {"aten._embedding_bag", "aten._embedding_bag_forward_only"}
 # Of the likelihoods only the labels' are read, as many as there are labels; a gradient of zeros is written with ones
 # at the labels' places, whatever the likelihoods were.
 _PICKS = {"aten.nll_loss_forward", "aten.nll_loss2d_forward"}
@@ -188,6 +190,10 @@ def traffic_of(operation: OpOverload, inputs: list[torch.Tensor], outputs: list[
     name = str(operation._overloadpacket)
     if name in _LOOKUPS:
         return sum(bytes_of(tensor) for tensor in inputs[1:]) + written, written
+    if name in _BAGS:
+        table, places, *others = inputs
+        rows = places.numel() * bytes_of(table) // max(table.shape[0], 1)
+        return rows + sum(bytes_of(tensor) for tensor in (places, *others)), written
     if name in _PICKS:
         likelihoods, *labels = inputs
         return sum(bytes_of(each) for each in labels) + labels[0].numel() * likelihoods.element_size(), written

@@ -61,11 +61,11 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
 def import_target(target: str) -> Any:
     """The Python module of `module:function`, which comes from the cache the next time: what it makes when imported is
     to be real, so this is called before building on the meta device. Raises InvalidModel."""
-    folder = str(Path.cwd())
-    if folder not in sys.path:
+    name, folder = target.partition(":")[0], str(Path.cwd())
+    if name not in sys.modules and folder not in sys.path:  # our own networks are there, and need no folder
         sys.path.insert(0, folder)
     try:
-        return importlib.import_module(target.partition(":")[0])
+        return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise InvalidModel(_not_called(target, error)) from error
 

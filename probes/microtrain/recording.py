@@ -142,7 +142,7 @@ class Recorder(TorchDispatchMode):
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace in SILENT:
             return _answer(func, args, kwargs)
-        if _is_composite(func):
+        if is_composite(func):
             with self, under_autocast() if self._autocast else nullcontext():
                 parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
@@ -183,9 +183,7 @@ class Recorder(TorchDispatchMode):
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
         shapes = tuple(tuple(t.shape) for t in inputs)
         name = str(func._overloadpacket)
-        variant = (
-            SPARSE if self._is_sparse(args) else variant_of(name, shapes, channels_last=_has_channels_last(inputs))
-        )
+        variant = SPARSE if self._is_sparse(args) else _variant(name, shapes, inputs, args)
         record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant, grain_of(func, args))
         call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
         return Known(
@@ -206,6 +204,19 @@ class Recorder(TorchDispatchMode):
 
 
 _NOTHING = torch.empty(0)
+
+
+# Where a convolution's arguments say so: (input, weight, bias, stride, padding, dilation, transposed, …), and a
+# backward's: (gradient, input, weight, bias sizes, stride, padding, dilation, transposed, …).
+_DILATION = {"aten.convolution": 5, "aten.convolution_backward": 6}
+
+
+def _variant(name: str, shapes: Sequence[Sequence[int]], inputs: Sequence[torch.Tensor], args: Sequence[Any]) -> str:
+    place = _DILATION.get(name)
+    dilated = place is not None and any(each > 1 for each in args[place])
+    transposed = place is not None and bool(args[place + 1])
+    last = _has_channels_last(inputs)
+    return variant_of(name, shapes, channels_last=last, transposed=transposed, dilated=dilated)
 
 
 def _has_channels_last(inputs: Sequence[torch.Tensor]) -> bool:
@@ -244,5 +255,6 @@ def decompose(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 @cache
-def _is_composite(func: OpOverload) -> bool:
-    return bool(func._can_decompose())
+def is_composite(func: OpOverload) -> bool:
+    """Whether a real step runs its parts: not where a kernel computes the whole (silu's backward has both)."""
+    return bool(func._can_decompose()) and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU")

@@ -169,7 +169,7 @@ def test_convolutions_are_told_apart_by_what_their_kernels_mix() -> None:
     assert variant_of("aten.convolution", (image, (32, 16, 3, 3))) == "2d-spatial"
     assert variant_of("aten.convolution", (image, (32, 16, 1, 1), (32,))) == "2d-pointwise"
     assert variant_of("aten.convolution", (image, (16, 1, 3, 3))) == "2d-depthwise"
-    assert variant_of("aten.convolution", ((8, 8, 100), (4, 8, 5))) == "1d-spatial"
+    assert variant_of("aten.convolution", ((8, 16, 100), (32, 16, 5))) == "1d-spatial"
     assert variant_of("aten.convolution", ((8, 1, 100), (16, 1, 5))) == "1d-image"
     assert variant_of("aten.convolution_backward", ((8, 24, 9, 9), (8, 3, 9, 9), (24, 3, 3, 3))) == "2d-image-ragged"
     large = ("aten.convolution_backward", (image, image, (16, 1, 5, 5)))
@@ -177,7 +177,10 @@ def test_convolutions_are_told_apart_by_what_their_kernels_mix() -> None:
     assert variant_of(*large, channels_last=True) == "2d-depthwise-large-last"
     assert variant_of("aten.convolution", (image, (16, 1, 3, 3)), channels_last=True) == "2d-depthwise-last"
     assert variant_of("aten.convolution", (image, (32, 16, 3, 3)), channels_last=True) == "2d-spatial"
-    assert variant_of("aten.convolution", (image, (4, 4, 3, 3))) == "2d-spatial"  # in groups: no image of four channels
+    assert variant_of("aten.convolution", (image, (4, 4, 3, 3))) == "2d-grouped"  # no image of four channels
+    assert variant_of("aten.convolution", ((8, 24, 9, 9), (32, 24, 3, 3))) == "2d-spatial-ragged"
+    assert variant_of("aten.convolution", (image, (32, 16, 3, 3)), dilated=True) == "2d-spatial-dilated"
+    assert variant_of("aten.convolution", (image, (16, 8, 2, 2)), transposed=True) == "2d-transposed"
     assert variant_of("aten.convolution_backward", (image, image, (16, 1, 3, 3))) == "2d-depthwise"
     assert variant_of("aten.mm", ((3, 4), (4, 5))) == ""
     assert variant_of("aten.convolution", ()) == ""

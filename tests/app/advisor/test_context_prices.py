@@ -96,6 +96,30 @@ def test_what_was_timed_on_next_to_nothing_says_nothing_of_large_tensors() -> No
     assert prices.seconds(large, FOOTPRINT) == pytest.approx(true_seconds(large), rel=0.3)
 
 
+def test_what_was_at_work_takes_as_many_times_its_kind_beyond_the_sizes_that_were_timed() -> None:
+    sort = an_operation("aten.sort", 1e6)
+    prices = prices_of(a_context(*SIZES), a_context(sort, network="b", times=50.0))
+    large = an_operation("aten.sort", 1e8)  # e-folds beyond
+    assert prices.seconds(large, FOOTPRINT) == pytest.approx(true_seconds(large, 50.0), rel=0.2)
+
+
+def test_beyond_the_sizes_that_were_timed_work_grows_in_proportion_though_its_kind_does_not() -> None:
+    """Others of its kind are cheaper a byte where they are large: they are others."""
+    cheap = [OperationCost(an_operation(moved=moved), 1, 1e-4, 0.1) for moved in (1e6, 1e7, 1e8)]
+    sort = an_operation("aten.sort", 1e6)
+    prices = prices_of(replace(a_context(*SIZES[:4]), costs=tuple(cheap)), a_context(sort, network="b", times=50.0))
+    large = an_operation("aten.sort", 1e8)
+    assert prices.seconds(large, FOOTPRINT) == pytest.approx(true_seconds(large, 50.0), rel=0.2)
+
+
+def test_a_product_beyond_the_sizes_that_were_timed_does_not_carry_what_small_ones_take_a_flop() -> None:
+    products = [an_operation("aten.mm", 1e5, flops) for flops in (1e7, 1e8, 1e9, 1e10)]
+    rare = an_operation("aten.bmm", 1e5, 1e7)
+    prices = prices_of(a_context(*SIZES, *products), a_context(rare, network="b", times=3.0))
+    large = an_operation("aten.bmm", 1e5, 1e10)
+    assert prices.seconds(large, FOOTPRINT) < 1.2 * true_seconds(large, 3.0)
+
+
 def test_a_name_that_was_never_timed_follows_its_kind() -> None:
     prices = prices_of(a_context(*SIZES))
     unknown = an_operation("own.operation", 1e6)

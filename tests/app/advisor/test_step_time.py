@@ -1,7 +1,9 @@
+import math
+
 import pytest
 
 from app.advisor.intervals import deviation
-from app.advisor.step_time import PlanTime, compare, times_of_plans, weakest
+from app.advisor.step_time import PlanTime, compare, shared_spread, times_of_plans, weakest
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -65,7 +67,7 @@ def test_another_process_may_differ_more_where_several_threads_run() -> None:
     single, several = (time.at(32, "pageable") for time in (one, two))
     assert single is not None
     assert several is not None
-    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.1
+    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.09
     assert several.within == pytest.approx(single.within)  # so which is faster is known as well as before
 
 
@@ -87,6 +89,22 @@ def test_two_predictions_are_told_apart_though_their_intervals_overlap() -> None
     assert compare(first, first) == 0
     assert compare(first, None) is None
     assert half.at(16, "pageable") is not None
+
+
+def test_two_measurements_carried_far_are_told_apart_no_worse_than_two_predictions() -> None:
+    rows = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 0.8)]
+    carried = [time.at(512, "pageable") for time in times(rows, a_profile(), ONE, TWO)]
+    plain = [time.at(512, "pageable") for time in times([], a_profile(), ONE, TWO)]
+    there = [time.at(16, "pageable") for time in times(rows, a_profile(), ONE, TWO)]
+    first, second, third = (shared_spread(one, two) for one, two in (there, carried, plain) if one and two)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first < second <= math.hypot(first, third) + 1e-9
+    measured, predicted = there[0], plain[1]
+    assert measured is not None
+    assert predicted is not None
+    assert shared_spread(measured, predicted) is None  # they do not err together
 
 
 def test_the_weakest_basis_is_the_one_that_counts() -> None:

@@ -119,6 +119,15 @@ def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
     assert all(len(step.seconds.samples) <= MOST_TIMED for step in times.steps)
 
 
+def test_of_a_network_that_is_like_no_other_the_operations_alone_are_clocked() -> None:
+    network = next(network for network in MICRO_NETWORKS if network.name == "assorted-elementwise")
+    plans = (ONE, ONE_BF16)
+    times = run_fresh(measure_network, (network.name, "training", plans, time.perf_counter() + 2, {}), lambda: None)
+    assert not times.steps
+    clocked = {(context.batch_size, context.plan.key) for context in times.contexts}
+    assert clocked == {(size, plan.key) for size in network.batch_sizes for plan in plans}
+
+
 def test_every_batch_size_is_clocked_under_every_plan_though_the_share_is_spent() -> None:
     """Timing alone takes a third of this; another share may be drawn for what is left."""
     arguments = ("mlp-narrow", "training", (ONE, ONE_BF16), time.perf_counter() + 0.4, {})
