@@ -78,20 +78,21 @@ class Context:
 def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan], int]) -> dict[str, Any]:
     """As short as can be, for it is most of a profile. `kernels` holds what operations of any size share, `operations`
     each operation once, as [place of its kernel, flops, read, written] and its grain where it has one; `steps` each
-    step that ran, its operations as [place, times]; a context is the places of its step and its plan, and what each
-    operation of it took, in nanoseconds, with spreads in percent."""
+    step that ran, its operations as [place, times], or as the place alone of what ran once; a context is the places of
+    its step and its plan, and what each operation of it took, in nanoseconds, with spreads in percent."""
     operations = dict.fromkeys(cost.operation for context in contexts for cost in context.costs)
     places = {operation: place for place, operation in enumerate(operations)}
     kernels: dict[tuple[Any, ...], int] = {}
-    sized = [
-        [kernels.setdefault(each[:KERNEL_MEMBERS], len(kernels)), each.flops, each.read_bytes, each.written_bytes]
-        + ([each.grain] if each.grain else [])
-        for each in operations
-    ]
+    sized: list[list[float]] = []
+    for *kernel, flops, read, written, grain in operations:
+        sizes = (flops, read, written, grain) if grain else (flops, read, written)
+        sized.append([kernels.setdefault(tuple(kernel), len(kernels)), *map(_short, sizes)])
     steps: dict[tuple[Any, ...], int] = {}
     rows = []
     for context in contexts:
-        ran = tuple((places[cost.operation], cost.times) for cost in context.costs)
+        ran = tuple(
+            (places[cost.operation], cost.times) if cost.times > 1 else places[cost.operation] for cost in context.costs
+        )
         step = (context.network, context.batch_size, context.mode, context.issued, ran)
         rows.append(
             {
@@ -108,6 +109,11 @@ def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan]
         "steps": [dict(zip(members, step, strict=True)) for step in steps],
         "contexts": rows,
     }
+
+
+def _short(value: float) -> float:
+    """Whole numbers without a fraction."""
+    return int(value) if value == int(value) else value
 
 
 def _shifted(value: float, places: int) -> float:

@@ -130,7 +130,7 @@ def _operation(value: Any, place: str, kernels: Sequence[_Kernel]) -> ContextOpe
 
 
 def _ran(value: Any, place: str, operations: Sequence[ContextOperation]) -> tuple[ContextOperation, int]:
-    at, count = _entries(value, place, 2)
+    at, count = _entries(value, place, 2) if isinstance(value, list | tuple) else (value, 1)
     operation = operations[check_count(at, place, 0, len(operations) - 1)]
     return operation, check_count(count, place, 1, bounds.MAX_MODULES * 100)
 
