@@ -160,19 +160,23 @@ class Recommending:
     async def _probe(
         self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None, seconds: float
     ) -> None:
-        """The best plans at other batches, with the time that is left; a failure costs the answer nothing."""
-        if seconds < LEAST_SECONDS:
-            return
-        known = await self._known(survey)
-        gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
-        probe = await asyncio.to_thread(choose_probe, gathered, seconds)
-        if probe is not None:
-            there = (option for size in probe.batch_sizes for option in gathered.options(size))
-            apart = may_run_apart((option for option in there if option.plan in probe.plans), seconds)
+        """Some plans at other batches, one batch after the other, each chosen by what is known by then, with the time
+        that is left; a failure costs the answer nothing."""
+        end, tried = time.monotonic() + seconds, list[int]()
+        while (left := end - time.monotonic()) >= LEAST_SECONDS:
+            known = await self._known(survey)
+            gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
+            probe = await asyncio.to_thread(choose_probe, gathered, left, tried)
+            if probe is None:
+                return
+            tried.append(probe.batch_size)
+            there = [option for option in gathered.options(probe.batch_size) if option.plan in probe.plans]
+            apart = may_run_apart(there, probe.seconds)
             try:
-                await self._run_steps(child, survey, probe.plans, probe.batch_sizes, seconds, apart=apart)
+                await self._run_steps(child, survey, probe.plans, (probe.batch_size,), probe.seconds, apart=apart)
             except LabError as error:
-                log.info("Other batch sizes were not measured to their end: %s", error)
+                log.info("Batch %d was not measured to its end: %s", probe.batch_size, error)
+                return
 
     async def _run_steps(
         self,

@@ -8,8 +8,8 @@ from app.advisor.environments import bare
 from app.advisor.experience import Experience
 from app.advisor.experience_reason import explain_experience
 from app.advisor.known import gather
-from app.advisor.over_batches import Batches, crossovers_of, curves_over
-from app.advisor.pairs import pairs_worth_telling, plans_of
+from app.advisor.over_batches import crossovers_of, curves_over
+from app.advisor.pairs import plans_of
 from app.advisor.reasons import Evidence, explain
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
@@ -43,9 +43,7 @@ def recommend(
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
     among = bare(best) if best is not None else None  # a gain is known at one batch: it has no curve
-    refused = {option.plan.key for option in options if option.cannot_run}
-    pairs = pairs_worth_telling([plan for plan in known.plans if plan.key not in refused], among)
-    batches = Batches(workload, times, {option.plan.key: option.max_batch_size for option in options})
+    pairs, batches = known.pairs(options, among), known.batches(options)
     sizes, curves = curves_over(batches, plans_of(pairs, among))
     reasons = explain(
         Evidence(

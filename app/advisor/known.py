@@ -11,6 +11,8 @@ from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
 from app.advisor.experience import Experience
 from app.advisor.memory import MemoryEstimate, estimate_memory
 from app.advisor.options import option_for, tried
+from app.advisor.over_batches import Batches
+from app.advisor.pairs import Pair, pairs_worth_telling
 from app.advisor.plans import candidate_plans, profiled_plans
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
@@ -61,6 +63,15 @@ class Known:
         if not plan.is_cpu or plan.precision not in AUTOCAST:
             return None
         return f"A step under autocast failed when it was traced here. {self.trace.autocast_refused}"
+
+    def pairs(self, options: Sequence[Option], best: Plan | None) -> tuple[Pair, ...]:
+        """The plans whose crossovers are told, but for those that cannot run. best: the recommended one."""
+        refused = {option.plan.key for option in options if option.cannot_run}
+        return pairs_worth_telling([plan for plan in self.plans if plan.key not in refused], best)
+
+    def batches(self, options: Sequence[Option]) -> Batches:
+        """What to look at over the batch: these options' plans."""
+        return Batches(self.workload, self.times, {option.plan.key: option.max_batch_size for option in options})
 
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
         """The best first, at this batch size."""

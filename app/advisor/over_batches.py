@@ -76,15 +76,16 @@ def crossovers_of(
     for first, second in pairs:
         both_cpu = first.is_cpu and second.is_cpu
         for data in (batches.workload.data,) if both_cpu else DATA:
-            crossover = _crossover(batches, first, second, data, measurements)
+            crossover = crossover_of(batches, first, second, data, measurements)
             if crossover is not None:
                 found.append(crossover)
     return tuple(found)
 
 
-def _crossover(
+def crossover_of(
     batches: Batches, first: Plan, second: Plan, data: str, measurements: Sequence[Measurement]
 ) -> Crossover | None:
+    """From the first plan to the second, fed in that way; None when no batch is known of both, or none fits."""
     grid = batches.grid([first, second])
     ours, theirs = batches.times[first.key], batches.times[second.key]
     found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), grid)

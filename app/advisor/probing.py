@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from app.advisor.environments import is_variant
+from app.advisor.environments import bare, is_variant
 from app.advisor.intervals import Z
 from app.advisor.known import Known
+from app.advisor.over_batches import Batches, crossover_of
+from app.advisor.pairs import Pair
+from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Interval, Option
 from app.advisor.step_time import StepEstimate, shared_spread
 from probes.workload.description import Plan
@@ -20,35 +24,86 @@ FACTORS = (1 / 4, 4.0, 1 / 16, 16.0)
 HALF_WORTH_OCTAVES = 2.0
 # A time that nobody can tell is off by this factor either way (a logarithm), for all that is known.
 UNKNOWN_SPREAD = 1.0
-# Steps that a plan should get at least, and seconds for one batch size: less gives no steady figure.
-LEAST_STEPS, LEAST_SECONDS = 8, 1.0
+# Steps that a plan should get at least, and seconds for one batch size, and for each plan: less gives no steady figure.
+LEAST_STEPS, LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN = 8, 1.0, 0.35
 # Plans that run at other batch sizes: the ones that may be named there.
 CONTENDERS = 2
+# Of two plans that cross it is worth knowing which is faster where the chance that it is the other one is this.
+IN_DOUBT = 0.3
+# A batch within this factor of one that ran says nothing that is not known.
+NEAR = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Plans to run at other batch sizes, the most telling one first."""
+    """Plans to run in turns at another batch size, and the seconds that they want for it."""
 
     plans: tuple[Plan, ...]
-    batch_sizes: tuple[int, ...]
+    batch_size: int
+    seconds: float
 
 
-def choose_probe(known: Known, seconds: float) -> Probe | None:
-    """The best plans at the batch sizes where their times, or which of them wins, are known worst; as many as the
-    seconds do for. None where they do for none, or nothing has been measured."""
-    options = known.ranking(known.workload.batch_size, known.options(known.workload.batch_size)).options
-    plans = contenders(options)
-    worth = {size: _worth(known, plans, size) for size in _sizes(known.workload.batch_size, plans)}
-    sizes = sorted((size for size in worth if worth[size] > 0), key=lambda size: -worth[size])
-    chosen = tuple(_within(known, plans, sizes, seconds))
-    return Probe(tuple(option.plan for option in plans), chosen) if chosen else None
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """A batch size that could run, and what would be learned there of these plans. pairs: those of which it is in doubt
+    who wins."""
+
+    known: Known
+    options: Sequence[Option]
+    pairs: Sequence[Pair]
+    batch_size: int
+
+    @property
+    def worth(self) -> float:
+        """How much is not known, weighed by how near the batch is to what was asked."""
+        unsure = fmean(_spread(estimate) for estimate in self._estimates([option.plan for option in self.options]))
+        octaves = abs(math.log2(self.batch_size / self.known.workload.batch_size))
+        in_doubt = sum(doubt(self._estimates(pair)) for pair in self.pairs)
+        return float((unsure + in_doubt) * 0.5 ** (octaves / HALF_WORTH_OCTAVES))
+
+    @property
+    def seconds(self) -> float:
+        steps = LEAST_STEPS * sum(_seconds(self.known, option, self.batch_size) for option in self.options)
+        return max(LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN * len(self.options), steps)
+
+    @property
+    def is_possible(self) -> bool:
+        """It fits, as far as that is known (else no more than twice what ran is tried), and not all has run there, or
+        so near that nothing is to be learned."""
+        room = _room(self.known.workload.batch_size, self.options)
+        return self.batch_size <= room and not all(
+            _ran_near(self.known, option.plan, self.batch_size) for option in self.options
+        )
+
+    def _estimates(self, plans: Iterable[Plan]) -> list[StepEstimate | None]:
+        return [_estimate(self.known, plan, self.batch_size) for plan in plans]
+
+
+def choose_probe(known: Known, seconds: float, tried: Collection[int] = ()) -> Probe | None:
+    """The batch size where the best plans' times, or which plan wins of those whose crossover is told, are known worst,
+    of those that the seconds do for. None where they do for none, or nothing has been measured. tried: batch sizes
+    whose turn has been."""
+    asked = known.workload.batch_size
+    ranking = known.ranking(asked, known.options(asked))
+    ran = {option.plan.key: option for option in _that_ran(ranking.options)}
+    first = contenders(ranking.options)
+    pairs = _pairs(known, ranking, first)
+    crossing = {size for pair in pairs for size in sizes_to_find(known.batches(ranking.options), pair)}
+    around = _sizes_around(asked, first)
+    where = [_probing(known, ran, pairs, size, first) for size in around]
+    where += [_probing(known, ran, (), size, first) for size in around]  # where the time does not do for all of these
+    where += [_probing(known, ran, pairs, size, ()) for size in sorted(crossing)]
+    found = [each for each in where if each is not None and each.is_possible and each.batch_size not in tried]
+    chosen = max((each for each in found if each.seconds <= seconds), key=lambda each: each.worth, default=None)
+    if chosen is None or chosen.worth <= 0:
+        return None
+    return Probe(tuple(option.plan for option in chosen.options), chosen.batch_size, chosen.seconds)
 
 
 def contenders(options: Sequence[Option]) -> tuple[Option, ...]:
     """The best plan of each device, where there are several; the best plans of the one device else. Only what was
     measured: where nothing ran nothing more will."""
-    ran = [o for o in options if o.basis == "measured" and o.fits is not False and not is_variant(o.plan)]
+    ran = _that_ran(options)
     first_on: dict[str, Option] = {}
     for option in ran:
         first_on.setdefault(option.plan.device, option)
@@ -56,29 +111,15 @@ def contenders(options: Sequence[Option]) -> tuple[Option, ...]:
     return found[:CONTENDERS]
 
 
-def _sizes(asked: int, plans: Sequence[Option]) -> list[int]:
-    """Batch sizes within what every contender can hold; where that is not known, none larger than twice the batch."""
-    room = min((option.max_batch_size or 2 * asked for option in plans), default=0)
-    found = (max(1, round(asked * factor)) for factor in FACTORS)
-    return [size for size in dict.fromkeys((*found, 2 * asked)) if size != asked and size <= room][: len(FACTORS)]
-
-
-def _worth(known: Known, options: Sequence[Option], size: int) -> float:
-    """How much is not known there, weighed by how near it is to what was asked."""
-    estimates = [known.times[option.plan.key].at(size, known.workload.data) for option in options]
-    unsure = sum(_spread(estimate) for estimate in estimates) / len(estimates)
-    octaves = abs(math.log2(size / known.workload.batch_size))
-    return float((unsure + doubt(estimates)) * 0.5 ** (octaves / HALF_WORTH_OCTAVES))
-
-
-def _spread(estimate: StepEstimate | None) -> float:
-    if estimate is None:
-        return UNKNOWN_SPREAD
-    return 0.0 if estimate.basis == "measured" else _width(estimate.seconds)
-
-
-def _width(interval: Interval) -> float:
-    return math.log(interval.high / interval.low) / 2 if interval.low > 0 else UNKNOWN_SPREAD
+def sizes_to_find(batches: Batches, pair: Pair) -> tuple[int, ...]:
+    """Batch sizes that would narrow where the pair crosses: where the medians do, and halfway (in ratio) from there to
+    where it is certain. Empty where one is always the faster."""
+    told = crossover_of(batches, *pair, batches.workload.data, ())
+    if told is None or told.kind in ("always", "never") or told.medians_cross_at is None:
+        return ()
+    middle = told.medians_cross_at
+    ends = [end for end in (told.low, told.high) if end is not None]
+    return tuple(dict.fromkeys((middle, *(round(math.sqrt(end * middle)) for end in ends))))
 
 
 def doubt(estimates: Sequence[StepEstimate | None]) -> float:
@@ -96,13 +137,57 @@ def doubt(estimates: Sequence[StepEstimate | None]) -> float:
     return math.erfc(distance * Z / (max(spread, 1e-6) * math.sqrt(2)))
 
 
-def _within(known: Known, options: Sequence[Option], sizes: Iterable[int], seconds: float) -> Iterable[int]:
-    """The sizes, in their order, that the seconds do for; one that takes too long costs the others nothing."""
-    for size in sizes:
-        needed = max(LEAST_SECONDS, LEAST_STEPS * sum(_seconds(known, option, size) for option in options))
-        if needed <= seconds:
-            seconds -= needed
-            yield size
+def _that_ran(options: Sequence[Option]) -> list[Option]:
+    return [o for o in options if o.basis == "measured" and o.fits is not False and not is_variant(o.plan)]
+
+
+def _probing(
+    known: Known, ran: dict[tuple[object, ...], Option], pairs: Sequence[Pair], size: int, always: Sequence[Option]
+) -> Probing | None:
+    """At this size, of these plans and of all whose pairs are in doubt there. None of none."""
+    doubtful = [pair for pair in pairs if doubt([_estimate(known, plan, size) for plan in pair]) >= IN_DOUBT]
+    keys = dict.fromkeys((*(option.plan.key for option in always), *(plan.key for pair in doubtful for plan in pair)))
+    return Probing(known, [ran[key] for key in keys], doubtful, size) if keys else None
+
+
+def _pairs(known: Known, ranking: Ranking, first: Sequence[Option]) -> list[Pair]:
+    """Whose crossovers are told, and the contenders; of those that ran."""
+    ran = {option.plan.key for option in _that_ran(ranking.options)}
+    best = bare(ranking.best.plan) if ranking.best is not None else None
+    told = [pair for pair in known.pairs(ranking.options, best) if all(plan.key in ran for plan in pair)]
+    if len(first) == CONTENDERS and {option.plan.key for option in first} not in [{a.key, b.key} for a, b in told]:
+        told.append((first[0].plan, first[1].plan))
+    return told
+
+
+def _sizes_around(asked: int, options: Sequence[Option]) -> list[int]:
+    """Twice the batch only where four times it does not fit."""
+    found = [max(1, round(asked * factor)) for factor in FACTORS]
+    return list(dict.fromkeys(found if _room(asked, options) >= 4 * asked else [*found, 2 * asked]))
+
+
+def _room(asked: int, options: Sequence[Option]) -> int:
+    """What all of them can hold; where that is not known, twice the batch that ran."""
+    return min((option.max_batch_size or 2 * asked for option in options), default=0)
+
+
+def _estimate(known: Known, plan: Plan, size: int) -> StepEstimate | None:
+    return known.times[plan.key].at(size, known.workload.data)
+
+
+def _ran_near(known: Known, plan: Plan, size: int) -> bool:
+    measured = known.times[plan.key].measured
+    return measured is not None and any(size / NEAR <= ran <= size * NEAR for ran in measured.batch_sizes)
+
+
+def _spread(estimate: StepEstimate | None) -> float:
+    if estimate is None:
+        return UNKNOWN_SPREAD
+    return 0.0 if estimate.basis == "measured" else _width(estimate.seconds)
+
+
+def _width(interval: Interval) -> float:
+    return math.log(interval.high / interval.low) / 2 if interval.low > 0 else UNKNOWN_SPREAD
 
 
 def _seconds(known: Known, option: Option, size: int) -> float:
