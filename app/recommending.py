@@ -47,7 +47,7 @@ LEAST_MEASURING_SECONDS = 2.0
 START_SECONDS, LEAST_SHARE = 3.0, 0.4
 # Of the time for measuring: the plans at the batch asked for, which is what was asked; plans that have few samples by
 # then get the rest. Other batches get what is left, which is more where the plans are soon told apart.
-CONTEST_SHARE = 0.7
+CONTEST_SHARE = 0.55
 # Until processes are forked, the model is built and its memory touched it takes so long. Then every plan wants so many
 # steps: fifteen that count, and two before, of which the first takes up to three times as long.
 BUILDING_SECONDS, CONTEST_STEPS = 2.5, 19

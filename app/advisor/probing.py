@@ -25,7 +25,7 @@ HALF_WORTH_OCTAVES = 2.0
 # A time that nobody can tell is off by this factor either way (a logarithm), for all that is known.
 UNKNOWN_SPREAD = 1.0
 # Steps that a plan should get at least, and seconds for one batch size, and for each plan: less gives no steady figure.
-LEAST_STEPS, LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN = 8, 1.0, 0.35
+LEAST_STEPS, LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN = 8, 0.6, 0.25
 # Plans that run at other batch sizes: the ones that may be named there.
 CONTENDERS = 2
 # Of two plans that cross it is worth knowing which is faster where the chance that it is the other one is this.
