@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from probes.trace import Affine
 
+RESULT = -1
+
 
 class Allocations(NamedTuple):
     """sizes: bytes over the batch of each allocation; the first `resident` of them live from step to step. order: what
@@ -24,7 +26,7 @@ class Allocations(NamedTuple):
 
 class KernelAllocations(NamedTuple):
     """What a kernel asks for while it runs, and gives back before it ends. sizes: bytes over the batch of each
-    allocation; order: as in Allocations."""
+    allocation; order: as in Allocations, and RESULT where it makes what it returns, which the step's own order has."""
 
     sizes: tuple[Affine, ...]
     order: tuple[int, ...]

@@ -6,12 +6,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from itertools import cycle, islice
 from typing import NamedTuple, TypeAlias
 
-from probes.allocations import Allocations, KernelAllocations
+from probes.allocations import RESULT, Allocations, KernelAllocations
 from probes.glibc_heap import Heap, chunk_bytes
 
 # What torch allocates beside a tensor's own bytes: its storage's record, its own, and its sizes; as seen by taking
@@ -38,7 +39,7 @@ TEMPORARIES = {"adam": 2, "adamw": 2, "rmsprop": 1, "adagrad": 1}
 class Step(NamedTuple):
     """What a step does to the heap. inputs: so many of the allocations after the resident ones are the batch, which on
     a CPU lives from step to step. temporaries: of the optimizer, how many of each parameter's size, and of how many
-    parameters. kernels: by place in the order, what ran there took inside."""
+    parameters. kernels: by place in the order, what those that begin there take inside."""
 
     allocations: Allocations
     temporaries: tuple[int, int]
@@ -54,6 +55,15 @@ class _Beside(NamedTuple):
 
 
 _Tensor: TypeAlias = list[int]  # its blocks: its own, where it has bytes, and its records
+
+
+@dataclass(slots=True)
+class _Running:
+    """A step on its way. place: in its order. made: so many tensors so far; live: those alive, by number."""
+
+    place: int
+    made: int
+    live: dict[int, _Tensor]
 
 
 class Simulation:
@@ -84,22 +94,29 @@ class Simulation:
         return max(self.heap.held_peak - self.alive_peak, 0)
 
     def step(self) -> None:
-        allocations, inputs, kernels = self._step.allocations, self._step.inputs, self._step.kernels
-        sizes, number = self._sizes, len(self._resident)
-        batch = range(allocations.resident + 1, number + 1)
-        live = dict(enumerate(self._resident, start=1))
-        for place, event in enumerate(allocations.order[inputs:], start=inputs):
-            if place in kernels:
-                self._run(kernels[place])
-            if not event:
-                number += 1
-                live[number] = self._allocate(sizes[number - 1])
-            elif event not in batch:
-                self._free(live.pop(event), sizes[event - 1])
-        self._run(kernels.get(len(allocations.order), ()))
+        order, kernels = self._step.allocations.order, self._step.kernels
+        running = _Running(self._step.inputs, len(self._resident), dict(enumerate(self._resident, start=1)))
+        while running.place <= len(order):
+            began_at = running.place
+            for kernel in kernels.get(began_at, ()):
+                self._run(kernel, running)
+            if running.place == began_at:
+                self._go_on(running)
+        live = running.live
         self._settle({made: tensor for made, tensor in live.items() if made > len(self._resident)}, live)
         while self._small:  # nothing of this outlives a step
             self.heap.free(heappop(self._small)[1])
+
+    def _go_on(self, running: _Running) -> None:
+        """The next allocation or free of the step's own."""
+        order, resident, live = self._step.allocations.order, self._step.allocations.resident, running.live
+        event = order[running.place] if running.place < len(order) else None
+        running.place += 1
+        if event == 0:
+            running.made += 1
+            live[running.made] = self._allocate(self._sizes[running.made - 1])
+        elif event and not resident < event <= len(self._resident):  # the batch lives on
+            self._free(live.pop(event), self._sizes[event - 1])
 
     def _settle(self, new: dict[int, _Tensor], live: dict[int, _Tensor]) -> None:
         """What the step leaves of what lives from step to step, gradients above all, takes the place of what it freed;
@@ -119,15 +136,18 @@ class Simulation:
         for made, tensor in new.items():
             self._free(tensor, self._sizes[made - 1])
 
-    def _run(self, kernels: Sequence[KernelAllocations]) -> None:
-        for kernel in kernels:
-            sizes = [max(round(line.at(self._batch_size)), 0) for line in kernel.sizes]
-            blocks: list[int] = []
-            for event in kernel.order:
-                if event:
-                    self.heap.free(blocks[event - 1])
-                else:
-                    blocks.append(self.heap.allocate_aligned(sizes[len(blocks)]))
+    def _run(self, kernel: KernelAllocations, running: _Running) -> None:
+        order = self._step.allocations.order
+        sizes = [max(round(line.at(self._batch_size)), 0) for line in kernel.sizes]
+        blocks: list[int] = []
+        for event in kernel.order:
+            if event == RESULT:
+                if running.place < len(order) and not order[running.place]:
+                    self._go_on(running)
+            elif event:
+                self.heap.free(blocks[event - 1])
+            else:
+                blocks.append(self.heap.allocate_aligned(sizes[len(blocks)]))
 
     def _allocate(self, size: int) -> _Tensor:
         heap, small = self.heap, self._small

@@ -16,7 +16,7 @@ from probes.issued import Issued
 # 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations;
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
 # what attention works through at a time.
-SCHEMA_VERSION = "10"
+SCHEMA_VERSION = "11"
 
 CURVES = (
     "kernel_peaks",

@@ -5,14 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from probes.allocations import KernelAllocations
+from probes.allocations import RESULT, KernelAllocations
 from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.primed_stepper import Recording
-from probes.microtrain.scratch import MAX_BYTES, MAX_FLOPS, Budget, Call, Taken, call_at, measure_call
+from probes.microtrain.scratch import (
+    EASY_BYTES,
+    EASY_FLOPS,
+    MAX_BYTES,
+    MAX_FLOPS,
+    Budget,
+    Call,
+    Taken,
+    call_at,
+    measure_call,
+)
 
-# A trial at the largest of these sizes that takes next to no time tells most: with one sample libraries go other ways.
+# A trial at the largest of these sizes that is easy tells most: with one sample libraries go other ways.
 SIZES = (1, 2, 4, 8, 16, 32)
-EASY_FLOPS, EASY_BYTES = 2e8, 2**25
 # All of a trace's trials in one precision.
 SECONDS = 0.15
 
@@ -57,7 +66,8 @@ def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: 
     if low.order == high.order:
         lines = (affine(sizes, pair) for pair in zip(low.sizes, high.sizes, strict=True))
         return KernelAllocations(tuple(lines), high.order)
-    return KernelAllocations((affine(sizes, (low.inside, high.inside)),), (0, 1))
+    results = high.order.count(RESULT)
+    return KernelAllocations((affine(sizes, (low.inside, high.inside)),), (*[RESULT] * results, 0, 1))
 
 
 def _try(call: Call, budget: Budget) -> Taken | None:

@@ -49,7 +49,7 @@ class LiveBytes:
         self.log = Log([], 0, [])
         self.logs = True  # off while an optimizer steps: on a device it takes other ways
         self.inputs = 0  # how many of the log's allocations after the resident ones are the batch
-        self.calls: dict[int, list[int]] = {}  # by place in the log's order, operations that ended there
+        self.calls: dict[int, list[int]] = {}  # by place in the log's order, operations that began there
         self._known: set[int] = set()
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -84,8 +84,8 @@ class LiveBytes:
         """What was allocated since is the step's batch."""
         self.inputs = len(self.log.order)
 
-    def ran(self, number: int) -> None:
-        """This operation has made its results, and may have taken more inside."""
+    def runs(self, number: int) -> None:
+        """This operation may take more inside, before it makes its results, or after."""
         if self.logs:
             self.calls.setdefault(len(self.log.order), []).append(number)
 
@@ -194,10 +194,10 @@ class Recorder(TorchDispatchMode):
         return bool(self._sparse) and bool(args) and id(args[0]) in self._sparse
 
     def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
+        if known.call is not None:
+            self.live.runs(len(self.records))
         self.live.add(outputs)
         self.live_bytes.append(self.live.now)
-        if known.call is not None:
-            self.live.ran(len(self.records))
         record = known.record
         self.records.append(record if record.phase == self.phase else record._replace(phase=self.phase))
         self.calls.append(known.call)

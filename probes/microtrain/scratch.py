@@ -9,19 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
+from torch._C._profiler import _EventType
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._mode_utils import no_dispatch
 
+from probes.allocations import RESULT
 from probes.microtrain.merging import affine
+from probes.microtrain.operation_costs import tensors_in
 from probes.trace import Kind
 
 aten = torch.ops.aten
@@ -34,9 +36,17 @@ MAX_BYTES = 256 * 2**20
 # One trial, and all of a trace in one precision. What is not known yet is tried once, whatever it takes.
 MAX_SECONDS = 0.1
 MAX_TRACE_SECONDS = 0.3
+# Up to here a trial takes next to no time, whatever one at another size took for the profiler and for choosing kernels.
+EASY_FLOPS, EASY_BYTES = 2e8, 2**25
 _KINDS = {"convolution", "recurrent", "attention"}
 _WHOLE_LAYERS = {"aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"}
 _NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
+# Beside these, what copies an argument before it begins: one of another dtype than its others, or one that does not lie
+# in order. Rolling over several dimensions goes one after the other; a batch norm's backward makes its result twice.
+_COPYING_KINDS = {"normalization"}
+_COPYING_NAMES = {"aten.roll"}
+_ORDERING_KINDS = {"gather", "reduction"}
+COPYING_SIZES = (2, 4)  # copies are in proportion
 # No kernel was seen to take more inside than this: a multiple of what it reads and writes, which counts where blocks
 # are filled up (oneDNN's products of small matrices took six times as much), and some rooms of fixed size.
 BOUND_FACTOR = 3
@@ -61,14 +71,15 @@ class Call(NamedTuple):
     flops: int
     read_bytes: int
     bound: int
+    copies: bool  # what it takes inside are arguments in another dtype or order, and not a library's choice
     inference: bool  # under torch.inference_mode
     autocast: bool  # what it calls inside is cast
 
 
 class Taken(NamedTuple):
     """Bytes. inside: at the most while it ran, beyond what was left as it ended; kept: of that, beyond the results.
-    sizes, order: of the allocations that it gave back before it ended, as probes.allocations has them. seconds: of CPU
-    time that the run took, whenever that was."""
+    sizes, order: as KernelAllocations has them (probes.allocations). seconds: of CPU time that the run took, whenever
+    that was."""
 
     inside: int
     kept: int
@@ -101,12 +112,28 @@ def call_of(
     autocast: bool = False,
 ) -> Call | None:
     """cost: flops, bytes read, bytes written. None: this operation takes nothing inside that is worth asking for."""
-    narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
-    if kwargs or not (kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES):
+    if kwargs:
         return None
-    bound = BOUND_FACTOR * (cost[1] + cost[2]) + BOUND_BYTES + _blocked_bytes(operation, args)
+    narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
+    moved = cost[1] + cost[2]
+    if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
+        copies, bound = False, BOUND_FACTOR * moved + BOUND_BYTES + _blocked_bytes(operation, args)
+    elif _copies(operation, kind, args):
+        copies, bound = True, moved + BOUND_BYTES
+    else:
+        return None
     inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
-    return Call(operation, _freeze(args), cost[0], cost[1], bound, inference, casts)
+    return Call(operation, _freeze(args), cost[0], cost[1], bound, copies, inference, casts)
+
+
+def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:
+    """Whether it may copy an argument before it begins."""
+    if kind in _COPYING_KINDS or str(operation._overloadpacket) in _COPYING_NAMES:
+        return True
+    tensors = [tensor for tensor in tensors_in(args) if tensor.numel() > 1]
+    if kind == "elementwise":
+        return len({tensor.dtype for tensor in tensors}) > 1
+    return kind in _ORDERING_KINDS and not all(tensor.is_contiguous() for tensor in tensors)
 
 
 def _blocked_bytes(operation: OpOverload, args: Sequence[Any]) -> int:
@@ -150,7 +177,8 @@ class Inside:
     def at(self, batch_size: int, budget: Budget) -> float:
         """Run for it where that is cheap, else in line with the largest sizes at which it is."""
         if batch_size not in self._seen:
-            for size in (*self._cheap_sizes(batch_size), batch_size):
+            sizes = COPYING_SIZES if self._one.copies else (*self._cheap_sizes(batch_size), batch_size)
+            for size in sizes:
                 self._try(size, budget)
         return float(self._seen[batch_size]) if batch_size in self._seen else self._in_line(batch_size)
 
@@ -165,7 +193,8 @@ class Inside:
     def _try(self, size: int, budget: Budget) -> None:
         if size in self._seen or self._fails or not self._is_small(size):
             return
-        if len(self._seen) >= 2 and not budget.allows(self._seconds_a_sample * size):
+        easy = self._flops.at(size) <= EASY_FLOPS and self._bound.at(size) <= EASY_BYTES
+        if len(self._seen) >= 2 and not budget.allows(0.0 if easy else self._seconds_a_sample * size):
             return
         call = call_at(self._batch_sizes, self._one, self._other, size)
         begun = time.thread_time()
@@ -186,8 +215,10 @@ class Inside:
             return 0
 
     def _in_line(self, batch_size: int) -> float:
-        """Without two points what is read counts as copied, the nearest of all simple rules."""
+        """Without two points what is read counts as copied by a library, the nearest of all simple rules."""
         sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
+        if len(sizes) < 2 and self._one.copies:
+            return 0.0
         if len(sizes) < 2:
             known = self._seen.get(sizes[0], 0) if sizes else 0
             return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
@@ -220,46 +251,65 @@ def measure_call(call: Call) -> Taken:
         real = list(_thaw(call.arguments))
         if call.operation is aten.mkldnn_rnn_layer_backward.default:
             real[-1] = _workspace(real)
+        elif call.operation is aten.native_batch_norm_backward.default:
+            real[5:7] = [None if each is None else each.float() for each in real[5:7]]
         with _surroundings(call), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
             result = call.operation(*real)
     assert watched.profiler is not None
     assert watched.profiler.kineto_results is not None
-    events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
-    changes = _own([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
-    alive = list(accumulate(changes, initial=0))
+    changes = _own(_allocations_in(watched.profiler.kineto_results.experimental_event_tree()))
+    alive = list(accumulate((change for _, change in changes), initial=0))
     inside, kept = max(alive) - alive[-1], max(alive[-1] - _bytes(result), 0)
     return Taken(inside, kept, *_given_back(changes), time.thread_time() - begun)
 
 
-def _own(changes: Sequence[int]) -> list[int]:
+# An allocation or a free: its address, and its bytes, negative of what was freed.
+Change: TypeAlias = tuple[int, int]
+
+
+def _allocations_in(events: Iterable[Any]) -> list[Change]:
+    """As they happened. events: of torch's profiler, with what was called inside each."""
+    found: list[tuple[int, Change]] = []
+    waiting = list(events)
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if event.tag == _EventType.Allocation:
+            fields = event.extra_fields
+            found.append((event.start_time_ns, (fields.ptr, fields.alloc_size)))
+    return [change for _, change in sorted(found, key=lambda each: each[0])]
+
+
+def _own(changes: Sequence[Change]) -> list[Change]:
     """Without frees of what was there before: garbage of an earlier profile, collected while this one watched."""
-    alive: Counter[int] = Counter()
+    alive: set[int] = set()
     own = []
-    for change in changes:
-        if change >= 0 or alive[-change]:
-            own.append(change)
-            alive[abs(change)] += 1 if change >= 0 else -1
+    for address, change in changes:
+        if change > 0:
+            alive.add(address)
+        elif address in alive:
+            alive.discard(address)
+        else:
+            continue
+        own.append((address, change))
     return own
 
 
-def _given_back(changes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(sizes, order) of the allocations that were freed again. A free tells its size alone: the last of that size went.
-
-    changes: bytes of each allocation, and of each free as negative ones."""
-    open_places: dict[int, list[int]] = defaultdict(list)
+def _given_back(changes: Sequence[Change]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(sizes, order) of all allocations: of those that stay, RESULT alone."""
+    made: dict[int, int] = {}  # address -> place of the allocation that is alive there
     freed: dict[int, int] = {}  # place of the free -> of the allocation
-    for place, change in enumerate(changes):
+    for place, (address, change) in enumerate(changes):
         if change > 0:
-            open_places[change].append(place)
-        elif open_places[-change]:
-            freed[place] = open_places[-change].pop()
+            made[address] = place
+        else:
+            freed[place] = made.pop(address)
     number = {place: count for count, place in enumerate(sorted(freed.values()), start=1)}
     order = [
-        0 if place in number else number[freed[place]]
+        0 if place in number else RESULT if place not in freed else number[freed[place]]
         for place in range(len(changes))
-        if place in number or place in freed
     ]
-    return tuple(changes[place] for place in number), tuple(order)
+    return tuple(changes[place][1] for place in number), tuple(order)
 
 
 @contextlib.contextmanager

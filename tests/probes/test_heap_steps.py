@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from probes.allocations import Allocations, KernelAllocations, unpack
+import pytest
+
+from probes.allocations import RESULT, Allocations, KernelAllocations, unpack
 from probes.heap_steps import Simulation, Step
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine
@@ -69,6 +71,24 @@ def test_what_a_kernel_takes_inside_is_held_and_found_fresh() -> None:
         assert simulation.alive_peak == MIB
         assert simulation.surplus >= 42 * MIB
         assert fresh_mebibytes(step) > 40
+
+
+def test_a_result_is_made_where_the_kernel_makes_it() -> None:
+    """Beside what the kernel holds then: both are mapped."""
+    allocations = Allocations(of(35), 0, (0, 1))
+    for order, most in (((0, RESULT, 1), 75), ((RESULT, 0, 1), 75), ((0, 1, RESULT), 40)):
+        simulation = ran(Step(allocations, (0, 0), kernels={0: [KernelAllocations(of(40), order)]}), 1)
+        assert simulation.alive_peak == 35 * MIB
+        assert simulation.heap.held_peak == pytest.approx(most * MIB, abs=4 * MIB)
+
+
+def test_kernels_that_begin_at_one_place_run_one_after_the_other() -> None:
+    """The first changes a tensor in place and makes no result: the second one's is the step's next."""
+    allocations = Allocations(of(1), 0, (0, 1))
+    kernels = [KernelAllocations(of(40), (0, 1)), KernelAllocations(of(50), (0, RESULT, 1, RESULT))]
+    simulation = ran(Step(allocations, (0, 0), kernels={0: kernels}), 3)
+    assert simulation.alive_peak == MIB
+    assert simulation.surplus == pytest.approx(50 * MIB, rel=0.1)
 
 
 def test_a_large_block_that_was_freed_keeps_the_heap_from_being_trimmed() -> None:

@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 import torch
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 
+from probes.allocations import RESULT
 from probes.microtrain import kernel_allocations as module
 from probes.microtrain.fake_models import build_fake
 from probes.microtrain.kernel_allocations import Places, kernel_allocations
+from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.primed_stepper import PrimedStepper, Recording
-from probes.microtrain.scratch import call_at, measure_call
+from probes.microtrain.scratch import Taken, call_at, call_of, measure_call
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 
 PAIR = (4, 6)
+aten = torch.ops.aten
 MODELS = {
     "images": (
         [{"type": "conv2d", "out": 16, "kernel": 3, "padding": 1}, "relu", "global_avg_pool", {"type": "linear"}],
@@ -54,8 +58,46 @@ def test_a_batch_between_those_that_were_tried(name: str) -> None:
         real = [measure_call(call_at(PAIR, a, b, 24)) for a, b in calls if a and b]
         for kernel, taken in zip(kernels, (each for each in real if each.sizes), strict=True):
             assert kernel.order == taken.order
-            assert sorted(each for each in kernel.order if each) == list(range(1, len(kernel.sizes) + 1))
+            assert sorted(each for each in kernel.order if each > 0) == list(range(1, len(kernel.sizes) + 1))
             assert [line.at(24) for line in kernel.sizes] == pytest.approx(taken.sizes, rel=0.1, abs=4096)
+
+
+def taken_by(operation: OpOverload, *arguments: Any) -> Taken | None:
+    """Of one operation on zeros; None where it is not asked for."""
+    kind, dtype = kind_of(operation), str(arguments[0].dtype).removeprefix("torch.")
+    call = call_of(operation, kind, dtype, arguments, {}, (0, 4096, 4096))
+    return None if call is None else measure_call(call)
+
+
+def test_an_operand_of_another_dtype_is_copied_before_the_result_is_made() -> None:
+    narrow, wide = torch.zeros(64, 256, dtype=torch.bfloat16), torch.zeros(64, 256)
+    for first, second in ((narrow, wide), (wide, narrow)):
+        taken = taken_by(aten.add.Tensor, first, second)
+        assert taken is not None
+        assert (taken.sizes, taken.order) == ((64 * 256 * 4,), (0, RESULT, 1))
+    assert taken_by(aten.add.Tensor, wide, wide) is None
+    assert taken_by(aten.mul.Tensor, wide, torch.zeros((), dtype=torch.float64)) is None  # a number is no operand
+
+
+def test_a_batch_norm_s_backward_makes_its_result_twice() -> None:
+    """Under autocast, too: fake tensors have what its forward keeps as narrow as the images, real ones do not."""
+    for dtype in (torch.float32, torch.bfloat16):
+        images, weights = torch.zeros(4, 16, 8, 8, dtype=dtype), torch.ones(16)
+        kept = torch.zeros(16, dtype=dtype)
+        operation = aten.native_batch_norm_backward.default
+        both = (images, images, weights, weights, weights, kept, kept, True, 1e-5, [True, True, True])
+        taken = taken_by(operation, *both)
+        assert taken is not None
+        assert images.nbytes in taken.sizes
+
+
+def test_what_does_not_lie_in_order_is_copied() -> None:
+    gradient, tokens = torch.zeros(12, 32, 64), torch.zeros(32, 12, dtype=torch.int64)
+    operation = aten.embedding_dense_backward.default
+    taken = taken_by(operation, gradient.transpose(0, 1), tokens, 100, -1, False)
+    assert taken is not None
+    assert gradient.nbytes in taken.sizes
+    assert taken_by(operation, gradient.transpose(0, 1).contiguous(), tokens, 100, -1, False) is None
 
 
 def test_without_time_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
