@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from probes.trace import Affine
 
-RESULT = -1
+RESULT = -1  # in a kernel's order
 
 
 class Allocations(NamedTuple):

@@ -6,19 +6,11 @@ import time
 from collections.abc import Mapping
 
 from probes.allocations import RESULT, KernelAllocations
+from probes.microtrain.kernel_calls import Call, call_at
+from probes.microtrain.kernel_trials import Taken, measure_call
 from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.primed_stepper import Recording
-from probes.microtrain.scratch import (
-    EASY_BYTES,
-    EASY_FLOPS,
-    MAX_BYTES,
-    MAX_FLOPS,
-    Budget,
-    Call,
-    Taken,
-    call_at,
-    measure_call,
-)
+from probes.microtrain.scratch import EASY_BYTES, EASY_FLOPS, MAX_BYTES, MAX_FLOPS, Budget
 
 # A trial at the largest of these sizes that is easy tells most: with one sample libraries go other ways.
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -60,7 +52,7 @@ def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: 
     sizes = (easy[-2], easy[-1]) if len(easy) > 1 else SIZES[:2]
     if flops.at(sizes[1]) > MAX_FLOPS or bound.at(sizes[1]) > MAX_BYTES:
         return None
-    low, high = (_try(call_at(batch_sizes, one, other, size), budget) for size in sizes)
+    low, high = (_try(batch_sizes, one, other, size, budget) for size in sizes)
     if low is None or high is None or not high.sizes:
         return None
     if low.order == high.order:
@@ -70,13 +62,13 @@ def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: 
     return KernelAllocations((affine(sizes, (low.inside, high.inside)),), (*[RESULT] * results, 0, 1))
 
 
-def _try(call: Call, budget: Budget) -> Taken | None:
+def _try(batch_sizes: tuple[int, int], one: Call, other: Call, size: int, budget: Budget) -> Taken | None:
     if not budget.allows(0.0):
         return None
     begun = time.thread_time()
     try:
-        return measure_call(call)
-    except Exception:  # noqa: BLE001 - zeros are no fit input for every operation
+        return measure_call(call_at(batch_sizes, one, other, size))
+    except Exception:  # noqa: BLE001 - zeros are no fit input for every operation, nor are its lists at any size
         return None
     finally:
         budget.spend(time.thread_time() - begun)

@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 
+from probes.microtrain.kernel_calls import Call
 from probes.microtrain.merging import affine, highest_lines, same_operations
 from probes.microtrain.primed_stepper import Recording
-from probes.microtrain.scratch import Budget, Call, Inside
+from probes.microtrain.scratch import Budget, Inside
 from probes.trace import Affine, Knot
 
 FIRST_SIZES = tuple(2**power for power in range(17))

@@ -16,8 +16,8 @@ from probes.context import ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.measurement import Timing
 from probes.microtrain.issuing import IssueCounter
+from probes.microtrain.kernel_calls import is_whole_layer
 from probes.microtrain.recording import SILENT, Record, Recorder, decompose, is_composite, under_autocast
-from probes.microtrain.scratch import is_whole_layer
 from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant

@@ -16,10 +16,10 @@ from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
 from probes.microtrain.issuing import IssueCounter
+from probes.microtrain.kernel_calls import Call
 from probes.microtrain.recording import Known, Record, Recorder
 from probes.microtrain.repeats import Key
 from probes.microtrain.replayed_optimizer import ReplayedOptimizer
-from probes.microtrain.scratch import Call
 from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import AUTOCAST, Phase

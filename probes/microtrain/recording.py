@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probes.allocations import Log
 from probes.context import SPARSE, variant_of
 from probes.microtrain.issuing import IssueCounter
+from probes.microtrain.kernel_calls import Call, call_of, is_whole_layer
 from probes.microtrain.operation_costs import flops_of, grain_of, tensors_in, traffic_of
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.repeats import Key, Made, describe, key_of, make
-from probes.microtrain.scratch import Call, call_of, is_whole_layer
 from probes.microtrain.stand_ins import StandIns
 from probes.trace import Kind, Phase
 

@@ -15,9 +15,10 @@ from probes.allocations import RESULT
 from probes.microtrain import kernel_allocations as module
 from probes.microtrain.fake_models import build_fake
 from probes.microtrain.kernel_allocations import Places, kernel_allocations
+from probes.microtrain.kernel_calls import call_at, call_of
+from probes.microtrain.kernel_trials import Taken, measure_call
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.primed_stepper import PrimedStepper, Recording
-from probes.microtrain.scratch import Taken, call_at, call_of, measure_call
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 

@@ -53,6 +53,18 @@ def narrow():
 def plain():
     return nn.Linear(4, 2), lambda size: (torch.randn(size, 4), torch.randint(2, (size,)))
 
+class Spoken(nn.Module):
+    # (batch, places) -> the loss itself, by lengths in lists as long as the batch
+    def __init__(self):
+        super().__init__()
+        self.letters = nn.Embedding(20, 9)
+    def forward(self, x):
+        said = self.letters(x).log_softmax(-1).transpose(0, 1)
+        return nn.functional.ctc_loss(said, x[:, :4] % 8 + 1, [x.shape[1]] * len(x), [4] * len(x))
+
+def spoken():
+    return Spoken(), lambda size: (torch.randint(20, (size, 12)), torch.zeros(()))
+
 def wrong():
     return nn.Linear(4, 2), lambda size: (torch.randn(size, 5), torch.randint(2, (size,)))
 """
@@ -81,6 +93,13 @@ def test_a_large_one_is_not_run_and_says_why(own_code: str) -> None:
 def test_a_model_that_needs_numbers_is_told_by_the_operation_and_advised_to_be_measured(own_code: str) -> None:
     with pytest.raises(Untraceable, match=r"aten\.\w+ gives as much.*Measure it instead"):
         trace_workload(Workload(python_model(f"{own_code}:large"), 4))
+
+
+def test_lists_that_grow_with_the_batch_are_no_reason_to_fail(own_code: str) -> None:
+    """What a kernel takes inside is asked at batches that the step never ran at: not of these."""
+    traced = trace_workload(Workload(python_model(f"{own_code}:spoken"), 4))
+    assert any(op.name == "aten._ctc_loss" for op in traced.operations)
+    assert traced.heap_fresh
 
 
 def test_a_step_that_fails_says_why_in_a_sentence(own_code: str) -> None:
