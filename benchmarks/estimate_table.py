@@ -121,12 +121,13 @@ def _as_told_alone(rows: Iterable[Document]) -> Iterator[Document]:
 
 
 def _spread_of_truth(rows: Sequence[Document]) -> Document:
-    """What one process was off by from the median of all that ran the same: nothing can be told better."""
+    """What a process is off by from the median of the others that ran the same: what a measurement would be told to
+    be off by, were it asked for an estimate. From a median that it is part of, one of two lies half as far."""
     errors = [
-        math.expm1(abs(math.log(each / truth["median"])))
+        math.expm1(abs(math.log(each / statistics.median(others))))
         for row in rows
         for truth in (row.get("truth") or {}).values()
-        for each in _others(truth.get("processes") or ())
+        for each, others in _each_and_others(truth.get("processes") or ())
     ]
     return {
         "median error": statistics.median(errors) if errors else None,
@@ -134,10 +135,11 @@ def _spread_of_truth(rows: Sequence[Document]) -> Document:
     }
 
 
-def _others(medians: Sequence[float]) -> Sequence[float]:
-    """All but the one in the middle, which is the truth itself."""
-    ordered = sorted(medians)
-    return ordered[: len(ordered) // 2] + ordered[len(ordered) // 2 + 1 :] if len(ordered) % 2 else ordered
+def _each_and_others(medians: Sequence[float]) -> Iterator[tuple[float, Sequence[float]]]:
+    """Nothing where there is one alone."""
+    if len(medians) > 1:
+        for place, each in enumerate(medians):
+            yield each, [*medians[:place], *medians[place + 1 :]]
 
 
 def _longest(shares: dict[str, float]) -> str:

@@ -1,3 +1,4 @@
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -74,12 +75,26 @@ def test_a_quantile_is_a_value_that_was_there() -> None:
     assert quantile([], 0.9) is None
 
 
-def test_what_two_processes_differ_by_stands_beside_the_errors() -> None:
-    rows = [{"family": "dense", "mode": "training", "truth": {"cpu": {"median": 1.0, "processes": [0.9, 1.0, 1.25]}}}]
+def row_of(processes: list[float]) -> dict[str, object]:
+    truth = {"cpu": {"median": statistics.median(processes), "processes": processes}}
+    return {"family": "dense", "mode": "training", "truth": truth}
+
+
+def test_a_process_is_judged_by_the_others_and_not_by_what_it_is_part_of() -> None:
+    rows = [row_of([0.9, 1.0, 1.25])]
     differ = make_table(rows)["processes differ by"]
-    assert differ["median error"] == pytest.approx((1 / 0.9 - 1 + 0.25) / 2)
-    assert differ["90th percentile error"] == pytest.approx(0.25)
+    off = [1.125 / 0.9 - 1, 1.075 / 1.0 - 1, 1.25 / 0.95 - 1]
+    assert differ["median error"] == pytest.approx(off[0])
+    assert differ["90th percentile error"] == pytest.approx(off[2])
     assert "another process" in describe_table(make_table(rows))
+
+
+def test_two_processes_are_off_by_all_that_lies_between_them() -> None:
+    assert make_table([row_of([1.0, 1.2])])["processes differ by"]["median error"] == pytest.approx(0.2)
+
+
+def test_one_process_says_nothing_of_what_another_would_take() -> None:
+    assert make_table([row_of([1.0])])["processes differ by"]["median error"] is None
 
 
 def test_truth_is_the_median_of_processes() -> None:
