@@ -12,6 +12,10 @@ from probes.trace import Knot
 
 # The first steps scatter the heap; after them what a step finds fresh varies around a mean.
 STEPS, SETTLED_STEPS = 3, 4
+# A step that asks for less than this takes a few milliseconds at most, and hundreds of them soon ran: by then most of
+# such heaps have found a place for everything (docs/decisions/0010).
+LITTLE_BYTES = 8 * 2**20
+STEPS_OF_LITTLE, SETTLED_STEPS_OF_LITTLE = 20, 20
 LARGEST_SIZE = 2**16
 LARGEST_BYTES = 2**38
 # A step of more allocations is simulated at fewer sizes: it takes as long as a trace may.
@@ -52,16 +56,27 @@ def heap_curves(step: Step | None) -> HeapCurves:
     )
 
 
-def _simulate(step: Step, batch_size: int, settled_steps: int = SETTLED_STEPS) -> _Point:
+def _simulate(step: Step, batch_size: int) -> _Point:
     simulation = Simulation(step, batch_size, seed=batch_size)
-    for _ in range(STEPS):
-        simulation.step()
-    before, fresh = simulation.heap.fresh_pages, None
-    for _ in range(settled_steps):
-        simulation.step()
-    if settled_steps:
-        fresh = (simulation.heap.fresh_pages - before) * PAGE_BYTES / settled_steps
+    is_little = simulation.asked <= LITTLE_BYTES
+    steps, settled = (STEPS_OF_LITTLE, SETTLED_STEPS_OF_LITTLE) if is_little else (STEPS, SETTLED_STEPS)
+    _run(simulation, steps)
+    fresh = _run(simulation, settled) / settled
     return _Point(batch_size, simulation.surplus, simulation.alive_peak, simulation.asked, fresh)
+
+
+def _simulate_surplus(step: Step, batch_size: int) -> _Point:
+    simulation = Simulation(step, batch_size, seed=batch_size)
+    _run(simulation, STEPS)
+    return _Point(batch_size, simulation.surplus, simulation.alive_peak, simulation.asked, None)
+
+
+def _run(simulation: Simulation, steps: int) -> int:
+    """Bytes that these steps found fresh."""
+    before = simulation.heap.fresh_pages
+    for _ in range(steps):
+        simulation.step()
+    return (simulation.heap.fresh_pages - before) * PAGE_BYTES
 
 
 def _smoothed(points: Sequence[_Point]) -> tuple[Knot, ...]:
@@ -91,5 +106,5 @@ def _between(step: Step, low: _Point, high: _Point, depth: int) -> list[_Point]:
     size = (low.batch_size + high.batch_size) // 2
     if not depth or size == low.batch_size or low.surplus - high.surplus <= DROP * low.alive:
         return []
-    middle = _simulate(step, size, settled_steps=0)
+    middle = _simulate_surplus(step, size)
     return [*_between(step, low, middle, depth - 1), middle, *_between(step, middle, high, depth - 1)]

@@ -15,8 +15,9 @@ from probes.issued import Issued
 # 2: the step under autocast stands beside the step in fp32; 3: what kernels take inside; 4: at many batch sizes;
 # 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations;
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
-# what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first.
-SCHEMA_VERSION = "11"
+# what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first;
+# 12: what small steps find fresh after a while.
+SCHEMA_VERSION = "12"
 
 CURVES = (
     "kernel_peaks",

@@ -148,3 +148,27 @@ def test_a_real_process_faults_as_often_as_the_trace_says() -> None:
     told = Peaks(knots=trace.heap_fresh).at(4)
     assert told > 150 * MIB
     assert told == pytest.approx(float(run.stdout), rel=0.2)
+
+
+@on_glibc
+def test_a_small_step_finds_nothing_fresh_once_it_has_run_for_a_while() -> None:
+    layers = [
+        {"type": "linear", "out": 128},
+        "relu",
+        {"type": "linear", "out": 64},
+        "relu",
+        {"type": "linear", "out": 2},
+    ]
+    model = parse_model({"layers": layers, "input_shape": [13]})
+    workload = Workload(model, 1024, mode="inference")
+    told = Peaks(knots=trace_workload(workload).heap_fresh).at(1024)
+    later = FAULTS.replace("range(3)", "range(200)").replace("range(5)", "range(50)").replace("/ 5)", "/ 50)")
+    run = subprocess.run(
+        [sys.executable, "-c", later],
+        input=json.dumps(workload.to_json()),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(run.stdout) < 2**15
+    assert told < 2**15
