@@ -67,7 +67,7 @@ def test_another_process_may_differ_more_where_several_threads_run() -> None:
     single, several = (time.at(32, "pageable") for time in (one, two))
     assert single is not None
     assert several is not None
-    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.09
+    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.07
     assert several.within == pytest.approx(single.within)  # so which is faster is known as well as before
 
 
