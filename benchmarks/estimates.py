@@ -1,15 +1,16 @@
 """How good are the estimates: step times that `instant` and `quick` tell, against long interleaved measurements.
 
-python -m benchmarks.estimates                     every workload of benchmarks.workloads: 50 minutes on two cores
+python -m benchmarks.estimates                     every workload of benchmarks.workloads: 70 minutes on two cores
 python -m benchmarks.estimates --workloads 4 --seconds 1 --calibrations 1
 
 A shared machine is another one ten minutes later, so what is compared is measured close together. The workloads come in
 blocks. Each block begins with a calibration; `instant` answers from the profile, which holds it and those before it;
-then, model by model, every plan runs in a fresh process of its own, in turns with the others (benchmarks.truth),
-`quick` is asked at the largest batch, and every plan runs again in another process. Truth is the median of a plan's
-processes. `quick` knows the model's trace, as it does after an `instant`, and nothing of the truth; `instant` knows
-nothing of either. What each calibration alone would have told stands beside. A run that is broken off leaves what it
-measured in a file whose name ends in .unfinished.json.
+then, model by model, every plan runs in a fresh process of its own, in turns with the others (benchmarks.truth), and
+again in another; `quick` is asked at the largest batch, and every plan runs in two more. Truth is the median of a
+plan's processes, each a fork of another origin: forks of one have their addresses in common. `quick` knows the model's
+trace, as it does after an `instant`, and nothing of the truth; `instant` knows nothing of either. What each calibration
+alone would have told stands beside. A run that is broken off leaves what it measured in a file whose name ends in
+.unfinished.json.
 
 Also beside, from the block's profile: a roofline, and the plain sum of operations timed alone. Every row is kept raw;
 benchmarks.estimate_table makes figures of them.
@@ -51,8 +52,8 @@ from probes.workload.description import Workload
 
 RESULTS = Path(__file__).parent / "results"
 CALIBRATIONS = 4
-PROCESSES = 2  # a plan and batch size; half of them before `quick`
-SECONDS = 2.5  # of a batch size in one process a plan, at least, for all plans together
+PROCESSES = 4  # a plan and batch size; half of them before `quick`
+SECONDS = 1.25  # of a batch size in one process a plan, at least, for all plans together
 Document = dict[str, Any]
 Say = Callable[[str], None]
 Keep = Callable[[list[Document]], None]
@@ -143,8 +144,10 @@ class Bench:
         for number in range(self.processes):
             if number == self.processes // 2:
                 await self._each(cases, self._ask_quick)
+            fresh_processes.prepare(for_configs=any(case.workload.model.kind == "huggingface" for case in cases))
             await self._each(cases, self._run)
-            fresh_processes.end()  # or what its forks computed is others' load to the next answer
+            # The next have another origin, and what these computed is not taken for others' load.
+            fresh_processes.end()
         for case in cases:
             self.say(describe_row(measured(case)))
 
@@ -246,6 +249,11 @@ def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
     return truth
 
 
+def profile_file(output: Path, number: int) -> Path:
+    """Where the run that wrote this keeps its calibrations, from 1 on."""
+    return output.with_name(f"{output.stem}_profile_{number}.json")
+
+
 def describe_row(row: Document) -> str:
     """One readable line: the best plan, and what the answers said of it."""
     truth = row["truth"]
@@ -331,7 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for number, profile in enumerate(profiles, 1):
         compact = json.dumps(profile.to_json(), separators=(",", ":"))
-        chosen.output.with_name(f"estimates_profile_{number}.json").write_text(compact + "\n", encoding="utf-8")
+        profile_file(chosen.output, number).write_text(compact + "\n", encoding="utf-8")
     unfinished.unlink(missing_ok=True)
     say(describe_table(document["table"]))
     return 0

@@ -1,0 +1,101 @@
+"""What `instant` of the code as it stands says of a kept run of benchmarks.estimates: by that run's own calibrations.
+
+python -m benchmarks.retell FILE [--store FOLDER] [--output FILE]
+
+Prices, fits and rules can be tried in a minute so, against an hour of truth, and a run's table told again by later
+code. FILE: what the run wrote, with its calibrations beside it (estimates_profile_1.json and so on). `instant` is told
+as in the run: of each block by its calibration and those before it, and of a machine on which nobody else computes.
+Truth and `quick` stay as they were measured. Traces are those of this code and torch; a store keeps them for the next
+time. This measures nothing, and any machine does for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from app import advisor
+from app.advisor.pooled import pool
+from app.advisor.request import Request
+from app.service import Crosspoint
+from app.settings import Settings
+from benchmarks.estimate_table import describe_table, make_table
+from benchmarks.estimates import profile_file, told
+from benchmarks.output import output_file
+from benchmarks.workloads import WORKLOADS
+from probes.hardware import Load
+from probes.profile import Profile, parse_profile
+
+Document = dict[str, Any]
+Say = Callable[[str], None]
+
+
+def read_calibrations(result: Path) -> list[Profile]:
+    """Those of the run that wrote this result, the earliest first. Raises FileNotFoundError, InvalidProfile."""
+    found: list[Profile] = []
+    while (file := profile_file(result, len(found) + 1)).exists():
+        found.append(parse_profile(file.read_bytes()))
+    if not found:
+        raise FileNotFoundError(f"No calibration lies beside {result}: {profile_file(result, 1)} is not there.")
+    return found
+
+
+async def retell(rows: Sequence[Document], calibrations: Sequence[Profile], crosspoint: Crosspoint) -> list[Document]:
+    """The rows with what `instant` says now; those that had no truth stay as they are."""
+    calm = replace(await crosspoint.survey(), load=Load())
+    models = {row.name: row for row in WORKLOADS}
+    known = [row for row in rows if row.get("truth") and row["name"] in models and row["block"] < len(calibrations)]
+    workloads = [models[row["name"]].workload(row["batch_size"]) for row in known]
+    traces = [await crosspoint.trace(workload) for workload in workloads]
+
+    def tell(profile: Profile) -> list[Document]:
+        requests = [Request(workload, effort="instant") for workload in workloads]
+        pairs = zip(traces, requests, strict=True)
+        return [told(advisor.recommend(calm, profile, trace, (), request)) for trace, request in pairs]
+
+    # One profile after another: what is fitted to one is kept while it is asked, and takes longer than an answer.
+    by_pool = [tell(pool(tuple(reversed(calibrations[: block + 1])))) for block in range(len(calibrations))]
+    by_each = [tell(calibration) for calibration in calibrations]
+    again = {
+        id(row): {
+            **row,
+            "instant": by_pool[row["block"]][place],
+            "instant of each calibration alone": [answers[place] for answers in by_each],
+        }
+        for place, row in enumerate(known)
+    }
+    return [again.get(id(row), row) for row in rows]
+
+
+async def run_retell(document: Mapping[str, Any], result: Path, store: Path) -> Document:
+    """The document again, with its table. Raises FileNotFoundError, InvalidProfile, LabError."""
+    async with Crosspoint(Settings.from_environment(data_dir=store, learning=False)) as crosspoint:
+        rows = await retell(document["rows"], read_calibrations(result), crosspoint)
+    return {**document, "table": make_table(rows), "rows": rows}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table, and write the document where one is asked for. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.retell", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("result", type=Path, help="of benchmarks.estimates, with its calibrations beside it")
+    parser.add_argument("--store", type=Path, help="keeps traces for the next time")
+    parser.add_argument("--output", type=output_file)
+    chosen = parser.parse_args(arguments)
+    document = json.loads(chosen.result.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        again = asyncio.run(run_retell(document, chosen.result, chosen.store or Path(folder)))
+    if chosen.output is not None:
+        chosen.output.write_text(json.dumps(again, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(describe_table(again["table"]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
