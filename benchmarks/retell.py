@@ -2,7 +2,7 @@
 
 python -m benchmarks.retell FILE [--store FOLDER] [--output FILE]
 
-Prices, fits and rules can be tried in a minute so, against an hour of truth, and a run's table told again by later
+Prices, fits and rules can be tried in minutes so, against an hour of truth, and a run's table told again by later
 code. FILE: what the run wrote, with its calibrations beside it (estimates_profile_1.json and so on). `instant` is told
 as in the run: of each block by its calibration and those before it, and of a machine on which nobody else computes.
 Truth and `quick` stay as they were measured. Traces are those of this code and torch; a store keeps them for the next
@@ -16,7 +16,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from probes.hardware import Load
 from probes.profile import Profile, parse_profile
 
 Document = dict[str, Any]
-Say = Callable[[str], None]
 
 
 def read_calibrations(result: Path) -> list[Profile]:
@@ -88,7 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--store", type=Path, help="keeps traces for the next time")
     parser.add_argument("--output", type=output_file)
     chosen = parser.parse_args(arguments)
-    document = json.loads(chosen.result.read_text(encoding="utf-8"))
+    try:
+        document = json.loads(chosen.result.read_text(encoding="utf-8"))
+        read_calibrations(chosen.result)
+    except (OSError, ValueError) as error:
+        parser.error(f"{chosen.result} cannot be told again: {error}")
     with tempfile.TemporaryDirectory() as folder:
         again = asyncio.run(run_retell(document, chosen.result, chosen.store or Path(folder)))
     if chosen.output is not None:

@@ -5,42 +5,44 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.estimates import profile_file
-from benchmarks.retell import read_calibrations, retell, run_retell
+from benchmarks.retell import main, read_calibrations, retell, run_retell
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "2026-11-23-amd-epyc-zen-5-2-cores"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "2026-11-24-amd-epyc-zen-5-2-cores"
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """A small run: the first rows of a real one, beside a calibration of that day, twice."""
-    rows = json.loads((RESULTS / "estimates_evening.json").read_text(encoding="utf-8"))["rows"][:2]
+    """A small run: the first rows of a real one, beside two of its calibrations."""
+    rows = json.loads((RESULTS / "estimates.json").read_text(encoding="utf-8"))["rows"][:2]
     result = tmp_path / "kept.json"
     unknown = {**rows[0], "name": "a model that the benchmark no longer has"}
-    document = {"truth_processes": 2, "rows": [*rows, unknown, {"name": "iris", "error": "did not run"}]}
+    document = {"truth_processes": 4, "rows": [*rows, unknown, {"name": "iris", "error": "did not run"}]}
     result.write_text(json.dumps(document), encoding="utf-8")
     for number in (1, 2):
-        profile_file(result, number).write_bytes((RESULTS / "estimates_profile.json").read_bytes())
+        profile_file(result, number).write_bytes(profile_file(RESULTS / "estimates.json", number).read_bytes())
     return result
 
 
 def test_instant_is_told_anew_and_all_else_stays(kept: Path, tmp_path: Path) -> None:
     before = json.loads(kept.read_text(encoding="utf-8"))
+    for row in before["rows"][:2]:
+        row["instant"] = None
     after = asyncio.run(run_retell(before, kept, tmp_path / "store"))
-    assert after["truth_processes"] == 2
     for old, new in zip(before["rows"][:2], after["rows"], strict=False):
         assert (new["truth"], new["quick"]) == (old["truth"], old["quick"])
         assert set(new["instant"]["options"]) == set(old["truth"])
-        assert new["instant"] != old["instant"]
         for option in new["instant"]["options"].values():
             assert option["basis"] == "predicted"
             assert 0 < option["low"] < option["median"] < option["high"]
         assert len(new["instant of each calibration alone"]) == 2
+    assert after["truth_processes"] == 4
     assert after["rows"][2:] == before["rows"][2:]
     assert after["table"]["advisers"]["instant"]["estimates"] == 12
 
@@ -48,16 +50,25 @@ def test_instant_is_told_anew_and_all_else_stays(kept: Path, tmp_path: Path) -> 
 def test_a_block_is_told_by_what_was_calibrated_until_then(kept: Path, tmp_path: Path) -> None:
     (row, *_), calibrations = json.loads(kept.read_text(encoding="utf-8"))["rows"], read_calibrations(kept)
 
-    async def tell() -> list[dict[str, object]]:
+    async def tell() -> list[dict[str, Any]]:
         async with Crosspoint(Settings.from_environment(data_dir=tmp_path / "store", learning=False)) as crosspoint:
             rows = [{**row, "block": block} for block in range(3)]
             return await retell(rows, calibrations, crosspoint)
 
     first, second, beyond = asyncio.run(tell())
-    assert first["instant of each calibration alone"] == second["instant of each calibration alone"]
+    alone = first["instant of each calibration alone"]
+    assert alone == second["instant of each calibration alone"]
+    assert first["instant"] == alone[0]
+    assert second["instant"] not in alone  # but between them
     assert beyond == {**row, "block": 2}  # it was not reached: no calibration of its own was kept
 
 
 def test_a_run_without_its_calibrations_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="alone_profile_1"):
         read_calibrations(tmp_path / "alone.json")
+
+
+def test_what_cannot_be_told_again_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "none.json")])
+    assert "none.json cannot be told again" in capsys.readouterr().err

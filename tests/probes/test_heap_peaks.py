@@ -157,9 +157,9 @@ def test_a_small_step_finds_nothing_fresh_once_it_has_run_for_a_while() -> None:
         "relu",
         {"type": "linear", "out": 64},
         "relu",
-        {"type": "linear", "out": 2},
+        {"type": "linear", "out": 1},
     ]
-    model = parse_model({"layers": layers, "input_shape": [13]})
+    model = parse_model({"layers": layers, "input_shape": [30]})
     workload = Workload(model, 1024, mode="inference")
     told = Peaks(knots=trace_workload(workload).heap_fresh).at(1024)
     later = FAULTS.replace("range(3)", "range(200)").replace("range(5)", "range(50)").replace("/ 5)", "/ 50)")
