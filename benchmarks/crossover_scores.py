@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 Document = dict[str, Any]
-# Two plans within this are the same to anybody; medians of two processes differ by as much.
+# Two plans within this are the same to anybody.
 TIE = 0.03
 NARROW = 1.5  # a bracket's width at which bisection may stop
 # Adviser -> the factor that is right, and in how many of the pairs (issue: crossover batch against bisected truth).
@@ -71,10 +71,15 @@ def truth_of(times: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> Tr
     return Truth({size: _sign(*both) for size, both in times.items() if both[0] and both[1]})
 
 
+def gain(first: Sequence[float], second: Sequence[float]) -> float:
+    """How much faster the second plan is (a logarithm; negative: slower), from what both took in each process: the
+    median of the processes, as one in some is half as fast again or slow."""
+    return median(math.log(mine / other) for mine, other in zip(first, second, strict=False))
+
+
 def _sign(first: Sequence[float], second: Sequence[float]) -> int:
-    gains = [math.log(mine / other) for mine, other in zip(first, second, strict=False)]
-    gain = fmean(gains)
-    return 0 if abs(gain) <= math.log1p(TIE) else 1 if gain > 0 else -1
+    found = gain(first, second)
+    return 0 if abs(found) <= math.log1p(TIE) else 1 if found > 0 else -1
 
 
 def wanted(truth: Truth) -> int | None:

@@ -1,12 +1,12 @@
 """Where plans cross: the batch that `instant` and `quick` tell, against one found by bisection with real steps.
 
-python -m benchmarks.crossovers                      eleven models, some ten minutes on two cores
+python -m benchmarks.crossovers                      eleven models, some half an hour on two cores
 python -m benchmarks.crossovers --models 2 --seconds 0.4
 python -m benchmarks.crossovers --profile FILE       this machine's profile, instead of calibrating it anew
 
 `instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: at each
-batch size every plan runs in a process of its own, in turns with the others (benchmarks.truth), and where two plans are
-within 3 % again in another.
+batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in five where two
+plans are within a tenth: two processes of one plan differ by as much.
 From a coarse ladder of batch sizes the bracket around each pair's crossover is halved until it is within a factor of
 1.5. The scoring is benchmarks.crossover_scores.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import platform
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from app.advisor.request import Request
 from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
-from benchmarks.crossover_scores import Truth, describe_scores, score, truth_of, wanted
+from benchmarks.crossover_scores import Truth, describe_scores, gain, score, truth_of, wanted
 from benchmarks.output import output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
@@ -50,6 +51,8 @@ MODELS = (
 LADDER = (1, 8, 64, 512, 4096)
 LONGEST_STEP_SECONDS = 0.1  # of larger batches nothing is asked
 ROUNDS = 3  # of bisection: a factor of eight becomes less than 1.5
+# Processes of each plan at a batch size, and where two plans are as close as two processes of one are.
+PROCESSES, MOST_PROCESSES, CLOSE = 3, 5, 0.1
 
 
 @dataclass
@@ -82,9 +85,15 @@ class Measured:
         return {pair: self._truth(pair) for pair in pairs}
 
     async def _settle(self, size: int, pairs: Sequence[tuple[str, str]]) -> None:
-        await self.measure(size)
-        if any(self._truth(pair).signs.get(size) == 0 for pair in pairs):
+        for _ in range(PROCESSES):
             await self.measure(size)
+        for _ in range(MOST_PROCESSES - PROCESSES):
+            if any(self._is_close(size, pair) for pair in pairs):
+                await self.measure(size)
+
+    def _is_close(self, size: int, pair: tuple[str, str]) -> bool:
+        first, second = (self.times[size][label] for label in pair)
+        return bool(first and second) and abs(gain(first, second)) <= math.log1p(CLOSE)
 
     def _truth(self, pair: tuple[str, str]) -> Truth:
         return truth_of({size: (plans[pair[0]], plans[pair[1]]) for size, plans in self.times.items()})

@@ -34,8 +34,8 @@ def test_the_bracket_reaches_from_where_one_is_ahead_to_where_the_other_stays_ah
     assert (truth.kind, truth.low, truth.high) == bracket
 
 
-def test_plans_within_three_per_cent_are_a_tie_and_every_process_counts() -> None:
-    times = {1: ([1.0], [1.02]), 8: ([1.0, 1.2], [1.0, 1.0]), 64: ([1.0], [1.1]), 512: ([1.0], [])}
+def test_plans_within_three_per_cent_are_a_tie_and_one_odd_process_decides_nothing() -> None:
+    times = {1: ([1.0], [1.02]), 8: ([1.2, 1.0, 1.2], [1.0, 1.9, 1.0]), 64: ([1.0], [1.1]), 512: ([1.0], [])}
     assert truth_of(times).signs == {1: 0, 8: 1, 64: -1}
 
 
