@@ -17,7 +17,7 @@ from probes.issued import Issued
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
 # what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first;
 # 12: what small steps find fresh after a while.
-SCHEMA_VERSION = "12"
+SCHEMA_VERSION = "13"
 
 CURVES = (
     "kernel_peaks",
@@ -71,7 +71,7 @@ class Operation:
     count: how often a step runs it. flops, read_bytes, written_bytes: of ONE execution. A multiply-add is two
     flops (torch.utils.flop_counter's convention). shapes: of the tensor arguments at the trace's first batch size.
     variant: what the name leaves open (probes.context). grain: flops of each of the blocks that a kernel works through
-    by itself, whatever the batch; 0 where it does not or nobody knows.
+    by itself, whatever the batch, and of a pool the numbers in a window; 0 where it has neither or nobody knows.
     """
 
     kind: Kind

@@ -38,6 +38,8 @@ FOOTPRINT_WEIGHT = 0.5  # of an e-fold of the whole step against one of the oper
 # The same of how often a step runs what an operation runs: its code is in the caches after the first time, and what
 # runs once a step takes up to three times as long.
 OFTEN_WEIGHT = 0.5
+# And of the numbers in a pool's window, which all are looked at: what takes as many is nearest whatever its size.
+WINDOW_WEIGHT = 3.0
 
 Place = tuple[float, float, float, float]  # size, intensity, footprint, often
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
@@ -45,7 +47,8 @@ AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, byte
 
 class Sample(NamedTuple):
     """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte, of flops a block where a kernel
-    works through blocks; 0 for light operations. footprint: see footprint_of. often: see often_of."""
+    works through blocks, of the numbers in a pool's window; 0 for other light operations. footprint: see footprint_of.
+    often: see often_of."""
 
     network: str
     size: float
@@ -202,9 +205,9 @@ class ContextPrices:
         return found
 
     def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
-        """Logarithm of seconds, of the size, and of the arithmetic a byte, or a block: each of those is an operation of
-        its own (bf16's backward of attention takes 50 us a block here, and little more where it has eight times the
-        arithmetic)."""
+        """Logarithm of seconds, of the size, and of the arithmetic a byte, or a block, or of a pool's window: each of
+        those is an operation of its own (bf16's backward of attention takes 50 us a block here, and little more where
+        it has eight times the arithmetic)."""
         log_bytes = math.log1p(moved_bytes(operation))
         if operation.kind in HEAVY_KINDS and operation.flops >= 1:
             alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
@@ -215,7 +218,8 @@ class ContextPrices:
                     seconds = block.seconds(operation.flops, operation.grain)
                     return math.log(seconds), size, math.log(operation.grain)
                 return math.log(self.floor + alone), size, size - log_bytes
-        return self.light.log_seconds_at(log_bytes), log_bytes, 0.0
+        window = WINDOW_WEIGHT * math.log(operation.grain) if operation.grain >= 1 else 0.0
+        return self.light.log_seconds_at(log_bytes), log_bytes, window
 
     def _near(
         self,

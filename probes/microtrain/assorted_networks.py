@@ -19,6 +19,7 @@ ROWS, WIDTH = 32, 128  # of one sample
 CHANNELS, SIDE = 12, 32  # of one image: as many channels as no kernel takes at once
 EVEN = 32  # channels that kernels take at once
 DEPTH, VOLUME_CHANNELS, VOLUME_SIDE = 8, 4, 16
+SAMPLES = 2560  # of one signal
 
 
 class Assorted(nn.Module):
@@ -64,6 +65,31 @@ def images() -> Assortment:
     """Pools, zooms, borders and norms of images, and convolutions of few channels."""
     branches = (*_pools(), *_zooms(), *_channels())
     return _assorted(nn.Conv2d(3, CHANNELS, 1), branches, (3, SIDE, SIDE))
+
+
+def signals() -> Assortment:
+    """Convolutions, pools and norms of signals: a stem that reads raw samples, layers that halve them, and one with
+    more weights than places."""
+    branches: tuple[Branch, ...] = (
+        nn.Conv1d(EVEN, 2 * EVEN, 1),
+        nn.Conv1d(EVEN, EVEN, 3, padding=1),
+        nn.Conv1d(EVEN, EVEN, 3, padding=2, dilation=2),
+        nn.Conv1d(EVEN, EVEN, 31, padding=15, groups=4),
+        nn.Conv1d(EVEN, EVEN, 15, padding=7, groups=EVEN),
+        nn.ConvTranspose1d(EVEN, EVEN, 4, stride=2, padding=1),
+        nn.Sequential(
+            nn.Conv1d(EVEN, 4 * EVEN, 3, stride=2),
+            nn.Conv1d(4 * EVEN, 4 * EVEN, 3, stride=2),
+            nn.Conv1d(4 * EVEN, 6 * EVEN, 3, stride=2),
+            nn.Conv1d(6 * EVEN, 6 * EVEN, 8, padding=4),
+        ),
+        nn.GroupNorm(4, EVEN),
+        nn.BatchNorm1d(EVEN),
+        lambda x: functional.max_pool1d(x, 2),
+        lambda x: functional.max_pool1d(x, 4),
+        lambda x: functional.avg_pool1d(x, 2),
+    )
+    return _assorted(nn.Conv1d(1, EVEN, 10, stride=5), branches, (1, SAMPLES))
 
 
 def volumes() -> Assortment:
@@ -264,6 +290,18 @@ def _even() -> tuple[nn.Module, ...]:
     )
 
 
+def _narrowing() -> nn.Module:
+    """Ever fewer places and ever more channels, as the last layers of a network of images have: weights are most of
+    what they move."""
+    return nn.Sequential(
+        nn.Conv2d(CHANNELS, EVEN, 3, stride=2, padding=1),
+        nn.Conv2d(EVEN, 4 * EVEN, 3, stride=2, padding=1),
+        nn.Conv2d(4 * EVEN, 8 * EVEN, 3, stride=2, padding=1),
+        nn.Conv2d(8 * EVEN, 8 * EVEN, 3, padding=1),
+        nn.Conv2d(8 * EVEN, 16 * EVEN, 1),
+    )
+
+
 def _channels() -> tuple[Branch, ...]:
     wide = 2 * CHANNELS
     return (
@@ -274,5 +312,6 @@ def _channels() -> tuple[Branch, ...]:
         nn.PReLU(CHANNELS),
         nn.Sequential(nn.Conv2d(CHANNELS, wide, 3, padding=1), nn.Conv2d(wide, wide, 3, padding=1)),
         nn.Conv2d(CHANNELS, wide, 5, stride=2, padding=2),
+        _narrowing(),
         nn.Sequential(nn.Conv2d(CHANNELS, EVEN, 1), *_even()),
     )

@@ -197,4 +197,5 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     _assorted("rows", 2, 12),
     _assorted("images", 2, 12),
     _assorted("volumes", 2, 8),
+    _assorted("signals", 2, 12),
 )

@@ -178,3 +178,17 @@ def test_what_a_kernel_pays_for_each_block_is_paid_for_each() -> None:
     footprint, _ = surroundings((cost.operation, cost.times) for cost in (*costs, quick))
     for count, grain in ((32, 2e6), (64, 1e6), (1024, 2e6)):
         assert prices.seconds(blocks_of(count, grain), footprint) == pytest.approx(count * 5e-5, rel=0.3)
+
+
+def test_a_pool_is_priced_by_those_whose_windows_are_as_large() -> None:
+    def a_pool(moved: float, window: float) -> ContextOperation:
+        return ContextOperation("aten.max_pool2d", "reduction", "", "float32", 0.0, moved / 2, moved / 2, window)
+
+    costs = [
+        OperationCost(a_pool(moved, window), 1, OVERHEAD + window * moved / BANDWIDTH, 0.1)
+        for moved in (1e5, 1e6, 1e7)
+        for window in (2.0, 4.0, 9.0)
+    ]
+    prices = prices_of(replace(a_context(*SIZES), costs=tuple(costs)), a_context(*SIZES, network="b"))
+    small, large = (prices.seconds(a_pool(3e6, window), FOOTPRINT) for window in (2.0, 9.0))
+    assert large / small == pytest.approx(9 / 2, rel=0.25)

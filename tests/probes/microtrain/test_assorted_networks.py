@@ -11,7 +11,7 @@ from probes.microtrain import assorted_networks, looped_network
 from probes.microtrain.python_models import build_python
 from probes.microtrain.recording import Recorder
 
-NAMES = ("elementwise", "rows", "images", "volumes")
+NAMES = ("elementwise", "rows", "images", "volumes", "signals")
 
 
 def make_step(name: str, casts: bool) -> tuple[Callable[[], float], torch.nn.Module]:
