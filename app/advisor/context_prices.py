@@ -38,7 +38,8 @@ FOOTPRINT_WEIGHT = 0.5  # of an e-fold of the whole step against one of the oper
 # The same of how often a step runs what an operation runs: its code is in the caches after the first time, and what
 # runs once a step takes up to three times as long.
 OFTEN_WEIGHT = 0.5
-# And of the numbers in a pool's window, which all are looked at: what takes as many is nearest whatever its size.
+# And of the numbers in a pool's window, which all are looked at: what takes as many is nearest whatever its size (pools
+# of four models were told 1.23 to 2.1 times off; with a weight of 1, 1.26 to 2.4 times; docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 
 Place = tuple[float, float, float, float]  # size, intensity, footprint, often

@@ -68,8 +68,8 @@ def images() -> Assortment:
 
 
 def signals() -> Assortment:
-    """Convolutions, pools and norms of signals: a stem that reads raw samples, layers that halve them, and one with
-    more weights than places."""
+    """Of signals: convolutions (a stem that reads raw samples, layers that halve them, one with more weights than
+    places), pools, norms, a zoom and a border."""
     branches: tuple[Branch, ...] = (
         nn.Conv1d(EVEN, 2 * EVEN, 1),
         nn.Conv1d(EVEN, EVEN, 3, padding=1),
@@ -88,21 +88,20 @@ def signals() -> Assortment:
         lambda x: functional.max_pool1d(x, 2),
         lambda x: functional.max_pool1d(x, 4),
         lambda x: functional.avg_pool1d(x, 2),
+        lambda x: functional.interpolate(x, scale_factor=2, mode="linear"),
+        lambda x: functional.pad(x, (1, 1), mode="reflect"),
     )
     return _assorted(nn.Conv1d(1, EVEN, 10, stride=5), branches, (1, SAMPLES))
 
 
 def volumes() -> Assortment:
-    """The same of volumes and of signals."""
+    """The same of volumes."""
     volume: tuple[Branch, ...] = (
         lambda x: functional.max_pool3d(x, 2),
         lambda x: functional.avg_pool3d(x, 2),
         lambda x: functional.adaptive_avg_pool3d(x, 4),
         lambda x: functional.interpolate(x, scale_factor=2),
         lambda x: functional.interpolate(x, scale_factor=2, mode="trilinear"),
-        lambda x: functional.max_pool1d(x.flatten(2), 2),
-        lambda x: functional.interpolate(x.flatten(2), scale_factor=2, mode="linear"),
-        lambda x: functional.pad(x.flatten(2), (1, 1), mode="reflect"),
         nn.Conv3d(VOLUME_CHANNELS, 2 * VOLUME_CHANNELS, 3, padding=1),
         nn.Sequential(nn.Conv3d(VOLUME_CHANNELS, 16, 1), nn.ConvTranspose3d(16, 16, 2, stride=2)),
         nn.BatchNorm3d(VOLUME_CHANNELS),

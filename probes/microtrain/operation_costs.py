@@ -171,8 +171,8 @@ class Pool(NamedTuple):
     dimensions: int
 
 
-# Every number of a window is compared or added: a largest of 3 x 3 took 1.8 times as long as one of 2 x 2 that moves as
-# many bytes, and one of 2 places 0.6 times (EPYC, Zen 5, one thread, torch 2.13).
+# Every number of a window is compared or added: of 8 images of 32 channels, 112 x 112, the largest of 3 x 3 took
+# 16.9 ms, of 5 x 5 30.1, and of 2 x 2, which are as many, 11.7 (EPYC, Zen 5, fp32, one thread, torch 2.13).
 POOLS: dict[str, Pool] = {
     "aten.max_pool1d": Pool(1, 1),
     "aten.max_pool2d_with_indices": Pool(1, 2),
