@@ -17,7 +17,7 @@ from probes.issued import Issued
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
 # what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first;
 # 12: what small steps find fresh after a while; 13: the numbers in a pool's window.
-SCHEMA_VERSION = "13"
+SCHEMA_VERSION = "14"
 
 CURVES = (
     "kernel_peaks",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from probes.allocations import RESULT, KernelAllocations
+from probes.allocations import KernelAllocations
 from probes.microtrain.kernel_calls import Call, call_at
 from probes.microtrain.kernel_trials import Taken, measure_call
 from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.primed_stepper import Recording
 from probes.microtrain.scratch import EASY_BYTES, EASY_FLOPS, MAX_BYTES, MAX_FLOPS, Budget
+from probes.trace import Affine
 
 # A trial at the largest of these sizes that is easy tells most: with one sample libraries go other ways.
 SIZES = (1, 2, 4, 8, 16, 32)
 # All of a trace's trials in one precision.
-SECONDS = 0.15
+SECONDS = 0.5
 
 Places = Mapping[int, list[KernelAllocations]]
 
@@ -58,8 +59,10 @@ def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: 
     if low.order == high.order:
         lines = (affine(sizes, pair) for pair in zip(low.sizes, high.sizes, strict=True))
         return KernelAllocations(tuple(lines), high.order)
-    results = high.order.count(RESULT)
-    return KernelAllocations((affine(sizes, (low.inside, high.inside)),), (*[RESULT] * results, 0, 1))
+    # It goes another way at the smaller size: what it takes at the larger one, as its arguments grow.
+    share = 1 / bound.at(sizes[1])
+    lines = (Affine(size * bound.constant * share, size * bound.per_sample * share) for size in high.sizes)
+    return KernelAllocations(tuple(lines), high.order)
 
 
 def _try(batch_sizes: tuple[int, int], one: Call, other: Call, size: int, budget: Budget) -> Taken | None:

@@ -142,3 +142,27 @@ def test_what_was_there_before_and_goes_meanwhile_is_not_the_call_s() -> None:
     seen = measure_call.__wrapped__(call._replace(operation=Dropping()))  # type: ignore[arg-type]
     assert not garbage
     assert (seen.inside, seen.sizes, seen.order) == (plain.inside, plain.sizes, plain.order)
+
+
+def test_a_kernel_that_goes_another_way_at_the_smaller_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the larger size took, block by block: not one block of all together, which no process asks for."""
+    ways = {
+        True: Taken(100, 0, (100,), (0, RESULT, 1), 0.0),
+        False: Taken(1200, 0, (800, 400), (0, 0, 1, RESULT, 2), 0.0),
+    }
+    sizes: list[int] = []
+
+    def measure(call: Any) -> Taken:
+        size = call.arguments[0].sizes[0]
+        sizes.append(size)
+        return ways[size < module.SIZES[-1]]
+
+    monkeypatch.setattr(module, "measure_call", measure)
+    places, _, _ = found("images")
+    kernels = [kernel for each in places.values() for kernel in each]
+    assert max(sizes) == module.SIZES[-1]
+    assert kernels
+    for kernel in kernels:
+        assert kernel.order == (0, 0, 1, RESULT, 2)
+        assert [round(line.at(module.SIZES[-1])) for line in kernel.sizes] == [800, 400]
+        assert 1 < kernel.sizes[0].at(2 * module.SIZES[-1]) / 800 <= 2
