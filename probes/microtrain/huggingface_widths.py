@@ -84,6 +84,7 @@ def wider_sizes(values: Config, own_names: dict[str, str], factor: float) -> Con
     dealt = [[count] for count in _groups(values)]
     if heads and all(_is_whole(count * factor) for counts in heads.values() for count in _listed(counts)):
         found |= {name: _each(counts, factor, []) for name, counts in heads.items()}
+        dealt += [_listed(found[name]) for name in heads]
     else:
         # Even sizes of heads: rotary positions turn pairs.
         dealt += [[2], *([2 * count for count in _listed(counts)] for counts in heads.values())]

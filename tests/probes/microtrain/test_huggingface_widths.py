@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from probes.microtrain.huggingface_widths import widen_huggingface, wider_sizes
@@ -85,6 +85,7 @@ def test_the_parts_of_a_composite_config_are_widened_together() -> None:
         assert config[name]["num_hidden_layers"] == 1
 
 
+@example(heads=2, groups=2, head_size=1, factor=1.5)
 @given(heads=st.integers(1, 32), groups=st.integers(1, 16), head_size=st.integers(1, 64), factor=st.floats(1 / 64, 64))
 def test_sizes_are_always_dealt_out_evenly(heads: int, groups: int, head_size: int, factor: float) -> None:
     values = {
