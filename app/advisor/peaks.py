@@ -78,8 +78,8 @@ def _largest_by_knots(knots: tuple[Knot, ...], room: float) -> int | None:
     for place in range(len(knots) - 1, 0, -1):
         if knots[place].bytes <= room:
             return knots[place].batch_size
-        if knots[place - 1].bytes <= room:
-            return _crossing(_line(knots, place), room)
+        if knots[place - 1].bytes <= room:  # at this knot, however the line's floats are rounded
+            return max(_crossing(_line(knots, place), room) or 0, knots[place - 1].batch_size)
     return 0
 
 

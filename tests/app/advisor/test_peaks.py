@@ -1,6 +1,6 @@
 """How much is alive at a batch size, and how large a batch has room: the two agree."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.advisor.peaks import Peaks
@@ -18,6 +18,7 @@ def test_a_curve_goes_through_its_points(knots: tuple[Knot, ...]) -> None:
 
 
 @given(growing, st.integers(0, 2 * 10**9))
+@example((Knot(82, 373), Knot(83, 371), Knot(104, 510)), 371)
 def test_the_largest_batch_within_has_room_and_the_next_has_none(knots: tuple[Knot, ...], room: int) -> None:
     peaks = Peaks(knots=knots)
     largest = peaks.largest_within(room)
