@@ -9,6 +9,7 @@ from typing import Any
 
 from app.advisor.crowding import crowd_of
 from app.advisor.pooled import POOLED
+from app.advisor.predicted import fit_all_plans
 from app.errors import CrosspointError
 from app.keeping import trouble_with, unless_unreadable
 from app.service import CALIBRATION_SECONDS, Crosspoint
@@ -27,7 +28,8 @@ RETRY_SECONDS = 600.0
 # calibrations as a profile is made of.
 AGAIN_SECONDS = 3600.0
 QUIET_UTILIZATION_PERCENT = 10.0
-# The process that traces takes 0.4 GB. Where less is free than this, it is not kept beyond ten minutes without work.
+# The process that traces takes 0.4 to 0.7 GB, and the one that takes half of each trace 0.3. Where less is free than
+# this, they are not kept beyond ten minutes without work.
 ROOMY_BYTES = 4 * 2**30
 SCARCE_REST_SECONDS = 600.0
 
@@ -99,6 +101,7 @@ class Upkeep:
         try:
             while (profile := await self._crosspoint.profile(survey)) is None:
                 await self._calibrate("quick")
+            await asyncio.to_thread(fit_all_plans, profile)
             if await self._is_due_again(survey, profile):
                 await self._calibrate(profile.effort, profile.name)
         except CrosspointError as error:

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.advisor.block_prices import BlockPrice, block_price
 from app.advisor.issue_prices import IssuePrices
 from probes.context import Context, ContextOperation, OperationCost
@@ -42,6 +45,7 @@ OFTEN_WEIGHT = 0.5
 # of four models were told 1.23 to 2.1 times off; with a weight of 1, 1.26 to 2.4 times; docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 
+Numbers = NDArray[np.float64]
 Place = tuple[float, float, float, float]  # size, intensity, footprint, often
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
 
@@ -59,24 +63,32 @@ class Sample(NamedTuple):
     log_ratio: float
 
 
-@dataclass(slots=True)
 class Samples:
-    """Of operations that are alike, with the smallest and the largest size among them."""
+    """Of operations that are alike. smallest, largest: size among them."""
 
-    rows: list[Sample] = field(default_factory=list)
-    smallest: float = math.inf
-    largest: float = -math.inf
+    def __init__(self, rows: Sequence[Sample] = ()) -> None:
+        self.rows = list(rows)
+        self._table: tuple[Numbers, Numbers] | None = None  # of all rows: places, log_ratios
+        sizes = [row.size for row in self.rows]
+        self.smallest, self.largest = min(sizes, default=math.inf), max(sizes, default=-math.inf)
 
     def add(self, row: Sample) -> None:
         self.rows.append(row)
+        self._table = None
         self.smallest, self.largest = min(self.smallest, row.size), max(self.largest, row.size)
 
     def without(self, network: str) -> Samples:
-        others = Samples()
-        for row in self.rows:
-            if row.network != network:
-                others.add(row)
-        return others
+        return Samples([row for row in self.rows if row.network != network])
+
+    def log_ratio_at(self, place: Place) -> float:
+        """The mean, weighted by nearness."""
+        if self._table is None:
+            self._table = np.array([row[1:5] for row in self.rows]), np.array([row.log_ratio for row in self.rows])
+        places, log_ratios = self._table
+        apart = places - place
+        distances = np.einsum("ij,ij->i", apart, apart) + NEAR
+        weights = 1.0 / (distances * distances)
+        return float(weights @ log_ratios / weights.sum())
 
 
 NONE = Samples()
@@ -128,8 +140,8 @@ class ContextPrices:
     floor: float
     issue: IssuePrices | None = None
     blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
-    overheads: list[Sample] = field(default_factory=list)
-    samples: dict[Hashable, Samples] = field(default_factory=dict)
+    overheads: Samples = field(default_factory=Samples)
+    samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: dict[Hashable, float] = field(default_factory=dict)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
 
@@ -175,9 +187,9 @@ class ContextPrices:
 
     def overhead(self, footprint: float) -> float:
         """Of an operation that has next to nothing to do."""
-        if not self.overheads:
+        if not self.overheads.rows:
             return self.floor
-        return math.exp(_weighted_mean(self.overheads, (0.0, 0.0, footprint, 0.0)))
+        return math.exp(self.overheads.log_ratio_at((0.0, 0.0, footprint, 0.0)))
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
         footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
@@ -187,10 +199,10 @@ class ContextPrices:
             sample = Sample(context.network, size, intensity, footprint, often[kernel_of(cost.operation)], log_ratio)
             keys = _keys(cost.operation)
             for key in keys if is_same_mode else keys[1:]:
-                self.samples.setdefault(key, Samples()).add(sample)
+                self.samples[key].add(sample)
         small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
         if small and is_same_mode:
-            self.overheads.append(Sample(context.network, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
+            self.overheads.add(Sample(context.network, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
 
     def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
         """By key, the most telling first."""
@@ -236,12 +248,12 @@ class ContextPrices:
             return math.exp(base)
         place = (size, intensity, *around)
         if without is not None:
-            return math.exp(base + _weighted_mean(samples.rows, place))
+            return math.exp(base + samples.log_ratio_at(place))
         node = tuple(round(coordinate * GRID) for coordinate in place)
         found = self._remembered.get((key, node))
         if found is None:
             at = (node[0] / GRID, node[1] / GRID, node[2] / GRID, node[3] / GRID)
-            found = self._remembered[(key, node)] = _weighted_mean(samples.rows, at)
+            found = self._remembered[(key, node)] = samples.log_ratio_at(at)
         return math.exp(base + found)
 
 
@@ -250,18 +262,6 @@ def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
         return operation
     o = operation
     return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
-
-
-def _weighted_mean(samples: Sequence[Sample], place: Place) -> float:
-    size, intensity, footprint, often = place
-    total = weights = 0.0
-    for _, at, arithmetic, cold, repeated, log_ratio in samples:
-        distance = (size - at) ** 2 + (intensity - arithmetic) ** 2 + (footprint - cold) ** 2
-        distance += (often - repeated) ** 2 + NEAR
-        weight = 1.0 / (distance * distance)
-        total += weight * log_ratio
-        weights += weight
-    return total / weights
 
 
 def surroundings(operations: Iterable[tuple[ContextOperation, int]]) -> tuple[float, dict[tuple[str, str], float]]:

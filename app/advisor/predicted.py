@@ -20,7 +20,7 @@ from app.advisor.transfer import hidden_transfer, synchronize_seconds, transfer_
 from probes.context import Context
 from probes.profile import NetworkPoint, Profile
 from probes.trace import Trace
-from probes.workload.description import Plan
+from probes.workload.description import MODES, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,13 @@ def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanM
     if key not in models:
         models[key] = _make_model(profile, plan, mode)
     return models[key]
+
+
+def fit_all_plans(profile: Profile) -> None:
+    """A second or two for a full profile, which the first question about it would take else."""
+    for plan in {point.plan.key: point.plan for point in profile.networks}.values():
+        for mode in MODES:
+            model_of_plan(profile, plan, mode)
 
 
 def _models_of(profile: Profile) -> dict[tuple[Any, ...], PlanModel | None]:

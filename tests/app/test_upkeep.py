@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from app.advisor import predicted
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
 from app.upkeep import AGAIN_SECONDS, ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, _rest_seconds, is_quiet
 from probes.hardware import Load, Memory
 from probes.profile import Profile
+from probes.workload.description import MODES
 from tests.app.advisor.build import a_gpu, a_survey
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
@@ -49,6 +51,22 @@ def test_the_measuring_process_prepares_for_the_first_config(tmp_path: Path) -> 
         async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
             await crosspoint.lab.prepare()
             assert crosspoint.lab.tracer_is_warm
+
+    asyncio.run(use())
+
+
+def test_nobody_waits_for_what_is_fitted_to_a_profile(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            survey = await crosspoint.survey()
+            await crosspoint.store.keep_profile(replace(a_profile(fingerprint=survey.fingerprint), name="named"))
+            await Upkeep(crosspoint)._calibrate_if_due(survey)
+            asked = await crosspoint.profile(survey)
+            assert asked is not None
+            plans = {point.plan.key for point in asked.networks}
+            assert plans
+            _, fitted = predicted._remembered[id(asked)]
+            assert {(key, mode) for key in plans for mode in MODES} <= fitted.keys()
 
     asyncio.run(use())
 
