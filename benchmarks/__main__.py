@@ -23,6 +23,7 @@ from benchmarks.survey import write_table
 RESULTS = Path(__file__).parent / "results"
 # Name -> module; each takes --output FILE and writes JSON there. Add one: a module, a line.
 SUITES = {
+    "neighbours": "benchmarks.neighbours",
     "service": "benchmarks.service",
     "advisor": "benchmarks.advisor",
     "survey": "benchmarks.survey",
