@@ -31,6 +31,17 @@ from probes.workload.description import DATA, Workload
 from probes.workload.models import parse_model
 
 MODELS = ("iris-mlp", "mnist-cnn", "resnet-50", "bert-base")
+# Of published sizes, as their config classes have them: model type, task, length; and how long a new one may take.
+CONFIGS = (
+    ("bert", "text-classification", 128, 3.0),
+    ("gpt2", "causal-lm", 128, 3.0),
+    ("t5", "seq2seq-lm", 128, 3.0),
+    ("vit", "image-classification", None, 3.0),
+    ("resnet", "image-classification", None, 3.0),
+    ("mobilenet_v2", "image-classification", None, 3.0),
+    ("wav2vec2", "audio-classification", None, 3.0),
+    ("llama", "causal-lm", 512, 5.0),  # 7 billion parameters
+)
 CONNECTIONS = 4
 LARGEST_BATCH = 65_536
 MIB = 2**20
@@ -125,14 +136,18 @@ def different_questions(count: int) -> Iterator[dict[str, Any]]:
         yield {"model": model, "batch_size": 1 + number % 512}
 
 
-def measure_new_configs(service: Service, runs: int) -> Figure:
-    """Configs that were never asked about, the process that traces being there, as it is from the service's start."""
-    times = []
-    for number in range(runs):
-        config = {"model_type": "bert", "num_hidden_layers": 4, "intermediate_size": 1024 + 64 * number}
-        question = {"model": {"huggingface": config, "task": "text-classification"}, "batch_size": 8}
-        times.append(Asking(service.port).ask(question))
-    return Figure("instant, new config, first of all", times[0], "s", 3.0, spread(times))
+def measure_new_configs(service: Service, runs: int) -> Iterator[Figure]:
+    """Configs that were never asked about, the process that traces being there, as it is from the service's start: the
+    same but for how many classes or places they have."""
+    for model_type, task, length, limit in CONFIGS:
+        times = []
+        for number in range(runs):
+            own = {"num_labels": 3 + number} if "classification" in task else {"vocab_size": 30_000 + 64 * number}
+            model = {"huggingface": {"model_type": model_type, **own}, "task": task}
+            if length is not None:
+                model["sequence_length"] = length
+            times.append(Asking(service.port).ask({"model": model, "batch_size": 1}))
+        yield Figure(f"instant, new config, {model_type}, p50", statistics.median(times), "s", limit, spread(times))
 
 
 def measure_profile_size(service: Service) -> tuple[Figure, Profile]:
@@ -192,7 +207,9 @@ def run_all(short: bool, say: Callable[[str], None]) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, running(folder) as service:
         wait_for_calibration(service)
         size, profile = measure_profile_size(service)
-        add(size, measure_new_configs(service, 2 if short else 8))
+        add(size)
+        for figure in measure_new_configs(service, 1 if short else 5):
+            add(figure)
         add(*measure_latency(service, 20 if short else 300))
         add(measure_throughput(service, 2 if short else 20))
         add(*measure_estimates(profile, read_traces(Path(folder)), 2_000 if short else 40_000))

@@ -45,7 +45,7 @@ class Heap:
     _mapped: int = 0
     _mappings: int = 0
     _used: dict[int, int] = field(default_factory=dict)  # chunk -> size; mappings have negative numbers
-    _sorted: list[int] = field(default_factory=list)  # free chunks that may join, by size and then by place (_rank)
+    _sorted: list[int] = field(default_factory=list)  # free chunks that may join: size << PLACE_BITS, and place
     _begins: dict[int, int] = field(default_factory=dict)  # the same by where they begin: size
     _ends: dict[int, int] = field(default_factory=dict)  # and by where they end: chunk
     _cached: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -133,10 +133,13 @@ class Heap:
         if index < len(by_size):
             size, place = divmod(by_size.pop(index), 1 << PLACE_BITS)
             del self._begins[place], self._ends[place + size]
-            if size - chunk < MIN_CHUNK_BYTES:
+            left = size - chunk
+            if left < MIN_CHUNK_BYTES:
                 chunk = size
             else:
-                self._keep(place + chunk, size - chunk)
+                self._begins[place + chunk] = left
+                self._ends[place + size] = place + chunk
+                insort(by_size, (left << PLACE_BITS) + place + chunk)
         elif chunk >= self.threshold and self._end - self._top < chunk + MIN_CHUNK_BYTES:
             return self._map(chunk)
         else:
@@ -181,17 +184,19 @@ class Heap:
         before = ends.pop(place, None)
         if before is not None:
             length = begins.pop(before)
-            del by_size[bisect_left(by_size, _rank(length, before))]
+            del by_size[bisect_left(by_size, (length << PLACE_BITS) + before)]
             place, size = before, size + length
         after = place + size
         length = begins.pop(after, 0)
         if length:
-            del ends[after + length], by_size[bisect_left(by_size, _rank(length, after))]
+            del ends[after + length], by_size[bisect_left(by_size, (length << PLACE_BITS) + after)]
             size += length
         if place + size == self._top:
             self._top = place
             return self._end - place
-        self._keep(place, size)
+        begins[place] = size
+        ends[place + size] = place
+        insort(by_size, (size << PLACE_BITS) + place)
         return size
 
     def _join_fast(self) -> None:
@@ -209,15 +214,6 @@ class Heap:
         if free >= self._trim_threshold and spare > 0:
             self._end -= spare // PAGE_BYTES * PAGE_BYTES
             self._touched = min(self._touched, self._end)
-
-    def _keep(self, place: int, size: int) -> None:
-        self._begins[place] = size
-        self._ends[place + size] = place
-        insort(self._sorted, _rank(size, place))
-
-
-def _rank(size: int, place: int) -> int:
-    return (size << PLACE_BITS) + place
 
 
 def chunk_bytes(size: int) -> int:

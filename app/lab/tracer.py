@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.errors import LabBusy, LabError
@@ -66,7 +66,7 @@ class Tracer:
             await asyncio.wait(self._ending)
 
     async def _run_alone(self, job: dict[str, Any]) -> dict[str, Any]:
-        child = await self._warm_child()
+        child = await self._warm_child(_options_for(job))
         try:
             return await child.run(job, TRACE_SECONDS)
         except LabError as error:
@@ -79,11 +79,12 @@ class Tracer:
         finally:
             self._rest()
 
-    async def _warm_child(self) -> Child:
+    async def _warm_child(self, options: Sequence[str] = ()) -> Child:
+        """options: of its command line, where it is started now."""
         self._cancel_idle()
         if self._child is None or not self._child.alive:
             await self.close()
-            self._child = await Child.start(self._living, self._program)
+            self._child = await Child.start(self._living, (*self._program, *options))
         return self._child
 
     def _rest(self) -> None:
@@ -103,3 +104,9 @@ class Tracer:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+
+
+def _options_for(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """A config's trace takes seconds: another process takes half of it, and loads what it needs meanwhile."""
+    model = job.get("workload", {}).get("model", {})
+    return ("--forks", "--configs") if model.get("kind") == "huggingface" else ()

@@ -105,8 +105,19 @@ class Fresh:
 
     def ask(self, question: Any) -> Any:
         """Raises EndedEarly."""
+        self.send(question)
+        return self.receive()
+
+    def send(self, question: Any) -> None:
+        """Ask, and do something else meanwhile. Raises EndedEarly."""
         try:
             self._here.send(question)
+        except OSError as error:
+            raise EndedEarly from error
+
+    def receive(self) -> Any:
+        """The answer to what was sent. Raises EndedEarly."""
+        try:
             return self._here.recv()
         except (EOFError, OSError) as error:
             raise EndedEarly from error

@@ -12,6 +12,7 @@ from probes.microtrain.devices import read_devices
 from probes.microtrain.failures import Failure
 from probes.microtrain.protocol import Desk, Document, RunJob
 from probes.workload.description import DATA, MODES, OPTIMIZERS, ModelDescription, Workload
+from probes.workload.models import parse_model
 from probes.workload.widths import MOST_FACTOR
 
 
@@ -34,16 +35,34 @@ def _cudnn_version() -> str | None:
     return None if version is None else str(version)
 
 
-def run_prepare(_job: Document, _desk: Desk) -> Document:
-    """Load what the first trace of a config needs: transformers and what it builds models of, three seconds of work."""
-    from probes.microtrain import tracing
-    from probes.microtrain.huggingface_models import import_transformers
+# As small as may be: what it needs is loaded, whatever it is made of.
+FIRST_CONFIG: Document = {
+    "huggingface": {
+        "model_type": "bert",
+        "vocab_size": 64,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    },
+    "task": "text-classification",
+    "sequence_length": 8,
+}
 
+
+def run_prepare(_job: Document, _desk: Desk) -> Document:
+    """Load what the first trace of a config needs, here and in the process that takes half of each
+    (probes.microtrain.autocast_beside): four seconds of work."""
+    from probes.microtrain import fresh_processes
+    from probes.microtrain.huggingface_models import import_transformers
+    from probes.microtrain.tracing import trace_workload
+
+    fresh_processes.prepare(for_configs=True)
     try:
         import_transformers()
     except ImportError as error:  # layers can be traced all the same
         raise Failure("unsupported", "transformers cannot be imported here, so that no config can be built.") from error
-    return {"prepared": tracing.__name__}
+    return {"prepared": trace_workload(Workload(parse_model(FIRST_CONFIG), 1)).model_key}
 
 
 def run_trace(job: Document, _desk: Desk) -> Document:
@@ -68,9 +87,11 @@ def run_widen(job: Document, _desk: Desk) -> Document:
 
 
 def run_measure(job: Document, desk: Desk) -> Document:
+    from probes.microtrain import autocast_beside
     from probes.microtrain.measure import measure_workload
     from probes.microtrain.measure_job import parse_measure_job
 
+    autocast_beside.end()  # its memory is wanted
     return measure_workload(parse_measure_job(job, workload_of(job)), desk.report, desk.finish)
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,6 +38,13 @@ class Taken(NamedTuple):
     sizes: tuple[int, ...]
     order: tuple[int, ...]
     seconds: float
+
+
+@cache
+def start_profiler() -> None:
+    """The first profile of a process takes up to a second, and is no kernel's."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True):
+        pass
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.kernel_calls import Call
 from probes.microtrain.recording import Known, Record, Recorder
 from probes.microtrain.repeats import Key
-from probes.microtrain.replayed_optimizer import ReplayedOptimizer
+from probes.microtrain.replayed_optimizer import ReplayedOptimizer, prime
 from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step, make_optimizer
 from probes.trace import AUTOCAST, Phase
@@ -76,8 +76,7 @@ class PrimedStepper:
 
     def record(self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False) -> Recording:
         """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops.
-        counts: what issues its operations, which takes a tenth longer; an optimizer step that is replayed is told
-        of as it ran first, counted or not."""
+        counts: what issues its operations, which takes a tenth longer."""
         torch.manual_seed(0)
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
@@ -121,13 +120,13 @@ class PrimedStepper:
         return Step(self, self.module, optimizer, make_feed([batch], device, "resident"), device)
 
     def _prime(self, optimizer: torch.optim.Optimizer) -> None:
-        """A gradient for every parameter, and one step of the optimizer, so that its state exists. Parameters that
-        get no gradient in a real step lose theirs there."""
+        """A gradient for every parameter, and the optimizer's state. Parameters that get no gradient in a real step
+        lose theirs there."""
         for parameter in self.module.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
         with Recorder(self._known):  # it answers the optimizer's questions for its step count
-            optimizer.step()
+            prime(optimizer)
 
     def _resident_tensors(self) -> Iterator[torch.Tensor]:
         """Everything that lives from step to step."""

@@ -119,7 +119,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.issuing = issuing
-        self._sparse = sparse
+        self.sparse = sparse
         self._autocast = autocast
         self.phase: Phase = "forward"
         self.records: list[Record] = []
@@ -191,7 +191,7 @@ class Recorder(TorchDispatchMode):
         )
 
     def _is_sparse(self, args: tuple[Any, ...]) -> bool:
-        return bool(self._sparse) and bool(args) and id(args[0]) in self._sparse
+        return bool(self.sparse) and bool(args) and id(args[0]) in self.sparse
 
     def _note(self, known: Known, outputs: Iterable[torch.Tensor]) -> None:
         if known.call is not None:

@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import platform
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
-from probes.allocations import pack, unpack
-from probes.heap_peaks import heap_curves
-from probes.heap_process import curves_beside
-from probes.heap_steps import TEMPORARIES, Step
+from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.built import BuiltModel
-from probes.microtrain.failures import explain_step_failure
 from probes.microtrain.fake_models import build_fake, build_meta
-from probes.microtrain.kernel_allocations import kernel_allocations
-from probes.microtrain.kernel_peaks import kernel_peaks
-from probes.microtrain.merging import affine, merge, peak_lines, same_operations
+from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.models import build_model
-from probes.microtrain.primed_stepper import PrimedStepper, Recording, Resident
+from probes.microtrain.primed_stepper import PrimedStepper
+from probes.microtrain.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
@@ -85,9 +79,11 @@ def _trace_fake_or_real(workload: Workload, plainly: bool) -> Trace:
 
 def _trace_fake(workload: Workload, plainly: bool) -> Trace:
     mode = FakeTensorMode()
-    built = build_fake(workload.model, mode)
-    with mode:
-        return _trace(workload, built, BATCH_PAIRS, plainly)
+    with contextlib.ExitStack() as until_traced:
+        autocast = not_beside if plainly else until_traced.enter_context(autocast_beside(workload, BATCH_PAIRS[0]))
+        built = build_fake(workload.model, mode)
+        with mode:
+            return _trace(workload, built, BATCH_PAIRS, plainly, autocast)
 
 
 def _trace_real(workload: Workload, asks: str | None, plainly: bool) -> Trace:
@@ -142,27 +138,25 @@ def _explain(error: BaseException) -> str:
     return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
 
 
-def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int]], plainly: bool) -> Trace:
+def _trace(
+    workload: Workload,
+    built: BuiltModel,
+    pairs: Sequence[Pair],
+    plainly: bool,
+    wait_for_autocast: Wait = not_beside,
+) -> Trace:
     stepper = PrimedStepper(workload, built)
     for pair in pairs:
-        one, other = (stepper.record(size, counts=not plainly) for size in pair)
+        one, other = stepper.record(pair[0]), stepper.record(pair[1], counts=not plainly)
         if same_operations(one.records, other.records):
             break
-    peaks = peak_lines(pair, one.activation_bytes, other.activation_bytes)
-    autocast, refused = (None, "") if plainly else _record_autocast(stepper, pair)
-    resident = stepper.resident_bytes()
-    packed = "" if plainly else pack(pair, one.log, other.log)
-    packed_autocast = pack(pair, *(recording.log for recording in autocast)) if autocast else ""
-    recordings = (None if plainly else (one, other), autocast)
-    steps = [
-        _heap_step(workload, log, resident, pair, found)
-        for log, found in zip((packed, packed_autocast), recordings, strict=True)
-    ]
-    wait_for_autocast = curves_beside(steps[1])
-    heap = heap_curves(steps[0])
-    kernels = () if plainly else kernel_peaks(pair, one, other)
-    autocast_kernels = kernel_peaks(pair, *autocast) if autocast else ()
-    autocast_heap = wait_for_autocast()
+    recordings, resident = (one, other), stepper.resident_bytes()
+    if plainly:
+        plain, autocast = trace_plainly(pair, recordings), AutocastStep()
+    else:
+        plain = trace_step(workload, pair, recordings, resident)
+        autocast = wait_for_autocast(pair) or trace_autocast(stepper, pair)
+    peaks, under = plain.peaks, autocast.step
     return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
@@ -171,47 +165,21 @@ def _trace(workload: Workload, built: BuiltModel, pairs: Sequence[tuple[int, int
         activation_bytes=next((line for line in reversed(peaks) if line.constant >= 0), peaks[0]),
         activation_peaks=peaks,
         input_bytes=affine(pair, (one.input_bytes, other.input_bytes)),
-        operations=merge(pair, one.records, other.records),
-        autocast_operations=merge(pair, *(recording.records for recording in autocast)) if autocast else (),
-        autocast_peaks=peak_lines(pair, *(recording.activation_bytes for recording in autocast)) if autocast else (),
-        kernel_peaks=kernels,
-        autocast_kernel_peaks=autocast_kernels,
-        allocations=packed,
-        autocast_allocations=packed_autocast,
-        heap_surplus=heap.surplus,
-        autocast_heap_surplus=autocast_heap.surplus,
-        heap_fresh=heap.fresh,
-        autocast_heap_fresh=autocast_heap.fresh,
-        issued=other.issued,
-        autocast_issued=autocast[1].issued if autocast else None,
-        autocast_refused=refused,
-        evenly_routed=stepper.evenly_routed,
+        operations=plain.operations,
+        autocast_operations=under.operations,
+        autocast_peaks=under.peaks,
+        kernel_peaks=plain.kernel_peaks,
+        autocast_kernel_peaks=under.kernel_peaks,
+        allocations=plain.allocations,
+        autocast_allocations=under.allocations,
+        heap_surplus=plain.heap.surplus,
+        autocast_heap_surplus=under.heap.surplus,
+        heap_fresh=plain.heap.fresh,
+        autocast_heap_fresh=under.heap.fresh,
+        issued=plain.issued,
+        autocast_issued=under.issued,
+        autocast_refused=autocast.refused,
+        evenly_routed=stepper.evenly_routed or autocast.evenly_routed,
         torch_version=torch.__version__,
         **resident._asdict(),
     )
-
-
-def _heap_step(
-    workload: Workload,
-    packed: str,
-    resident: Resident,
-    batch_sizes: tuple[int, int],
-    recordings: tuple[Recording, Recording] | None,
-) -> Step | None:
-    """None where the C library is not the one whose rules are known, or the step does not run like this."""
-    allocations = unpack(packed)
-    if platform.libc_ver()[0] != "glibc" or allocations is None or recordings is None:
-        return None
-    temporaries = TEMPORARIES.get(workload.optimizer, 0) if workload.mode == "training" else 0
-    kernels = kernel_allocations(batch_sizes, *recordings)
-    return Step(allocations, (temporaries, resident.parameter_tensors), recordings[0].inputs, kernels)
-
-
-def _record_autocast(stepper: PrimedStepper, pair: tuple[int, int]) -> tuple[tuple[Recording, Recording] | None, str]:
-    """The step under autocast, or why it does not run so. What fake tensors alone cannot do is no reason: they raise
-    classes of their own, and torch's operations plain RuntimeErrors."""
-    try:
-        return (stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16", counts=True)), ""
-    except Exception as error:  # noqa: BLE001 - the trace in fp32 stands without it
-        by_torch = type(error) in (RuntimeError, NotImplementedError)
-        return None, str(explain_step_failure(error)) if by_torch else ""

@@ -64,5 +64,5 @@ def test_a_trace_goes_on_without_the_client_and_is_kept_for_the_next(tmp_path: P
         tracer = {process.pid for process in measuring_processes(server)}
         ask(server, IRIS).close()
         client.post("/recommend", json=IRIS).raise_for_status()
-        assert {process.pid for process in measuring_processes(server)} == tracer
+        assert tracer <= {process.pid for process in measuring_processes(server)}  # with what it has started itself
         assert "Traceback" not in "".join(server.log)
