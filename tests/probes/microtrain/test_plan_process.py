@@ -247,10 +247,11 @@ def test_no_process_is_left_of_a_model_that_is_none(*, apart: bool) -> None:
     odd = {"model_type": "bert", "hidden_size": 33, "num_attention_heads": 2}
     unknown = Workload(parse_model({"huggingface": odd, "task": "text-classification"}), 2)
     session = MeasureSession(job(unknown, ONE, apart=apart, memory_limit_bytes=2**34), lambda share, message: None)
+    before = set(fresh_processes._living)  # another test's, which traced
     with pytest.raises(Failure) as failed:
         session.run()
     assert failed.value.code == "invalid-model"
-    assert not fresh_processes._living
+    assert fresh_processes._living <= before
 
 
 def test_what_weighs_too_much_is_refused_before_it_is_built() -> None:
