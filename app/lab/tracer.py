@@ -13,6 +13,8 @@ from app.lab.child import Child
 TRACE_SECONDS = 60.0
 # Traces that may wait for the one that runs; each takes about a second.
 MAX_WAITING = 16
+# Kernels are tried by two processes at once there: a thread that waits for another should not hold a core meanwhile.
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 # Failures after which the process is as good as before: it looked at the job and said no.
 _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
@@ -84,7 +86,7 @@ class Tracer:
         self._cancel_idle()
         if self._child is None or not self._child.alive:
             await self.close()
-            self._child = await Child.start(self._living, (*self._program, *options))
+            self._child = await Child.start(self._living, (*self._program, *options), environment=ENVIRONMENT)
         return self._child
 
     def _rest(self) -> None:
