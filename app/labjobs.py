@@ -31,10 +31,11 @@ def measure_job(
     enough: float | None = None,
     apart: bool = False,
     expected: Sequence[float | None] = (),
+    paces: Mapping[int, float] | None = None,
 ) -> dict[str, Any]:
     """Real steps; enough: seconds after which only plans with few samples run; apart: each plan on the CPU in a process
-    of its own; expected: seconds of a step under each plan, where it is foretold. A batch above the memory limit is
-    refused by the child, before the kernel kills it."""
+    of its own; expected: seconds of a step under each plan, where it is foretold; paces: this machine's, by threads, as
+    its profile has them. A batch above the memory limit is refused by the child, before the kernel kills it."""
     return {
         "kind": "measure",
         "workload": workload.to_json(),
@@ -45,6 +46,7 @@ def measure_job(
         "memory_limit_bytes": survey.memory.usable_bytes,
         "apart": apart,
         "expected_seconds": list(expected),
+        "paces": {str(threads): seconds for threads, seconds in (paces or {}).items()},
     }
 
 

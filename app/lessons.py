@@ -142,6 +142,8 @@ def _tells(item: Measurement, cores: float | None) -> bool:
         return False
     if _taken_cores(item, cores) >= TAKEN_CORES:
         return False
+    if item.is_reckoned:
+        return False
     return math.isfinite(step.median) and step.median > 0 and (item.steady or len(step.samples) >= LEAST_SAMPLES)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,6 +72,7 @@ class Recommending:
         self._notes: list[Reason] = []
         self._fresh: list[Measurement] = []
         self._load: Load | None = None  # while real steps ran
+        self._paces: Mapping[int, float] = {}
         self._untraceable: LabError | None = None
 
     async def answer(self) -> Recommendation:
@@ -82,6 +83,7 @@ class Recommending:
             await self._note_outdated(survey, profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
+            self._paces = profile.paces if profile is not None and here else {}
             trace = await self._trace_and_measure(survey, profile, plans)
             if self._untraceable is not None:
                 await self._go_without_trace(survey, self._untraceable, here=here)
@@ -193,7 +195,7 @@ class Recommending:
         """Real steps, kept; gives the noise that they met."""
         workload = self._request.workload
         job = labjobs.measure_job(
-            survey, workload, plans, sizes, seconds, enough=enough, apart=apart, expected=expected
+            survey, workload, plans, sizes, seconds, enough=enough, apart=apart, expected=expected, paces=self._paces
         )
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
         kept = await self._crosspoint.keep_measurements(survey, workload, result)

@@ -180,7 +180,9 @@ class Crosspoint:
             survey = await self.survey()
             here = candidate_plans(survey, request)
             sizes = batch_sizes or (request.workload.batch_size,)
-            job = labjobs.measure_job(survey, request.workload, plans or here, sizes, seconds)
+            profile = await self.profile(survey)
+            paces = None if profile is None else profile.paces
+            job = labjobs.measure_job(survey, request.workload, plans or here, sizes, seconds, paces=paces)
             result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
         return await self.keep_measurements(survey, request.workload, result)
 

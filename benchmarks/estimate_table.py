@@ -59,15 +59,47 @@ def baseline_errors(rows: Iterable[Document], baseline: str) -> Iterator[Error]:
                 yield Error(row, label, math.log(seconds / truth["median"]), None)
 
 
-def regrets_of(rows: Iterable[Document], named: Callable[[Document], str | None]) -> list[float]:
+def calm_seconds(truth: Document) -> float:
+    """Of a plan's step while the cores were as quick as they get."""
+    return float(truth["median"])
+
+
+def mean_seconds(truth: Document) -> float:
+    """Of a plan's step over all blocks, those on slow cores among them; the median of its processes."""
+    rows = zip(truth.get("processes") or (), truth.get("slow_share") or (), truth.get("slowdown") or (), strict=False)
+    means = [median * (1 + (share or 0.0) * ((slowdown or 1.0) - 1)) for median, share, slowdown in rows]
+    return statistics.median(means) if means else calm_seconds(truth)
+
+
+def regrets_of(
+    rows: Iterable[Document],
+    named: Callable[[Document], str | None],
+    seconds: Callable[[Document], float] = calm_seconds,
+) -> list[float]:
     """How much longer the named plan takes than the best one; rows where it names none that ran are left out."""
     found = []
     for row in rows:
-        medians = {label: truth["median"] for label, truth in (row.get("truth") or {}).items()}
+        times = {label: seconds(truth) for label, truth in (row.get("truth") or {}).items()}
         label = named(row)
-        if label in medians:
-            found.append(medians[label] / min(medians.values()) - 1)
+        if label in times:
+            found.append(times[label] / min(times.values()) - 1)
     return found
+
+
+def slow_blocks(rows: Iterable[Document]) -> Document:
+    """Of truth: how many blocks met slow cores, on one thread and on more, and how many times as long those took (the
+    median of processes that were calm often enough to tell). Empty where nobody read the cores' pace."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    factors: list[float] = []
+    for row in rows:
+        for label, truth in (row.get("truth") or {}).items():
+            known = [share for share in truth.get("slow_share") or () if share is not None]
+            shares["one thread" if ", 1 thread" in label else "more threads"] += known
+            factors += [factor for factor in truth.get("slowdown") or () if factor is not None and factor != 1]
+    if not any(shares.values()):
+        return {}
+    means = {threads: statistics.fmean(found) for threads, found in shares.items() if found}
+    return {"share": means, "slowdown": statistics.median(factors) if factors else None}
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
@@ -98,11 +130,15 @@ def make_table(rows: Sequence[Document]) -> Document:
     from one calibration alone."""
     table: Document = {"advisers": {}, "baselines": {}, "failed": [row for row in rows if "error" in row]}
     for adviser in ADVISERS:
-        regrets = regrets_of(rows, lambda row, adviser=adviser: (row.get(adviser) or {}).get("recommended"))  # type: ignore[misc]
+        regrets = regrets_of(rows, _named_by(adviser))
         table["advisers"][adviser] = figures_of(list(errors_of(rows, adviser)), regrets)
     for baseline in BASELINES:
         table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
     table["baselines"]["torch default"] = figures_of([], regrets_of(rows, lambda row: row.get("default")))
+    for adviser in ADVISERS:
+        regrets = regrets_of(rows, _named_by(adviser), mean_seconds)
+        table["baselines"][f"{adviser}, slow blocks among them"] = figures_of([], regrets)
+    table["slow blocks"] = slow_blocks(rows)
     table["processes differ by"] = _spread_of_truth(rows)
     table["one calibration alone"] = figures_of(list(errors_of(_as_told_alone(rows), "instant")), [])
     errors = list(errors_of(rows, "instant"))
@@ -110,6 +146,10 @@ def make_table(rows: Sequence[Document]) -> Document:
     table["by plan"] = _grouped(errors, lambda error: f"{error.label}, {error.row['mode']}")
     table["by what takes longest"] = _grouped(errors, lambda error: _longest(error.row.get("shares") or {}))
     return table
+
+
+def _named_by(adviser: str) -> Callable[[Document], str | None]:
+    return lambda row: (row.get(adviser) or {}).get("recommended")
 
 
 def _as_told_alone(rows: Iterable[Document]) -> Iterator[Document]:
@@ -185,6 +225,10 @@ def describe_table(table: Document) -> str:
     for name, key in beside.items():
         cells = [_percent((table.get(key) or {}).get(figure)) for figure in ("median error", "90th percentile error")]
         lines.append(f"| {name} | {' | '.join(cells)} |  |  |")
+    if slow := table.get("slow blocks"):
+        said = " and ".join(f"{share:.0%} on {threads}" for threads, share in sorted(slow["share"].items()))
+        took = f"; they took {slow['slowdown']:.2f} times as long (median)" if slow["slowdown"] else ""
+        lines += ["", f"Blocks of truth on slow cores, which its times are not of: {said}{took}."]
     for group in ("by family", "by plan", "by what takes longest"):
         lines += ["", f"| instant {group} | median error | 90th percentile | bias | estimates |"]
         lines += ["| --- | --- | --- | --- | --- |"]

@@ -232,9 +232,12 @@ def measured(case: Case) -> Document:
 
 
 def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
-    """By plan's label: the median of its processes' medians, the least and the most of them, and each."""
+    """By plan's label: the median of its processes' medians, the least and the most of them, and each; of each, how
+    many blocks met slow cores (of which the medians are not), and how many times as long those took. Processes that
+    met no calm block count only where all are such."""
     truth: Document = {}
-    for label, rows in processes.items():
+    for label, all_rows in processes.items():
+        rows = [row for row in all_rows if not row.is_reckoned] or all_rows
         steps = [row.step for row in rows if row.step is not None]
         medians = [step.median for step in steps]
         memories = (row.memory.process_bytes for row in rows if row.memory)
@@ -243,6 +246,9 @@ def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
             "low": min(medians),
             "high": max(medians),
             "processes": medians,
+            "reckoned": rows[0].is_reckoned,
+            "slow_share": [row.slow_share for row in rows],
+            "slowdown": [row.slowdown for row in rows],
             "samples": sum(len(step.samples) for step in steps),
             "process_bytes": next((memory for memory in memories if memory is not None), None),
         }

@@ -38,6 +38,7 @@ from benchmarks.output import output_file
 from benchmarks.workloads import UNUSUAL, WORKLOADS, Row
 from probes.context import Context
 from probes.microtrain import fresh_processes
+from probes.microtrain.calm import Calm
 from probes.microtrain.footprint import keep_freed_memory
 from probes.microtrain.network_times import StepClock, StepTimer, repeat
 from probes.microtrain.timing import significant
@@ -71,7 +72,8 @@ def clock_step(name: str, workload: Workload, plan: Plan, seconds: float) -> Clo
     run = StepRun(Workbench(workload, frozenset((plan.device,))), plan, workload.batch_size)
     with run.setting():
         run(SETTLING_STEPS)
-    timer, clock = StepTimer(run), StepClock(name, workload.mode, run, {})
+    calm = Calm()
+    timer, clock = StepTimer(run, calm), StepClock(name, workload.mode, run, {}, calm)
     repeat(timer.take, seconds / 2, LEAST_TURNS)
     keep_freed_memory()
     repeat(clock.take, seconds / 2)

@@ -4,12 +4,17 @@ What a step takes depends on the heap of its process. A process that runs severa
 a user's, who runs one: an LSTM in bf16 took half as long there. So every plan has a fresh process, as it has when
 somebody trains, and a block of steps of one follows a block of the next, so that a neighbour's minute is in all of
 them. Plans on a device all run in one process: what computes there does not survive a fork.
+
+A time is the calm machine's: of the blocks in which the cores were as quick as they get (probes.microtrain.pace), for
+which a process is waited for up to three times as long. How often the cores were slow, and what it did, stands beside;
+of a process that met no calm block the time is reckoned from the others (probes.microtrain.calm).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +22,7 @@ from app.advisor.request import Request
 from app.service import Crosspoint
 from probes.measurement import Measurement, Timing
 from probes.microtrain import fresh_processes
+from probes.microtrain.calm import Calm
 from probes.microtrain.failures import Failure
 from probes.microtrain.plan_process import PlanProcess
 from probes.workload.description import Plan, Workload
@@ -29,6 +35,11 @@ BLOCK_SECONDS, LEAD_IN_SECONDS, LONG_SECONDS = 0.06, 0.005, 0.5
 WARM_UP_STEPS, LEAST_STEPS, LEAST_ROUNDS = 3, 10, 5
 LEAST_LONG_STEPS = 3
 MOST_SECONDS = 60.0
+PARTS = 3  # of a block, after each of which the cores' pace is read
+PATIENCE = 3.0  # times as long as asked for, until enough of a process's blocks were calm
+
+
+_calms: defaultdict[int | None, Calm] = defaultdict(Calm)  # by threads; cores are no quicker for another model
 
 
 @dataclass
@@ -36,8 +47,10 @@ class _Runner:
     """One plan's process. seconds: of a step, as last seen. reason: why there is no more to be had of it."""
 
     run: PlanProcess
+    calm: Calm
     seconds: float = 0.0
     samples: list[float] = field(default_factory=list)
+    readings: list[float | None] = field(default_factory=list)  # of the pace, one a sample
     steps: int = 0
     spent: float = 0.0
     reason: str | None = None
@@ -51,19 +64,25 @@ class _Runner:
                 self.run(WARM_UP_STEPS - 1)
         self.seconds = self.run(1)
 
-    def is_done(self, seconds: float) -> bool:
-        """Steps and turns enough; where steps are long, so many seconds for it alone."""
+    def is_done(self, seconds: float, spent: float) -> bool:
+        """Steps and turns enough, of a calm machine unless that has taken too long; where steps are long, so many
+        seconds for it alone. spent: by all."""
         if self.seconds >= LONG_SECONDS and self.spent >= seconds:
             return self.steps >= LEAST_LONG_STEPS
-        return self.steps >= LEAST_STEPS and len(self.samples) >= LEAST_ROUNDS
+        if self.steps < LEAST_STEPS or len(self.samples) < LEAST_ROUNDS:
+            return False
+        return self.calm.count(self.readings) >= LEAST_ROUNDS or spent >= PATIENCE * seconds
 
     def turn(self) -> None:
         """A block of steps. Raises Failure."""
         steps = max(1, int(BLOCK_SECONDS / self.seconds))
         if self.seconds < LONG_SECONDS:
             self.run(max(1, int(LEAD_IN_SECONDS / self.seconds)))
-        self.seconds = self.run(steps) / steps
+        self.run.take_readings()  # threads of whoever ran last still waited for work, on a core of their own
+        parts = [part for place in range(PARTS) if (part := (steps + place) // PARTS)]
+        self.seconds = sum(self.run(part) for part in parts) / steps
         self.samples.append(self.seconds)
+        self.readings.append(self.calm.learn(self.run.take_readings()))
         self.steps += steps
         self.spent += self.seconds * steps
 
@@ -88,7 +107,7 @@ def measure_in_turns(workload: Workload, plans: Sequence[Plan], seconds: float) 
     Raises RuntimeError where no process can be forked."""
     if not all(plan.is_cpu for plan in plans) or not fresh_processes.prepare():
         raise RuntimeError("A process a plan needs Linux, a temporary folder with a short path, and plans on a CPU.")
-    runners = [_Runner(PlanProcess(workload, plan, workload.batch_size, None)) for plan in plans]
+    runners = [_Runner(PlanProcess(workload, plan, workload.batch_size, None), _calms[plan.threads]) for plan in plans]
     try:
         for runner in runners:  # one after the other: nothing else computes while a step is timed
             _try(runner, _Runner.begin)
@@ -113,9 +132,9 @@ def _try(runner: _Runner, action: Callable[[_Runner], object]) -> None:
 def _who_plays(runners: Sequence[_Runner], spent: float, seconds: float) -> list[_Runner]:
     """All that have not had as long as all together should have, until none is left that wants more."""
     running = [runner for runner in runners if runner.reason is None]
-    if spent >= MOST_SECONDS or (spent >= seconds and all(runner.is_done(seconds) for runner in running)):
+    if spent >= MOST_SECONDS or (spent >= seconds and all(runner.is_done(seconds, spent) for runner in running)):
         return []
-    return [runner for runner in running if runner.spent < seconds or not runner.is_done(seconds)]
+    return [runner for runner in running if runner.spent < seconds or not runner.is_done(seconds, spent)]
 
 
 def _describe(runner: _Runner, workload: Workload) -> Measurement:
@@ -123,13 +142,16 @@ def _describe(runner: _Runner, workload: Workload) -> Measurement:
     if runner.reason is not None or not runner.samples:
         reason = runner.reason or "no step was timed"
         return Measurement(plan, workload.batch_size, workload.data, "failed", reason)
+    slowdown = runner.calm.slowdown(runner.samples, runner.readings)
     return Measurement(
         plan,
         workload.batch_size,
         workload.data,
         "ok",
-        step=Timing.from_samples(runner.samples),
+        step=Timing.from_samples(runner.calm.choose(runner.samples, runner.readings)),
         steps=runner.steps,
         steady=True,
+        slow_share=None if slowdown is None else slowdown.share,
+        slowdown=None if slowdown is None else slowdown.factor,
         memory=runner.run.memory(),
     )

@@ -87,7 +87,17 @@ class Measurement:
     memory: MemoryPeak | None = None
     others_cores: float | None = None  # that others, the hypervisor's machines among them, held meanwhile
     control: Timing | None = None  # the same plan as torch has it, in turns with it, in a process of its own
+    # Of the samples, how many were taken while the cores were slow; and how many times as long as on the calm machine,
+    # of which `step` tells, those took. None: nobody read how quick they were, or no sample was calm, and `step` is
+    # reckoned (probes.microtrain.calm).
+    slow_share: float | None = None
+    slowdown: float | None = None
     denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
+
+    @property
+    def is_reckoned(self) -> bool:
+        """No sample met calm cores."""
+        return self.slow_share is not None and self.slowdown is None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "plan": self.plan.to_json()}

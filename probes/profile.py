@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -46,6 +46,7 @@ VARIABLE_PATTERN = (
     r"(MALLOC|TCMALLOC|GLIBC|OMP|KMP|GOMP|MKL|ONEDNN|DNNL|ATEN|TORCH|TORCHINDUCTOR|PYTORCH|CUDA|CUBLAS|NVIDIA)_"
     r"[A-Z0-9_]+"
 )
+MAX_DIGITS = 9  # of a number of threads
 VARIABLE_VALUE_PATTERN = r"[\w.,:=+-]*"
 
 
@@ -99,6 +100,8 @@ class Profile:
     context_bytes: dict[str, int] | None = None  # device -> bytes its context takes
     contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps; CPU plans only
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
+    # By CPU threads, seconds that fixed work takes on cores as quick as they get (probes.microtrain.pace).
+    paces: dict[int, float] = field(default_factory=dict)
     calibrations: int = 1  # whose means its times are; created_at is the latest's
     schema_version: str = SCHEMA_VERSION
 
@@ -188,6 +191,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         context_bytes=_context(document.get("context_bytes")),
         contexts=check_contexts(document, plan_at),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
+        paces=_paces(document.get("paces")),
         calibrations=check_count(document.get("calibrations", 1), "calibrations", 1, bounds.MAX_CALIBRATIONS),
     )
     _check_plans(profile)
@@ -233,6 +237,18 @@ def _noise(value: Any) -> dict[str, float | None]:
         else check_number(figure, "a figure in noise", 0.0, bounds.MAX_POINT_SECONDS)
         for name, figure in rows.items()
     }
+
+
+def _paces(value: Any) -> dict[int, float]:
+    """A document's names are texts."""
+    rows = check_object({} if value is None else value, "paces", bounds.MAX_PROFILE_PLANS)
+    found = {}
+    for name, seconds in rows.items():
+        if not (name.isascii() and name.isdigit()) or len(name) > MAX_DIGITS:
+            raise Refused("a name in paces is no number of threads")
+        threads = check_count(int(name), "a number of threads in paces", 1, bounds.MAX_THREADS)
+        found[threads] = check_number(seconds, "a time in paces", bounds.MIN_POINT_SECONDS, bounds.MAX_POINT_SECONDS)
+    return found
 
 
 def _context(value: Any) -> dict[str, int] | None:

@@ -16,6 +16,7 @@ BUSY = {
     "waiting_fraction": 0.05,
     "drift": 0.25,
     "hindrance": 0.1,
+    "slow_fraction": 0.25,
 }
 SIGNS = {
     "spread": "its points vary by {}",
@@ -24,6 +25,7 @@ SIGNS = {
     "waiting_fraction": "it waited for a core for {} of its time",
     "drift": "steps took {} longer half a calibration earlier or later",
     "hindrance": "steps took {} longer on all threads than on one, as where neighbours share the cores",
+    "slow_fraction": "the cores were slow whenever {} of it ran, as beside another machine's work on the processor",
 }
 
 

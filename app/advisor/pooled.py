@@ -8,7 +8,7 @@ about meet others. The mean of calibrations of different hours is nearer to thos
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, TypeVar
@@ -44,6 +44,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
         noise=_mean_noise(pooled),
         context_bytes=_merged_contexts(pooled),
+        paces=_quickest([each.paces for each in pooled]),
         points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
         networks=_mean_networks(pooled),
         contexts=tuple(_mean_context(rows) for rows in _grouped((each.contexts for each in pooled), _context_key)),
@@ -124,6 +125,12 @@ def _mean_noise(pooled: Sequence[Profile]) -> dict[str, float | None]:
     known: dict[str, list[Any]] = {name: [each.noise.get(name) for each in pooled] for name in names}
     means = {name: [value for value in values if value is not None] for name, values in known.items()}
     return {name: _rounded(fmean(values)) if values else None for name, values in means.items()}
+
+
+def _quickest(paces: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """What a calibration among neighbours read is theirs."""
+    threads = sorted({threads for each in paces for threads in each})
+    return {count: min(each[count] for each in paces if count in each) for count in threads}
 
 
 def _merged_contexts(pooled: Sequence[Profile]) -> dict[str, int] | None:

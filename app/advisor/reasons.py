@@ -20,6 +20,7 @@ from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
 from app.advisor.remedies import remedies_for, say_remedies
 from app.advisor.routing_reason import explain_routing
+from app.advisor.slow_cores_reason import explain_slow_cores
 from app.advisor.words import say_duration, say_percent, say_ratio, say_seconds
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -70,6 +71,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _reading(evidence, best),
             _too_close(evidence.ranking),
             _noise(best),
+            explain_slow_cores(evidence.measurements, evidence.workload, best.plan),
         ]
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [

@@ -9,6 +9,7 @@ from app.cli.recommend_view import plan_label
 from app.cli.units import UNKNOWN, format_bytes, format_seconds, format_share, format_timing
 
 Document = dict[str, Any]
+OFTEN = 0.1  # of a plan's samples, that met slow cores: it is said from there on
 
 COLUMNS = (
     Column("plan"),
@@ -57,6 +58,15 @@ def _memory(memory: Document | None) -> str:
 def _note(measurement: Document) -> str:
     if measurement["reason"]:
         return str(measurement["reason"])
+    notes = []
     if measurement["step"] and not measurement["steady"]:
-        return "* the time was over before the steps had settled; give it more with --seconds"
-    return ""
+        notes.append("* the time was over before the steps had settled; give it more with --seconds")
+    if (measurement.get("slow_share") or 0.0) >= OFTEN:
+        notes.append(_slow(measurement["slow_share"], measurement["slowdown"]))
+    return "; ".join(notes)
+
+
+def _slow(share: float, slowdown: float | None) -> str:
+    """Of a machine whose cores were slow meanwhile (probes.microtrain.pace)."""
+    met = f"the cores were slow in {format_share(share)} of its blocks, as beside another machine's work"
+    return f"{met}: those took {slowdown:.2g} times as long" if slowdown else f"{met}: its time is reckoned from that"

@@ -19,6 +19,7 @@ from probes.microtrain.footprint import limited_to, read_file_bytes
 from probes.microtrain.fresh_processes import EndedEarly, Fresh
 from probes.microtrain.least_memory import estimate_least_memory
 from probes.microtrain.overhead_meter import OverheadMeter
+from probes.microtrain.pace import read_pace
 from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Plan, Workload
 
@@ -58,10 +59,11 @@ class Least:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An answer: seconds by the process's own clock, and the peaks as known by now."""
+    """An answer: seconds by the process's own clock, the peaks as known by now, and the cores' pace right after."""
 
     seconds: float
     memory: MemoryPeak
+    pace: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,8 @@ class _Bench:
                     begun = time.perf_counter()
                     run(executions)
                     seconds = time.perf_counter() - begun
-                return Ran(seconds, run.memory())
+                # Peaks of memory are not to hold what reading the pace needs.
+                return Ran(seconds, run.memory(), read_pace() if executions and not watched else None)
             case Parts(step_seconds, seconds):
                 return OverheadMeter(self._bench, time.perf_counter() + seconds).measure(run, step_seconds)
             case DenormalShare():

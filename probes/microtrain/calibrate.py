@@ -18,12 +18,14 @@ from probes.bounds import MAX_NAME_CHARACTERS
 from probes.context import Context
 from probes.measurement import Timing
 from probes.microtrain.calibration_networks import NetworkContest
+from probes.microtrain.calm import Calm
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
 from probes.microtrain.constants.bench import Action, Bench, Effort
 from probes.microtrain.contest import Contest, Entry
 from probes.microtrain.failures import Failure
 from probes.microtrain.footprint import read_resident_bytes
 from probes.microtrain.noise import Moment, Noise, QueueTime, noise_between, read_moment
+from probes.microtrain.pace import read_pace
 from probes.microtrain.plans import (
     CPU_PRECISIONS,
     Cores,
@@ -41,6 +43,7 @@ from probes.workload.description import Plan
 Document = dict[str, Any]
 OnProgress = Callable[[float, str], None]
 MakeBenches = Callable[[Plan, Effort], list[Bench]]
+Calms = defaultdict[int | None, Calm]  # by threads
 
 # From the job's beginning to its end; a process that has to be started first takes two seconds more.
 SECONDS: dict[Effort, float] = {"quick": 25.0, "full": 55.0}
@@ -133,11 +136,12 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
         software={"torch": torch.__version__, "python": platform.python_version()},
         effort=job.effort,
         duration_seconds=significant(time.perf_counter() - begun),
-        noise={**noise.figures(), "drift": run.drift(), "hindrance": hindrance(networks)},
+        noise={**noise.figures(), "drift": run.drift(), "hindrance": hindrance(networks), "slow_fraction": run.slow()},
         points=tuple(points),
         networks=tuple(networks),
         contexts=tuple(contexts),
         process_base_bytes=base_bytes,
+        paces=run.paces(),
     )
 
 
@@ -180,7 +184,8 @@ class CalibrationRun:
         self._job = job
         self._report = report
         self._begun = self._reported = time.perf_counter()
-        self._networks = NetworkContest(job.plans)
+        self._calms: Calms = defaultdict(Calm)
+        self._networks = NetworkContest(job.plans, self._calms)
         self._groups = [
             (name, weight, in_turns([make(plan, job.effort) for plan in job.plans])) for name, make, weight in CONSTANTS
         ]
@@ -202,7 +207,7 @@ class CalibrationRun:
         for (name, _, benches), weight in zip(self._groups, weights, strict=True):
             now = time.perf_counter()
             self._say(name)
-            points += measure_points(benches, now + (end - now) * weight / left)
+            points += measure_points(benches, now + (end - now) * weight / left, self._calms)
             left -= weight
         return points, *self._networks.measure(end, lambda: self._say("micro-networks", force=False))
 
@@ -210,6 +215,15 @@ class CalibrationRun:
         """How much longer steps took in the slower of two visits half a calibration apart, in the median."""
         ratios = self._networks.visits
         return significant(median(ratios) - 1) if ratios else None
+
+    def slow(self) -> float | None:
+        """Of what the networks ran, how much met slow cores only."""
+        return self._networks.slow_fraction
+
+    def paces(self) -> dict[int, float]:
+        """By threads, the quickest reading of the cores' pace."""
+        best = {threads: calm.best for threads, calm in self._calms.items() if threads is not None}
+        return {threads: significant(seconds) for threads, seconds in sorted(best.items()) if seconds is not None}
 
     def read_moment(self) -> Moment:
         """The waiting of the processes that measured networks is this one's."""
@@ -226,16 +240,17 @@ def in_turns(rows: Sequence[Sequence[Bench]]) -> list[Bench]:
     return [bench for benches in zip_longest(*rows) for bench in benches if bench is not None]
 
 
-def measure_points(benches: Sequence[Bench], deadline: float) -> list[Point]:
-    """Points of all benches that ran; what fails or has no time left is no point."""
+def measure_points(benches: Sequence[Bench], deadline: float, calms: Calms) -> list[Point]:
+    """Points of all benches that ran, on the calm machine where it was calm for long enough; what fails or has no time
+    left is no point. calms: learns how quick the cores can be."""
     actions: dict[Any, Action] = {}
-    rows = [(bench, _make_entry(bench, actions)) for bench in benches]
+    rows = [(bench, _make_entry(bench, actions, calms)) for bench in benches]
     contest = Contest([entry for _, entry in rows], deadline)
     contest.run()
     return [point for bench, entry in rows if (point := _point_of(bench, entry)) is not None]
 
 
-def _make_entry(bench: Bench, actions: dict[Any, Action]) -> Entry:
+def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms) -> Entry:
     """Plans that differ in their threads alone share tensors."""
     key = (bench.device, bench.dtype, tuple(bench.parameters.items()))
 
@@ -248,7 +263,10 @@ def _make_entry(bench: Bench, actions: dict[Any, Action]) -> Entry:
                 action()
         synchronize(bench.device)
 
-    return Entry((bench.plan.key, key), run, setting=lambda: applied(bench.plan))
+    entry = Entry((bench.plan.key, key), run, setting=lambda: applied(bench.plan))
+    if bench.plan.is_cpu:
+        entry.read_pace, entry.calm = lambda: (read_pace(),), calms[bench.plan.threads]
+    return entry
 
 
 def _point_of(bench: Bench, entry: Entry) -> Point | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from statistics import fmean
 from typing import get_args
 
 from probes.context import Context
 from probes.microtrain import fresh_processes
+from probes.microtrain.calm import Calm
 from probes.microtrain.network_times import NetworkTimes, StepTime, measure_network
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime
@@ -27,6 +27,8 @@ EACH_SECONDS = 0.03  # beside the steps themselves: for each batch size of a net
 # A neighbour's burst lasts for seconds: networks of which all plans and batch sizes can be run once in less time than
 # this (on a slow core, as _expected_seconds has it) are measured again half a calibration later, in another process.
 REVISITED_SECONDS = 0.4
+# And so are those of which such a share had no turn on a calm machine.
+DISTURBED = 0.25
 # A training step is about three forwards and an optimizer's step: AdamW reads weights, gradients and two states, writes
 # three of them, and makes temporaries, in a dozen operations a tensor.
 TRAINING_FORWARDS = 3.0
@@ -50,14 +52,18 @@ class NetworkContest:
     each has a process of its own, as steps that follow another network's find another heap than those of a user's
     process. A device's context takes seconds to begin: its plans are measured in this process.
 
-    queue: how long the other processes ran and waited for a core, all together. visits: how many times as long the
-    slower visit took, of each plan and batch size that had two."""
+    calms: by threads, how quick the cores can be; learns it. queue: how long the other processes ran and waited for a
+    core, all together. visits: how many times as long the slower visit took, of each plan and batch size that had two.
+    slow_fraction: of plans and batch sizes, how many never met a calm machine, in the better of the visits of each
+    network; None: none was measured."""
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[Plan], calms: MutableMapping[int | None, Calm]) -> None:
         self._plans = plans
+        self._calms = calms
         self._rows: list[_Row] = []
         self.queue = QueueTime(0.0, 0.0)
         self.visits: list[float] = []
+        self.slow_fraction: float | None = None
         self._slowness: dict[Mode, dict[object, deque[float]]] = {
             mode: defaultdict(lambda: deque(maxlen=SLOWNESS_NETWORKS)) for mode in get_args(Mode)
         }
@@ -86,16 +92,18 @@ class NetworkContest:
 
     def measure(self, deadline: float, on_turn: Callable[[], object]) -> tuple[list[NetworkPoint], list[Context]]:
         """Until the deadline (time.perf_counter)."""
-        rounds = [self._rows, [row for row in self._rows if row.weight * len(self._plans) < REVISITED_SECONDS]]
-        left = sum(row.weight for rows in rounds for row in rows)
+        again = sum(row.weight for row in self._rows if self._is_short(row))
+        left = again + sum(row.weight for row in self._rows)
         found: dict[int, list[NetworkTimes]] = defaultdict(list)
-        for row in chain.from_iterable(rounds):
+        for row in self._visits(found, again):
             now = time.perf_counter()
             if now > deadline and len(found) >= min(LEAST_ROWS, len(self._rows)):
                 break  # the largest come last, and then those that have been visited
             found[id(row)].append(self._measure_row(row, now + (deadline - now) * row.weight / left, on_turn))
             left -= row.weight
         fresh_processes.end()
+        calmest = [min(visit.disturbed for visit in visits) for visits in found.values()]
+        self.slow_fraction = significant(fmean(calmest)) if calmest else None
         points: list[NetworkPoint] = []
         contexts: list[Context] = []
         for row in self._rows:
@@ -108,30 +116,51 @@ class NetworkContest:
             contexts += times.contexts
         return points, contexts
 
+    def _is_short(self, row: _Row) -> bool:
+        return row.weight * len(self._plans) < REVISITED_SECONDS
+
+    def _visits(self, found: Mapping[int, Sequence[NetworkTimes]], again: float) -> Iterator[_Row]:
+        """All rows, and some again: first those that met a slow machine, as far as such a weight goes."""
+        yield from self._rows
+        first = [(found[id(row)][0].disturbed if id(row) in found else 0.0, row) for row in self._rows]
+        disturbed = sorted((pair for pair in first if pair[0] >= DISTURBED), key=lambda pair: -pair[0])
+        others = [pair for pair in first if pair[0] < DISTURBED and self._is_short(pair[1])]
+        for _, row in (*disturbed, *others):
+            if row.weight <= again:
+                again -= row.weight
+                yield row
+
     def _measure_row(self, row: _Row, deadline: float, on_turn: Callable[[], object]) -> NetworkTimes:
         """A network that does not get through, its process being killed for want of memory, has no times."""
         on_cpu = tuple(plan for plan in self._plans if plan.is_cpu)
         others = tuple(plan for plan in self._plans if not plan.is_cpu)
         steps: list[StepTime] = []
         contexts: list[Context] = []
+        disturbed = 0.0
         if on_cpu:
             now = time.perf_counter()
             end = now + (deadline - now) * len(on_cpu) / len(self._plans)
-            arguments = (row.network.name, row.mode, on_cpu, end, self._slowest(row.mode))
+            arguments = (row.network.name, row.mode, on_cpu, end, self._slowest(row.mode), self._paces())
             try:
                 times = fresh_processes.run_fresh(measure_network, arguments, on_turn)
             except fresh_processes.EndedEarly:
                 return NetworkTimes([], [], None)
             steps, contexts = times.steps, times.contexts
             self._learn(row.mode, times)
+            for threads, pace in times.paces.items():
+                self._calms.setdefault(threads, Calm()).learn((pace,))
+            disturbed = times.disturbed
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
         if others and row.network.timed:  # operations are clocked on CPUs alone
-            times = measure_network(row.network.name, row.mode, others, deadline, self._slowest(row.mode))
+            times = measure_network(row.network.name, row.mode, others, deadline, self._slowest(row.mode), {})
             self._learn(row.mode, times)
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]
             on_turn()
-        return NetworkTimes(steps, contexts, None)
+        return NetworkTimes(steps, contexts, None, disturbed=disturbed)
+
+    def _paces(self) -> dict[int | None, float]:
+        return {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}
 
     def _learn(self, mode: Mode, times: NetworkTimes) -> None:
         for key, slowness in times.slowness.items():

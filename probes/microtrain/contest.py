@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
+from probes.microtrain.calm import Calm, Slowdown
 from probes.microtrain.timing import MIN_SAMPLES, relative_error, steady_tail
 
 Clock = Callable[[], float]
@@ -47,7 +48,8 @@ class Entry:
     answer the same question and are compared; None: this one is compared with nothing. setting: entered around
     every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
     a process of its own, whose threads have slept when its turn comes. expected: seconds of an execution, as foretold.
-    last: is begun when the others have samples enough, for it is expected to be slow.
+    last: is begun when the others have samples enough, for it is expected to be slow. read_pace: readings of the cores'
+    pace since it was last asked, within the setting; calm: shared by entries whose readings can be compared.
     """
 
     name: Hashable
@@ -58,9 +60,12 @@ class Entry:
     rested: bool = False
     expected: float | None = None
     last: bool = False
+    read_pace: Callable[[], Sequence[float]] = tuple
+    calm: Calm = field(default_factory=Calm)
     first_seconds: float | None = None  # the very first execution
     warm_seconds: float | None = None  # the second
     samples: list[float] = field(default_factory=list)  # seconds an execution, one a block, in time order
+    readings: list[float | None] = field(default_factory=list)  # of the pace, one a sample
     executions: int = 0  # in samples
     used_seconds: float = 0.0
     error: Exception | None = None
@@ -82,10 +87,20 @@ class Entry:
         """Seconds of one execution when the machine let it be: how many make a block must not follow the noise."""
         return min(self.samples) if self.samples else self.estimate
 
+    @property
+    def calm_samples(self) -> list[float]:
+        """What the calm machine takes: of the calm samples, or where none is reckoned from the others (Calm)."""
+        return self.calm.choose(self.samples, self.readings)
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        """How often the cores were slow, and what it did; None where it is not known."""
+        return self.calm.slowdown(self.samples, self.readings) if self.samples else None
+
     def settled_samples(self) -> tuple[list[float], bool]:
         """What to report, and whether it had settled; the two first executions where there was no time for more."""
         if self.samples:
-            return steady_tail(self.samples)
+            return steady_tail(self.calm_samples)
         seconds = self.estimate
         return ([] if seconds is None else [seconds]), False
 
@@ -148,6 +163,7 @@ class Contest:
             more = int(seconds / max(entry.warm_seconds, 1e-9))
             if more > 0:
                 entry.warm_seconds = self._time(entry, more) / more
+        self._read_pace(entry)
 
     def choose_block_seconds(self) -> float:
         """So that every entry can have its rounds; a long execution is a block of its own."""
@@ -166,10 +182,10 @@ class Contest:
 
     def _who_plays(self) -> list[Entry]:
         """Every live entry, but for those that have had twice their share of time and samples enough. When it is enough
-        for the others, those with few samples."""
+        for the others, those with few samples of the calm machine."""
         live = [entry for entry in self.entries if entry.live and entry.estimate is not None]
         if self.enough is not None and self.clock() >= self.enough:
-            return [entry for entry in live if len(entry.samples) < FEW_SAMPLES]
+            return [entry for entry in live if entry.calm.count(entry.readings) < FEW_SAMPLES]
         fair = sum(entry.used_seconds for entry in live) / max(1, len(live))
         return [entry for entry in live if len(entry.samples) < MIN_SAMPLES or entry.used_seconds <= 2 * fair]
 
@@ -185,6 +201,8 @@ class Contest:
             self._time(entry, lead_in)
         seconds, done = self._time_pieces(entry, wanted, min(2 * block_seconds, self.deadline - self.clock()))
         entry.samples.append(seconds / done)
+        # Not what was read after the lead-in: threads of whoever ran last still wait for work, on a core of their own.
+        entry.readings.append(entry.calm.learn(self._read_pace(entry)[-PIECES:]))
         entry.executions += done
         return True
 
@@ -208,6 +226,10 @@ class Contest:
         self.current = None
         return seconds
 
+    def _read_pace(self, entry: Entry) -> Sequence[float]:
+        with entry.setting():
+            return entry.read_pace()
+
     def _attempt(self, entry: Entry, action: Callable[[], object]) -> bool:
         """Whether the action did something. An entry that fails costs only itself."""
         try:
@@ -225,7 +247,7 @@ class Contest:
         """Give no more time to what cannot be its group's best."""
         for group in {entry.group for entry in self.entries if entry.group is not None}:
             rivals = [e for e in self.entries if e.group == group and e.live and len(e.samples) >= RETIRING_SAMPLES]
-            best = min((median(entry.samples) for entry in rivals), default=0.0)
+            best = min((median(entry.calm_samples) for entry in rivals), default=0.0)
             for entry in rivals:
                 entry.retired = min(entry.samples) > HOPELESS * best
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from probes.measurement import Measurement, Overheads, Timing
 from probes.microtrain import fresh_processes
+from probes.microtrain.calm import Calm
 from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import Contest, Entry, OutOfTime
 from probes.microtrain.failures import Failure, explain_step_failure
@@ -21,6 +23,7 @@ from probes.microtrain.measure_job import MeasureJob
 from probes.microtrain.noise import Moment, noise_between, read_moment
 from probes.microtrain.overdue import OverdueGuard
 from probes.microtrain.overhead_meter import OverheadMeter
+from probes.microtrain.pace import read_pace
 from probes.microtrain.plan_process import PlanProcess
 from probes.microtrain.plans import why_impossible
 from probes.microtrain.step import flushing_denormals
@@ -72,6 +75,8 @@ class MeasureSession:
         self._runs: dict[int, StepRun | PlanProcess] = {}
         self._overheads: dict[int, Overheads] = {}
         self._denormals: dict[tuple[str, int], float] = {}  # by precision and batch size
+        self._calm: defaultdict[int | None, Calm] = defaultdict(Calm)  # by threads
+        self._calm.update({threads: Calm(pace) for threads, pace in job.paces.items()})
         # By plan's key, where it was foretold of every plan.
         foretold = dict(zip((plan.key for plan in job.plans), job.expected_seconds, strict=False))
         known: dict[object, float] = {key: seconds for key, seconds in foretold.items() if seconds is not None}
@@ -201,11 +206,15 @@ class MeasureSession:
         if self._forks is not None and self._is_forkable(plan):
             forked = self._forks.run_of(plan, size)
             entry = Entry((plan.key, size), forked, size, watch=forked.watched, rested=forked.is_alone)
+            entry.read_pace = forked.take_readings
             self._runs[id(entry)] = forked
         else:
             run = StepRun(self._bench, plan, size)
             entry = Entry((plan.key, size), run, size, run.setting, run.watched)
             self._runs[id(entry)] = run
+            if plan.is_cpu:
+                entry.read_pace = lambda: (read_pace(),)
+        entry.calm = self._calm[plan.threads]
         entry.expected = self._expected.get(plan.key)
         entry.last = entry.expected is not None and entry.expected > SLOW * min(self._expected.values())
         return entry
@@ -295,6 +304,7 @@ class MeasureSession:
             outcome, reason = explain_outcome(entry, time.perf_counter() - self._begun)
             return Measurement(run.plan, run.batch_size, data, outcome, reason)
         timing = Timing.from_samples([significant(sample) for sample in samples])
+        slowdown = entry.slowdown
         return Measurement(
             run.plan,
             run.batch_size,
@@ -306,6 +316,8 @@ class MeasureSession:
             startup_seconds=self._startup_seconds(entry),
             overheads=self._overheads.get(id(entry)),
             memory=run.memory(),
+            slow_share=None if slowdown is None else significant(slowdown.share, 3),
+            slowdown=None if slowdown is None or slowdown.factor is None else significant(slowdown.factor, 3),
             denormal_share=self._denormals.get((run.plan.precision, run.batch_size)) if run.plan.is_cpu else None,
         )
 

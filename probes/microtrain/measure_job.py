@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,8 @@ class MeasureJob:
     cores: Cores = field(default_factory=read_cores)
     enough_seconds: float | None = None  # later only plans with few samples run; None: all do
     apart: bool = False  # there is room for a process for each plan on the CPU, where these can be forked
+    # By threads, seconds of fixed work on calm cores, as known before (probes.microtrain.pace); empty: nothing is.
+    paces: Mapping[int, float] = field(default_factory=dict)
     expected_seconds: tuple[float | None, ...] = ()  # of a step under each plan, as foretold; empty: nothing is
 
 
@@ -52,7 +54,8 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
         raise Failure("invalid-job", f"A measurement compares at most {MAX_PLANS} plans.")
     apart = job.get("apart") is True
     foretold = tuple(expected.get(plan.key) for plan in distinct)
-    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart, foretold)
+    paces = _read_paces(job.get("paces"))
+    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart, paces, foretold)
 
 
 def _read_expected(value: Any, plans: Sequence[Plan]) -> dict[object, float]:
@@ -62,6 +65,17 @@ def _read_expected(value: Any, plans: Sequence[Plan]) -> dict[object, float]:
     if not fine or not all(row is None or (isinstance(row, int | float) and row > 0) for row in rows):
         raise Failure("invalid-job", "expected_seconds holds a time above 0, or null, for each of the plans.")
     return {plan.key: float(row) for plan, row in zip(plans, rows, strict=False) if row is not None}
+
+
+def _read_paces(value: Any) -> dict[int, float]:
+    """By threads. Raises Failure `invalid-job`."""
+    rows = {} if value is None else value
+    if not isinstance(rows, dict) or not all(
+        isinstance(name, str) and name.isdecimal() and isinstance(pace, int | float) and pace > 0
+        for name, pace in rows.items()
+    ):
+        raise Failure("invalid-job", "paces holds a time above 0 for numbers of threads, or is null.")
+    return {int(name): float(pace) for name, pace in rows.items()}
 
 
 def _read_plan(row: Any) -> Plan:

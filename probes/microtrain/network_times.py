@@ -11,10 +11,12 @@ from typing import NamedTuple
 from probes.context import Context
 from probes.issued import Issued
 from probes.measurement import Timing
+from probes.microtrain.calm import Calm
 from probes.microtrain.footprint import count_page_faults, keep_freed_memory
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime, read_queue
 from probes.microtrain.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.pace import read_pace
 from probes.microtrain.plan_shares import PlanShares
 from probes.microtrain.recording import Record
 from probes.microtrain.timing import significant
@@ -39,6 +41,9 @@ OVERDRAFT = 1.0
 LONG_STEPS = 5  # that one plan and batch size takes at least, timed and clocked, where steps are long
 
 
+Calms = Mapping[int | None, Calm]  # by threads
+
+
 class StepTime(NamedTuple):
     """page_faults: of a step, on average."""
 
@@ -51,22 +56,32 @@ class StepTime(NamedTuple):
 @dataclass(frozen=True)
 class NetworkTimes:
     """queue: how long the process that measured ran and waited for a core. slowness: by plan's key, how many times as
-    long as the first plan's a step took."""
+    long as the first plan's a step took. disturbed: share of plans and batch sizes that had no turn on a calm machine.
+    paces: by threads, the quickest reading."""
 
     steps: list[StepTime]
     contexts: list[Context]
     queue: QueueTime | None
     slowness: dict[object, float] = field(default_factory=dict)
+    disturbed: float = 0.0
+    paces: dict[int | None, float] = field(default_factory=dict)
 
 
 def measure_network(
-    name: str, mode: Mode, plans: Sequence[Plan], deadline: float, slowness: Mapping[object, float]
+    name: str,
+    mode: Mode,
+    plans: Sequence[Plan],
+    deadline: float,
+    slowness: Mapping[object, float],
+    paces: Mapping[int | None, float],
 ) -> NetworkTimes:
     """Until the deadline (time.perf_counter), but every plan and batch size at least once, unless the plan is too slow
-    for its share (plan_shares; slowness: in networks before this one). Changes how this process allocates from then on
-    (footprint.keep_freed_memory): to be run in one of its own."""
+    for its share (plan_shares; slowness: in networks before this one). paces: by threads, the quickest reading before
+    this one. Changes how this process allocates from then on (footprint.keep_freed_memory): to be run in one of its
+    own."""
     network = next(network for network in MICRO_NETWORKS if network.name == name)
-    return _NetworkRun(network, mode, plans, deadline, slowness).measure()
+    calms = {plan.threads: Calm(paces.get(plan.threads)) for plan in plans if plan.is_cpu}
+    return _NetworkRun(network, mode, plans, deadline, slowness, calms).measure()
 
 
 class _NetworkRun:
@@ -77,7 +92,9 @@ class _NetworkRun:
         plans: Sequence[Plan],
         deadline: float,
         slowness: Mapping[object, float],
+        calms: Calms,
     ) -> None:
+        self._calms = calms
         self._network = network
         self._mode = mode
         self._plans = plans
@@ -88,7 +105,7 @@ class _NetworkRun:
     def measure(self) -> NetworkTimes:
         now = time.perf_counter()
         runs = [StepRun(self._bench, plan, size) for size in self._network.sizes(self._mode) for plan in self._plans]
-        timers = [StepTimer(run) for run in runs]
+        timers = [StepTimer(run, self._calms.get(run.plan.threads)) for run in runs]
         timers[0].settle()
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
         for round_number in range(MOST_TIMED if self._network.timed else 0):
@@ -102,7 +119,12 @@ class _NetworkRun:
         ]
         if any(plan.is_cpu for plan in self._plans):
             keep_freed_memory()  # fresh pages are counted and priced apart
-        return NetworkTimes(steps, self._clock(runs), read_queue(), self._shares.slowness())
+        contexts, clocks = self._clock(runs)
+        turns: list[StepTimer | StepClock] = [timer for timer in timers if timer.timing() is not None]
+        turns += clocks
+        disturbed = sum(not turn.was_calm for turn in turns) / max(1, len(turns))
+        paces = {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}
+        return NetworkTimes(steps, contexts, read_queue(), self._shares.slowness(), disturbed, paces)
 
     def _time(self, timer: StepTimer, steps: int) -> None:
         plan, size = timer.run.plan, timer.run.batch_size
@@ -112,15 +134,16 @@ class _NetworkRun:
             if timer.step_seconds is not None:
                 self._shares.learn(plan, size, timer.step_seconds)
 
-    def _clock(self, runs: Sequence[StepRun]) -> list[Context]:
-        """What each operation takes inside the steps; rounds over all plans and batches until the time is over. The
-        first may take longer, and the smallest batch under every plan is clocked in any case."""
+    def _clock(self, runs: Sequence[StepRun]) -> tuple[list[Context], list[StepClock]]:
+        """What each operation takes inside the steps, and who clocked them; rounds over all plans and batches until the
+        time is over. The first may take longer, and the smallest batch under every plan is clocked in any case."""
         overdrawn = self._deadline + OVERDRAFT * (self._deadline - self._begun)
         records: dict[object, tuple[list[Record], Issued]] = {}
-        clocks = [StepClock(self._network.name, self._mode, run, records) for run in runs if run.plan.is_cpu]
+        named = (self._network.name, self._mode)
+        clocks = [StepClock(*named, run, records, self._calms[run.plan.threads]) for run in runs if run.plan.is_cpu]
         large = self._network.large_batch
         rare = [
-            StepClock(self._network.name, self._mode, StepRun(self._bench, plan, large), records)
+            StepClock(*named, StepRun(self._bench, plan, large), records, self._calms[plan.threads])
             for plan in self._plans
             if plan.is_cpu and large
         ]
@@ -133,15 +156,20 @@ class _NetworkRun:
                 if self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED):
                     with self._shares.spending(clock.run.plan):
                         clock.take()
-        return [context for clock in (*clocks, *rare) if (context := clock.context()) is not None]
+        found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
+        return [context for context, _ in found], [clock for _, clock in found]
 
 
 class StepTimer:
-    """Times whole steps under one plan, and counts their page faults. What fails once is left out."""
+    """Times whole steps under one plan, and counts their page faults. What fails once is left out.
 
-    def __init__(self, run: StepRun) -> None:
+    calm: of as many threads; None: nobody reads how quick the cores are."""
+
+    def __init__(self, run: StepRun, calm: Calm | None = None) -> None:
         self.run = run
+        self._calm = calm
         self._samples: list[float] = []  # seconds a step, one a turn
+        self._readings: list[float | None] = []  # of the pace, one a turn
         self._faults: list[float] = []
         self._failed = False
         self.step_seconds: float | None = None  # about, as last seen
@@ -170,12 +198,20 @@ class StepTimer:
                 self.run(steps)
                 self._samples.append((time.perf_counter() - begun) / steps)
                 self._faults.append((count_page_faults() - before) / steps)
+                self._readings.append(_read(self._calm))
                 self.step_seconds = self._samples[-1]  # of no step that made what the first of a process make
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
 
     def timing(self) -> Timing | None:
-        return Timing.from_samples([significant(sample, 4) for sample in self._samples]) if self._samples else None
+        """What it takes on a calm machine."""
+        samples = (self._calm or Calm()).choose(self._samples, self._readings)
+        return Timing.from_samples([significant(sample, 4) for sample in samples]) if samples else None
+
+    @property
+    def was_calm(self) -> bool:
+        """In one turn at least."""
+        return (self._calm or Calm()).count(self._readings) > 0
 
     @property
     def faults(self) -> float:
@@ -187,17 +223,20 @@ class StepClock:
     """Clocks one network's step under one plan, again and again. What fails once is left out.
 
     records: what steps run and what issues it, shared with the clocks of plans that differ in their threads alone.
+    calm: of as many threads.
     """
 
     def __init__(
-        self, network: str, mode: Mode, run: StepRun, records: dict[object, tuple[list[Record], Issued]]
+        self, network: str, mode: Mode, run: StepRun, records: dict[object, tuple[list[Record], Issued]], calm: Calm
     ) -> None:
         self._network = network
         self._mode = mode
         self.run = run
         self._key = (run.batch_size, run.plan.precision)
         self._records = records
-        self._clocked: list[list[float]] = []
+        self._clocked: list[list[list[float]]] = []  # of each turn, its steps' operations
+        self._calm = calm
+        self._readings: list[float | None] = []  # of the pace, one a turn
         self._failed = False
 
     def take(self) -> None:
@@ -210,15 +249,33 @@ class StepClock:
                 if self._key not in self._records:
                     self._records[self._key] = record_step(step)
                 repeat(step, LEAD_IN_SECONDS, 1 if self._clocked else GROWING_STEPS)
-                repeat(lambda: self._clocked.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                turn: list[list[float]] = []
+                repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                self._clocked.append(turn)
+                self._readings.append(_read(self._calm))
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
 
+    @property
+    def was_calm(self) -> bool:
+        """In one turn at least."""
+        return self._calm.count(self._readings) > 0
+
     def context(self) -> Context | None:
+        """What its operations take on a calm machine."""
         records, issued = self._records.get(self._key, ((), None))
-        operations = merge_costs(records, self._clocked)
+        steps = [
+            [seconds * factor for seconds in step]
+            for place, factor in self._calm.weigh(self._readings)
+            for step in self._clocked[place]
+        ]
+        operations = merge_costs(records, steps)
         run = self.run
         return Context(self._network, run.batch_size, self._mode, run.plan, operations, issued) if operations else None
+
+
+def _read(calm: Calm | None) -> float | None:
+    return None if calm is None else calm.learn((read_pace(),))
 
 
 def repeat(action: Callable[[], object], seconds: float, least: int = 1) -> int:

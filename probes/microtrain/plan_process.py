@@ -38,6 +38,7 @@ class PlanProcess:
         self.is_alone = process is None
         self.process = process or BenchProcess(workload, memory_limit_bytes)
         self._ahead: list[float] = []
+        self._readings: list[float] = []
         self._watching = False
         self._memory = MemoryPeak()
 
@@ -48,7 +49,14 @@ class PlanProcess:
         ran = self.process.ask(self.plan, self.batch_size, Steps(executions, self._watching))
         assert isinstance(ran, Ran)
         self._memory = ran.memory
+        if ran.pace is not None:
+            self._readings.append(ran.pace)
         return ran.seconds
+
+    def take_readings(self) -> list[float]:
+        """Of its cores' pace, one after each run since they were last taken; in seconds (probes.microtrain.pace)."""
+        taken, self._readings = self._readings, []
+        return taken
 
     def run_ahead(self) -> float:
         """Seconds of a step, which is what the next one asked for by itself is then said to take. Raises Failure."""

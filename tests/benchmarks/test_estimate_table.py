@@ -89,6 +89,20 @@ def test_a_process_is_judged_by_the_others_and_not_by_what_it_is_part_of() -> No
     assert "another process" in describe_table(make_table(rows))
 
 
+def test_slow_blocks_are_told_beside_the_calm_machine_s_times() -> None:
+    row = row_of([1.0, 1.0])
+    one = {"median": 1.1, "processes": [1.1, 1.1], "slow_share": [0.0, 0.0], "slowdown": [1.0, 1.0]}
+    two = {"median": 1.0, "processes": [1.0, 1.0], "slow_share": [0.5, 0.5], "slowdown": [1.8, 1.8]}
+    row |= {"truth": {"cpu fp32, 1 thread": one, "cpu fp32, 2 threads": two}}
+    row["instant"] = {"recommended": "cpu fp32, 2 threads", "options": {}}
+    table = make_table([row])
+    assert table["advisers"]["instant"]["mean regret"] == 0.0
+    assert table["baselines"]["instant, slow blocks among them"]["mean regret"] == pytest.approx(1.4 / 1.1 - 1)
+    assert table["slow blocks"] == {"share": {"one thread": 0.0, "more threads": 0.5}, "slowdown": 1.8}
+    assert "50% on more threads and 0% on one thread; they took 1.80 times as long" in describe_table(table)
+    assert make_table([row_of([1.0])])["slow blocks"] == {}  # of a run in which nobody read it
+
+
 def test_two_processes_are_off_by_all_that_lies_between_them() -> None:
     assert make_table([row_of([1.0, 1.2])])["processes differ by"]["median error"] == pytest.approx(0.2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def test_a_real_profile_survives_a_journey(real: Document) -> None:
     assert parse_profile(sent) == profile
     assert parse_profile(b"\xef\xbb\xbf" + sent + b"\r\n") == profile  # as editors on Windows leave it
     assert len(sent) < 1_000_000
+
+
+def test_how_quick_the_cores_are_travels_too(real: Document) -> None:
+    assert Profile.from_json({**real, "paces": {"1": 2e-4, "16": 3e-4}}).paces == {1: 2e-4, 16: 3e-4}
+    profile = replace(Profile.from_json(real), paces={2: 2.5e-4})
+    assert parse_profile(json.dumps(profile.to_json()).encode()) == profile
+    assert Profile.from_json({name: value for name, value in real.items() if name != "paces"}).paces == {}
 
 
 def test_each_plan_is_written_once(real: Document) -> None:
@@ -73,6 +81,12 @@ def operation(change: Callable[[Document], object]) -> Callable[[Document], None
 
 
 HOSTILE: dict[str, Callable[[Document], object]] = {
+    "paces that are a list": lambda document: document.update(paces=[1.0]),
+    "a pace of no number of threads": lambda document: document.update(paces={"two": 1e-4}),
+    "a pace of threads in other digits": lambda document: document.update(paces={"\u0662": 1e-4}),
+    "a pace of very many threads": lambda document: document.update(paces={"9" * 5000: 1e-4}),
+    "a pace of no threads": lambda document: document.update(paces={"0": 1e-4}),
+    "a pace of no time": lambda document: document.update(paces={"1": 0.0}),
     "a negative time": point(lambda row: row["seconds"].update(low=-1e-6)),
     "a time of zero": point(lambda row: row["seconds"].update(low=0, median=0)),
     "a spread below zero": point(lambda row: row["seconds"].update(low=2.0, median=1.0, high=1.5)),

@@ -100,12 +100,19 @@ def test_operations_in_context_are_means_by_what_they_are() -> None:
     assert context.issued == Issued(3, 2, 1)
 
 
-@pytest.mark.parametrize("sign", ["contention", "steal_fraction", "waiting_fraction", "hindrance", "spread"])
+@pytest.mark.parametrize(
+    "sign", ["contention", "steal_fraction", "waiting_fraction", "hindrance", "spread", "slow_fraction"]
+)
 def test_a_disturbed_calibration_counts_only_where_all_are(sign: str) -> None:
     disturbed, calm = in_state(9.0, noise={sign: 0.5}), in_state(1.0, noise={sign: 0.0, "drift": 0.4})
     assert pool([disturbed, calm]) is calm
     assert pool([calm, disturbed, calm]).calibrations == 2
     assert pool([disturbed, disturbed]).calibrations == 2
+
+
+def test_cores_are_as_quick_as_any_calibration_has_seen_them() -> None:
+    rows = [replace(in_state(1.0), paces={1: 2.0e-4, 2: 3.4e-4}), replace(in_state(1.0), paces={2: 2.3e-4})]
+    assert pool(rows).paces == {1: 2.0e-4, 2: 2.3e-4}
 
 
 def test_noise_is_the_mean_of_what_is_known() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from probes.microtrain.constants import dispatch, kernels
 from probes.microtrain.constants.bench import Bench
 from probes.microtrain.counting import count_dispatches
 from probes.microtrain.failures import Failure
+from probes.microtrain.network_times import NetworkTimes
 from probes.microtrain.networks import MICRO_NETWORKS
 from probes.microtrain.noise import Noise
 from probes.microtrain.plans import Cores
@@ -121,12 +123,26 @@ def test_what_is_quick_to_run_is_visited_twice_while_there_is_time(
 ) -> None:
     tiny = tuple(network for network in MICRO_NETWORKS if network.name == "mlp-tiny")
     monkeypatch.setattr(calibration_networks, "MICRO_NETWORKS", tiny)
-    contest = calibration_networks.NetworkContest((ONE,))
+    contest = calibration_networks.NetworkContest((ONE,), {})
     contest.prepare()
     points, contexts = contest.measure(time.perf_counter() + seconds, lambda: None)
     assert bool(contest.visits) == visited
     assert all(ratio >= 1 for ratio in contest.visits)
     assert {point.trace.mode for point in points} == {context.mode for context in contexts} == {"training", "inference"}
+
+
+@pytest.mark.parametrize(("disturbed", "again"), [({}, ["a"]), ({"b": 0.3}, ["a"]), ({"c": 0.9, "a": 0.5}, ["c"])])
+def test_what_met_slow_cores_is_visited_again_first(
+    monkeypatch: pytest.MonkeyPatch, disturbed: dict[str, float], again: list[str]
+) -> None:
+    """As far as the time goes that quick networks have for it: here one of the two that weigh 0.1."""
+    contest = calibration_networks.NetworkContest((ONE,), {})
+    weights = {"a": 0.1, "b": 0.5, "c": 0.1}
+    rows = [SimpleNamespace(name=name, weight=weight) for name, weight in weights.items()]
+    found = {id(row): [NetworkTimes([], [], None, disturbed=disturbed.get(row.name, 0.0))] for row in rows}
+    monkeypatch.setattr(contest, "_rows", rows)
+    visits = contest._visits(found, 0.15)  # type: ignore[arg-type]
+    assert [row.name for row in visits][len(rows) :] == again  # type: ignore[attr-defined]
 
 
 def test_every_network_says_what_its_operations_take_where_they_run(profile: Profile) -> None:

@@ -3,9 +3,11 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import pytest
 
+from probes.microtrain.calm import SUFFERED
 from probes.microtrain.contest import FEW_SAMPLES, HOPELESS, RETIRING_SAMPLES, Contest, Entry, OutOfTime
 
 
@@ -95,6 +97,56 @@ def test_when_it_is_enough_only_those_with_few_samples_go_on(enough: float | Non
     entry = machine.entry("slow", 1.0)
     Contest([entry], 60.0, machine.clock, enough=enough).run()
     assert len(entry.samples) == samples if enough else len(entry.samples) > samples
+
+
+def _read_by(machine: Machine, entry: Entry) -> Entry:
+    """As a process that reads its cores' pace after each run."""
+    entry.read_pace = lambda: (0.001 * machine.pace(machine.now),)
+    return entry
+
+
+def test_what_is_told_is_the_calm_machine_s() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.5 if int(now) % 2 else 1.0  # a neighbour, every other second
+    entry = _read_by(machine, machine.entry("a", 0.01))
+    run_contest(machine, [entry])
+    samples, _ = entry.settled_samples()
+    assert median(samples) == pytest.approx(0.01, rel=0.02)
+    assert max(samples) < max(entry.samples)
+    slowdown = entry.slowdown
+    assert slowdown is not None
+    assert 0.3 < slowdown.share < 0.7
+    assert slowdown.factor == pytest.approx(1.5, rel=0.03)
+
+
+def test_what_a_machine_takes_that_is_never_calm_is_reckoned() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.5
+    entry = _read_by(machine, machine.entry("a", 0.2))
+    entry.calm.learn((0.001,))  # as it was once
+    run_contest(machine, [entry], 6.0)
+    reckoned = [sample / 1.5**SUFFERED for sample in entry.samples]
+    assert entry.calm_samples == pytest.approx(reckoned)
+    slowdown = entry.slowdown
+    assert slowdown is not None
+    assert slowdown.share == 1.0
+    assert slowdown.factor is None
+
+
+def test_where_nobody_reads_the_pace_nothing_is_said_of_it() -> None:
+    machine = Machine()
+    entry = machine.entry("a", 0.01)
+    run_contest(machine, [entry])
+    assert entry.slowdown is None
+    assert entry.calm_samples == entry.samples
+
+
+def test_samples_of_slow_cores_are_not_enough() -> None:
+    machine = Machine()
+    machine.pace = lambda now: 1.5 if now > 2.5 else 1.0
+    entry = _read_by(machine, machine.entry("slow", 0.5))
+    Contest([entry], 60.0, machine.clock, enough=5.0).run()
+    assert machine.now > 40.0  # it waits for a calm machine as long as there is time
 
 
 def test_the_order_of_turns_changes() -> None:

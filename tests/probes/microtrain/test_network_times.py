@@ -14,6 +14,7 @@ from app.advisor.summary import trace_of_summary
 from probes.measurement import Timing
 from probes.microtrain.calibrate import hindrance
 from probes.microtrain.calibration_networks import quieter
+from probes.microtrain.calm import Calm
 from probes.microtrain.fresh_processes import run_fresh
 from probes.microtrain.network_times import (
     LEAD_IN_SECONDS,
@@ -111,6 +112,23 @@ def test_the_lead_in_is_whole_where_the_first_steps_take_longer_than_it() -> Non
     assert len(before) > 2  # these two, then the lead-in, then what is timed
 
 
+def test_turns_on_slow_cores_do_not_count_where_one_was_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    paces = iter([0.002, 0.001, 0.002])
+    monkeypatch.setattr("probes.microtrain.network_times.read_pace", lambda: next(paces))
+    timer = StepTimer(FakeRun(), Calm(0.001))  # type: ignore[arg-type]
+    timer.take()
+    slow = timer.timing()
+    assert slow is not None
+    assert slow.median < 0.002  # it is reckoned back
+    assert not timer.was_calm
+    timer.take()
+    timer.take()
+    timing = timer.timing()
+    assert timing is not None
+    assert len(timing.samples) == 1
+    assert timer.was_calm
+
+
 def test_what_does_not_run_has_no_time() -> None:
     timer = StepTimer(FakeRun(fails=True))  # type: ignore[arg-type]
     timer.take()
@@ -126,40 +144,51 @@ def test_repeating_tells_how_often() -> None:
 
 
 def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
-    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5, {})
+    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5, {}, {})
     times = run_fresh(measure_network, arguments, lambda: None)  # it changes how its process allocates
     assert {(step.batch_size, step.plan.key) for step in times.steps} >= {(4, ONE.key), (4, ONE_BF16.key)}
     assert all(step.seconds.median > 0 for step in times.steps)
     assert {context.plan.key for context in times.contexts} == {ONE.key, ONE_BF16.key}
+    assert times.paces[1] > 0
+    assert 0 <= times.disturbed <= 1
     assert all(len(step.seconds.samples) <= MOST_TIMED for step in times.steps)
 
 
 def test_of_a_network_that_is_like_no_other_the_operations_alone_are_clocked() -> None:
     network = next(network for network in MICRO_NETWORKS if network.name == "assorted-elementwise")
     plans = (ONE, ONE_BF16)
-    times = run_fresh(measure_network, (network.name, "training", plans, time.perf_counter() + 2, {}), lambda: None)
+    times = run_fresh(measure_network, (network.name, "training", plans, time.perf_counter() + 2, {}, {}), lambda: None)
     assert not times.steps
     clocked = {(context.batch_size, context.plan.key) for context in times.contexts}
     assert clocked == {(size, plan.key) for size in network.batch_sizes for plan in plans}
 
 
+def test_turns_are_judged_by_the_quickest_reading_of_the_networks_before() -> None:
+    """A network's process may meet slow cores from beginning to end."""
+    arguments = ("mlp-tiny", "training", (ONE,), time.perf_counter() + 0.5, {}, {1: 1e-9})
+    times = run_fresh(measure_network, arguments, lambda: None)
+    assert times.disturbed == 1
+    assert times.steps
+    assert times.contexts
+
+
 def test_every_batch_size_is_clocked_under_every_plan_though_the_share_is_spent() -> None:
     """Timing alone takes a third of this; another share may be drawn for what is left."""
-    arguments = ("mlp-narrow", "training", (ONE, ONE_BF16), time.perf_counter() + 0.4, {})
+    arguments = ("mlp-narrow", "training", (ONE, ONE_BF16), time.perf_counter() + 0.4, {}, {})
     times = run_fresh(measure_network, arguments, lambda: None)
     clocked = {(context.batch_size, context.plan.key) for context in times.contexts}
     assert clocked == {(size, plan.key) for size in (8, 64, 512) for plan in (ONE, ONE_BF16)}
 
 
 def test_a_plan_too_slow_for_its_share_is_left_out_unless_nothing_says_so() -> None:
-    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5, {ONE_BF16.key: 1e6})
+    arguments = ("mlp-tiny", "training", (ONE, ONE_BF16), time.perf_counter() + 0.5, {ONE_BF16.key: 1e6}, {})
     times = run_fresh(measure_network, arguments, lambda: None)
     assert {step.plan.key for step in times.steps} == {ONE.key}
     assert times.slowness == {ONE.key: 1.0}
 
 
 def test_inference_is_timed_and_clocked_one_sample_at_a_time_too() -> None:
-    arguments = ("mlp-tiny", "inference", (ONE,), time.perf_counter() + 0.5, {})
+    arguments = ("mlp-tiny", "inference", (ONE,), time.perf_counter() + 0.5, {}, {})
     times = run_fresh(measure_network, arguments, lambda: None)
     assert [step.batch_size for step in times.steps] == [1, 4, 64]
     assert 1 in {context.batch_size for context in times.contexts}
@@ -183,7 +212,7 @@ def counted(step):
     return seconds
 network_times.clock_step = counted
 plans = (Plan("cpu", "fp32", 1),)
-times = network_times.measure_network("embedding-classifier", "training", plans, time.perf_counter() + 2, {})
+times = network_times.measure_network("embedding-classifier", "training", plans, time.perf_counter() + 2, {}, {})
 plain = max(step.page_faults for step in times.steps)
 print(plain, sorted(faults)[len(faults) // 2])
 """

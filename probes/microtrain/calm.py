@@ -1,0 +1,65 @@
+"""Which samples tell what a calm machine takes: pure arithmetic over readings of the cores' pace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+# A reading of calm cores varies by a few percent; one beside a neighbour takes 1.3 to 1.5 times as long, one of two
+# threads on a single core 1.8 (EPYC, Zen 4).
+CALM = 1.1
+# Steps suffer less than the fixed work does: by this power of what it took longer, in the median of 24 plans of eight
+# networks (0.05 to 0.86; docs/decisions/0013).
+SUFFERED = 0.45
+
+
+@dataclass
+class Calm:
+    """Shared by all that is measured on equally many threads. best: seconds of the quickest reading so far (pace)."""
+
+    best: float | None = None
+
+    def learn(self, readings: Sequence[float]) -> float | None:
+        """The median of a sample's readings, which is what it is judged by; None where there are none."""
+        if not readings:
+            return None
+        self.best = min(readings) if self.best is None else min(self.best, *readings)
+        return median(readings)
+
+    def is_calm(self, reading: float | None) -> bool:
+        """So is what nobody can tell of."""
+        return reading is None or self.best is None or reading <= CALM * self.best
+
+    def count(self, readings: Sequence[float | None]) -> int:
+        return sum(map(self.is_calm, readings))
+
+    def weigh(self, readings: Sequence[float | None]) -> list[tuple[int, float]]:
+        """Which samples count, by their places, and what to multiply each with: the calm ones as they are. Where none
+        was calm, all, reckoned back by what the fixed work took longer."""
+        calm = [(place, 1.0) for place, reading in enumerate(readings) if self.is_calm(reading)]
+        if calm or self.best is None:
+            return calm
+        return [(place, (self.best / reading) ** SUFFERED) for place, reading in enumerate(readings) if reading]
+
+    def choose(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[float]:
+        """What the calm machine takes, one for each sample that counts, in their order."""
+        return [samples[place] * factor for place, factor in self.weigh(readings)]
+
+    def slowdown(self, samples: Sequence[float], readings: Sequence[float | None]) -> Slowdown | None:
+        """None where no reading tells."""
+        if all(reading is None for reading in readings):
+            return None
+        calm = [sample for sample, reading in zip(samples, readings, strict=True) if self.is_calm(reading)]
+        rest = [sample for sample, reading in zip(samples, readings, strict=True) if not self.is_calm(reading)]
+        share = len(rest) / len(samples)
+        return Slowdown(share, (max(1.0, median(rest) / median(calm)) if rest else 1.0) if calm else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """share: of the samples, that were taken while the cores were slow. factor: how many times as long as on the calm
+    machine they took; None where none was calm."""
+
+    share: float
+    factor: float | None

@@ -1,0 +1,74 @@
+"""Which samples are the calm machine's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from probes.microtrain.calm import CALM, SUFFERED, Calm
+from probes.microtrain.pace import read_pace
+from probes.microtrain.step import applied
+from probes.workload.description import Plan
+
+
+def test_a_sample_is_calm_while_its_reading_is_near_the_quickest() -> None:
+    calm = Calm()
+    readings = [calm.learn((reading,)) for reading in (1.5, 1.0, 1.05, 1.4)]
+    assert calm.best == 1.0
+    assert [calm.is_calm(reading) for reading in readings] == [False, True, True, False]
+    assert calm.choose([15.0, 10.0, 10.5, 14.0], readings) == [10.0, 10.5]
+    assert calm.count(readings) == 2
+
+
+def test_one_hiccup_among_a_sample_s_readings_says_nothing() -> None:
+    calm = Calm(1.0)
+    assert calm.is_calm(calm.learn((1.0, 20.0, 1.0, 1.01)))
+    assert not calm.is_calm(calm.learn((1.5, 1.0, 1.5, 1.4)))
+
+
+def test_one_calm_sample_says_more_than_all_others() -> None:
+    assert Calm(1.0).choose([15.0, 10.0, 14.0, 16.0], [1.5, 1.0, 1.4, 1.6]) == [10.0]
+
+
+def test_where_none_was_calm_what_is_told_is_reckoned_back() -> None:
+    calm = Calm(1.0)
+    readings = [1.5, 1.4]
+    expected = [15.0 / 1.5**SUFFERED, 14.0 / 1.4**SUFFERED]
+    assert calm.choose([15.0, 14.0], readings) == pytest.approx(expected)
+    slowdown = calm.slowdown([15.0, 14.0], readings)
+    assert slowdown is not None
+    assert slowdown.share == 1.0
+    assert slowdown.factor is None
+
+
+def test_how_much_longer_slow_samples_took_is_told() -> None:
+    calm = Calm(1.0)
+    slowdown = calm.slowdown([10.0, 10.0, 10.0, 14.0], [1.0, 1.0, 1.0, 1.0 + 5 * (CALM - 1)])
+    assert slowdown is not None
+    assert slowdown.share == 0.25
+    assert slowdown.factor == pytest.approx(1.4)
+    whole = calm.slowdown([10.0, 10.0, 10.0], [1.0, 1.0, 1.0])
+    assert whole is not None
+    assert (whole.share, whole.factor) == (0.0, 1.0)
+
+
+def test_without_readings_all_is_calm_and_nothing_is_told() -> None:
+    calm = Calm()
+    assert calm.learn(()) is None
+    assert calm.choose([1.0, 2.0], [None, None]) == [1.0, 2.0]
+    assert calm.count([None, None]) == 2
+    assert calm.slowdown([1.0, 2.0], [None, None]) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_pace_is_read_on_as_many_threads_as_torch_has(threads: int) -> None:
+    with applied(Plan("cpu", "fp32", threads)):
+        assert 0 < min(read_pace() for _ in range(5)) < 1
+        assert torch.get_num_threads() == threads
+
+
+def test_reading_the_pace_leaves_gradients_as_they_are() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    read_pace()
+    (weight * 2).sum().backward()
+    assert weight.grad is not None
