@@ -2,7 +2,7 @@
 
 python -m benchmarks.neighbours [--seconds 60] [--output FILE]
 
-The same products run on each of two cores by itself, and on both at once, again and again. A core by itself is slow
+The same exponentials run on each of two cores by itself, and on both at once, again and again. A core by itself is slow
 where another machine computes on the other thread of its core. Both at once are slow, and each by itself is not, where
 the host runs these two on one core. Every round is kept; a round is slow where it takes so much longer than the
 quickest (SLOW).
@@ -23,18 +23,22 @@ from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.machine import read_machine
 from benchmarks.output import output_file
 
 RESULTS = Path(__file__).parent / "results"
 SLOW = 1.2
-SIDE, PRODUCTS, REPEATS = 192, 60, 5  # some 10 ms a repeat; what they take lies in the nearest caches
+# Some 5 ms a repeat, of numbers in the nearest caches. Products of matrices hear less: where exponentials took 1.4
+# times as long, products of 384 x 384 took 1.15 (docs/decisions/0013).
+NUMBERS, EXECUTIONS, REPEATS = 32_768, 200, 5
 PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds of PRODUCTS, medians of REPEATS: each core by itself, and each while both run."""
+    """Seconds of EXECUTIONS, medians of REPEATS: each core by itself, and each while both run."""
 
     at: float
     alone: tuple[float, float]
@@ -42,18 +46,14 @@ class Round:
 
 
 def serve(asked: Connection, core: int) -> None:
-    """In a process of its own: products whenever they are asked for, until None is."""
+    """In a process of its own: exponentials whenever they are asked for, until None is."""
     os.sched_setaffinity(0, {core})
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    import numpy as np
-
-    drawn = np.random.default_rng(core)
-    one, other = (drawn.random((SIDE, SIDE), dtype=np.float32) for _ in range(2))
-    result = np.empty_like(one)
+    values = np.linspace(-1, 1, NUMBERS, dtype=np.float32)
+    results = np.empty_like(values)
     while asked.recv() is not None:
         begun = time.perf_counter()
-        for _ in range(PRODUCTS):
-            np.dot(one, other, out=result)
+        for _ in range(EXECUTIONS):
+            np.exp(values, out=results)
         asked.send(time.perf_counter() - begun)
 
 

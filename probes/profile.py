@@ -118,6 +118,7 @@ class Profile:
             return places_of_plans[plan.key]
 
         document = asdict(replace(self, points=(), networks=(), contexts=()))
+        document["paces"] = {str(threads): seconds for threads, seconds in self.paces.items()}
         document["plans"] = [plan.to_json() for plan in plans.values()]
         document["points"] = [{**asdict(point), "plan": place_of(point.plan)} for point in self.points]
         document |= contexts_to_json(self.contexts, place_of)

@@ -29,4 +29,6 @@ def read_pace() -> float:
 
 @cache
 def _tensors(threads: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.linspace(-1, 1, ELEMENTS * threads), torch.empty(ELEMENTS * threads)
+    # A user's code may have changed what torch makes where nothing is said.
+    values = torch.linspace(-1, 1, ELEMENTS * threads, dtype=torch.float32, device="cpu")
+    return values, torch.empty_like(values)
