@@ -13,6 +13,8 @@ from probes.workload.description import Plan, Workload
 
 OFTEN = 0.1  # of a plan's samples; less moves no mean by more than a few percent
 
+FELT = 1.05  # times as long, from which on a step took longer
+
 
 def explain_slow_cores(measurements: Sequence[Measurement], workload: Workload, best: Plan) -> Reason | None:
     """Told where it happened often to a plan that was measured at the batch asked for. best: the recommended one."""
@@ -52,6 +54,8 @@ def _what_follows(row: Measurement) -> str:
         return (
             "No block was calm: what is told is reckoned from what fixed work took longer meanwhile. Ask again later."
         )
+    if row.slowdown < FELT:
+        return "Its steps hardly took longer there."
     return f"There its steps took {say_ratio(row.slowdown)} as long; what is told is what they take otherwise."
 
 

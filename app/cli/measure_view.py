@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.advisor.slow_cores_reason import OFTEN
 from app.cli.output import Column, print_pairs, print_table
 from app.cli.recommend_view import plan_label
 from app.cli.units import UNKNOWN, format_bytes, format_seconds, format_share, format_timing
 
 Document = dict[str, Any]
-OFTEN = 0.1  # of a plan's samples, that met slow cores: it is said from there on
 
 COLUMNS = (
     Column("plan"),
@@ -69,4 +69,6 @@ def _note(measurement: Document) -> str:
 def _slow(share: float, slowdown: float | None) -> str:
     """Of a machine whose cores were slow meanwhile (probes.microtrain.pace)."""
     met = f"the cores were slow in {format_share(share)} of its blocks, as beside another machine's work"
-    return f"{met}: those took {slowdown:.2g} times as long" if slowdown else f"{met}: its time is reckoned from that"
+    if slowdown is None:
+        return f"{met}: its time is reckoned from that"
+    return f"{met}: those took {slowdown:.2f} times as long"
