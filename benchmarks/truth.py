@@ -3,7 +3,9 @@
 What a step takes depends on the heap of its process. A process that runs several plans in turns has another heap than
 a user's, who runs one: an LSTM in bf16 took half as long there. So every plan has a fresh process, as it has when
 somebody trains, and a block of steps of one follows a block of the next, so that a neighbour's minute is in all of
-them. Plans on a device all run in one process: what computes there does not survive a fork.
+them. Two processes that run one plan differ as well, by up to a third, as what they find fresh of the system depends on
+all that they allocated before (docs/decisions/0014): so each plan has one process after another, each a few blocks, and
+its time is the median of theirs. Plans on a device all run in one process: what computes there does not survive a fork.
 
 A time is the calm machine's: of the blocks in which the cores were as quick as they get (probes.microtrain.pace), for
 which a process is waited for up to three times as long. How often the cores were slow, and what it did, stands beside;
@@ -25,6 +27,7 @@ from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
 from probes.microtrain.failures import Failure
 from probes.microtrain.plan_process import PlanProcess
+from probes.microtrain.timing import MIN_SAMPLES
 from probes.workload.description import Plan, Workload
 
 # Of a turn, and of the untimed steps before it, one at least: whoever ran last left other things in the caches, and
@@ -36,6 +39,7 @@ WARM_UP_STEPS, LEAST_STEPS, LEAST_ROUNDS = 3, 10, 5
 LEAST_LONG_STEPS = 3
 MOST_SECONDS = 60.0
 PARTS = 3  # of a block, after each of which the cores' pace is read
+BLOCKS_OF_PROCESS, LEAST_PROCESSES = 3, 2  # of a process before the next; of a plan, but where steps are long
 PATIENCE = 3.0  # times as long as asked for, until enough of a process's blocks were calm
 
 
@@ -51,30 +55,49 @@ class _Runner:
     seconds: float = 0.0
     samples: list[float] = field(default_factory=list)
     readings: list[float | None] = field(default_factory=list)  # of the pace, one a sample
+    processes: list[int] = field(default_factory=list)  # of each sample, in which it was taken
+    process: int = 0
+    to_begin: float = 0.0  # what beginning in the last process took
+    spent_before: float = 0.0  # it
     steps: int = 0
     spent: float = 0.0
     reason: str | None = None
 
     def begin(self) -> None:
         """Raises Failure."""
+        begun = time.perf_counter()
         with self.run.watched():
             self.seconds = self.run(1)
         if self.seconds < LONG_SECONDS:
             with self.run.watched():
                 self.run(WARM_UP_STEPS - 1)
         self.seconds = self.run(1)
+        self.to_begin, self.spent_before = time.perf_counter() - begun, self.spent
 
     def is_done(self, seconds: float, spent: float) -> bool:
         """Steps and turns enough, of a calm machine unless that has taken too long; where steps are long, so many
         seconds for it alone. spent: by all."""
         if self.seconds >= LONG_SECONDS and self.spent >= seconds:
             return self.steps >= LEAST_LONG_STEPS
-        if self.steps < LEAST_STEPS or len(self.samples) < LEAST_ROUNDS:
+        if self.steps < LEAST_STEPS or len(self.samples) < LEAST_ROUNDS or not self._has_processes():
             return False
         return self.calm.count(self.readings) >= LEAST_ROUNDS or spent >= PATIENCE * seconds
 
+    def _wants_another_process(self) -> bool:
+        if self.seconds >= LONG_SECONDS or self.processes.count(self.process) < BLOCKS_OF_PROCESS:
+            return False
+        return self.spent - self.spent_before >= self.to_begin or self.process + 1 < LEAST_PROCESSES
+
+    def _has_processes(self) -> bool:
+        return self.seconds >= LONG_SECONDS or len(set(self.processes)) >= LEAST_PROCESSES
+
     def turn(self) -> None:
         """A block of steps. Raises Failure."""
+        if self._wants_another_process():
+            self.run.drop()
+            self.process += 1
+            self.begin()
+            self.run.take_readings()
         steps = max(1, int(BLOCK_SECONDS / self.seconds))
         if self.seconds < LONG_SECONDS:
             self.run(max(1, int(LEAD_IN_SECONDS / self.seconds)))
@@ -83,6 +106,7 @@ class _Runner:
         self.seconds = sum(self.run(part) for part in parts) / steps
         self.samples.append(self.seconds)
         self.readings.append(self.calm.learn(self.run.take_readings()))
+        self.processes.append(self.process)
         self.steps += steps
         self.spent += self.seconds * steps
 
@@ -143,12 +167,15 @@ def _describe(runner: _Runner, workload: Workload) -> Measurement:
         reason = runner.reason or "no step was timed"
         return Measurement(plan, workload.batch_size, workload.data, "failed", reason)
     slowdown = runner.calm.slowdown(runner.samples, runner.readings)
+    each = runner.calm.by_process(runner.samples, runner.readings, runner.processes)
+    if len(each) < MIN_SAMPLES:
+        each = runner.calm.choose(runner.samples, runner.readings)
     return Measurement(
         plan,
         workload.batch_size,
         workload.data,
         "ok",
-        step=Timing.from_samples(runner.calm.choose(runner.samples, runner.readings)),
+        step=Timing.from_samples(each),
         steps=runner.steps,
         steady=True,
         slow_share=None if slowdown is None else slowdown.share,

@@ -4,6 +4,7 @@ nor use; and what each step finds fresh of the system. Read off simulated steps 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from probes.glibc_heap import PAGE_BYTES
@@ -16,6 +17,10 @@ STEPS, SETTLED_STEPS = 3, 4
 # such heaps have found a place for everything (docs/decisions/0010).
 LITTLE_BYTES = 8 * 2**20
 STEPS_OF_LITTLE, SETTLED_STEPS_OF_LITTLE = 20, 20
+# Processes differ by what they find fresh, images' networks by all of it (docs/decisions/0014): several heaps where
+# steps of few allocations leave the time, which so many allocations at a size take.
+ALLOCATIONS, MOST_HEAPS = 2000, 6
+OTHERS_APART = 7919  # of their seeds, so that no other size has the same
 LARGEST_SIZE = 2**16
 LARGEST_BYTES = 2**38
 # A step of more allocations is simulated at fewer sizes: it takes as long as a trace may.
@@ -61,8 +66,12 @@ def _simulate(step: Step, batch_size: int) -> _Point:
     is_little = simulation.asked <= LITTLE_BYTES
     steps, settled = (STEPS_OF_LITTLE, SETTLED_STEPS_OF_LITTLE) if is_little else (STEPS, SETTLED_STEPS)
     _run(simulation, steps)
-    fresh = _run(simulation, settled) / settled
-    return _Point(batch_size, simulation.surplus, simulation.alive_peak, simulation.asked, fresh)
+    fresh = [_run(simulation, settled)]
+    for seed in range(1, min(ALLOCATIONS // (len(step.allocations.sizes) * (steps + settled) + 1), MOST_HEAPS)):
+        another = Simulation(step, batch_size, seed=batch_size + seed * OTHERS_APART)
+        _run(another, steps)
+        fresh.append(_run(another, settled))
+    return _Point(batch_size, simulation.surplus, simulation.alive_peak, simulation.asked, fmean(fresh) / settled)
 
 
 def _simulate_surplus(step: Step, batch_size: int) -> _Point:

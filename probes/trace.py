@@ -16,8 +16,9 @@ from probes.issued import Issued
 # 5: what a process holds beyond its tensors; 6: simulated with what kernels take inside; 7: what issues operations;
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
 # what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first;
-# 12: what small steps find fresh after a while; 13: the numbers in a pool's window; 14: more of what kernels take.
-SCHEMA_VERSION = "14"
+# 12: what small steps find fresh after a while; 13: the numbers in a pool's window; 14: more of what kernels take;
+# 15: what steps of few allocations find fresh, in several heaps.
+SCHEMA_VERSION = "15"
 
 CURVES = (
     "kernel_peaks",

@@ -17,6 +17,7 @@ from probes.measurement import MemoryPeak
 from probes.microtrain.failures import Failure, explain_step_failure
 from probes.microtrain.footprint import limited_to, read_file_bytes
 from probes.microtrain.fresh_processes import EndedEarly, Fresh
+from probes.microtrain.heap_litter import litter_heap
 from probes.microtrain.least_memory import estimate_least_memory
 from probes.microtrain.overhead_meter import OverheadMeter
 from probes.microtrain.pace import read_pace
@@ -125,6 +126,7 @@ def _serve_steps(
     serve: Callable[[Callable[[Any], object]], object], workload: dict[str, Any], memory_limit_bytes: int | None
 ) -> None:
     """In the process, until nobody asks any more."""
+    litter_heap()
     libraries = read_file_bytes(Path(f"/proc/{os.getppid()}")) or 0
     with limited_to(memory_limit_bytes), contextlib.ExitStack() as settings:
         serve(_Bench(Workload.from_json(workload), libraries, settings).answer)

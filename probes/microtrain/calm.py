@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+
+from probes.microtrain.timing import central_mean
 
 # A reading of calm cores varies by a few percent; one beside a neighbour takes 1.3 to 1.5 times as long, one of two
 # threads on a single core 1.8 (EPYC, Zen 4).
@@ -12,6 +15,7 @@ CALM = 1.1
 # Steps suffer less than the fixed work does: by this power of what it took longer, in the median of 24 plans of eight
 # networks (0.05 to 0.86; docs/decisions/0013).
 SUFFERED = 0.45
+DOUBTFUL = 1.05  # times as long as all samples, in the median
 
 
 @dataclass
@@ -34,17 +38,30 @@ class Calm:
     def count(self, readings: Sequence[float | None]) -> int:
         return sum(map(self.is_calm, readings))
 
-    def weigh(self, readings: Sequence[float | None]) -> list[tuple[int, float]]:
+    def weigh(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[tuple[int, float]]:
         """Which samples count, by their places, and what to multiply each with: the calm ones as they are. Where none
-        was calm, all, reckoned back by what the fixed work took longer."""
+        was calm, all, reckoned back by what the fixed work took longer. Where the calm ones took longer than others,
+        which cannot be, all as they are: something was in their way that the fixed work does not hear."""
         calm = [(place, 1.0) for place, reading in enumerate(readings) if self.is_calm(reading)]
+        if calm and median(samples[place] for place, _ in calm) > DOUBTFUL * median(samples):
+            return [(place, 1.0) for place in range(len(samples))]
         if calm or self.best is None:
             return calm
         return [(place, (self.best / reading) ** SUFFERED) for place, reading in enumerate(readings) if reading]
 
     def choose(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[float]:
         """What the calm machine takes, one for each sample that counts, in their order."""
-        return [samples[place] * factor for place, factor in self.weigh(readings)]
+        return [samples[place] * factor for place, factor in self.weigh(samples, readings)]
+
+    def by_process(
+        self, samples: Sequence[float], readings: Sequence[float | None], processes: Sequence[int]
+    ) -> list[float]:
+        """The same of each process that has samples which count, one figure each, in their order. processes: of each
+        sample, which it was."""
+        found: defaultdict[int, list[float]] = defaultdict(list)
+        for place, factor in self.weigh(samples, readings):
+            found[processes[place]].append(samples[place] * factor)
+        return [central_mean(each) for each in found.values()]
 
     def slowdown(self, samples: Sequence[float], readings: Sequence[float | None]) -> Slowdown | None:
         """None where no reading tells."""

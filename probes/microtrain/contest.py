@@ -20,6 +20,7 @@ Clock = Callable[[], float]
 Setting = Callable[[], contextlib.AbstractContextManager[object]]
 
 TARGET_ROUNDS = 15  # samples an entry should get in the time there is
+TARGET_ROUNDS_OF_PROCESSES = 30  # where it goes through several processes
 MIN_BLOCK_SECONDS = 0.002  # ten thousand ticks of the clock; a scheduler's turn is of this order
 MAX_BLOCK_SECONDS = 0.2  # longer blocks average nothing more away, and turns would come too seldom
 # Longer than the best by this much in its luckiest block: more precision would change no decision.
@@ -31,6 +32,7 @@ WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of
 RETIRING_SAMPLES = 8  # the first ones of a process are not settled yet
 FEW_SAMPLES = 8  # fewer are worth more time than there was to be
 PIECES = 4  # of a block; between them the clock is looked at
+SAMPLES_OF_PROCESS = 3  # before an entry goes on in another
 LONG_SECONDS = 0.5  # an execution that hardly notices that its threads had slept
 LEAD_IN_SHARE = 0.1  # of a block, run untimed before it: caches and threads belong to whoever ran last
 
@@ -49,7 +51,8 @@ class Entry:
     every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
     a process of its own, whose threads have slept when its turn comes. expected: seconds of an execution, as foretold.
     last: is begun when the others have samples enough, for it is expected to be slow. read_pace: readings of the cores'
-    pace since it was last asked, within the setting; calm: shared by entries whose readings can be compared.
+    pace since it was last asked, within the setting; calm: shared by entries whose readings can be compared. renew:
+    goes on in another process, which is as warm; None: it stays in the one it is in.
     """
 
     name: Hashable
@@ -62,10 +65,15 @@ class Entry:
     last: bool = False
     read_pace: Callable[[], Sequence[float]] = tuple
     calm: Calm = field(default_factory=Calm)
+    renew: Callable[[], object] | None = None
     first_seconds: float | None = None  # the very first execution
     warm_seconds: float | None = None  # the second
     samples: list[float] = field(default_factory=list)  # seconds an execution, one a block, in time order
     readings: list[float | None] = field(default_factory=list)  # of the pace, one a sample
+    processes: list[int] = field(default_factory=list)  # of each sample, in which one it was taken
+    process: int = 0  # in which it runs now
+    to_begin_seconds: float = 0.0  # what beginning in a process took
+    begun_at_seconds: float = 0.0  # used by then
     executions: int = 0  # in samples
     used_seconds: float = 0.0
     error: Exception | None = None
@@ -100,6 +108,9 @@ class Entry:
     def settled_samples(self) -> tuple[list[float], bool]:
         """What to report, and whether it had settled; the two first executions where there was no time for more."""
         if self.samples:
+            found = self.calm.by_process(self.samples, self.readings, self.processes)
+            if len(found) >= MIN_SAMPLES:
+                return found, True
             return steady_tail(self.calm_samples)
         seconds = self.estimate
         return ([] if seconds is None else [seconds]), False
@@ -155,6 +166,7 @@ class Contest:
             self._attempt(entry, partial(self._warm_up_entry, entry, share))
 
     def _warm_up_entry(self, entry: Entry, seconds: float) -> None:
+        begun = self.clock()
         with entry.watch():
             entry.first_seconds = self._time(entry, 1)
         if entry.first_seconds < self.deadline - self.clock():
@@ -164,11 +176,14 @@ class Contest:
             if more > 0:
                 entry.warm_seconds = self._time(entry, more) / more
         self._read_pace(entry)
+        entry.to_begin_seconds, entry.begun_at_seconds = self.clock() - begun, entry.used_seconds
 
     def choose_block_seconds(self) -> float:
         """So that every entry can have its rounds; a long execution is a block of its own."""
         live = sum(entry.live for entry in self.entries)
-        share = (self.deadline - self.clock()) / (max(1, live) * TARGET_ROUNDS)
+        renewed = any(entry.renew is not None for entry in self.entries)
+        rounds = TARGET_ROUNDS_OF_PROCESSES if renewed else TARGET_ROUNDS
+        share = (self.deadline - self.clock()) / (max(1, live) * rounds)
         return min(MAX_BLOCK_SECONDS, max(MIN_BLOCK_SECONDS, share))
 
     def _play_round(self, block_seconds: float) -> bool:
@@ -197,13 +212,43 @@ class Contest:
         needed = min(wanted + lead_in, 2) * (entry.estimate or 0.0)
         if left <= needed or (left < block_seconds / 2 and entry.samples):
             return False  # a stub of a block would be noisier than the others
+        if self._wants_another_process(entry, left) and not self._renew(entry):
+            return False
         if lead_in:
             self._time(entry, lead_in)
         seconds, done = self._time_pieces(entry, wanted, min(2 * block_seconds, self.deadline - self.clock()))
         entry.samples.append(seconds / done)
         # Not what was read after the lead-in: threads of whoever ran last still wait for work, on a core of their own.
         entry.readings.append(entry.calm.learn(self._read_pace(entry)[-PIECES:]))
+        entry.processes.append(entry.process)
         entry.executions += done
+        return True
+
+    def _wants_another_process(self, entry: Entry, left: float) -> bool:
+        """It has had samples enough in this one, and run in it for as long as beginning took; and there is time for it
+        to do so in the next, as there is for all others."""
+        if entry.renew is None or entry.processes.count(entry.process) < SAMPLES_OF_PROCESS:
+            return False
+        block = entry.used_seconds / max(1, len(entry.samples))
+        worth = max(entry.to_begin_seconds, SAMPLES_OF_PROCESS * block)
+        used = entry.used_seconds - entry.begun_at_seconds
+        live = sum(other.live for other in self.entries)
+        return used >= entry.to_begin_seconds and left / max(1, live) >= entry.to_begin_seconds + worth
+
+    def _renew(self, entry: Entry) -> bool:
+        """Whether it could go on; where it could not, what it has stands."""
+        assert entry.renew is not None
+        begun = self.clock()
+        self.current = entry
+        try:
+            entry.renew()
+        except Exception:  # noqa: BLE001 - whatever it dies of, it ran before
+            entry.retired = True
+            return False
+        self._read_pace(entry)
+        self.current = None
+        entry.process += 1
+        entry.to_begin_seconds, entry.begun_at_seconds = self.clock() - begun, entry.used_seconds
         return True
 
     def _time_pieces(self, entry: Entry, wanted: int, most_seconds: float) -> tuple[float, int]:

@@ -207,6 +207,7 @@ class MeasureSession:
             forked = self._forks.run_of(plan, size)
             entry = Entry((plan.key, size), forked, size, watch=forked.watched, rested=forked.is_alone)
             entry.read_pace = forked.take_readings
+            entry.renew = forked.renew if forked.is_alone else None
             self._runs[id(entry)] = forked
         else:
             run = StepRun(self._bench, plan, size)

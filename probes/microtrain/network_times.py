@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from probes.context import Context
@@ -264,9 +264,10 @@ class StepClock:
     def context(self) -> Context | None:
         """What its operations take on a calm machine."""
         records, issued = self._records.get(self._key, ((), None))
+        turns = [median(map(sum, turn)) for turn in self._clocked]
         steps = [
             [seconds * factor for seconds in step]
-            for place, factor in self._calm.weigh(self._readings)
+            for place, factor in self._calm.weigh(turns, self._readings)
             for step in self._clocked[place]
         ]
         operations = merge_costs(records, steps)

@@ -7,6 +7,7 @@ neighbours do"). Exponentials hear it well: arithmetic that lies in the nearest 
 
 from __future__ import annotations
 
+import mmap
 import time
 from functools import cache
 
@@ -29,6 +30,11 @@ def read_pace() -> float:
 
 @cache
 def _tensors(threads: int) -> tuple[torch.Tensor, torch.Tensor]:
-    # A user's code may have changed what torch makes where nothing is said.
-    values = torch.linspace(-1, 1, ELEMENTS * threads, dtype=torch.float32, device="cpu")
-    return values, torch.empty_like(values)
+    values, results = (_outside_the_heap(ELEMENTS * threads) for _ in range(2))
+    torch.linspace(-1, 1, len(values), out=values)
+    return values, results
+
+
+def _outside_the_heap(elements: int) -> torch.Tensor:
+    """In the heap it would stay between the blocks of steps, and decide what of them goes back to the system."""
+    return torch.frombuffer(mmap.mmap(-1, elements * torch.float32.itemsize), dtype=torch.float32)

@@ -16,6 +16,9 @@ from probes.microtrain.bench_process import BenchProcess, DenormalShare, Drop, P
 from probes.microtrain.failures import Failure
 from probes.workload.description import Plan, Workload
 
+# As a contest warms up what begins; what was freed and taken again settles over the first steps.
+WATCHED_STEPS, MORE_STEPS, WARM_UP_SECONDS = 2, 1, 0.01
+
 
 class PlanProcess:
     """One plan at one batch size, as a contest wants it. The process begins when it is first needed.
@@ -57,6 +60,15 @@ class PlanProcess:
         """Of its cores' pace, one after each run since they were last taken; in seconds (probes.microtrain.pace)."""
         taken, self._readings = self._readings, []
         return taken
+
+    def renew(self) -> None:
+        """Goes on in another process, which is as warm and has another heap, as a user's next run. Raises Failure."""
+        self.process.end()
+        self._ahead.clear()
+        for _ in range(WATCHED_STEPS):
+            with self.watched():
+                seconds = self(1)
+        self(max(MORE_STEPS, int(WARM_UP_SECONDS / max(seconds, 1e-9))))
 
     def run_ahead(self) -> float:
         """Seconds of a step, which is what the next one asked for by itself is then said to take. Raises Failure."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
 from probes.measurement import Timing
 
@@ -79,6 +79,15 @@ def relative_error(samples: Sequence[float]) -> float:
 def relative_spread(timing: Timing) -> float:
     """From the 10th to the 90th percentile, as a share of the median."""
     return (timing.high - timing.low) / timing.median if timing.median > 0 else 0.0
+
+
+def central_mean(samples: Sequence[float]) -> float:
+    """Without a fifth of them at either end: steps that find fresh pages now and then take one of a few times, of which
+    a median would tell one. Raises ValueError without samples."""
+    if not samples:
+        raise ValueError("a mean needs at least one sample")
+    dropped = len(samples) // 5
+    return fmean(sorted(samples)[dropped : len(samples) - dropped])
 
 
 def significant(value: float, digits: int = 5) -> float:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from benchmarks.truth import LEAST_ROUNDS, LEAST_STEPS, measure_in_turns
+from benchmarks.truth import LEAST_PROCESSES, LEAST_STEPS, measure_in_turns
+from probes.microtrain.fresh_processes import Fresh
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 
@@ -25,11 +26,19 @@ def test_every_plan_has_its_turns_and_the_steps_it_needs() -> None:
         assert row.batch_size == 32
         assert row.step is not None
         assert row.slow_share is not None
-        blocks = len(row.step.samples) / (1 - row.slow_share) if row.slow_share < 1 else len(row.step.samples)
-        assert round(blocks) >= LEAST_ROUNDS  # of which the calm ones are told
         assert row.steps >= LEAST_STEPS
         assert row.memory is not None
         assert (row.memory.process_bytes or 0) > 2**26
+
+
+@on_linux
+def test_each_plan_has_one_process_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, end = [], Fresh.end
+    monkeypatch.setattr(Fresh, "end", lambda fresh: (begun.append(fresh.pid), end(fresh)))
+    plans = [Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)]
+    found = measure_in_turns(Workload(parse_model(DENSE), 32), plans, 0.1)
+    assert all(row.outcome == "ok" for row in found)
+    assert len(set(begun)) >= LEAST_PROCESSES * len(plans)
 
 
 @on_linux

@@ -6,14 +6,15 @@ import json
 import platform
 import subprocess
 import sys
+from collections import defaultdict
 
 import pytest
 
 from app.advisor.memory import activation_peaks, step_peaks
 from app.advisor.peaks import Peaks
 from probes.allocations import Allocations
-from probes.heap_peaks import HeapCurves, heap_curves
-from probes.heap_steps import Step
+from probes.heap_peaks import MOST_HEAPS, HeapCurves, heap_curves
+from probes.heap_steps import Simulation, Step
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
@@ -172,3 +173,21 @@ def test_a_small_step_finds_nothing_fresh_once_it_has_run_for_a_while() -> None:
     )
     assert float(run.stdout) < 2**15
     assert told < 2**15
+
+
+def test_a_step_of_few_allocations_is_simulated_in_several_heaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: defaultdict[int, set[int]] = defaultdict(set)
+
+    class Watched(Simulation):
+        def __init__(self, step: Step, batch_size: int, seed: int = 0) -> None:
+            seeds[batch_size].add(seed)
+            super().__init__(step, batch_size, seed)
+
+    monkeypatch.setattr("probes.heap_peaks.Simulation", Watched)
+    line = Affine(0.0, MIB / 4)
+    for count, heaps in ((20, MOST_HEAPS), (2000, 1)):
+        seeds.clear()
+        order = [event for made in range(1, count + 1) for event in (0, made)]
+        heap_curves(Step(Allocations((line,) * count, 0, tuple(order)), (0, 0)))
+        assert len(seeds[64]) == heaps
+        assert seeds[64].isdisjoint(seeds[128])

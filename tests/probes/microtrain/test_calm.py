@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
+from probes.microtrain import pace
 from probes.microtrain.calm import CALM, SUFFERED, Calm
 from probes.microtrain.pace import read_pace
 from probes.microtrain.step import applied
@@ -28,6 +32,19 @@ def test_one_hiccup_among_a_sample_s_readings_says_nothing() -> None:
 
 def test_one_calm_sample_says_more_than_all_others() -> None:
     assert Calm(1.0).choose([15.0, 10.0, 14.0, 16.0], [1.5, 1.0, 1.4, 1.6]) == [10.0]
+
+
+def test_calm_samples_that_took_longer_than_others_are_not_believed() -> None:
+    samples, readings = [20.0, 10.0, 11.0, 10.0], [1.0, 1.5, 1.4, 1.4]
+    assert Calm(1.0).choose(samples, readings) == samples
+    assert Calm(1.0).choose([10.4, *samples[1:]], readings) == [10.4]
+
+
+def test_each_process_has_one_figure_of_its_calm_samples() -> None:
+    samples, readings = [10.0, 15.0, 12.0, 20.0, 30.0], [1.0, 1.5, 1.0, 1.0, 1.4]
+    assert Calm(1.0).by_process(samples, readings, [0, 0, 0, 1, 2]) == [11.0, 20.0]
+    reckoned = Calm(1.0).by_process([15.0, 14.0], [1.5, 1.4], [0, 1])
+    assert reckoned == pytest.approx([15.0 / 1.5**SUFFERED, 14.0 / 1.4**SUFFERED])
 
 
 def test_where_none_was_calm_what_is_told_is_reckoned_back() -> None:
@@ -67,8 +84,26 @@ def test_the_pace_is_read_on_as_many_threads_as_torch_has(threads: int) -> None:
         assert torch.get_num_threads() == threads
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_reading_the_pace_leaves_gradients_as_they_are() -> None:
     weight = torch.ones(3, requires_grad=True)
     read_pace()
     (weight * 2).sum().backward()
     assert weight.grad is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_reading_the_pace_leaves_the_heap_alone() -> None:
+    """What it would keep there would lie between a step's blocks."""
+    pace._tensors.cache_clear()
+    for tensor in pace._tensors(2):
+        assert len(tensor) == 2 * pace.ELEMENTS
+        assert not _is_in_heap(tensor.data_ptr())
+
+
+def _is_in_heap(address: int) -> bool:
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        low, high = (int(each, 16) for each in line.split()[0].split("-"))
+        if low <= address < high:
+            return line.endswith("[heap]")
+    return False

@@ -1,14 +1,23 @@
 """How a contest divides its time, on a clock of its own."""
 
+import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 import pytest
 
 from probes.microtrain.calm import SUFFERED
-from probes.microtrain.contest import FEW_SAMPLES, HOPELESS, RETIRING_SAMPLES, Contest, Entry, OutOfTime
+from probes.microtrain.contest import (
+    FEW_SAMPLES,
+    HOPELESS,
+    RETIRING_SAMPLES,
+    SAMPLES_OF_PROCESS,
+    Contest,
+    Entry,
+    OutOfTime,
+)
 
 
 class Machine:
@@ -276,3 +285,68 @@ def test_what_is_expected_to_be_slow_is_not_begun_where_the_others_leave_no_time
     assert isinstance(slow.error, OutOfTime)
     assert len(fast.samples) >= FEW_SAMPLES
     assert machine.now < 10.5
+
+
+def test_an_entry_goes_on_in_one_process_after_another() -> None:
+    machine, entries = Machine(), []
+    for name in "ab":
+        entry = machine.entry(name, 0.01)
+        heaps = itertools.cycle((1.0, 1.4, 1.0, 1.2, 1.1))
+        entry.run, entry.renew = in_processes(machine, entry.run, heaps)
+        entries.append(entry)
+    run_contest(machine, entries)
+    for entry in entries:
+        assert entry.process >= 5
+        counts = Counter(entry.processes)
+        assert min(counts[process] for process in range(entry.process)) >= SAMPLES_OF_PROCESS
+        figures, steady = entry.settled_samples()
+        assert steady
+        assert len(figures) == len(counts)  # one of each
+        assert median(figures) == pytest.approx(0.011, rel=0.02)  # of what the heaps make of it
+
+
+def test_no_process_is_begun_that_would_not_pay() -> None:
+    machine = Machine()
+    entry = machine.entry("a", 0.01)
+    entry.run, entry.renew = in_processes(machine, entry.run, itertools.repeat(1.0), to_begin=4.0)
+    entry.to_begin_seconds = 4.0
+    contest = Contest([entry], 10.0, machine.clock)
+    contest.warm_up([entry])
+    entry.to_begin_seconds = 4.0  # as the first one took
+    contest._play(lambda: False)
+    assert entry.process <= 1
+    assert len(entry.samples) > SAMPLES_OF_PROCESS
+
+
+def test_what_cannot_begin_again_keeps_what_it_has() -> None:
+    machine = Machine()
+    entries = [machine.entry("a", 0.01), machine.entry("b", 0.01)]
+
+    def fail() -> None:
+        raise MemoryError
+
+    entries[0].renew = fail
+    run_contest(machine, entries)
+    assert entries[0].error is None
+    assert entries[0].settled_samples()[0]
+    assert len(entries[1].samples) > len(entries[0].samples)
+
+
+def in_processes(
+    machine: Machine, run: Callable[[int], float | None], heaps: Iterator[float], to_begin: float = 0.05
+) -> tuple[Callable[[int], float | None], Callable[[], None]]:
+    """A run whose every process takes so many times as long, and what begins the next."""
+    now = [next(heaps)]
+
+    def of_process(executions: int) -> float:
+        before = machine.now
+        run(executions)
+        seconds = (machine.now - before) * now[0]
+        machine.now = before + seconds
+        return seconds
+
+    def renew() -> None:
+        machine.now += to_begin
+        now[0] = next(heaps)
+
+    return of_process, renew

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from probes.measurement import Timing
-from probes.microtrain.timing import relative_error, relative_spread, significant, steady_tail
+from probes.microtrain.timing import central_mean, relative_error, relative_spread, significant, steady_tail
 
 
 def noisy(level: float, count: int, seed: int = 1, spread: float = 0.01) -> list[float]:
@@ -73,6 +73,14 @@ def test_precision_grows_with_the_samples() -> None:
 def test_spread_is_a_share_of_the_median() -> None:
     assert relative_spread(Timing(2.0, 1.9, 2.3)) == pytest.approx(0.2)
     assert relative_spread(Timing(0.0, 0.0, 0.0)) == 0.0
+
+
+def test_a_mean_of_two_kinds_of_steps_is_between_them_and_hears_no_hiccup() -> None:
+    assert central_mean([30.0, 40.0, 30.0, 40.0]) == 35.0
+    assert central_mean([10.0, 10.0, 12.0, 12.0, 900.0]) == pytest.approx(34 / 3)
+    assert central_mean([7.0]) == 7.0
+    with pytest.raises(ValueError, match="at least one"):
+        central_mean([])
 
 
 def test_figures_are_rounded_to_what_a_clock_can_tell() -> None:
