@@ -58,7 +58,7 @@ class _Runner:
     processes: list[int] = field(default_factory=list)  # of each sample, in which it was taken
     process: int = 0
     to_begin: float = 0.0  # what beginning in the last process took
-    spent_before: float = 0.0  # it
+    spent_before: float = 0.0  # by the processes before it
     steps: int = 0
     spent: float = 0.0
     reason: str | None = None
@@ -97,7 +97,6 @@ class _Runner:
             self.run.drop()
             self.process += 1
             self.begin()
-            self.run.take_readings()
         steps = max(1, int(BLOCK_SECONDS / self.seconds))
         if self.seconds < LONG_SECONDS:
             self.run(max(1, int(LEAD_IN_SECONDS / self.seconds)))

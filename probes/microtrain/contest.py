@@ -216,10 +216,10 @@ class Contest:
             return False
         if lead_in:
             self._time(entry, lead_in)
-        seconds, done = self._time_pieces(entry, wanted, min(2 * block_seconds, self.deadline - self.clock()))
+        seconds, done, pieces = self._time_pieces(entry, wanted, min(2 * block_seconds, self.deadline - self.clock()))
         entry.samples.append(seconds / done)
         # Not what was read after the lead-in: threads of whoever ran last still wait for work, on a core of their own.
-        entry.readings.append(entry.calm.learn(self._read_pace(entry)[-PIECES:]))
+        entry.readings.append(entry.calm.learn(self._read_pace(entry)[-pieces:]))
         entry.processes.append(entry.process)
         entry.executions += done
         return True
@@ -245,20 +245,20 @@ class Contest:
         except Exception:  # noqa: BLE001 - whatever it dies of, it ran before
             entry.retired = True
             return False
-        self._read_pace(entry)
         self.current = None
         entry.process += 1
         entry.to_begin_seconds, entry.begun_at_seconds = self.clock() - begun, entry.used_seconds
         return True
 
-    def _time_pieces(self, entry: Entry, wanted: int, most_seconds: float) -> tuple[float, int]:
-        """Seconds and executions of a block; it ends early where the machine has grown slow meanwhile."""
-        seconds, done = 0.0, 0
+    def _time_pieces(self, entry: Entry, wanted: int, most_seconds: float) -> tuple[float, int, int]:
+        """Seconds, executions and pieces of a block; it ends early where the machine has grown slow meanwhile."""
+        seconds, done, pieces = 0.0, 0, 0
         while done < wanted and (done == 0 or seconds < most_seconds):
             piece = min(wanted - done, -(-wanted // PIECES))
             seconds += self._time(entry, piece)
             done += piece
-        return seconds, done
+            pieces += 1
+        return seconds, done, pieces
 
     def _time(self, entry: Entry, executions: int) -> float:
         """Seconds of that many executions."""

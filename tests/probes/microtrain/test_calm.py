@@ -84,7 +84,6 @@ def test_the_pace_is_read_on_as_many_threads_as_torch_has(threads: int) -> None:
         assert torch.get_num_threads() == threads
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_reading_the_pace_leaves_gradients_as_they_are() -> None:
     weight = torch.ones(3, requires_grad=True)
     read_pace()

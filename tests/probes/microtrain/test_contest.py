@@ -309,13 +309,34 @@ def test_no_process_is_begun_that_would_not_pay() -> None:
     machine = Machine()
     entry = machine.entry("a", 0.01)
     entry.run, entry.renew = in_processes(machine, entry.run, itertools.repeat(1.0), to_begin=4.0)
-    entry.to_begin_seconds = 4.0
     contest = Contest([entry], 10.0, machine.clock)
     contest.warm_up([entry])
     entry.to_begin_seconds = 4.0  # as the first one took
     contest._play(lambda: False)
-    assert entry.process <= 1
+    assert entry.process == 0
     assert len(entry.samples) > SAMPLES_OF_PROCESS
+
+
+def test_what_was_read_after_a_lead_in_says_nothing_of_the_sample() -> None:
+    machine = Machine()
+    entry = machine.entry("a", 0.3)  # each block is one execution, after one that wakes its threads
+    readings: list[float] = []
+    run, after = entry.run, itertools.cycle((2.0, 1.0))
+
+    def read(executions: int) -> None:
+        run(executions)
+        readings.append(next(after))
+
+    def take() -> list[float]:
+        taken = list(readings)
+        readings.clear()
+        return taken
+
+    entry.run, entry.read_pace, entry.rested = read, take, True
+    entry.first_seconds = entry.warm_seconds = 0.3
+    Contest([entry], 10.0, machine.clock)._play(lambda: False)
+    assert len(entry.readings) > 3
+    assert set(entry.readings) == {1.0}
 
 
 def test_what_cannot_begin_again_keeps_what_it_has() -> None:

@@ -188,6 +188,29 @@ def test_a_process_answers_from_elsewhere_and_is_gone_when_dropped() -> None:
     run.drop()  # harmless
 
 
+def test_a_plan_goes_on_in_another_process() -> None:
+    run = PlanProcess(DENSE, ONE, 8, None)
+    try:
+        with run.watched():
+            run(1)
+        first = run.process.pid
+        run.renew()
+        assert run.process.pid != first
+        assert not psutil.pid_exists(first or 0)
+        assert run(2) > 0
+        assert (run.memory().process_bytes or 0) > 2**26
+    finally:
+        run.drop()
+
+
+def test_plans_with_short_steps_have_several_processes_each() -> None:
+    rows, session = measured(DENSE, ONE, BF16, seconds=4.0)
+    assert all(row.outcome == "ok" and row.steady for row in rows)
+    for entry, row in zip(session._contest.entries, rows, strict=True):
+        assert entry.process > 0
+        assert row.memory is not None
+
+
 def test_a_plan_s_threads_are_those_of_its_process() -> None:
     counts = {}
     for threads in (1, 2):
