@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,39 @@ def test_the_pace_is_read_on_as_many_threads_as_torch_has(threads: int) -> None:
     with applied(Plan("cpu", "fp32", threads)):
         assert 0 < min(read_pace() for _ in range(5)) < 1
         assert torch.get_num_threads() == threads
+
+
+def _read_on_a_clock(taken: Sequence[float]) -> tuple[float, int]:
+    """The pace where the fixed work takes so many seconds, time after time; and how often it ran."""
+    moments = list(accumulate(taken, initial=100.0))
+    looked_at = iter(moments)
+    with applied(Plan("cpu", "fp32", 1)):
+        found = read_pace(lambda: next(looked_at))
+    return found, len(moments) - len(list(looked_at)) - 1
+
+
+def test_threads_that_are_not_at_work_yet_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a step leaves (cold caches, a slower clock, sleeping threads) is not a neighbour's doing."""
+    monkeypatch.setattr(pace, "_quickest", {1: 40e-6})
+    found, rounds = _read_on_a_clock([70e-6, 60e-6, 41e-6, 40e-6])
+    assert found == pytest.approx(41e-6)
+    assert rounds == 3
+
+
+def test_a_neighbour_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = 60e-6
+    monkeypatch.setattr(pace, "_quickest", {1: 40e-6})
+    found, rounds = _read_on_a_clock([slow] * 100)
+    assert found == pytest.approx(slow)
+    assert rounds == math.ceil(pace.SECONDS / slow)
+
+
+def test_the_first_reading_of_a_process_goes_on_for_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing says yet how quick the cores can be."""
+    monkeypatch.setattr(pace, "_quickest", {})
+    found, rounds = _read_on_a_clock([80e-6, 40e-6, *[50e-6] * 100])
+    assert found == pytest.approx(40e-6)
+    assert rounds > 30
 
 
 def test_reading_the_pace_leaves_gradients_as_they_are() -> None:
