@@ -30,20 +30,23 @@ def read_pace(clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of the fixed work on as many threads as torch has now, once they are at work; comparable among equally
     many."""
     threads = torch.get_num_threads()
-    values, results = _tensors(threads)
     quickest = _quickest.get(threads, 0.0)
-    with torch.inference_mode():
-        torch.exp(values, out=results)  # wakes the threads
-        begun = now = clock()
-        found = math.inf
-        while now - begun < SECONDS and found > AS_QUICK * quickest:
-            before = now
-            for _ in range(REPEATS):
-                torch.exp(values, out=results)
-            now = clock()
-            found = min(found, now - before)
+    begun = now = clock()
+    found = math.inf
+    while now - begun < SECONDS and found > AS_QUICK * quickest:
+        before = now
+        repeat_work()
+        now = clock()
+        found = min(found, now - before)
     _quickest[threads] = min(found, quickest or found)
     return found
+
+
+def repeat_work() -> None:
+    values, results = _tensors(torch.get_num_threads())
+    with torch.inference_mode():
+        for _ in range(REPEATS):
+            torch.exp(values, out=results)
 
 
 @cache
