@@ -50,9 +50,9 @@ NOTHING = Peaks()
 
 
 def _bends(lines: tuple[Affine, ...]) -> set[int]:
-    """Batch sizes around which another line becomes the highest."""
+    """Batch sizes around which another line becomes the highest, or the first one rises above nothing."""
     found: set[int] = set()
-    for one, other in combinations(lines, 2):
+    for one, other in combinations((*lines, Affine(0.0, 0.0)), 2):
         if one.per_sample != other.per_sample:
             at = (other.constant - one.constant) / (one.per_sample - other.per_sample)
             found |= {math.floor(at), math.ceil(at)} if at >= 1 else set()

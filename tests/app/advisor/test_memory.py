@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.advisor.memory import MemoryEstimate, available_bytes, estimate_memory, working_bytes
@@ -32,6 +32,17 @@ estimates = st.builds(
 
 
 @given(estimates)
+@example(
+    MemoryEstimate(
+        weights=0,
+        gradients=0,
+        optimizer=0,
+        activations=Peaks((Affine(-8.0, 1.0),)),  # nothing until a batch beyond the knots
+        overhead=0,
+        available=0,
+        fragmentation=Peaks(knots=(Knot(1, 0), Knot(4, 0))),
+    )
+)
 def test_the_largest_batch_that_fits_fits_and_the_next_does_not(memory: MemoryEstimate) -> None:
     largest = memory.max_batch_size()
     assert largest is not None
