@@ -22,12 +22,14 @@ from probes.profile import NetworkPoint
 from probes.trace import Affine, Trace
 from probes.workload.description import Mode, Plan, Workload
 
-EACH_SECONDS = 0.03  # beside the steps themselves: for each batch size of a network, in the sharing of the time
-
-# A neighbour's burst lasts for seconds: networks of which all plans and batch sizes can be run once in less time than
-# this (on a slow core, as _expected_seconds has it) are measured again half a calibration later, in another process.
-REVISITED_SECONDS = 0.4
-# And so are those of which such a share had no turn on a calm machine.
+# What a network needs, for the sharing of the time: a process that builds it; for each plan and batch size some short
+# steps, and of long ones so many that are timed and so many that are clocked, each with those that lead to it.
+NETWORK_SECONDS, EACH_SECONDS = 0.1, 0.03
+TIMED_STEPS, CLOCKED_STEPS = 1.0, 3.0
+# A neighbour's burst lasts for seconds: networks that need less than this are measured again later, in another process,
+# where there is time.
+REVISITED_SECONDS = 1.0
+# And before those the ones of which such a share had no turn, or none on a calm machine.
 DISTURBED = 0.25
 # A training step is about three forwards and an optimizer's step: AdamW reads weights, gradients and two states, writes
 # three of them, and makes temporaries, in a dozen operations a tensor.
@@ -44,7 +46,7 @@ class _Row:
     network: MicroNetwork
     mode: Mode
     trace: Trace
-    weight: float  # of its share of the time
+    need: float  # seconds on a slow core until every plan and batch size had a turn
 
 
 class NetworkContest:
@@ -84,23 +86,26 @@ class NetworkContest:
             for mode in network.modes:
                 workload = network.workload(mode)
                 trace = trace_workload(workload, plainly=True) if forward is None else _named(forward, workload)
-                sizes = [*network.sizes(mode), *([network.large_batch] if network.large_batch else [])]
-                weight = sum(EACH_SECONDS + _expected_seconds(forward or trace, mode, size) for size in sizes)
-                self._rows.append(_Row(network, mode, trace, weight))
-        self._rows.sort(key=lambda row: row.weight)
+                need = NETWORK_SECONDS + len(self._plans) * _needed_seconds(network, forward or trace, mode)
+                self._rows.append(_Row(network, mode, trace, need))
+        self._rows.sort(key=lambda row: row.need)
         fresh_processes.wait_until_ready()
 
     def measure(self, deadline: float, on_turn: Callable[[], object]) -> tuple[list[NetworkPoint], list[Context]]:
         """Until the deadline (time.perf_counter)."""
-        again = sum(row.weight for row in self._rows if self._is_short(row))
-        left = again + sum(row.weight for row in self._rows)
+        again = sum(row.need for row in self._rows if row.need < REVISITED_SECONDS)
+        left = sum(row.need for row in self._rows)
         found: dict[int, list[NetworkTimes]] = defaultdict(list)
-        for row in self._visits(found, again):
+        for row in self._visits(found):
             now = time.perf_counter()
             if now > deadline and len(found) >= min(LEAST_ROWS, len(self._rows)):
                 break  # the largest come last, and then those that have been visited
-            found[id(row)].append(self._measure_row(row, now + (deadline - now) * row.weight / left, on_turn))
-            left -= row.weight
+            if id(row) in found:
+                share = row.need
+            else:  # all of it where it does not do for all, else with some left to come again
+                share = (deadline - now) * row.need / (left + min(again, max(deadline - now - left, 0.0)))
+                left -= row.need
+            found[id(row)].append(self._measure_row(row, now + min(share, deadline - now), on_turn))
         fresh_processes.end()
         calmest = [min(visit.disturbed for visit in visits) for visits in found.values()]
         self.slow_fraction = significant(fmean(calmest)) if calmest else None
@@ -116,19 +121,19 @@ class NetworkContest:
             contexts += times.contexts
         return points, contexts
 
-    def _is_short(self, row: _Row) -> bool:
-        return row.weight * len(self._plans) < REVISITED_SECONDS
-
-    def _visits(self, found: Mapping[int, Sequence[NetworkTimes]], again: float) -> Iterator[_Row]:
-        """All rows, and some again: first those that met a slow machine, as far as such a weight goes."""
+    def _visits(self, found: Mapping[int, Sequence[NetworkTimes]]) -> Iterator[_Row]:
+        """All rows, and some again: those that had too few turns, or met a slow machine, and those that need little."""
         yield from self._rows
-        first = [(found[id(row)][0].disturbed if id(row) in found else 0.0, row) for row in self._rows]
-        disturbed = sorted((pair for pair in first if pair[0] >= DISTURBED), key=lambda pair: -pair[0])
-        others = [pair for pair in first if pair[0] < DISTURBED and self._is_short(pair[1])]
-        for _, row in (*disturbed, *others):
-            if row.weight <= again:
-                again -= row.weight
-                yield row
+        wanting = {id(row): self._wanting(row, found[id(row)][0]) for row in self._rows if id(row) in found}
+        first = sorted(self._rows, key=lambda row: -wanting.get(id(row), 0.0))
+        yield from (row for row in first if wanting.get(id(row), 0.0) >= DISTURBED)
+        yield from (row for row in self._rows if wanting.get(id(row), 0.0) < DISTURBED and row.need < REVISITED_SECONDS)
+
+    def _wanting(self, row: _Row, times: NetworkTimes) -> float:
+        """Of its turns, how many it had not, or on slow cores only."""
+        on_cpu = sum(plan.is_cpu for plan in self._plans)
+        turns = on_cpu * (len(row.network.sizes(row.mode)) + (row.network.large_batch is not None))
+        return 1.0 - (1.0 - times.disturbed) * min(1.0, len(times.contexts) / max(1, turns))
 
     def _measure_row(self, row: _Row, deadline: float, on_turn: Callable[[], object]) -> NetworkTimes:
         """A network that does not get through, its process being killed for want of memory, has no times."""
@@ -211,6 +216,15 @@ def _named(forward: Trace, workload: Workload) -> Trace:
         activation_peaks=(),
         issued=None,
     )
+
+
+def _needed_seconds(network: MicroNetwork, trace: Trace, mode: Mode) -> float:
+    """Of one plan on a slow core, until all batch sizes had a turn. trace: of its step, or of its forward."""
+    steps = CLOCKED_STEPS + (TIMED_STEPS if network.timed else 0.0)
+    needed = sum(EACH_SECONDS + steps * _expected_seconds(trace, mode, size) for size in network.sizes(mode))
+    if network.large_batch is not None:
+        needed += EACH_SECONDS + CLOCKED_STEPS * _expected_seconds(trace, mode, network.large_batch)
+    return needed
 
 
 def _expected_seconds(trace: Trace, mode: Mode, batch_size: int) -> float:

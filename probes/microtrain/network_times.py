@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from probes.context import Context
 from probes.issued import Issued
@@ -23,21 +24,23 @@ from probes.microtrain.timing import significant
 from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Mode, Plan
 
+T = TypeVar("T")
+
 CLOCKED_SHARE = 0.7  # of the time is for clocking operations
 MOST_ROUNDS, LARGE_ROUNDS = 12, 2
 # After another plan's turn a small step takes a third longer, the next a tenth, the fifth no more than any.
-LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.005, 0.008
+LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.005, 0.006
 LEAST_CLOCKED = 2  # steps a turn
 GROWING_STEPS = 2  # until a heap that keeps what is freed has grown
-MOST_TIMED, TIMED_SECONDS = 12, 0.008
+MOST_TIMED, TIMED_SECONDS = 12, 0.006
 WARM_UP_STEPS = 2  # make what lives from step to step
 # The first 20 ms of steps of a process take 1.2 to 2 times as long as those after them (mlp-tiny: 492 and 822 us, then
 # 254), and most plans and batch sizes have one turn.
 SETTLING_SECONDS = 0.03
-LONG_SECONDS = 0.05  # one such step does for what others need two for
+LONG_SECONDS = 0.02  # one such step does for what others need two for
 # Every batch size is to be clocked once under every plan, for which a network may take so many times its share of the
 # time more: visits that would have come again are left out for it.
-OVERDRAFT = 1.0
+OVERDRAFT = 0.5
 LONG_STEPS = 5  # that one plan and batch size takes at least, timed and clocked, where steps are long
 
 
@@ -75,8 +78,8 @@ def measure_network(
     slowness: Mapping[object, float],
     paces: Mapping[int | None, float],
 ) -> NetworkTimes:
-    """Until the deadline (time.perf_counter), but every plan and batch size at least once, unless the plan is too slow
-    for its share (plan_shares; slowness: in networks before this one). paces: by threads, the quickest reading before
+    """Until the deadline (time.perf_counter), but the smallest batch under every plan at least once, and half as much
+    longer for the others to be clocked, unless the plan is too slow for its share (plan_shares; slowness: in networks before this one). paces: by threads, the quickest reading before
     this one. Changes how this process allocates from then on (footprint.keep_freed_memory): to be run in one of its
     own."""
     network = next(network for network in MICRO_NETWORKS if network.name == name)
@@ -108,10 +111,13 @@ class _NetworkRun:
         timers = [StepTimer(run, self._calms.get(run.plan.threads)) for run in runs]
         timers[0].settle()
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
+        smallest, others = timers[: len(self._plans)], timers[len(self._plans) :]
         for round_number in range(MOST_TIMED if self._network.timed else 0):
-            for timer in timers:
-                if round_number == 0 or time.perf_counter() < end:
-                    self._time(timer, LONG_STEPS if round_number == 0 else 1)
+            # Operations say more of long steps than how long these take as a whole, for which the time may not do.
+            for place, timer in enumerate(in_turn(smallest, others)):
+                first = round_number == 0
+                if (first and place < len(smallest)) or time.perf_counter() < end:
+                    self._time(timer, LONG_STEPS if first else 1)
         steps = [
             StepTime(timer.run.batch_size, timer.run.plan, timing, timer.faults)
             for timer in timers
@@ -148,8 +154,9 @@ class _NetworkRun:
             if plan.is_cpu and large
         ]
         for round_number in range(MOST_ROUNDS):
-            for place, clock in enumerate([*clocks, *rare] if round_number < LARGE_ROUNDS else clocks):
-                first = round_number == 0 and place < len(clocks)
+            first = round_number == 0
+            others = [*clocks[len(self._plans) :], *(rare if round_number < LARGE_ROUNDS else ())]
+            for place, clock in enumerate(in_turn(clocks[: len(self._plans)], others)):
                 owed = first and place < len(self._plans)
                 if time.perf_counter() > (overdrawn if first else self._deadline) and not owed:
                     break
@@ -158,6 +165,12 @@ class _NetworkRun:
                         clock.take()
         found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
         return [context for context, _ in found], [clock for _, clock in found]
+
+
+def in_turn(smallest: Sequence[T], others: Sequence[T]) -> list[T]:
+    """The smallest batch under every plan, then the others as chance has it: what the time does not do for in one
+    calibration, another has, and a profile is the mean of several."""
+    return [*smallest, *random.sample(others, len(others))]
 
 
 class StepTimer:

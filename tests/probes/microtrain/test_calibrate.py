@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from probes.context import Context
 from probes.microtrain import calibration_networks
 from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, in_turns, refuse_hopeless
 from probes.microtrain.constants import dispatch, kernels
@@ -24,6 +25,7 @@ from probes.profile import Profile
 from probes.workload.description import Plan
 
 ONE = Plan("cpu", "fp32", 1)
+A_CONTEXT = Context("a", 1, "training", ONE, ())
 
 
 def all_benches(plan: Plan) -> list[Bench]:
@@ -131,17 +133,33 @@ def test_what_is_quick_to_run_is_visited_twice_while_there_is_time(
     assert {point.trace.mode for point in points} == {context.mode for context in contexts} == {"training", "inference"}
 
 
-@pytest.mark.parametrize(("disturbed", "again"), [({}, ["a"]), ({"b": 0.3}, ["a"]), ({"c": 0.9, "a": 0.5}, ["c"])])
-def test_what_met_slow_cores_is_visited_again_first(
-    monkeypatch: pytest.MonkeyPatch, disturbed: dict[str, float], again: list[str]
+@pytest.mark.parametrize(
+    ("disturbed", "unclocked", "again"),
+    [
+        ({}, "", ["a", "c"]),
+        ({"b": 0.3}, "", ["b", "a", "c"]),
+        ({"c": 0.9, "a": 0.5}, "", ["c", "a"]),
+        ({"a": 0.5}, "b", ["b", "a", "c"]),
+    ],
+)
+def test_what_met_slow_cores_or_was_not_clocked_is_visited_again_first(
+    monkeypatch: pytest.MonkeyPatch, disturbed: dict[str, float], unclocked: str, again: list[str]
 ) -> None:
-    """As far as the time goes that quick networks have for it: here one of the two that weigh 0.1."""
+    """And then what needs little time: here two of three."""
     contest = calibration_networks.NetworkContest((ONE,), {})
-    weights = {"a": 0.1, "b": 0.5, "c": 0.1}
-    rows = [SimpleNamespace(name=name, weight=weight) for name, weight in weights.items()]
-    found = {id(row): [NetworkTimes([], [], None, disturbed=disturbed.get(row.name, 0.0))] for row in rows}
+    network = SimpleNamespace(sizes=lambda mode: (1, 2), large_batch=None)
+    needs = {"a": 0.3, "b": 5.0, "c": 0.3}
+    rows = [SimpleNamespace(name=name, need=need, network=network, mode="training") for name, need in needs.items()]
+    found = {
+        id(row): [
+            NetworkTimes(
+                [], [] if row.name == unclocked else [A_CONTEXT] * 2, None, disturbed=disturbed.get(row.name, 0.0)
+            )
+        ]
+        for row in rows
+    }
     monkeypatch.setattr(contest, "_rows", rows)
-    visits = contest._visits(found, 0.15)  # type: ignore[arg-type]
+    visits = contest._visits(found)  # type: ignore[arg-type]
     assert [row.name for row in visits][len(rows) :] == again  # type: ignore[attr-defined]
 
 

@@ -24,6 +24,7 @@ from probes.microtrain.network_times import (
     NetworkTimes,
     StepTime,
     StepTimer,
+    in_turn,
     measure_network,
     repeat,
 )
@@ -269,3 +270,9 @@ def test_threads_that_hinder_each_other_are_told(on_two: float, told: float) -> 
     networks = [*points(0.010, on_two, "large"), *points(0.0001, 0.0005, "small")]  # small ones gain nothing anywhere
     assert hindrance(networks) == pytest.approx(told)
     assert hindrance(networks[:1]) is None
+
+
+def test_the_smallest_batch_has_its_turn_first_and_chance_decides_about_the_others() -> None:
+    orders = [in_turn(["a", "b"], [1, 2, 3, 4]) for _ in range(50)]
+    assert all(order[:2] == ["a", "b"] and sorted(order[2:]) == [1, 2, 3, 4] for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
