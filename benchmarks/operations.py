@@ -25,12 +25,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from app.advisor.context_prices import ContextPrices, kernel_of, surroundings
+from app.advisor.context_prices import ContextPrices
 from app.advisor.features import CLASSES, features_of_context
 from app.advisor.plans import candidate_plans
 from app.advisor.pooled import pool
 from app.advisor.predicted import PlanModel, PredictedTime, model_of_plan, predict
 from app.advisor.request import Request
+from app.advisor.surroundings import kernel_of, surroundings
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.machine import read_machine

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from app.advisor.block_prices import BlockPrice, block_price
 from app.advisor.issue_prices import IssuePrices
+from app.advisor.samples import Sample, Samples
+from app.advisor.surroundings import kernel_of, moved_bytes, surroundings
 from probes.context import Context, ContextOperation, OperationCost
 from probes.trace import Kind
 
 HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
-NEAR = 0.1  # softens the nearest neighbour: costs closer than this (in e-folds of size, squared) count alike
 BIN = 0.5  # e-folds of bytes that share a point of the light baseline
 DISTURBED = 1.3  # times the step
 # E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead. But what took
@@ -35,60 +32,12 @@ AT_WORK = 4.0
 NEXT_TO_NOTHING_BYTES = 4096
 GRID = 4  # prices are remembered at so many places an e-fold
 
-# Steps that move fewer bytes stay in the nearest caches; of those that move more nothing stays from step to step.
-SMALL_STEP_BYTES, LARGE_STEP_BYTES = 2.0**17, 2.0**34
-FOOTPRINT_WEIGHT = 0.5  # of an e-fold of the whole step against one of the operation
-# The same of how often a step runs what an operation runs: its code is in the caches after the first time, and what
-# runs once a step takes up to three times as long.
-OFTEN_WEIGHT = 0.5
-# And of the numbers in a pool's window, which all are looked at: what takes as many is nearest whatever its size (pools
-# of four models were told 1.23 to 2.1 times off; with a weight of 1, 1.26 to 2.4 times; docs/decisions/0005).
+# An e-fold of the numbers in a pool's window, which all are looked at, against one of size: what takes as many is
+# nearest whatever its size (docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
+WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
 
-Numbers = NDArray[np.float64]
-Place = tuple[float, float, float, float]  # size, intensity, footprint, often
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
-
-
-class Sample(NamedTuple):
-    """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte, of flops a block where a kernel
-    works through blocks, of the numbers in a pool's window; 0 for other light operations. footprint: see footprint_of.
-    often: see often_of."""
-
-    network: str
-    size: float
-    intensity: float
-    footprint: float
-    often: float
-    log_ratio: float
-
-
-class Samples:
-    """Of operations that are alike. smallest, largest: size among them."""
-
-    def __init__(self, rows: Sequence[Sample] = ()) -> None:
-        self.rows = list(rows)
-        self._table: tuple[Numbers, Numbers] | None = None  # of all rows: places, log_ratios
-        sizes = [row.size for row in self.rows]
-        self.smallest, self.largest = min(sizes, default=math.inf), max(sizes, default=-math.inf)
-
-    def add(self, row: Sample) -> None:
-        self.rows.append(row)
-        self._table = None
-        self.smallest, self.largest = min(self.smallest, row.size), max(self.largest, row.size)
-
-    def without(self, network: str) -> Samples:
-        return Samples([row for row in self.rows if row.network != network])
-
-    def log_ratio_at(self, place: Place) -> float:
-        """The mean, weighted by nearness."""
-        if self._table is None:
-            self._table = np.array([row[1:5] for row in self.rows]), np.array([row.log_ratio for row in self.rows])
-        places, log_ratios = self._table
-        apart = places - place
-        distances = np.einsum("ij,ij->i", apart, apart) + NEAR
-        weights = 1.0 / (distances * distances)
-        return float(weights @ log_ratios / weights.sum())
 
 
 NONE = Samples()
@@ -189,20 +138,21 @@ class ContextPrices:
         """Of an operation that has next to nothing to do."""
         if not self.overheads.rows:
             return self.floor
-        return math.exp(self.overheads.log_ratio_at((0.0, 0.0, footprint, 0.0)))
+        return math.exp(self.overheads.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0)))
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
         footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
         for cost in context.costs:
             base, size, intensity = self._baseline(cost.operation)
             log_ratio = math.log(cost.seconds) - base
-            sample = Sample(context.network, size, intensity, footprint, often[kernel_of(cost.operation)], log_ratio)
+            around = (footprint, often[kernel_of(cost.operation)])
+            sample = Sample(context.network, size, intensity, written_of(cost.operation), *around, log_ratio)
             keys = _keys(cost.operation)
             for key in keys if is_same_mode else keys[1:]:
                 self.samples[key].add(sample)
         small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
         if small and is_same_mode:
-            self.overheads.add(Sample(context.network, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
+            self.overheads.add(Sample(context.network, 0.0, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
 
     def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
         """By key, the most telling first."""
@@ -246,15 +196,21 @@ class ContextPrices:
         base, size, intensity = self._baseline(operation)
         if not samples.rows:
             return math.exp(base)
-        place = (size, intensity, *around)
+        place = (size, intensity, written_of(operation), *around)
         if without is not None:
             return math.exp(base + samples.log_ratio_at(place))
         node = tuple(round(coordinate * GRID) for coordinate in place)
         found = self._remembered.get((key, node))
         if found is None:
-            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID, node[3] / GRID)
+            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID, node[3] / GRID, node[4] / GRID)
             found = self._remembered[(key, node)] = samples.log_ratio_at(at)
         return math.exp(base + found)
+
+
+def written_of(operation: ContextOperation) -> float:
+    """How much of what it moves is written, in e-folds: a product makes a large matrix of two small ones, or a small
+    one of two large ones, with as much arithmetic and as many bytes."""
+    return WRITTEN_WEIGHT * math.log((operation.written_bytes + 1) / (moved_bytes(operation) + 2))
 
 
 def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
@@ -262,31 +218,6 @@ def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
         return operation
     o = operation
     return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
-
-
-def surroundings(operations: Iterable[tuple[ContextOperation, int]]) -> tuple[float, dict[tuple[str, str], float]]:
-    """Of each operation of a step: the step's footprint_of, and often_of. operations: with their executions."""
-    ran = list(operations)
-    return footprint_of(sum(moved_bytes(operation) * executions for operation, executions in ran)), often_of(ran)
-
-
-def footprint_of(moved_bytes: float) -> float:
-    """How cold caches are between a step's operations, in e-folds: from the bytes that the whole step moves, up to
-    what leaves nothing in any cache."""
-    return FOOTPRINT_WEIGHT * math.log(min(max(moved_bytes, SMALL_STEP_BYTES), LARGE_STEP_BYTES))
-
-
-def often_of(operations: Iterable[tuple[ContextOperation, int]]) -> dict[tuple[str, str], float]:
-    """By kernel (kernel_of), how often a step runs it, in e-folds. operations: with their executions."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for operation, executions in operations:
-        counts[kernel_of(operation)] += executions
-    return {kernel: OFTEN_WEIGHT * math.log(count) for kernel, count in counts.items()}
-
-
-def kernel_of(operation: ContextOperation) -> tuple[str, str]:
-    """What operations share whose code is the same: name and dtype."""
-    return operation.name, operation.dtype
 
 
 NAMED = 3  # of the keys are of one name, the others of a kind
@@ -297,10 +228,6 @@ def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
     name, kind, variant, dtype = operation[:4]
     like = (name, variant, dtype)
     return ("same mode", *like), like, (name, variant), (kind, dtype), (kind,)
-
-
-def moved_bytes(operation: ContextOperation) -> float:
-    return operation.read_bytes + operation.written_bytes
 
 
 def context_prices(

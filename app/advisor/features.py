@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, kernel_of, surroundings
+from app.advisor.context_prices import HEAVY_KINDS, ContextPrices
 from app.advisor.peaks import Peaks
 from app.advisor.prices import HEAVY, Prices
+from app.advisor.surroundings import kernel_of, surroundings
 from probes.context import Context, ContextOperation
 from probes.issued import Issued
 from probes.trace import Operation, Trace
