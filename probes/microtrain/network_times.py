@@ -79,9 +79,9 @@ def measure_network(
     paces: Mapping[int | None, float],
 ) -> NetworkTimes:
     """Until the deadline (time.perf_counter), but the smallest batch under every plan at least once, and half as much
-    longer for the others to be clocked, unless the plan is too slow for its share (plan_shares; slowness: in networks before this one). paces: by threads, the quickest reading before
-    this one. Changes how this process allocates from then on (footprint.keep_freed_memory): to be run in one of its
-    own."""
+    longer for the others to be clocked, unless the plan is too slow for its share (plan_shares; slowness: in networks
+    before this one). paces: by threads, the quickest reading before this one. Changes how this process allocates from
+    then on (footprint.keep_freed_memory): to be run in one of its own."""
     network = next(network for network in MICRO_NETWORKS if network.name == name)
     calms = {plan.threads: Calm(paces.get(plan.threads)) for plan in plans if plan.is_cpu}
     return _NetworkRun(network, mode, plans, deadline, slowness, calms).measure()
