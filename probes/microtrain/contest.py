@@ -30,6 +30,7 @@ PRECISE_ERROR = 0.005
 WARM_UP_SHARE = 0.2  # of the time there is, at most
 WARM_UP_SECONDS = 0.01  # fills caches and queues, and gives a first estimate of a short execution
 RETIRING_SAMPLES = 8  # the first ones of a process are not settled yet
+RETIRING_PROCESSES = 4  # of what goes through several: one heap tells of one; but not for more than twice the samples
 FEW_SAMPLES = 8  # fewer are worth more time than there was to be
 PIECES = 4  # of a block; between them the clock is looked at
 SAMPLES_OF_PROCESS = 3  # before an entry goes on in another
@@ -291,10 +292,17 @@ class Contest:
     def _retire_hopeless(self) -> None:
         """Give no more time to what cannot be its group's best."""
         for group in {entry.group for entry in self.entries if entry.group is not None}:
-            rivals = [e for e in self.entries if e.group == group and e.live and len(e.samples) >= RETIRING_SAMPLES]
+            rivals = [entry for entry in self.entries if entry.group == group and entry.live and _has_told(entry)]
             best = min((median(entry.calm_samples) for entry in rivals), default=0.0)
             for entry in rivals:
                 entry.retired = min(entry.samples) > HOPELESS * best
+
+
+def _has_told(entry: Entry) -> bool:
+    """Enough to be given up for."""
+    samples = len(entry.samples)
+    through = entry.renew is None or entry.process + 1 >= RETIRING_PROCESSES or samples >= 2 * RETIRING_SAMPLES
+    return samples >= RETIRING_SAMPLES and through
 
 
 def is_precise(entry: Entry) -> bool:

@@ -12,6 +12,7 @@ from probes.microtrain.calm import SUFFERED
 from probes.microtrain.contest import (
     FEW_SAMPLES,
     HOPELESS,
+    RETIRING_PROCESSES,
     RETIRING_SAMPLES,
     SAMPLES_OF_PROCESS,
     Contest,
@@ -186,6 +187,18 @@ def test_what_cannot_win_gets_no_more_time_than_its_first_samples() -> None:
     assert slow.retired
     assert len(slow.samples) == RETIRING_SAMPLES
     assert len(fast.samples) > 10
+
+
+def test_what_cannot_win_goes_through_some_processes_first() -> None:
+    """One that is half as fast in the heap that it drew first is told by the others, too."""
+    machine = Machine()
+    fast, slow = machine.entry("fast", 0.01), machine.entry("slow", 0.02)
+    for entry in (fast, slow):
+        entry.renew = lambda: None
+    run_contest(machine, [fast, slow], 30.0)
+    assert slow.retired
+    assert slow.process + 1 == RETIRING_PROCESSES
+    assert len(slow.samples) < 2 * RETIRING_SAMPLES
 
 
 def test_a_near_rival_is_measured_to_the_end() -> None:
