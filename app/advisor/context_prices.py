@@ -1,7 +1,7 @@
 """What one operation costs inside a step under a plan: read off the operations that were timed in whole steps.
 
 An operation's price is a baseline for its size (for heavy ones what its arithmetic takes alone, for light ones what
-operations that move as many bytes take) times what operations of its name took beyond their baseline at sizes nearby.
+operations that move as many bytes take) times what operations of its name took beyond theirs (app.advisor.samples).
 So a size that was never timed follows the baseline, and a name that was never timed follows its kind.
 """
 

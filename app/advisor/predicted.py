@@ -50,7 +50,7 @@ def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanM
 
 
 def fit_all_plans(profile: Profile) -> None:
-    """A second or two for a full profile, which the first question about it would take else."""
+    """Two or three seconds for a full profile, which the first question about it would take else."""
     for plan in {point.plan.key: point.plan for point in profile.networks}.values():
         for mode in MODES:
             model_of_plan(profile, plan, mode)
