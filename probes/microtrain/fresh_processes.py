@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 WARM = "probes.microtrain.fresh_start"
@@ -91,7 +92,7 @@ class Fresh:
         self._here, there = context.Pipe()
         self._process = context.Process(target=_serve, args=(there, work, arguments), daemon=True)
         try:
-            self._process.start()
+            _start(self._process, work)
         except (EOFError, OSError) as error:
             self._here.close()
             raise EndedEarly from error
@@ -142,7 +143,7 @@ def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Cal
     context = multiprocessing.get_context("forkserver")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(there, work, arguments), daemon=True)
-    process.start()
+    _start(process, work)
     there.close()
     try:
         while not here.poll(LOOK_SECONDS):
@@ -156,6 +157,28 @@ def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Cal
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+_starting = threading.Lock()
+
+
+def _start(process: BaseProcess, work: Callable[..., object]) -> None:
+    """multiprocessing has a process import the program that starts it, for what is defined there. Of another module's
+    work that would only fill the heap: forks of a program that imports a web server found no fresh pages in steps in
+    which runs of Python by itself find fifteen hundred (docs/decisions/0014). Raises EOFError, OSError."""
+    program = sys.modules["__main__"]
+    if work.__module__ == program.__name__:
+        process.start()
+        return
+    with _starting:
+        names = {name: getattr(program, name, None) for name in ("__spec__", "__file__")}
+        try:
+            for name in names:
+                setattr(program, name, None)
+            process.start()
+        finally:
+            for name, value in names.items():
+                setattr(program, name, value)
 
 
 def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -33,6 +33,35 @@ def sleep_for_ever() -> None:
     time.sleep(1000)
 
 
+PROGRAM = """
+import sys
+from probes.microtrain.fresh_processes import run_fresh
+from tests.probes.microtrain.test_fresh_processes import {work} as work
+import {imported}
+
+def here():
+    return "{imported}" in sys.modules
+
+if __name__ == "__main__":
+    print(run_fresh(work, (), lambda: None), run_fresh(here, (), lambda: None), __file__)
+"""
+
+
+def has_wave() -> bool:
+    return "wave" in sys.modules
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
+def test_a_process_imports_nothing_of_the_program_that_starts_it_but_for_what_is_defined_there(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(work=has_wave.__name__, imported="wave"), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    found = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout.split() == ["False", "True", str(program)]
+
+
 def test_each_call_has_a_process_of_its_own_that_has_torch() -> None:
     first, second = (run_fresh(double, (number,), lambda: None) for number in (3, 4))
     assert (first[0], second[0]) == (6, 8)
