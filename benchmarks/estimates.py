@@ -325,8 +325,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calibrations", type=int, default=CALIBRATIONS, help="as many blocks of workloads")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further model after so many")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="of the workloads those")
     parser.add_argument("--output", type=output_file, default=RESULTS / "estimates.json")
     chosen = parser.parse_args(arguments)
+    if unknown := set(chosen.only) - {row.name for row in WORKLOADS}:
+        parser.error(f"{', '.join(sorted(unknown))}: no such workload")
 
     def say(line: str) -> None:
         sys.stdout.write(line + "\n")
@@ -338,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unfinished.write_text(json.dumps({"rows": rows}) + "\n", encoding="utf-8")
 
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
-        rows = WORKLOADS[: chosen.workloads]
+        rows = [row for row in WORKLOADS[: chosen.workloads] if not chosen.only or row.name in chosen.only]
         counts = {"processes": max(1, chosen.processes), "calibrations": max(1, chosen.calibrations)}
         run = run_estimates(chosen.seconds, rows, Path(folder), say, keep, minutes=chosen.minutes, **counts)
         document, profiles = asyncio.run(run)
