@@ -12,8 +12,8 @@ from probes.workload.description import Workload
 MEMORY_SHARE = 0.5
 # Steps of each plan that there has to be time for, as long as they are in the end: the first of a process take up to
 # three times as long, and each sample has one before it, which wakes the threads. With fewer the samples that are left
-# are worth less than sharing a process costs (docs/decisions/0005).
-WANTED_STEPS = 30
+# are worth less than sharing a process costs (docs/decisions/0005), and the measuring process wants as many.
+WANTED_STEPS = 15
 # So many times as long as the fastest plan's step: measured last (probes.microtrain.measure).
 SLOW = 3.0
 # Of a process that runs torch, where nothing has told how much its libraries take.
