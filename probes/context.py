@@ -138,12 +138,13 @@ def variant_of(
     channels_last: bool = False,
     transposed: bool = False,
     dilated: bool = False,
+    strided: bool = False,
 ) -> str:
     """Of a convolution: its dimensions, and whether it mixes channels, places or both, or reads an image, which kernels
     differ by; whether it is transposed, in groups, or dilated; of an image, and of what mixes both, whether it reads or
-    makes a ragged number of channels; of a depthwise one, whether its kernel is large and whether channels lie last. Of
-    a whole encoder layer: whether its sequence is longer than wide, so that attention is most of it. Empty for
-    everything else.
+    makes a ragged number of channels; of a depthwise one, whether its kernel is large, whether it leaves places out and
+    whether channels lie last. Of a whole encoder layer: whether its sequence is longer than wide, so that attention is
+    most of it. Empty for everything else.
 
     shapes: of the tensor arguments: (input, weight, …), and of a backward (gradient, input, weight, …). channels_last:
     how the first of them lies in memory.
@@ -163,8 +164,8 @@ def variant_of(
     elif all(size == 1 for size in kernel):
         what = "pointwise"
     elif channels == 1 and outputs > 1 and read > 1:
-        large, last = "-large" if max(kernel) >= LARGE_KERNEL else "", "-last" if channels_last else ""
-        what = f"depthwise{large}{last}"
+        marks = {"-large": max(kernel) >= LARGE_KERNEL, "-strided": strided, "-last": channels_last}
+        what = "depthwise" + "".join(mark for mark, holds in marks.items() if holds)
     elif channels != read:
         what = "grouped"
     elif channels <= MOST_IMAGE_CHANNELS:

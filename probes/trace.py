@@ -17,8 +17,8 @@ from probes.issued import Issued
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
 # what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first;
 # 12: what small steps find fresh after a while; 13: the numbers in a pool's window; 14: more of what kernels take;
-# 15: what steps of few allocations find fresh, in several heaps.
-SCHEMA_VERSION = "15"
+# 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out.
+SCHEMA_VERSION = "16"
 
 CURVES = (
     "kernel_peaks",

@@ -62,18 +62,20 @@ def _convolutions(widths: tuple[int, ...], *, norm: bool) -> list[Layer]:
 
 def _mobile(width: int, depth: int) -> list[Layer]:
     """Pointwise, depthwise and pointwise convolutions around which the input is added, as mobile networks have; every
-    second depthwise one with a large kernel."""
+    second depthwise one with a large kernel. Two that halve the image are after them."""
     stem = {"type": "conv2d", "out": width, "kernel": 3, "stride": 2, "padding": 1}
     blocks = [{"type": "residual", "layers": _mobile_block(width, 5 if place % 2 else 3)} for place in range(depth)]
-    return [stem, *blocks, {"type": "global_avg_pool"}, *_linear(1, 0, 10)]
+    halving = [layer for kernel in (3, 5) for layer in _mobile_block(width, kernel, stride=2)]
+    return [stem, *blocks, *halving, {"type": "global_avg_pool"}, *_linear(1, 0, 10)]
 
 
-def _mobile_block(width: int, kernel: int) -> list[Layer]:
+def _mobile_block(width: int, kernel: int, stride: int = 1) -> list[Layer]:
+    places = {"kernel": kernel, "padding": kernel // 2, "stride": stride}
     return [
         {"type": "conv2d", "out": 3 * width, "kernel": 1},
         {"type": "batch_norm"},
         {"type": "silu"},
-        {"type": "conv2d", "out": 3 * width, "kernel": kernel, "padding": kernel // 2, "groups": 3 * width},
+        {"type": "conv2d", "out": 3 * width, "groups": 3 * width, **places},
         {"type": "batch_norm"},
         {"type": "silu"},
         {"type": "conv2d", "out": width, "kernel": 1},
@@ -154,13 +156,14 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
     # As many classes as a language model has words: losses and products of tall and of flat matrices.
     MicroNetwork("mlp-classes", _linear(96, 1, 8_000), [64], (16, 256), 1024),
-    # Weights that no cache holds, read once a sample; and attention of as many places as an image has patches.
-    MicroNetwork("mlp-vast", _linear(3072, 2, 10), [1024], (1, 16), modes=("inference",)),
+    # Weights that no cache holds, read once a sample, and products that compute for longer than they read.
+    MicroNetwork("mlp-vast", _linear(3072, 2, 10), [1024], (1, 16), 256, modes=("inference",)),
+    # Attention of as many places as an image has patches.
     MicroNetwork("transformer-patches", _transformer(192, 2, 3, dropout=0.0), [50], (2, 16), modes=("training",)),
     MicroNetwork("transformer-short", _transformer(96, 1, 3, dropout=0.0), [112], (2, 20), modes=("training",)),
     MicroNetwork("transformer-fused", _transformer(128, 1, dropout=0.0), [200], (1, 8), modes=("training",)),
     MicroNetwork("cnn", _convolutions((16, 32), norm=False), [3, 32, 32], (4, 16, 64)),
-    MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16)),
+    MicroNetwork("cnn-norm", _convolutions((32, 64, 64), norm=True), [3, 32, 32], (4, 16), 64),
     MicroNetwork("cnn-residual", _residual(48), [3, 64, 64], (2, 12), 64),
     MicroNetwork("cnn-mobile", _mobile(24, 2), [3, 64, 64], (2, 12), 48),
     MicroNetwork("cnn-last", _channels_last(48, (7, 3)), [3, 96, 96], (2, 12), 48),
@@ -173,6 +176,9 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     ),
     MicroNetwork(
         "gru", [{"type": "gru", "hidden": 48, "output": "last"}, {"type": "linear", "out": 4}], [14, 20], (4, 96)
+    ),
+    MicroNetwork(
+        "gru-wide", [{"type": "gru", "hidden": 160, "output": "last"}, {"type": "linear", "out": 4}], [24, 32], (24,)
     ),
     MicroNetwork(
         "lstm-wide",

@@ -213,10 +213,11 @@ _DILATION = {"aten.convolution": 5, "aten.convolution_backward": 6}
 
 def _variant(name: str, shapes: Sequence[Sequence[int]], inputs: Sequence[torch.Tensor], args: Sequence[Any]) -> str:
     place = _DILATION.get(name)
+    strided = place is not None and any(each > 1 for each in args[place - 2])
     dilated = place is not None and any(each > 1 for each in args[place])
     transposed = place is not None and bool(args[place + 1])
     last = _has_channels_last(inputs)
-    return variant_of(name, shapes, channels_last=last, transposed=transposed, dilated=dilated)
+    return variant_of(name, shapes, channels_last=last, transposed=transposed, dilated=dilated, strided=strided)
 
 
 def _has_channels_last(inputs: Sequence[torch.Tensor]) -> bool:

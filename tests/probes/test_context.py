@@ -177,6 +177,9 @@ def test_convolutions_are_told_apart_by_what_their_kernels_mix() -> None:
     assert variant_of(*large) == "2d-depthwise-large"
     assert variant_of(*large, channels_last=True) == "2d-depthwise-large-last"
     assert variant_of("aten.convolution", (image, (16, 1, 3, 3)), channels_last=True) == "2d-depthwise-last"
+    assert variant_of("aten.convolution", (image, (16, 1, 3, 3)), strided=True) == "2d-depthwise-strided"
+    assert variant_of(*large, channels_last=True, strided=True) == "2d-depthwise-large-strided-last"
+    assert variant_of("aten.convolution", (image, (32, 16, 3, 3)), strided=True) == "2d-spatial"
     assert variant_of("aten.convolution", (image, (32, 16, 3, 3)), channels_last=True) == "2d-spatial"
     assert variant_of("aten.convolution", (image, (4, 4, 3, 3))) == "2d-grouped"  # no image of four channels
     assert variant_of("aten.convolution", ((8, 24, 9, 9), (32, 24, 3, 3))) == "2d-spatial-ragged"

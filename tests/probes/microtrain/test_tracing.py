@@ -264,3 +264,19 @@ def test_a_loss_reads_the_labels_likelihoods_alone(shape: list[int]) -> None:
     assert forward.read_bytes == labels.numel() * (8 + 4)
     assert backward.written_bytes == likelihoods.numel() * 4
     assert backward.read_bytes < labels.numel() * 8 + 100
+
+
+def test_depthwise_convolutions_that_leave_places_out_are_told_apart() -> None:
+    """Forward and backward, as kernels of the one take ten times as long as the other's (docs/decisions/0005)."""
+    depthwise = {"type": "conv2d", "out": 16, "kernel": 3, "padding": 1, "groups": 16}
+    layers = [
+        {"type": "conv2d", "out": 16, "kernel": 3, "stride": 2},
+        depthwise,
+        {**depthwise, "stride": 2},
+        "global_avg_pool",
+    ]
+    found = trace({"layers": layers, "input_shape": [3, 32, 32]})
+    variants = {(op.name, op.variant) for op in found.operations if op.kind == "convolution"}
+    for name in ("aten.convolution", "aten.convolution_backward"):
+        of_name = sorted(variant for each, variant in variants if each == name)
+        assert of_name == ["2d-depthwise", "2d-depthwise-strided", "2d-image"]
