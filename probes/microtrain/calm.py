@@ -16,6 +16,9 @@ CALM = 1.15
 # Steps suffer less than the fixed work does: by this power of what it took longer, in the median of 24 plans of eight
 # networks (0.05 to 0.86; docs/decisions/0013).
 SUFFERED = 0.45
+# No neighbour slowed the fixed work by more. What does is a program of our own machine, or a `best` that is not this
+# machine's: what steps suffered then is not known.
+MOST_SLOWED = 2.0
 DOUBTFUL = 1.05  # times as long as all samples, in the median
 
 
@@ -41,14 +44,17 @@ class Calm:
 
     def weigh(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[tuple[int, float]]:
         """Which samples count, by their places, and what to multiply each with: the calm ones as they are. Where none
-        was calm, all, reckoned back by what the fixed work took longer. Where the calm ones took longer than others,
-        which cannot be, all as they are: something was in their way that the fixed work does not hear."""
+        was calm, those that a neighbour may have slowed, reckoned back by what the fixed work took longer; without any
+        of those all as they are. So it is, too, where the calm ones took longer than others, which cannot be: something
+        was in their way that the fixed work does not hear."""
+        as_they_are = [(place, 1.0) for place in range(len(samples))]
         calm = [(place, 1.0) for place, reading in enumerate(readings) if self.is_calm(reading)]
         if calm and median(samples[place] for place, _ in calm) > DOUBTFUL * median(samples):
-            return [(place, 1.0) for place in range(len(samples))]
+            return as_they_are
         if calm or self.best is None:
             return calm
-        return [(place, (self.best / reading) ** SUFFERED) for place, reading in enumerate(readings) if reading]
+        slowed = [(place, reading / self.best) for place, reading in enumerate(readings) if reading]
+        return [(place, times**-SUFFERED) for place, times in slowed if times <= MOST_SLOWED] or as_they_are
 
     def choose(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[float]:
         """What the calm machine takes, one for each sample that counts, in their order."""

@@ -50,6 +50,13 @@ def test_each_process_has_one_figure_of_its_calm_samples() -> None:
     assert reckoned == pytest.approx([15.0 / 1.5**SUFFERED, 14.0 / 1.4**SUFFERED])
 
 
+def test_nothing_is_reckoned_back_further_than_neighbours_slow_the_cores() -> None:
+    samples = [15.0, 160.0]
+    assert Calm(1.0).choose(samples, [1.5, 15.0]) == pytest.approx([15.0 / 1.5**SUFFERED])
+    assert Calm(1.0).choose(samples, [15.0, 14.0]) == samples  # our own work, or
+    assert Calm(1e-12).choose(samples, [1.0, 1.5]) == samples  # a profile that says what no machine does
+
+
 def test_where_none_was_calm_what_is_told_is_reckoned_back() -> None:
     calm = Calm(1.0)
     readings = [1.5, 1.4]
