@@ -21,7 +21,7 @@ Z = 1.2816  # of the normal distribution: as many lie within this many standard 
 BETWEEN_RUNS = 0.01
 # What a later process takes for the same step, heap and neighbours being others, on one thread and on more: with these,
 # 75 to 89 % of intervals held the truth in each of six runs of benchmarks.estimates, calm and disturbed, on shared
-# virtual machines with two cores of an EPYC (Zen 5; docs/estimates.md). Plans of one measurement share it.
+# virtual machines with two cores of an EPYC (Zen 5; docs/estimates-earlier.md). Plans of one measurement share it.
 BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.07, 0.11
 # One sample says nothing about its own spread.
 ONE_SAMPLE = 0.1
