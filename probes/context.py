@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from probes.issued import Issued
 from probes.trace import Kind
@@ -19,6 +19,9 @@ ENCODER_LAYER = "aten._transformer_encoder_layer_fwd"
 KERNEL_MEMBERS = 4  # of an operation: its first ones, which do not hang on its size
 # Variant of what reads an optimizer's state that is mostly zeros.
 SPARSE = "sparse"
+# Whose time an operation's is: the host's, from its call to its return, or the device's, of the kernels that it queued.
+Clock = Literal["host", "device"]
+CLOCKS: tuple[Clock, ...] = get_args(Clock)
 
 
 class ContextOperation(NamedTuple):
@@ -55,7 +58,8 @@ class OperationCost(NamedTuple):
 class Context:
     """All operations of one network's step under one plan, of which a step is the sum, but for what lies between.
 
-    issued: what issues them; None where it was not counted."""
+    issued: what issues them; None where it was not counted. clock: on a CPU the host's; on a device its own tells the
+    operations that have kernels there, and the host's what issuing each takes."""
 
     network: str
     batch_size: int
@@ -63,6 +67,7 @@ class Context:
     plan: Plan
     costs: tuple[OperationCost, ...]
     issued: Issued | None = None
+    clock: Clock = "host"
 
     @property
     def seconds(self) -> float:
@@ -79,7 +84,8 @@ def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan]
     """As short as can be, for it is most of a profile. `kernels` holds what operations of any size share, `operations`
     each operation once, as [place of its kernel, flops, read, written] and its grain where it has one; `steps` each
     step that ran, its operations as [place, times], or as the place alone of what ran once; a context is the places of
-    its step and its plan, and what each operation of it took, in nanoseconds, with spreads in percent."""
+    its step and its plan, and what each operation of it took, in nanoseconds, with spreads in percent; and its clock
+    where that is not the host's."""
     operations = dict.fromkeys(cost.operation for context in contexts for cost in context.costs)
     places = {operation: place for place, operation in enumerate(operations)}
     kernels: dict[tuple[Any, ...], int] = {}
@@ -94,14 +100,13 @@ def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan]
             (places[cost.operation], cost.times) if cost.times > 1 else places[cost.operation] for cost in context.costs
         )
         step = (context.network, context.batch_size, context.mode, context.issued, ran)
-        rows.append(
-            {
-                "step": steps.setdefault(step, len(steps)),
-                "plan": place_of_plan(context.plan),
-                "nanoseconds": [_shifted(cost.seconds, 9) for cost in context.costs],
-                "spreads": [_shifted(cost.spread, 2) for cost in context.costs],
-            }
-        )
+        row = {
+            "step": steps.setdefault(step, len(steps)),
+            "plan": place_of_plan(context.plan),
+            "nanoseconds": [_shifted(cost.seconds, 9) for cost in context.costs],
+            "spreads": [_shifted(cost.spread, 2) for cost in context.costs],
+        }
+        rows.append(row if context.clock == "host" else {**row, "clock": context.clock})
     members = ("network", "batch_size", "mode", "issued", "operations")
     return {
         "kernels": [list(kernel) for kernel in kernels],

@@ -17,7 +17,7 @@ from probes.checked import (
     check_text,
     member,
 )
-from probes.context import KERNEL_MEMBERS, Context, ContextOperation, OperationCost
+from probes.context import CLOCKS, KERNEL_MEMBERS, Context, ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.issued_check import check_issued
 from probes.trace import Kind
@@ -87,7 +87,8 @@ def _context(
     seconds = _numbers(row, "nanoseconds", place, count, bounds.MIN_POINT_SECONDS, 9)
     spreads = _numbers(row, "spreads", place, count, 0.0, 2)
     costs = tuple(OperationCost(*ran, *told) for ran, *told in zip(step.ran, seconds, spreads, strict=True))
-    return Context(step.network, step.batch_size, step.mode, plan, costs, step.issued)
+    clock = check_choice(row.get("clock", "host"), f"{place}.clock", CLOCKS)
+    return Context(step.network, step.batch_size, step.mode, plan, costs, step.issued, clock)
 
 
 def _numbers(row: dict[str, Any], name: str, place: str, expected: int, least: float, places: int) -> list[float]:

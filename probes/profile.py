@@ -32,9 +32,9 @@ from probes.trace import Trace
 from probes.trace_check import check_trace
 from probes.workload.description import PRECISIONS, Plan
 
-SCHEMA_VERSION = "3"
-# 1: contexts at length; 2: each step once; 3: each plan and each kernel once.
-READABLE_VERSIONS = ("1", "2", SCHEMA_VERSION)
+SCHEMA_VERSION = "4"
+# 1: contexts at length; 2: each step once; 3: each plan and each kernel once; 4: contexts by a device's clock.
+READABLE_VERSIONS = ("1", "2", "3", SCHEMA_VERSION)
 
 PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is
 CalibrationEffort = Literal["quick", "full"]
@@ -97,8 +97,9 @@ class Profile:
     points: tuple[Point, ...]
     networks: tuple[NetworkPoint, ...]
     process_base_bytes: int | None = None  # resident set of a process that imported torch and did nothing
-    context_bytes: dict[str, int] | None = None  # device -> bytes its context takes
-    contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps; CPU plans only
+    context_bytes: dict[str, int] | None = None  # device -> bytes its context takes, with libraries at work
+    workspace_bytes: dict[str, int] | None = None  # device -> what libraries keep of torch's allocator once at work
+    contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
     # By CPU threads, seconds that fixed work takes on cores as quick as they get (probes.microtrain.pace).
     paces: dict[int, float] = field(default_factory=dict)
@@ -189,7 +190,8 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
             for place, each in enumerate(check_list(row("networks"), "networks", bounds.MAX_PROFILE_NETWORKS))
         ),
         process_base_bytes=None if base is None else check_count(base, "process_base_bytes", 0, MAX_BYTES),
-        context_bytes=_context(document.get("context_bytes")),
+        context_bytes=_device_bytes(document.get("context_bytes"), "context_bytes"),
+        workspace_bytes=_device_bytes(document.get("workspace_bytes"), "workspace_bytes"),
         contexts=check_contexts(document, plan_at),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
         paces=_paces(document.get("paces")),
@@ -252,13 +254,13 @@ def _paces(value: Any) -> dict[int, float]:
     return found
 
 
-def _context(value: Any) -> dict[str, int] | None:
+def _device_bytes(value: Any, place: str) -> dict[str, int] | None:
     if value is None:
         return None
-    rows = check_object(value, "context_bytes", bounds.MAX_DEVICES)
+    rows = check_object(value, place, bounds.MAX_DEVICES)
     return {
-        check_text(name, "a name in context_bytes", 32, DEVICE_PATTERN): check_count(
-            size, "a size in context_bytes", 0, MAX_BYTES
+        check_text(name, f"a name in {place}", 32, DEVICE_PATTERN): check_count(
+            size, f"a size in {place}", 0, MAX_BYTES
         )
         for name, size in rows.items()
     }

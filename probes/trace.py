@@ -72,7 +72,8 @@ class Operation:
     count: how often a step runs it. flops, read_bytes, written_bytes: of ONE execution. A multiply-add is two
     flops (torch.utils.flop_counter's convention). shapes: of the tensor arguments at the trace's first batch size.
     variant: what the name leaves open (probes.context). grain: flops of each of the blocks that a kernel works through
-    by itself, whatever the batch, and of a pool the numbers in a window; 0 where it has neither or nobody knows.
+    by itself, whatever the batch, of a pool the numbers in a window, of what works on lists of tensors how many these
+    have, and of a device's recurrent layers how many steps wait for each other; 0 where it has none or nobody knows.
     """
 
     kind: Kind

@@ -43,7 +43,8 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         calibrations=len(pooled),
         effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
         noise=_mean_noise(pooled),
-        context_bytes=_merged_contexts(pooled),
+        context_bytes=_merged([each.context_bytes for each in pooled]),
+        workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
         paces=_quickest([each.paces for each in pooled]),
         points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
         networks=_mean_networks(pooled),
@@ -76,7 +77,7 @@ def _network_key(point: NetworkPoint) -> Hashable:
 
 
 def _context_key(context: Context) -> Hashable:
-    return context.network, context.batch_size, context.plan.key, context.mode
+    return context.network, context.batch_size, context.plan.key, context.mode, context.clock
 
 
 def _mean_point(rows: Sequence[Point]) -> Point:
@@ -133,10 +134,11 @@ def _quickest(paces: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return {count: min(each[count] for each in paces if count in each) for count in threads}
 
 
-def _merged_contexts(pooled: Sequence[Profile]) -> dict[str, int] | None:
+def _merged(by_device: Sequence[Mapping[str, int] | None]) -> dict[str, int] | None:
+    """Newest first, whose word counts."""
     merged: dict[str, int] = {}
-    for each in reversed(pooled):
-        merged |= each.context_bytes or {}
+    for each in reversed(by_device):
+        merged |= each or {}
     return merged or None
 
 

@@ -22,6 +22,7 @@ from probes.microtrain.calm import Calm
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
 from probes.microtrain.constants.bench import Action, Bench, Effort
 from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.device_memory import DeviceOverhead, measure_overhead
 from probes.microtrain.failures import Failure
 from probes.microtrain.footprint import read_resident_bytes
 from probes.microtrain.noise import Moment, Noise, QueueTime, noise_between, read_moment
@@ -141,6 +142,8 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
         networks=tuple(networks),
         contexts=tuple(contexts),
         process_base_bytes=base_bytes,
+        context_bytes={device: each.context for device, each in run.overheads.items()} or None,
+        workspace_bytes={device: each.workspace for device, each in run.overheads.items()} or None,
         paces=run.paces(),
     )
 
@@ -186,6 +189,7 @@ class CalibrationRun:
         self._begun = self._reported = time.perf_counter()
         self._calms: Calms = defaultdict(Calm)
         self._networks = NetworkContest(job.plans, self._calms)
+        self.overheads: dict[str, DeviceOverhead] = {}  # by device
         self._groups = [
             (name, weight, in_turns([make(plan, job.effort) for plan in job.plans])) for name, make, weight in CONSTANTS
         ]
@@ -199,6 +203,7 @@ class CalibrationRun:
     def measure(self) -> tuple[list[Point], list[NetworkPoint], list[Context]]:
         self._report(0.0, "tracing the micro-networks")
         self._networks.prepare()
+        self._measure_overheads()
         now = time.perf_counter()
         end = max(self._begun + self._job.seconds, now + LEAST_SHARE * self._job.seconds)
         weights = [weight * len(benches) for _, weight, benches in self._groups]
@@ -210,6 +215,13 @@ class CalibrationRun:
             points += measure_points(benches, now + (end - now) * weight / left, self._calms)
             left -= weight
         return points, *self._networks.measure(end, lambda: self._say("micro-networks", force=False))
+
+    def _measure_overheads(self) -> None:
+        for device in dict.fromkeys(plan.device for plan in self._job.plans if not plan.is_cpu):
+            self._say(f"the memory that {device} takes")
+            overhead = measure_overhead(device)
+            if overhead is not None:
+                self.overheads[device] = overhead
 
     def drift(self) -> float | None:
         """How much longer steps took in the slower of two visits half a calibration apart, in the median."""

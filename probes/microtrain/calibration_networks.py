@@ -12,6 +12,7 @@ from typing import get_args
 from probes.context import Context
 from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
+from probes.microtrain.device_networks import measure_on_device
 from probes.microtrain.network_times import NetworkTimes, StepTime, measure_network
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime
@@ -35,6 +36,8 @@ DISTURBED = 0.25
 # three of them, and makes temporaries, in a dozen operations a tensor.
 TRAINING_FORWARDS = 3.0
 ADAMW_TRAFFIC, ADAMW_OPERATIONS = 12.0, 12
+# For devices, of a network's time, where there are any.
+DEVICES_SHARE = 0.5
 # However late it is, so many are measured: fewer would tell nothing.
 LEAST_ROWS = 8
 # How slow a plan will be in a network is taken from the last so many, which are nearly as large.
@@ -80,14 +83,11 @@ class NetworkContest:
     def prepare(self) -> None:
         """Trace all; meanwhile the process that forks starts."""
         fresh_processes.prepare()
-        on_cpu = all(plan.is_cpu for plan in self._plans)
         for network in MICRO_NETWORKS:
-            forward = trace_workload(network.workload("inference"), plainly=True) if on_cpu else None
+            forward = trace_workload(network.workload("inference"), plainly=True)
             for mode in network.modes:
-                workload = network.workload(mode)
-                trace = trace_workload(workload, plainly=True) if forward is None else _named(forward, workload)
-                need = NETWORK_SECONDS + len(self._plans) * _needed_seconds(network, forward or trace, mode)
-                self._rows.append(_Row(network, mode, trace, need))
+                need = NETWORK_SECONDS + len(self._plans) * _needed_seconds(network, forward, mode)
+                self._rows.append(_Row(network, mode, _named(forward, network.workload(mode)), need))
         self._rows.sort(key=lambda row: row.need)
         fresh_processes.wait_until_ready()
 
@@ -144,7 +144,7 @@ class NetworkContest:
         disturbed = 0.0
         if on_cpu:
             now = time.perf_counter()
-            end = now + (deadline - now) * len(on_cpu) / len(self._plans)
+            end = now + (deadline - now) * (1.0 - _devices_share(len(others), len(self._plans)))
             arguments = (row.network.name, row.mode, on_cpu, end, self._slowest(row.mode), self._paces())
             try:
                 times = fresh_processes.run_fresh(measure_network, arguments, on_turn)
@@ -157,9 +157,9 @@ class NetworkContest:
             disturbed = times.disturbed
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
-        if others and row.network.timed:  # operations are clocked on CPUs alone
-            times = measure_network(row.network.name, row.mode, others, deadline, self._slowest(row.mode), {})
-            self._learn(row.mode, times)
+        for device in dict.fromkeys(plan.device for plan in others):
+            plans = [plan for plan in others if plan.device == device]
+            times = measure_on_device(row.network, row.mode, plans, deadline)
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]
             on_turn()
         return NetworkTimes(steps, contexts, None, disturbed=disturbed)
@@ -175,6 +175,11 @@ class NetworkContest:
         return {key: max(lately) for key, lately in self._slowness[mode].items()}
 
 
+def _devices_share(others: int, plans: int) -> float:
+    """Of a network's time. A machine with many cores has many plans for them, which are like each other."""
+    return 0.0 if others == 0 else max(DEVICES_SHARE, others / plans)
+
+
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
     """Of each plan and batch size the visit in which it was faster, and of each operation, as others make steps longer
     and never shorter; with both visits' page faults: they come with a process's heap. Beside it, how many times as long
@@ -185,7 +190,7 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
         for step in visit.steps:
             by_step[step.batch_size, step.plan.key].append(step)
         for context in visit.contexts:
-            by_context[context.batch_size, context.plan.key].append(context)
+            by_context[context.batch_size, context.plan.key, context.clock].append(context)
     steps = [
         min(found, key=lambda step: step.seconds.median)._replace(
             page_faults=significant(fmean(step.page_faults for step in found), 4)
@@ -204,8 +209,8 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
 
 
 def _named(forward: Trace, workload: Workload) -> Trace:
-    """Which network that is. What a step runs on a CPU is in its contexts, and tracing all of them in training would
-    take an eighth of a calibration's time."""
+    """Which network that is. What a step runs is in its contexts, and tracing all of them in training would take an
+    eighth of a calibration's time."""
     nothing = Affine(0.0, 0.0)
     return replace(
         forward,

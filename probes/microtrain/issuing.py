@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,7 @@ class IssueCounter:
         self._last: object = None  # what issued the last operation
         self._known: dict[CodeType, bool] = {}
         self._runs = False
+        self._thread: int | None = None  # which it runs in
 
     @property
     def issued(self) -> Issued:
@@ -53,6 +55,7 @@ class IssueCounter:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         before = sys.getprofile()
+        self._thread = threading.get_ident()
         self.resume()
         try:
             yield
@@ -61,8 +64,9 @@ class IssueCounter:
             sys.setprofile(before)
 
     def pause(self) -> bool:
-        """False when it was not running, or was paused before."""
-        if not self._runs:
+        """False when it was not running, was paused before, or another thread asks: a device's backward has one of its
+        own, in which no Python runs but what watches, and where nobody would take back what is set."""
+        if not self._runs or threading.get_ident() != self._thread:
             return False
         sys.setprofile(None)
         self._runs = False

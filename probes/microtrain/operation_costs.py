@@ -29,10 +29,15 @@ def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def grain_of(operation: OpOverload, args: tuple[Any, ...]) -> float:
-    """FLOPs of each of the blocks that a kernel works through by itself; of a pool, the numbers in a window. 0 for
-    kernels that are not known to have either."""
+    """FLOPs of each of the blocks that a kernel works through by itself; of a pool, the numbers in a window; of what
+    works on lists, how many tensors these have; of a device's recurrent layers, how many steps come one after the
+    other. 0 for kernels that are not known to have any of these."""
     name = str(operation._overloadpacket)
     blocks, pool = BLOCKS.get(name), POOLS.get(name)
+    if name.startswith(LISTED):
+        return float(len(args[0]))
+    if name in TURNS:
+        return float(TURNS[name](args))
     if pool is not None:
         return _window(args[pool.place], pool.dimensions)
     return flops_of(operation, args, {}, None) / blocks(args) if blocks is not None else 0.0
@@ -56,6 +61,19 @@ def _attention_backward(args: tuple[Any, ...]) -> int:
     and two for each of the forward's (torch.utils.flop_counter.sdpa_backward_flop_count)."""
     query, key, value = args[1].shape, args[2].shape, args[3].shape
     return int(2 * _pairs(query, key, is_causal=_flag(args, 7)) * (3 * query[3] + 2 * value[3]))
+
+
+def _device_attention(args: tuple[Any, ...]) -> int:
+    """(query, key, value, …) of a device's kernels: all scores, masked or not. Heads of keys may be fewer than of
+    queries, which share them (torch.utils.flop_counter refuses these)."""
+    query, key, value = args[0].shape, args[1].shape, args[2].shape
+    return int(2 * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3]))
+
+
+def _device_attention_backward(args: tuple[Any, ...]) -> int:
+    """(output's gradient, query, key, value, …). Five products, as on a CPU."""
+    query, key, value = args[1].shape, args[2].shape, args[3].shape
+    return int(2 * query[0] * query[1] * query[2] * key[2] * (3 * query[3] + 2 * value[3]))
 
 
 def _flag(args: tuple[Any, ...], place: int) -> bool:
@@ -115,6 +133,23 @@ def _recurrent_backward(args: tuple[Any, ...]) -> int:
     return 2 * _recurrent(args)
 
 
+def _cudnn_recurrent(args: tuple[Any, ...]) -> int:
+    """(input: steps, batch, inputs or batch first; weights of all layers and directions, …): two products a step."""
+    places = args[0].shape[0] * args[0].shape[1]
+    return int(2 * places * sum(weight.numel() for weight in args[1] if weight.dim() == 2))
+
+
+def _cudnn_recurrent_backward(args: tuple[Any, ...]) -> int:
+    return 2 * _cudnn_recurrent(args)
+
+
+def _cudnn_turns(args: tuple[Any, ...], place: int) -> int:
+    """Steps that come one after the other, of all layers and directions. place: of the number of layers; then follow
+    whether the batch comes first, dropout, whether it trains, and whether there are two directions."""
+    steps = args[0].shape[1 if args[place + 1] else 0]
+    return int(steps * args[place] * (2 if args[place + 4] else 1))
+
+
 def grouped_shape(
     a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None = None, *_: Any, **__: Any
 ) -> list[int]:
@@ -148,8 +183,16 @@ def _native_encoder(args: tuple[Any, ...]) -> int:
 OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "aten._scaled_dot_product_flash_attention": _device_attention,
+    "aten._scaled_dot_product_efficient_attention": _device_attention,
+    "aten._scaled_dot_product_cudnn_attention": _device_attention,
+    "aten._scaled_dot_product_flash_attention_backward": _device_attention_backward,
+    "aten._scaled_dot_product_efficient_attention_backward": _device_attention_backward,
+    "aten._scaled_dot_product_cudnn_attention_backward": _device_attention_backward,
     "aten.convolution_backward": _convolution_backward,
     "aten._grouped_mm": _grouped,
+    "aten._cudnn_rnn": _cudnn_recurrent,
+    "aten._cudnn_rnn_backward": _cudnn_recurrent_backward,
     "aten.mkldnn_rnn_layer": _recurrent,
     "aten.mkldnn_rnn_layer_backward": _recurrent_backward,
     "aten._native_multi_head_attention": _native_attention,
@@ -162,6 +205,12 @@ BLOCKS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten._scaled_dot_product_flash_attention_for_cpu": lambda args: _attention_blocks(args[0].shape),
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": lambda args: _attention_blocks(args[1].shape),
 }
+# Of kernels whose work waits for itself: how often.
+TURNS: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "aten._cudnn_rnn": lambda args: _cudnn_turns(args, 9),
+    "aten._cudnn_rnn_backward": lambda args: _cudnn_turns(args, 13),
+}
+LISTED = "aten._foreach_"  # what an optimizer runs on all tensors of a device at once
 
 
 class Pool(NamedTuple):

@@ -106,7 +106,7 @@ class Recorder(TorchDispatchMode):
     Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole).
     known: what recorders of the same model's steps in the same mode have in common. autocast: whether the step runs
     under it; down here torch no longer tells. issuing: is told of every operation. sparse: identities of tensors that
-    are mostly zeros (probes.microtrain.sparse_states).
+    are mostly zeros (probes.microtrain.sparse_states). device: the kind that the step runs on.
     """
 
     def __init__(
@@ -116,11 +116,13 @@ class Recorder(TorchDispatchMode):
         autocast: bool = False,
         issuing: IssueCounter | None = None,
         sparse: Collection[int] = (),
+        device: str = "cpu",
     ) -> None:
         super().__init__()
         self.issuing = issuing
         self.sparse = sparse
         self._autocast = autocast
+        self._device = device
         self.phase: Phase = "forward"
         self.records: list[Record] = []
         self.live = LiveBytes()
@@ -142,8 +144,8 @@ class Recorder(TorchDispatchMode):
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace in SILENT:
             return _answer(func, args, kwargs)
-        if is_composite(func):
-            with self, under_autocast() if self._autocast else nullcontext():
+        if is_composite(func, self._device):
+            with self, under_autocast(self._device) if self._autocast else nullcontext():
                 parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
                 return parts
@@ -165,7 +167,7 @@ class Recorder(TorchDispatchMode):
             result = make(known.made, args, one=known.single, listed=known.listed)
             self._note(known, tensors_in(result))
             return result
-        with under_autocast() if self._autocast and is_whole_layer(func) else nullcontext():
+        with under_autocast(self._device) if self._autocast and is_whole_layer(func) else nullcontext():
             result = self._stand_ins.run(func, args, kwargs)
         if self._autocast and is_whole_layer(func):
             result = _as_cast(result)
@@ -239,9 +241,9 @@ def _as_cast(result: Any) -> Any:
     return tuple(narrow) if isinstance(result, tuple) else narrow[0]
 
 
-def under_autocast() -> AbstractContextManager[Any]:
+def under_autocast(device: str = "cpu") -> AbstractContextManager[Any]:
     """Casts again, as around an operation's parts in a step under autocast: a dispatch mode comes below it."""
-    key = torch._C.DispatchKey.AutocastCPU
+    key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
     included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     return torch._C._ForceDispatchKeyGuard(included, excluded.remove(key))
 
@@ -256,6 +258,7 @@ def decompose(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 @cache
-def is_composite(func: OpOverload) -> bool:
+def is_composite(func: OpOverload, device: str = "cpu") -> bool:
     """Whether a real step runs its parts: not where a kernel computes the whole (silu's backward has both)."""
-    return bool(func._can_decompose()) and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU")
+    key = "CPU" if device == "cpu" else "CUDA"
+    return bool(func._can_decompose()) and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)

@@ -49,6 +49,16 @@ def test_what_works_through_blocks_is_written_with_their_size() -> None:
     assert check_contexts(document, plan_of) == (context,)
 
 
+def test_a_context_by_the_devices_clock_says_so_and_others_say_nothing() -> None:
+    contexts = (replace(CONTEXTS[0], clock="device"), CONTEXTS[1])
+    document = json.loads(json.dumps(written(contexts)))
+    assert [row.get("clock") for row in document["contexts"]] == ["device", None]
+    assert check_contexts(document, plan_of) == contexts
+    document["contexts"][0]["clock"] = "wall"
+    with pytest.raises(Refused, match="clock"):
+        check_contexts(document, plan_of)
+
+
 def test_a_step_that_several_plans_ran_is_written_once() -> None:
     counted = tuple(replace(context, issued=None) for context in CONTEXTS)
     document = written(counted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -127,3 +128,26 @@ def test_another_profiler_is_put_back_whatever_happens() -> None:
         assert sys.getprofile() is other
     finally:
         sys.setprofile(None)
+
+
+def test_what_another_thread_runs_is_not_counted_and_nothing_stays_set_there() -> None:
+    """A device's backward has a thread of its own."""
+    left: list[object] = []
+
+    def backward() -> None:
+        torch.relu(WIDE)
+        left.append(sys.getprofile())
+
+    counter = IssueCounter()
+    recorder = Recorder(issuing=counter)
+
+    def action() -> None:
+        with recorder:
+            backward()
+
+    with counter.running():
+        thread = threading.Thread(target=action)
+        thread.start()
+        thread.join()
+    assert left == [None]
+    assert len(recorder.records) == 1
