@@ -24,6 +24,7 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
     CommandFailed where the file cannot be used.
     """
     from probes.workload.models import parse_model, python_model
+    from probes.workload.python_sources import hash_source
 
     document = _read_document(argument)
     if document is not None:
@@ -32,7 +33,7 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
     if PYTHON_TARGET.fullmatch(argument):
         if ".py:" in argument:
             fail_usage(f"Write {argument.replace('.py:', ':')}: module:function names a module, without .py.")
-        return python_model(argument)
+        return python_model(argument, hash_source(argument) or "")
     return parse_model(argument)
 
 

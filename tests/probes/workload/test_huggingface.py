@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from probes.workload import documents
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
 
@@ -180,3 +181,12 @@ def test_sizes_that_differ_between_stages_may_be_lists_and_some_may_be_null() ->
 
 def test_a_model_type_that_is_no_name_is_named_by_its_kind() -> None:
     assert str(refusal({"model_type": []})).startswith("model_type is a list; a name is expected")
+
+
+def test_another_transformers_makes_another_model_of_a_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = parse_model({"huggingface": {"model_type": "bert"}})
+    monkeypatch.setattr(documents, "transformers_version", lambda: "99.0")
+    other = parse_model({"huggingface": {"model_type": "bert"}})
+    assert one.content == other.content
+    assert one.key != other.key
+    assert other.version == "transformers 99.0"
