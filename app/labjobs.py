@@ -64,8 +64,8 @@ def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
     )
 
 
-def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str | None) -> dict[str, Any]:
-    """name: of the profile; this machine's own name where none is given."""
+def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str) -> dict[str, Any]:
+    """name: of the profile."""
     return {
         "kind": "calibrate",
         "effort": effort,
@@ -73,7 +73,7 @@ def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str
         "usable_cores": survey.cpu.usable_cores,
         "fingerprint": survey.fingerprint,
         "machine": make_printable(describe_machine(survey)),
-        "name": name or own_name(survey),
+        "name": name,
     }
 
 
