@@ -46,6 +46,17 @@ def test_code_paths_and_urls_are_refused_at_any_depth(part: dict[str, Any]) -> N
         assert secret not in message
 
 
+@pytest.mark.parametrize("model_type", [{"model_type": "zamba9"}, {}, {"model_type": None}])
+def test_a_class_that_transformers_does_not_have_is_named_and_how_to_ask_for_it(model_type: dict[str, Any]) -> None:
+    code = {"AutoConfig": "configuration_z.ZConfig", "AutoModelForCausalLM": "modeling_z.ZForCausalLM"}
+    message = str(refusal({**model_type, "auto_map": code}))
+    assert '"modeling_z.ZForCausalLM"' in message
+    assert "module:function" in message
+    assert "measured" in message
+    for other in ({}, {"AutoModel": 3}, {"AutoModel": None}):
+        assert "module:function" in str(refusal({**model_type, "auto_map": other}))
+
+
 def test_an_empty_name_and_transformers_own_notes_are_left_out() -> None:
     noise = {"_name_or_path": "", "_commit_hash": "abc", "transformers_version": "5.0", "torch_dtype": "float16"}
     assert parse({"model_type": "bert", **noise}) == parse({"model_type": "bert"})
