@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from app.service import Crosspoint
     from probes.hardware import Survey
 
+ANYBODY_READS = 0o644  # Node Feature Discovery runs as another user than who writes its file
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the survey as JSON, as GET /hardware answers.")
@@ -67,7 +69,7 @@ def check_sysroot(sysroot: Path | None) -> None:
 
 
 def print_labels(sysroot: Path | None, output: Path | None) -> None:
-    from app.cli.feature_file import write_whole
+    from app.cli.files import write_whole
     from probes.labels import make_labels, write_labels
 
     check_sysroot(sysroot)
@@ -75,7 +77,7 @@ def print_labels(sysroot: Path | None, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_whole(output, text)
+        write_whole(output, text.encode(), ANYBODY_READS)
 
 
 def show_history(sysroot: Path | None, as_json: bool) -> None:

@@ -117,6 +117,17 @@ def test_a_file_that_is_not_there_is_said_to_be(run: Run, tmp_path: Path) -> Non
         assert "cannot be read" in refused.stderr
 
 
+def test_where_nothing_can_be_saved_an_import_says_so(run: Run, data: Path) -> None:
+    profile = run("export", "rig").stdout
+    for file in data.iterdir():
+        file.unlink()
+    data.rmdir()
+    data.touch()  # a file in the folder's place
+    refused = run("import", "-", given=profile)
+    assert refused.returncode == ExitCode.FAULT
+    assert "Error: This was not saved: the data folder cannot be used" in refused.stderr
+
+
 def test_a_name_that_another_machine_has_is_not_taken_over(run: Run) -> None:
     stranger = json.dumps(a_profile_of("rig", created_at="2027-01-01T00:00:00Z").to_json() | {"fingerprint": "third"})
     refused = run("import", "-", given=stranger)
