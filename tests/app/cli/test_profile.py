@@ -78,6 +78,7 @@ def test_a_profile_travels_as_a_file(run: Run, tmp_path: Path) -> None:
     there = json.loads(run("show", "travelled", "--json").stdout)
     assert there == {**json.loads(file.read_text()), "name": "travelled"}
     assert json.loads(run("export", "rig", "--as", "anon").stdout)["name"] == "anon"
+    assert run("export", "rig", "-").stdout == file.read_text()
     names = [row["name"] for row in json.loads(run("list", "--json").stdout)["profiles"]]
     assert names == ["travelled", "rig"]
     assert run("remove", "travelled").returncode == 0
