@@ -71,7 +71,8 @@ def format_share(share: float | None) -> str:
 
 
 def format_timing(timing: dict[str, Any] | None) -> str:
-    """A median with the 10th to 90th percentile around it: `31 ms (29 to 34)`."""
+    """A median with the range around it: `31 ms (29 to 34)`. Of a measurement's samples that is their 10th to 90th
+    percentile, of an answer where a step lies in four cases of five."""
     if timing is None:
         return UNKNOWN
     middle = format_seconds(timing["median"])
