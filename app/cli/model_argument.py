@@ -13,6 +13,7 @@ from app.cli.endings import fail_usage
 from probes.bounds import MAX_BODY_BYTES
 from probes.workload.description import ModelDescription
 
+CONFIG_KEYS = {"model_type", "auto_map"}  # each tells a bare config.json: one of a class of its own may lack the first
 # `package.module:function`, as entry points are written.
 PYTHON_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -95,7 +96,7 @@ def _first_sentence(error: ValueError) -> str:
 
 def _with_task(document: Any, task: str | None, sequence_length: int | None) -> Any:
     """Wrap a bare config.json, and let the options override what a document says."""
-    if isinstance(document, dict) and "model_type" in document and "huggingface" not in document:
+    if isinstance(document, dict) and CONFIG_KEYS & document.keys() and "huggingface" not in document:
         document = {"huggingface": document}
     if isinstance(document, dict) and "huggingface" in document:
         given = {"task": task, "sequence_length": sequence_length}
