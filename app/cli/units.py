@@ -35,7 +35,7 @@ def _format_long(seconds: float) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """Decimal units, as DESIGN's verdict speaks: `9.1 GB`."""
+    """Decimal units, as a verdict speaks: `9.1 GB`."""
     if size is None:
         return UNKNOWN
     if size < 0:
