@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from probes.checked import make_printable
-from probes.hardware import Load, Survey
+from probes.hardware import Accelerator, Load, Survey
 from probes.workload.description import ModelDescription, Plan, Workload
 
 GIB = 2**30
@@ -64,8 +64,8 @@ def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
     )
 
 
-def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str | None) -> dict[str, Any]:
-    """name: of the profile; this machine's own name where none is given."""
+def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str) -> dict[str, Any]:
+    """name: of the profile."""
     return {
         "kind": "calibrate",
         "effort": effort,
@@ -73,7 +73,7 @@ def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str
         "usable_cores": survey.cpu.usable_cores,
         "fingerprint": survey.fingerprint,
         "machine": make_printable(describe_machine(survey)),
-        "name": name or own_name(survey),
+        "name": name,
     }
 
 
@@ -100,5 +100,10 @@ def describe_machine(survey: Survey) -> str:
     memory = survey.memory.limit_bytes or survey.memory.total_bytes
     if memory:
         parts.append(f"{memory / GIB:.0f} GiB")
-    parts += [accelerator.name or accelerator.id for accelerator in survey.accelerators if accelerator.usable]
+    parts += [_name_of(accelerator) for accelerator in survey.accelerators if accelerator.usable]
     return ", ".join(parts)
+
+
+def _name_of(card: Accelerator) -> str:
+    """Never its id: a profile travels, and a UUID is one card in the world."""
+    return card.name or " ".join(word for word in ("unnamed", card.vendor, "GPU") if word)

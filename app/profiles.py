@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.errors import ProfileRefused, UnknownProfile
-from app.keeping import unless_unreadable
+from app.profile_names import is_another_machines
 from app.service import Crosspoint
 from probes import bounds
 from probes.checked import Refused, check_text
@@ -75,12 +75,7 @@ async def check_new_name(crosspoint: Crosspoint, name: str) -> None:
     """Raises ProfileRefused where this machine's next profile cannot be called so: said before it is measured."""
     if trouble := _trouble_with_name(name):
         raise ProfileRefused("profile-refused", f"The profile would have a name that it cannot have: {trouble}.")
-    survey = await crosspoint.survey()
-    named = await unless_unreadable(crosspoint.store.named_profile(name))
-    if named is None or named.fingerprint == survey.fingerprint:
-        return
-    before = await unless_unreadable(crosspoint.store.outdated_profile(survey.fingerprint))
-    if before is None or before.fingerprint != named.fingerprint:
+    if await is_another_machines(crosspoint.store, await crosspoint.survey(), name):
         raise ProfileRefused(
             "profile-exists",
             "Another machine's profile is stored under this name. Calibrate under another one, or remove that first.",

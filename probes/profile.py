@@ -134,11 +134,21 @@ class Profile:
         """Members that are not known are passed over. Raises InvalidProfile when the document is not a profile of this
         schema, or holds what no calibration can have measured."""
         if not isinstance(document, dict) or document.get("schema_version") not in READABLE_VERSIONS:
-            raise InvalidProfile(f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}")
+            raise InvalidProfile(_not_readable(document))
         try:
             return _profile_from_json(document)
         except Refused as error:
             raise InvalidProfile(f"the profile cannot be used: {error}") from None
+
+
+def _not_readable(document: Any) -> str:
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if isinstance(version, str) and version.isdecimal() and len(version) < 5 and int(version) > int(SCHEMA_VERSION):
+        return (
+            f"a newer crosspoint made it, and this one reads profiles up to schema version {SCHEMA_VERSION}: update "
+            "this one, or calibrate there with one like it"
+        )
+    return f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}"
 
 
 def parse_profile(content: bytes) -> Profile:

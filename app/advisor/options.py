@@ -10,6 +10,7 @@ from app.advisor.memory import MemoryEstimate
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.step_time import PlanTime, StepEstimate
 from app.advisor.words import say_bytes
+from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 
@@ -170,6 +171,7 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
 
 
 def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
+    """No more than may be asked for."""
     largest = memory.max_batch_size() if memory is not None else None
     if outcome.too_big is not None:
         largest = outcome.too_big - 1 if largest is None else min(largest, outcome.too_big - 1)
@@ -177,4 +179,4 @@ def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
         largest = outcome.outgrown[0] - 1 if largest is None else min(largest, outcome.outgrown[0] - 1)
     if outcome.ran is not None and largest is not None:
         largest = max(largest, outcome.ran)
-    return largest
+    return largest and min(largest, bounds.MAX_BATCH_SIZE)

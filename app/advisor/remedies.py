@@ -12,10 +12,12 @@ from app.advisor.words import say_bytes
 from probes.trace import AUTOCAST, Trace
 from probes.workload.description import Plan, Workload
 
+SMALLER, LIGHTER = "a batch of", "the optimizer sgd"
+
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change by itself. fits: whether it is enough; None where that is not known."""
+    """One change, or two together. fits: whether that is enough; None where it is not known."""
 
     change: str
     saves_bytes: int
@@ -30,7 +32,20 @@ def remedies_for(option: Option, trace: Trace, workload: Workload) -> tuple[Reme
         for change, saves in _changes(option, trace, workload)
         if saves >= 1
     ]
-    return tuple(sorted(found, key=lambda remedy: -remedy.saves_bytes))
+    return tuple(sorted([*found, *_together(found, missing)], key=lambda remedy: -remedy.saves_bytes))
+
+
+def _together(found: Sequence[Remedy], missing: int | None) -> Iterator[Remedy]:
+    """The optimizer sgd with one other change, where no change alone keeps the batch and both do. An optimizer's state
+    lies there through the whole step, whatever the rest does, so what the two save adds up; of others it does not."""
+    keeping = [remedy for remedy in found if not remedy.change.startswith(SMALLER)]
+    lighter = next((remedy for remedy in keeping if remedy.change == LIGHTER), None)
+    others = [remedy for remedy in keeping if remedy is not lighter]
+    if missing is None or lighter is None or not others or any(remedy.fits for remedy in keeping):
+        return
+    most = max(others, key=lambda remedy: remedy.saves_bytes)
+    if (both := lighter.saves_bytes + most.saves_bytes) >= missing:
+        yield Remedy(f"{lighter.change} and {most.change}", both, fits=True)
 
 
 def say_remedies(remedies: tuple[Remedy, ...]) -> str:
@@ -54,13 +69,13 @@ def _changes(option: Option, trace: Trace, workload: Workload) -> Iterator[tuple
     now = step_peaks(trace, plan).at(batch)
     largest = option.max_batch_size
     if largest is not None and 1 <= largest < batch:
-        yield f"a batch of {largest}", now - step_peaks(trace, plan).at(largest)
+        yield f"{SMALLER} {largest}", now - step_peaks(trace, plan).at(largest)
     if plan.precision not in AUTOCAST:
         yield "bf16", now - step_peaks(trace, Plan(plan.device, "bf16")).at(batch)
     if workload.mode == "training":
         yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
-            yield "the optimizer sgd", float(trace.optimizer_bytes)
+            yield LIGHTER, float(trace.optimizer_bytes)
 
 
 def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:

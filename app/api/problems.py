@@ -80,7 +80,9 @@ def problem_from(error: Exception) -> Problem:
             return Problem(refused[0], error.code, "There is nothing to listen to now", str(error), {}, refused[1])
         case LabError() if error.code in _MODEL_CODES:
             return Problem(422, error.code, "The model cannot be used", str(error))
-        case LabError() | StoreError() | CrosspointError():
+        case StoreError():
+            return Problem(503, error.code, "The store could not be used", str(error), {}, {"Retry-After": "10"})
+        case LabError() | CrosspointError():
             return Problem(503, error.code, "The measurement failed", str(error), {}, {"Retry-After": "10"})
         case HTTPException() if error.status_code in _STATUS_SENTENCES:
             return Problem(error.status_code, *_STATUS_SENTENCES[error.status_code], {}, dict(error.headers or {}))

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="quick: within 30 s on two cores; full: within 60 s, more points and repeats.",
 )
-@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, cuda:0, …; repeatable. Default: all.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="DEVICE",
+    help="cpu, cuda:0, …, or cuda for every one; repeatable. Default: all.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON and nothing else.")
 def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     """Measure this machine's constants, and keep them as a profile: means over the last four calibrations.
@@ -31,9 +37,11 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     from app.cli.output import print_json
     from app.cli.profile_view import show_calibrated, show_profile
     from app.cli.session import run_with_service
+    from app.measurable import find_devices
 
     async def work(service: Crosspoint, report: Report) -> Profile:
-        return await service.calibrate(effort, devices=devices, on_progress=report)
+        here = find_devices(await service.survey(), devices)
+        return await service.calibrate(effort, devices=here, on_progress=report)
 
     begun = datetime.now(UTC)
     profile = run_with_service(work)

@@ -40,8 +40,8 @@ def run_examination(sysroot: Path | None, ask_torch: bool) -> Examination:
     from app.settings import Settings
     from probes.examination import examine
 
+    check_sysroot(sysroot)
     settings = Settings.from_environment(sysroot=sysroot)
-    check_sysroot(settings.sysroot)
     return examine(settings.sysroot, deadline_seconds=settings.survey_seconds, ask_torch=ask_torch)
 
 

@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     """docs/cli.md explains them to users."""
 
     DONE = 0
-    FAULT = 1  # crosspoint itself is broken, or its output could not be written
+    FAULT = 1  # crosspoint itself is broken, or what it made could not be written
     USAGE = 2
     NOTHING_FITS = 3
     MEASUREMENT_FAILED = 4
@@ -77,12 +77,14 @@ def _report(error: BaseException) -> int:
 def _report_known(error: BaseException) -> int:
     """Errors of the layers below; they are imported here, on the way out, so that --help need not wait for them."""
     from app.advisor.request import InvalidRequest
-    from app.errors import CrosspointError
+    from app.errors import CrosspointError, StoreError
     from app.settings import InvalidSetting
     from probes.workload.description import InvalidModel
 
     if isinstance(error, InvalidModel | InvalidRequest | InvalidSetting):
         return _say(with_suggestions(error), ExitCode.USAGE)
+    if isinstance(error, StoreError):
+        return _say(str(error), ExitCode.FAULT)
     if isinstance(error, CrosspointError):
         is_users = error.code in USER_ERRORS
         return _say(with_suggestions(error), ExitCode.USAGE if is_users else ExitCode.MEASUREMENT_FAILED)

@@ -9,26 +9,30 @@ from pathlib import Path
 from app.cli.endings import CommandFailed, ExitCode
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """The new content or the old one, whenever this is ended. Raises CommandFailed with a sentence."""
+def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
+    """The new content or the old one, whenever this is ended. mode: the file's permissions; None: as files are made
+    here. Raises CommandFailed with a sentence."""
     try:
         if path.exists() and not path.is_file():  # a pipe or a device keeps its place
             path.write_bytes(content)
         else:
-            _replace(path, content)
+            _replace(path, content, mode)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise CommandFailed(f"{path.name} could not be written: {why}.", ExitCode.FAULT) from None
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Written beside it, synced, then put in its place."""
+def _replace(path: Path, content: bytes, mode: int | None) -> None:
+    """Written beside it, synced, then put in its place. The name begins with a dot, which those who read whatever lies
+    in the folder pass over (Node Feature Discovery)."""
     beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from app.service import Crosspoint
     from probes.hardware import Survey
 
+ANYBODY_READS = 0o644  # Node Feature Discovery runs as another user than who writes its file
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the survey as JSON, as GET /hardware answers.")
@@ -54,17 +56,20 @@ def command(as_json: bool, sysroot: Path | None, labels: bool, output: Path | No
 
 
 def check_sysroot(sysroot: Path | None) -> None:
-    """Raises CommandFailed for what is no folder; a program has had its document by then, with each probe's reason."""
+    """Raises CommandFailed where --sysroot, or else CROSSPOINT_SYSROOT, is no folder; a program has had its document by
+    then, with each probe's reason."""
+    from app.settings import Settings
     from probes.reading import Root, Unreadable
 
     try:
-        Root(sysroot or Path("/")).check()
+        Root(Settings.from_environment(sysroot=sysroot).sysroot).check()
     except Unreadable as unreadable:
-        fail_usage(f"--sysroot: {unreadable.reason}.")
+        where = "CROSSPOINT_SYSROOT" if sysroot is None else "--sysroot"
+        fail_usage(f"{where}: {unreadable.reason}.")
 
 
 def print_labels(sysroot: Path | None, output: Path | None) -> None:
-    from app.cli.feature_file import write_whole
+    from app.cli.files import write_whole
     from probes.labels import make_labels, write_labels
 
     check_sysroot(sysroot)
@@ -72,7 +77,7 @@ def print_labels(sysroot: Path | None, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_whole(output, text)
+        write_whole(output, text.encode(), ANYBODY_READS)
 
 
 def show_history(sysroot: Path | None, as_json: bool) -> None:
@@ -80,9 +85,10 @@ def show_history(sysroot: Path | None, as_json: bool) -> None:
     from app.cli.hardware_view import show_states
     from app.cli.output import print_json
     from app.cli.session import run_with_service
+    from app.settings import Settings
 
-    if sysroot is not None:
-        fail_usage("A captured machine has no history: leave --sysroot out.")
+    if sysroot is not None or Settings.from_environment().sysroot != Path("/"):
+        fail_usage("A captured machine has no history: leave --sysroot and CROSSPOINT_SYSROOT out.")
     states = run_with_service(lambda service, _: _note_and_read(service), quiet=True)
     if as_json:
         print_json({"history": states})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.cli.endings import CommandFailed, ExitCode
 from app.cli.workload_options import EFFORTS, WORKLOAD_OPTIONS, make_request
 from probes import bounds
 
@@ -87,3 +88,17 @@ def command(widths: tuple[float, ...], effort: str, profile: str | None, svg: Pa
         print_json(drawn.to_json())
     else:
         show_map(drawn)
+    check_drawn(drawn)
+
+
+def check_drawn(drawn: Map) -> None:
+    """Raises CommandFailed where no cell has a plan, and none would have one if more were known. A program has had its
+    document by then, and a person the picture."""
+    cells = [cell for row in drawn.rows for cell in row.cells]
+    if any(cell.fits is not False for cell in cells):
+        return
+    if cells:
+        said = f"Nothing here fits at any batch size from {drawn.batch_sizes[0]} on: every plan needs more memory."
+    else:
+        said = f"No width works out. {drawn.rows[-1].why_not}"
+    raise CommandFailed(said, ExitCode.NOTHING_FITS)

@@ -13,6 +13,7 @@ from app.cli.endings import fail_usage
 from probes.bounds import MAX_BODY_BYTES
 from probes.workload.description import ModelDescription
 
+CONFIG_KEYS = {"model_type", "auto_map"}  # each tells a bare config.json: one of a class of its own may lack the first
 # `package.module:function`, as entry points are written.
 PYTHON_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -24,6 +25,7 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
     CommandFailed where the file cannot be used.
     """
     from probes.workload.models import parse_model, python_model
+    from probes.workload.python_sources import hash_source
 
     document = _read_document(argument)
     if document is not None:
@@ -32,7 +34,7 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
     if PYTHON_TARGET.fullmatch(argument):
         if ".py:" in argument:
             fail_usage(f"Write {argument.replace('.py:', ':')}: module:function names a module, without .py.")
-        return python_model(argument)
+        return python_model(argument, hash_source(argument) or "")
     return parse_model(argument)
 
 
@@ -94,7 +96,7 @@ def _first_sentence(error: ValueError) -> str:
 
 def _with_task(document: Any, task: str | None, sequence_length: int | None) -> Any:
     """Wrap a bare config.json, and let the options override what a document says."""
-    if isinstance(document, dict) and "model_type" in document and "huggingface" not in document:
+    if isinstance(document, dict) and CONFIG_KEYS & document.keys() and "huggingface" not in document:
         document = {"huggingface": document}
     if isinstance(document, dict) and "huggingface" in document:
         given = {"task": task, "sequence_length": sequence_length}

@@ -65,17 +65,20 @@ def show_command(name: str | None, as_json: bool) -> None:
 
 @command.command("export")
 @click.argument("name")
-@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @click.option("--as", "other_name", help="The name in the file: a profile is called after its host unless told.")
 def export_command(name: str, file: Path | None, other_name: str | None) -> None:
-    """Write the profile NAME to FILE, or to standard output. No user and no serial number stands in it."""
+    """Write the profile NAME to FILE, or to standard output (no FILE, or -).
+
+    No user and no serial number stands in it.
+    """
     from app.cli.files import write_whole
     from app.profiles import check_name
 
     profile, _ = _find(name)
     profile = replace(profile, name=check_name(other_name)) if other_name is not None else profile
     text = json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) + "\n"
-    if file is None:
+    if file is None or str(file) == "-":
         click.echo(text, nl=False)
         return
     write_whole(file, text.encode())

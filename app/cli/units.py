@@ -35,7 +35,7 @@ def _format_long(seconds: float) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """Decimal units, as DESIGN's verdict speaks: `9.1 GB`."""
+    """Decimal units, as a verdict speaks: `9.1 GB`."""
     if size is None:
         return UNKNOWN
     if size < 0:
@@ -71,7 +71,8 @@ def format_share(share: float | None) -> str:
 
 
 def format_timing(timing: dict[str, Any] | None) -> str:
-    """A median with the 10th to 90th percentile around it: `31 ms (29 to 34)`."""
+    """A median with the range around it: `31 ms (29 to 34)`. Of a measurement's samples that is their 10th to 90th
+    percentile, of an answer where a step lies in four cases of five."""
     if timing is None:
         return UNKNOWN
     middle = format_seconds(timing["median"])

@@ -123,7 +123,7 @@ class Store:
 
     async def forget_profiles(self, name: str) -> None:
         """Forget every profile of this name."""
-        await self._write(lambda: [("DELETE FROM profiles WHERE name = ?", (name,))])
+        await self._write(lambda: [("DELETE FROM profiles WHERE name = ?", (name,))], "removed")
 
     async def keep_profile(self, profile: Profile, calibration: Profile | None = None) -> None:
         """The profiles before it stay, up to KEPT_PROFILES_EACH. calibration: what was measured here now, where the
@@ -272,8 +272,9 @@ class Store:
     async def _rows(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         return await self._run(lambda connection: connection.execute(statement, parameters).fetchall())
 
-    async def _write(self, statements: Callable[[], list[Statement]]) -> None:
-        """All statements or none; they are made in the store's thread, for encoding takes time. Raises StoreError."""
+    async def _write(self, statements: Callable[[], list[Statement]], done: str = "saved") -> None:
+        """All statements or none; they are made in the store's thread, for encoding takes time. Raises StoreError,
+        which says that this was not `done`."""
 
         def work(connection: sqlite3.Connection) -> None:
             prepared = statements()
@@ -281,18 +282,18 @@ class Store:
                 for statement, parameters in prepared:
                     connection.execute(statement, parameters)
 
-        await self._run(work)
+        await self._run(work, done)
         if self.trouble:
-            raise StoreError(f"This was not saved: {self.trouble}.")
+            raise StoreError(f"This was not {done}: {self.trouble}.")
 
-    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._in_thread(lambda: self._attempt(work))
+    async def _run(self, work: Callable[[sqlite3.Connection], T], done: str = "saved") -> T:
+        return await self._in_thread(lambda: self._attempt(work, done))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work`; a file that turns out to be damaged is replaced, once. Raises StoreError."""
+    def _attempt(self, work: Callable[[sqlite3.Connection], T], done: str) -> T:
+        """Run `work`; a file that turns out to be damaged is replaced, once. Raises StoreError: this was not `done`."""
         if self._database is None:
             self._database = Database(self._path)
         try:
@@ -305,7 +306,7 @@ class Store:
                 self._profiles.clear()
                 return work(self._database.connection)
         except sqlite3.Error as error:
-            raise StoreError(f"This was not saved: the store could not be used ({error}).") from error
+            raise StoreError(f"This was not {done}: the store could not be used ({error}).") from error
 
     def _close(self) -> None:
         if self._database is not None:

@@ -52,7 +52,7 @@ def widen_huggingface(model: ModelDescription, factor: float) -> ModelDescriptio
         raise InvalidModel(f"No size of a {name} config is known to be its width. Write the sizes into the config.")
     rest = {name: value for name, value in content.items() if name != "config"}
     widened = parse_huggingface({"huggingface": config, **rest})
-    return ModelDescription("huggingface", f"{model.name} x {factor:g}", widened)
+    return ModelDescription("huggingface", f"{model.name} x {factor:g}", widened, model.version)
 
 
 def _widened(written: Config, part: Any, factor: float) -> Config:

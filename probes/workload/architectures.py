@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -87,6 +88,15 @@ def read_architectures() -> Architectures:
     except OSError as error:
         raise InvalidModel("The installed transformers cannot be read. Install it anew.") from error
     return parse_architectures(texts)
+
+
+@lru_cache(maxsize=1)
+def transformers_version() -> str:
+    """Of the installed one; empty where its metadata is missing."""
+    try:
+        return version("transformers")
+    except PackageNotFoundError:
+        return ""
 
 
 def parse_architectures(sources: list[str]) -> Architectures:

@@ -22,7 +22,7 @@ from probes.workload.wording import clean, describe
 
 # Keys that make transformers load something else than this config, with what to do instead.
 REFUSED = {
-    "auto_map": "it names code to load from elsewhere",
+    "auto_map": "it names code to load from elsewhere, and transformers' own class of that model_type is taken",
     "trust_remote_code": "remote code is never run",
     "code": "code is never run",
     "custom_pipelines": "they are code",

@@ -42,17 +42,21 @@ class ModelDescription:
     """A checked, resolved model.
 
     kind: `layers`, `huggingface`, `summary` or `python`. content: the canonical JSON of that kind (a catalogue
-    name is resolved to its row's content). name: what to call it when speaking.
+    name is resolved to its row's content). name: what to call it when speaking. version: of the code that makes it,
+    where that is not ours: transformers' version, or what tells one's own source from another
+    (probes.workload.python_sources).
     """
 
     kind: Literal["layers", "huggingface", "summary", "python"]
     name: str
     content: dict[str, Any]
+    version: str = ""
 
     @property
     def key(self) -> str:
         """Content address: equal descriptions have equal keys, whatever they are called."""
-        canonical = json.dumps([self.kind, self.content], sort_keys=True, separators=(",", ":"))
+        named = [self.kind, self.content, *([self.version] if self.version else [])]
+        canonical = json.dumps(named, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
     def to_json(self) -> dict[str, Any]:
@@ -60,7 +64,7 @@ class ModelDescription:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ModelDescription:
-        return cls(document["kind"], document["name"], document["content"])
+        return cls(document["kind"], document["name"], document["content"], document.get("version", ""))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from probes.workload.architectures import transformers_version
 from probes.workload.description import InvalidModel, ModelDescription
 from probes.workload.huggingface import name_of, parse_huggingface
 from probes.workload.layers import parse_layers
@@ -39,7 +40,7 @@ def _layers(document: dict[str, Any]) -> ModelDescription:
 
 def _huggingface(document: dict[str, Any]) -> ModelDescription:
     content = parse_huggingface(document)
-    return ModelDescription("huggingface", name_of(content), content)
+    return ModelDescription("huggingface", name_of(content), content, f"transformers {transformers_version()}")
 
 
 def _summary(document: dict[str, Any]) -> ModelDescription:

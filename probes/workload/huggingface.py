@@ -38,10 +38,25 @@ def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
             f'"huggingface" is {describe(written)}; the content of a config.json is expected: {{"model_type": …}}.'
         )
     known = read_architectures()
+    _refuse_own_code(written, known)
     model_type = _model_type(written.get("model_type"), known)
     config = check_config(written)
     task = _task(document.get("task"), model_type, config.pop("architectures", None), known)
     return {"config": config, "task": task} | _sizes(document, config, task)
+
+
+def _refuse_own_code(written: dict[str, Any], known: Architectures) -> None:
+    """Raises InvalidModel for a config whose class is not in transformers but in a file beside the weights."""
+    classes, model_type = written.get("auto_map"), written.get("model_type")
+    if not isinstance(classes, dict) or (isinstance(model_type, str) and model_type in known.model_types):
+        return
+    named = [name for key, name in classes.items() if key.startswith("AutoModel") and isinstance(name, str)]
+    which = f', "{clean(named[0])}",' if named else ""
+    raise InvalidModel(
+        f"This model's class{which} is code of its own (auto_map) and not in the installed transformers; a config is "
+        "data and loads no code. Write a function of yours that makes the model, and ask for it as module:function "
+        "on the command line, where its real steps are measured."
+    )
 
 
 def _model_type(written: Any, known: Architectures) -> str:

@@ -25,14 +25,14 @@ def parse_model(value: object) -> ModelDescription:
     return parse_document(value)
 
 
-def python_model(target: str) -> ModelDescription:
+def python_model(target: str, version: str = "") -> ModelDescription:
     """`module:function`, the user's own Python: only the command line may call this, never what came over HTTP.
 
-    The module is not imported here. Raises InvalidModel when the text is no such name.
+    version: see ModelDescription. The module is not imported here. Raises InvalidModel when the text is no such name.
     """
     if len(target) > MAX_NAME_CHARACTERS or not _TARGET.fullmatch(target):
         raise InvalidModel(
             f'"{clean(target)}" does not name Python code. Write module:function, as in train:make_model; '
             "the module is found as Python finds it from the current folder."
         )
-    return ModelDescription("python", target, {"target": target})
+    return ModelDescription("python", target, {"target": target}, version)

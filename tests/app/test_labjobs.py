@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from app.labjobs import load_meanwhile
+import pytest
+
+from app.labjobs import describe_machine, load_meanwhile
 from probes.hardware import Load
-from tests.app.advisor.build import a_survey
+from tests.app.advisor.build import a_gpu, a_survey
 
 BEFORE = Load(busy_fraction=0.9, own_busy_fraction=0.1, cpu_pressure_percent=3.0)
 SURVEY = replace(a_survey(usable_cores=4, physical_cores=4), load=BEFORE)
@@ -19,3 +21,15 @@ def test_the_load_while_steps_ran_is_others_alone() -> None:
 def test_where_steps_did_not_say_the_survey_stands() -> None:
     assert load_meanwhile(SURVEY, {}) == BEFORE
     assert load_meanwhile(SURVEY, {"others_cores": None}) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "told"),
+    [("NVIDIA A10", "NVIDIA", "NVIDIA A10"), (None, "NVIDIA", "unnamed NVIDIA GPU"), (None, None, "unnamed GPU")],
+)
+def test_a_machine_is_described_without_what_names_one_card_in_the_world(
+    name: str | None, vendor: str | None, told: str
+) -> None:
+    said = describe_machine(a_survey(gpus=[a_gpu(id="GPU-5f3c-1", name=name, vendor=vendor)]))
+    assert said.endswith(f", {told}")
+    assert "5f3c" not in said

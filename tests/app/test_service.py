@@ -121,12 +121,12 @@ def test_a_profile_that_is_not_stored_is_named_beside_those_that_are(tmp_path: P
     with_crosspoint(tmp_path, use)
 
 
-def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_takes_its_place(tmp_path: Path) -> None:
+def calibrating(folder: Path) -> tuple[str, ...]:
     """A child that takes twice as long each time it calibrates: 1, 2, 4 times."""
-    (tmp_path / "made-up.json").write_text(json.dumps(a_profile().to_json()), encoding="utf-8")
-    words = serving(
-        f"document = json.load(open({str(tmp_path / 'made-up.json')!r}))",
-        f"count = {str(tmp_path / 'count')!r}",
+    (folder / "made-up.json").write_text(json.dumps(a_profile().to_json()), encoding="utf-8")
+    return serving(
+        f"document = json.load(open({str(folder / 'made-up.json')!r}))",
+        f"count = {str(folder / 'count')!r}",
         "times = 2 * float(open(count).read()) if os.path.exists(count) else 1.0",
         "open(count, 'w').write(str(times))",
         "document |= dict(name=job['name'], fingerprint=job['fingerprint'])",
@@ -134,6 +134,9 @@ def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_tak
         "    row['seconds'] = {k: v if k == 'samples' else times * v for k, v in row['seconds'].items()}",
         'say(event="result", job=job["job"], result=document)',
     )
+
+
+def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_takes_its_place(tmp_path: Path) -> None:
     truth = a_profile().points[0].seconds.median
 
     async def use(crosspoint: Crosspoint) -> None:
@@ -150,7 +153,34 @@ def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_tak
         assert (await crosspoint.calibrate("quick", name="named")).calibrations == 1
         assert (await crosspoint.calibrate("quick", name="other")).calibrations == 1
 
-    with_crosspoint(tmp_path, use, words)
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+def test_a_calibration_leaves_another_machines_profile_that_is_called_like_this_one(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        host = (await crosspoint.calibrate("quick")).name
+        await crosspoint.store.forget_profiles(host)
+        theirs = replace(a_profile(fingerprint="another"), name=host)
+        await crosspoint.store.keep_profile(theirs)
+        for count in (1, 2):
+            ours = await crosspoint.calibrate("quick")
+            assert (ours.name, ours.calibrations) == (f"{host}-2", count)
+            assert await crosspoint.profile(await crosspoint.survey()) == ours
+        assert await crosspoint.profile(await crosspoint.survey(), host) == theirs
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+def test_a_machine_that_changed_keeps_its_profiles_name(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        host = (await crosspoint.calibrate("quick")).name
+        await crosspoint.store.forget_profiles(host)
+        survey = await crosspoint.survey()
+        await crosspoint.store.keep_survey(replace(survey, fingerprint="before"))
+        await crosspoint.store.keep_profile(replace(a_profile(fingerprint="before"), name=host))
+        assert (await crosspoint.calibrate("quick")).name == host
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
 
 
 def test_a_summary_is_answered_without_any_process(tmp_path: Path) -> None:

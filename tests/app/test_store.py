@@ -208,6 +208,8 @@ def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_sav
         with pytest.raises(StoreError, match="not saved"):
             await store.keep_profile(PROFILE)
         assert await store.profile("f1") == PROFILE
+        with pytest.raises(StoreError, match="not removed"):
+            await store.forget_profiles("here")
         assert store.trouble is not None
 
     in_store(tmp_path / "file" / "below", use)

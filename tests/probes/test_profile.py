@@ -59,6 +59,14 @@ def test_a_schema_of_another_version_is_named(real: Document) -> None:
             Profile.from_json({**real, "schema_version": version})
 
 
+def test_a_profile_of_a_newer_crosspoint_says_so_and_what_to_do(real: Document) -> None:
+    with pytest.raises(InvalidProfile, match=r"a newer crosspoint made it.*update this one"):
+        Profile.from_json({**real, "schema_version": "4"})
+    for version in ("3.1", "²", "9" * 5000):
+        with pytest.raises(InvalidProfile, match="this is not a crosspoint profile"):
+            Profile.from_json({**real, "schema_version": version})
+
+
 def point(change: Callable[[Document], object]) -> Callable[[Document], None]:
     def apply(document: Document) -> None:
         change(document["points"][3])

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import Request, recommend
-from probes.measurement import MemoryPeak
+from probes.bounds import MAX_BATCH_SIZE
+from probes.measurement import Measurement, MemoryPeak
 from tests.app.advisor.answered import ALL_FOUR, BASE, answer, measured
 from tests.app.advisor.build import (
     GB,
@@ -48,6 +49,12 @@ def test_when_not_one_sample_fits_something_else_is_offered(usable: int, optimiz
     found = recommend(a_survey(usable_bytes=usable), None, None, [], request)
     assert found.options[0].max_batch_size == 0
     assert remedy in (found.options[0].why_not or "")
+
+
+@pytest.mark.parametrize("rows", [[], measured(**ALL_FOUR)])
+def test_no_batch_is_told_that_may_not_be_asked_for(rows: list[Measurement]) -> None:
+    found = answer(rows, survey=a_survey(usable_bytes=10**18))
+    assert {option.max_batch_size for option in found.options} == {MAX_BATCH_SIZE}
 
 
 def test_what_ran_out_of_memory_here_does_not_fit_whatever_was_estimated() -> None:

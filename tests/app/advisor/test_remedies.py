@@ -40,6 +40,22 @@ def test_each_change_is_told_with_the_bytes_that_it_saves() -> None:
     assert remedies["bf16"].fits is False  # 1.6 GB of activations and 0.4 GB of the rest, in 1 GB
 
 
+def test_two_changes_are_told_where_neither_keeps_the_batch_alone_and_both_do() -> None:
+    remedies = found(a_workload(16), available=7 * GB // 10)  # 1.3 GB are missing
+    alone = [remedy for change, remedy in remedies.items() if " and " not in change and "batch" not in change]
+    assert not any(remedy.fits for remedy in alone)
+    (both,) = [remedy for change, remedy in remedies.items() if " and " in change]
+    assert both.fits
+    assert both.change.startswith("the optimizer sgd and ")
+    most = max(remedy.saves_bytes for remedy in alone if "sgd" not in remedy.change)
+    assert both.saves_bytes == 200_000_000 + most
+
+
+@pytest.mark.parametrize(("optimizer", "available"), [("adamw", 19 * GB // 10), ("adamw", GB // 2), ("sgd", GB)])
+def test_two_changes_are_not_told_where_one_does_or_both_do_not(optimizer: str, available: int) -> None:
+    assert not any(" and " in change for change in found(a_workload(16, optimizer=optimizer), available=available))
+
+
 def test_checkpointing_saves_less_than_all_activations() -> None:
     (remedy,) = [r for change, r in found(a_workload(16)).items() if "checkpointing" in change]
     assert 0 < remedy.saves_bytes < 16 * 100e6

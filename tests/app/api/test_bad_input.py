@@ -116,6 +116,10 @@ INVALID: dict[str, dict[str, Any]] = {
             "task": "text-classification",
         },
     },
+    "a config of a class of its own": {
+        **IRIS,
+        "model": {"huggingface": {"model_type": MARK, "auto_map": {"AutoModel": f"m.{MARK}"}}},
+    },
     "a config with a path": {**IRIS, "model": {"huggingface": {"model_type": "/etc/passwd"}}},
     "a config with an address": {**IRIS, "model": {"huggingface": "https://example.com/config.json"}},
     "a summary without figures": {**IRIS, "model": {"summary": {}}},

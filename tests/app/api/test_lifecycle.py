@@ -16,6 +16,7 @@ from app.errors import StoreError
 from app.service import Crosspoint
 from app.settings import Settings
 from app.upkeep import Upkeep
+from tests.app.advisor.machine import a_profile
 from tests.app.api.test_jobs import LONG, SHORT, start, wait_for, watch
 from tests.app.lab.test_child import is_gone
 from tests.app.serving import COMMAND, PATIENCE_SECONDS, running_server, wait_until
@@ -90,6 +91,10 @@ def test_where_the_data_folder_cannot_be_used_the_service_serves_and_warns(tmp_p
     with running_server(tmp_path / "file" / "data") as server, server.client() as client:
         wait_until(lambda: client.get("/readyz").is_success, "readiness")
         assert "Nothing is saved" in str(client.get("/readyz").json()["warnings"])
+        document = client.put("/profiles/rig", json=a_profile(fingerprint="another").to_json())
+        assert document.status_code == 503
+        assert document.json()["type"] == "/problems/not-saved"
+        assert document.json()["title"] == "The store could not be used"
 
 
 def test_the_service_never_has_torch_in_its_address_space(tmp_path: Path) -> None:

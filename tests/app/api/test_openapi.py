@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from app.api.openapi import unit_of
+from probes.hardware import (
+    CacheSizes,
+    Cpu,
+    Finding,
+    Memory,
+    ProbeReport,
+    Software,
+    Storage,
+    Survey,
+    System,
+    Torch,
+)
 from probes.workload.models import parse_model
+
+PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +150,22 @@ def test_the_page_may_run_nothing_but_its_own(client: httpx.Client) -> None:
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
     for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
         assert client.get(address).is_success, address
+
+
+def test_the_page_about_http_names_every_address(description: dict[str, Any]) -> None:
+    addresses = [address.replace("/measurements/{name}", "/measurements/{id}") for address in description["paths"]]
+    addresses = [address.replace("/calibrations/{name}", "/calibrations/{id}") for address in addresses]
+    requests = [
+        f"{method.upper()} {address}"
+        for address, path in zip(addresses, description["paths"].values(), strict=True)
+        for method in path
+    ]
+    page = re.sub(r"`, `/", "`, `GET /", PAGE)
+    assert [request for request in requests if f"`{request}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "kind", [Survey, System, Cpu, CacheSizes, Memory, Storage, Software, Torch, Finding, ProbeReport]
+)
+def test_the_page_about_http_names_every_fact_of_the_machine(kind: type) -> None:
+    assert [item.name for item in fields(kind) if f"`{item.name}`" not in PAGE] == []

@@ -47,6 +47,17 @@ def test_a_sysroot_that_is_no_folder_is_wrong_usage(no_root: Path, capsys: pytes
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [["hardware"], ["hardware", "--labels"], ["hardware", "--history"], ["doctor"]])
+def test_so_is_one_that_the_environment_names(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CROSSPOINT_SYSROOT", str(tmp_path / "missing"))
+    assert main(words) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "CROSSPOINT_SYSROOT" in captured.err
+
+
 def test_a_program_gets_each_probes_reason_too(no_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hardware", "--json", "--sysroot", str(no_root)]) == ExitCode.USAGE
     reports = json.loads(capsys.readouterr().out)["probes"].values()

@@ -2,13 +2,25 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from app.cli.endings import ExitCode
+from app.cli.main import main
 from app.cli.profile_view import show_calibrated, show_profile
 from probes.measurement import Timing
 from probes.profile import Point, Profile
 from probes.workload.description import Plan
+
+
+def test_a_device_that_is_not_here_is_wrong_usage_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSPOINT_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr("app.service.Crosspoint.calibrate", None)
+    assert main(["calibrate", "--device", "cuda:63"]) == ExitCode.USAGE
+    assert "Devices here: cpu" in capsys.readouterr().err
 
 
 def point(constant: str, *samples: float) -> Point:

@@ -1,5 +1,6 @@
-"""What docs/cli.md and README.md promise is there."""
+"""What the pages promise is there."""
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,9 +10,16 @@ import pytest
 from app.cli.endings import ExitCode
 from app.cli.main import COMMANDS
 from app.settings import Settings, variable_name
+from probes.workload.architectures import TASKS_BY_NAME
+from probes.workload.description import OPTIMIZERS
+from probes.workload.layers import LAYER_TYPES, LOSSES
+from probes.workload.models import parse_model
+from probes.workload.summary import FIGURES
 
 ROOT = Path(__file__).parents[3]
 CLI = ROOT / "docs" / "cli.md"
+MODELS = CLI.parent / "models.md"
+PAGES = sorted(CLI.parent.rglob("*.md"))
 
 
 def test_every_command_exit_code_and_setting_is_documented() -> None:
@@ -21,8 +29,39 @@ def test_every_command_exit_code_and_setting_is_documented() -> None:
     assert [variable_name(item) for item in fields(Settings) if f"`{variable_name(item)}`" not in text] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md", "docs/cli.md", "docs/http-api.md"])
+@pytest.mark.parametrize("page", ["README.md", *(str(path.relative_to(ROOT)) for path in PAGES)])
 def test_links_between_the_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_every_way_to_write_a_model_is_documented() -> None:
+    options = {option.name for kind in LAYER_TYPES for option in kind.options}
+    names = {kind.name for kind in LAYER_TYPES} | options | TASKS_BY_NAME.keys() | {*OPTIMIZERS, *LOSSES, *FIGURES}
+    text = MODELS.read_text(encoding="utf-8")
+    assert sorted(name for name in names if f"`{name}`" not in text and f'"{name}"' not in text) == []
+
+
+def test_the_models_that_stand_there_as_examples_are_models() -> None:
+    examples = re.findall(r"```json\n(.*?)```", MODELS.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        assert parse_model(json.loads(example))
+
+
+def test_every_code_of_a_failure_is_documented() -> None:
+    """docs/protocol.md lists them for programs."""
+    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "probes" / "microtrain").glob("*.py")]
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    made = set(re.findall(r'(?:LabError|Failure)\(\s*"([a-z-]+)"', text))
+    made |= set(re.findall(r'\("(cancelled|invalid-request|fault)", ', text)) | {"ended"}
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    assert {"killed", "too-slow", "cancelled", "fault", "invalid-model"} <= made
+    assert sorted(code for code in made if f"| `{code}` |" not in page) == []
+
+
+def test_the_index_of_decisions_names_each() -> None:
+    folder = CLI.parent / "decisions"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    assert [page.name for page in folder.glob("*.md") if page.name != "index.md" and page.name not in index] == []

@@ -43,12 +43,13 @@ def test_a_feature_file_is_replaced_whole_and_may_be_read_by_all(
     assert [path.name for path in folder.iterdir()] == ["crosspoint"]
 
 
+@pytest.mark.parametrize("place", ["missing/crosspoint", "/dev/full"])
 def test_a_file_that_cannot_be_written_is_a_sentence(
-    machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    machine: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = str(tmp_path / "missing" / "crosspoint")
-    assert main(["hardware", "--labels", "--sysroot", machine, "--output", target]) == ExitCode.USAGE
-    assert "cannot be written" in capsys.readouterr().err
+    target = str(tmp_path / place)
+    assert main(["hardware", "--labels", "--sysroot", machine, "--output", target]) == ExitCode.FAULT
+    assert "could not be written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from app.advisor.request import EFFORTS, PRECISION_CHOICES
 from app.cli import workload_options
 from app.cli.endings import CommandFailed, ExitCode, report_ending
 from app.cli.main import COMMANDS, main
-from app.errors import CrosspointError, LabError
+from app.errors import CrosspointError, LabError, StoreError
 from probes.workload.description import InvalidModel
 
 CROSSPOINT = (sys.executable, "-c", "import sys; from app.cli.main import main; sys.exit(main())")
@@ -112,6 +112,7 @@ def test_a_bad_setting_in_the_environment_is_wrong_usage(
         (LabError("invalid-model", "layers[3] does not fit."), 2),
         (LabError("out-of-memory", "The measurement ran out of memory."), 4),
         (CrosspointError("failed", "The measuring process ended."), 4),
+        (StoreError("This was not saved: the disk is full."), 1),
         (CommandFailed("No plan fits.", ExitCode.NOTHING_FITS), 3),
         (KeyboardInterrupt(), 130),
         (BrokenPipeError(32, "Broken pipe"), 141),

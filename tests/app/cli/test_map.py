@@ -104,9 +104,25 @@ def test_ones_own_python_has_its_own_width_only(
         "import torch\n\ndef make():\n    return torch.nn.Linear(4, 3), lambda n: torch.randn(n, 4)\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert main(["map", "own_network:make", "--profile", "rig", "--widths", "2", "--json"]) == ExitCode.DONE
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert main(["map", "own_network:make", "--profile", "rig", "--widths", "2", "--json"]) == ExitCode.NOTHING_FITS
+    written, said = capsys.readouterr()
+    (row,) = json.loads(written)["rows"]
     assert "Python" in row["why_not"]
+    assert f"Error: No width works out. {row['why_not']}" in said
+
+
+def test_a_map_of_what_fits_nowhere_is_drawn_and_ends_with_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    huge = json.dumps({"summary": {**SUMMARY, "parameters": 10**13}})
+    assert main(["map", huge, "--widths", "1", "--largest-batch", "2"]) == ExitCode.NOTHING_FITS
+    written, said = capsys.readouterr()
+    assert "nothing fits" in written
+    assert "every plan needs more memory" in said
+
+
+def test_a_map_of_which_nothing_is_known_yet_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", MODEL, "--widths", "1", "--largest-batch", "2", "--json"]) == ExitCode.DONE
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert {cell["plan"] is None for cell in row["cells"]} == {True}
 
 
 @pytest.mark.parametrize("widths", ["", "x", "0", "-1", "nan", "inf", ",".join(["1"] * 17), "1e9"])

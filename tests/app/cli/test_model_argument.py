@@ -36,6 +36,11 @@ def test_a_bare_config_json_is_a_hugging_face_model(tmp_path: Path) -> None:
     assert model.content["sequence_length"] == 64
 
 
+def test_a_bare_config_of_a_class_of_its_own_is_told_how_to_ask(tmp_path: Path) -> None:
+    with pytest.raises(InvalidModel, match="module:function"):
+        read_model(write(tmp_path, {"auto_map": {"AutoModel": "modeling_own.Model"}, "hidden_size": 64}))
+
+
 def test_options_go_before_what_the_file_says(tmp_path: Path) -> None:
     document = {"huggingface": CONFIG, "task": "text-classification", "sequence_length": 128}
     assert read_model(write(tmp_path, document), sequence_length=32).content["sequence_length"] == 32

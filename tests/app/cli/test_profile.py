@@ -78,6 +78,7 @@ def test_a_profile_travels_as_a_file(run: Run, tmp_path: Path) -> None:
     there = json.loads(run("show", "travelled", "--json").stdout)
     assert there == {**json.loads(file.read_text()), "name": "travelled"}
     assert json.loads(run("export", "rig", "--as", "anon").stdout)["name"] == "anon"
+    assert run("export", "rig", "-").stdout == file.read_text()
     names = [row["name"] for row in json.loads(run("list", "--json").stdout)["profiles"]]
     assert names == ["travelled", "rig"]
     assert run("remove", "travelled").returncode == 0
@@ -115,6 +116,17 @@ def test_a_file_that_is_not_there_is_said_to_be(run: Run, tmp_path: Path) -> Non
         refused = run("import", file)
         assert refused.returncode == ExitCode.USAGE
         assert "cannot be read" in refused.stderr
+
+
+def test_where_nothing_can_be_saved_an_import_says_so(run: Run, data: Path) -> None:
+    profile = run("export", "rig").stdout
+    for file in data.iterdir():
+        file.unlink()
+    data.rmdir()
+    data.touch()  # a file in the folder's place
+    refused = run("import", "-", given=profile)
+    assert refused.returncode == ExitCode.FAULT
+    assert "Error: This was not saved: the data folder cannot be used" in refused.stderr
 
 
 def test_a_name_that_another_machine_has_is_not_taken_over(run: Run) -> None:

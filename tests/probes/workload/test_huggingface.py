@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from probes.workload import documents
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
 
@@ -43,6 +44,17 @@ def test_code_paths_and_urls_are_refused_at_any_depth(part: dict[str, Any]) -> N
     assert "Remove" in message
     for secret in ("passwd", "example.org", "Evil", "import os"):
         assert secret not in message
+
+
+@pytest.mark.parametrize("model_type", [{"model_type": "zamba9"}, {}, {"model_type": None}])
+def test_a_class_that_transformers_does_not_have_is_named_and_how_to_ask_for_it(model_type: dict[str, Any]) -> None:
+    code = {"AutoConfig": "configuration_z.ZConfig", "AutoModelForCausalLM": "modeling_z.ZForCausalLM"}
+    message = str(refusal({**model_type, "auto_map": code}))
+    assert '"modeling_z.ZForCausalLM"' in message
+    assert "module:function" in message
+    assert "measured" in message
+    for other in ({}, {"AutoModel": 3}, {"AutoModel": None}):
+        assert "module:function" in str(refusal({**model_type, "auto_map": other}))
 
 
 def test_an_empty_name_and_transformers_own_notes_are_left_out() -> None:
@@ -180,3 +192,12 @@ def test_sizes_that_differ_between_stages_may_be_lists_and_some_may_be_null() ->
 
 def test_a_model_type_that_is_no_name_is_named_by_its_kind() -> None:
     assert str(refusal({"model_type": []})).startswith("model_type is a list; a name is expected")
+
+
+def test_another_transformers_makes_another_model_of_a_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = parse_model({"huggingface": {"model_type": "bert"}})
+    monkeypatch.setattr(documents, "transformers_version", lambda: "99.0")
+    other = parse_model({"huggingface": {"model_type": "bert"}})
+    assert one.content == other.content
+    assert one.key != other.key
+    assert other.version == "transformers 99.0"

@@ -158,3 +158,11 @@ def test_python_code_is_never_reached_through_parse_model() -> None:
     refuse("train:make")
     refuse({"python": "train:make"})
     refuse({"kind": "python", "name": "train:make", "content": {"target": "train:make"}})
+
+
+def test_a_description_stored_before_versions_reads_and_is_found_by_its_key() -> None:
+    """What was traced and measured of networks written as layers lies in stores under such keys."""
+    content = {"layers": [], "input_shape": [4]}
+    found = ModelDescription.from_json({"kind": "layers", "name": "tiny", "content": content})
+    assert found == ModelDescription("layers", "tiny", content)
+    assert found.key == "3e1193d3d5e6008f4e999512c915da8a"

@@ -1,0 +1,95 @@
+"""The source of the user's own Python, without running any of it: what tells one version of a model from another.
+
+Followed are the imports that stand in the source, wherever in it, as far as they lead to files below the folder in
+which Python finds the model's module. What is imported by a name made while running, and data that the code reads, is
+not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+MOST_FILES = 500  # beyond it nobody's model is made of what is read
+_INSTALLED = {"site-packages", "dist-packages", Path(ast.__file__).parent.name}  # and Python's own library
+
+
+def hash_source(target: str) -> str | None:
+    """32 hexadecimal digits that change with the source of `module:function` and of what it imports; None where it
+    is not found, or is no Python source."""
+    name = target.partition(":")[0]
+    for folder in dict.fromkeys((str(Path.cwd()), *(entry or "." for entry in sys.path))):
+        path = _find(name, folder)
+        if path is not None:
+            return _hash(name, folder, path)
+    return None
+
+
+def _hash(name: str, folder: str, path: Path) -> str:
+    digest = hashlib.sha256()
+    whole = not _INSTALLED & set(Path(folder).parts)  # among installed packages the model's own alone
+    waiting, seen = [(name, path)], {name}
+    while waiting and len(seen) <= MOST_FILES:
+        module, path = waiting.pop(0)
+        source = _read(path)
+        digest.update(f"{module}\0{len(source)}\0".encode() + source)
+        for imported in _imports(module, path, source):
+            if imported in seen or not (whole or imported.partition(".")[0] == name.partition(".")[0]):
+                continue
+            found = _find(imported, folder)
+            if found is not None:
+                seen.add(imported)
+                waiting.append((imported, found))
+    return digest.hexdigest()[:32]
+
+
+def _find(module: str, folder: str) -> Path | None:
+    """The source file of a module or package below a folder, which is not imported."""
+    places: list[str] | None = [folder]
+    found = None
+    for part in module.split("."):
+        try:
+            spec = PathFinder.find_spec(part, places) if places else None
+        except (OSError, ValueError):
+            return None
+        if spec is None:
+            return None
+        found, places = spec.origin, list(spec.submodule_search_locations or ())
+    return Path(found) if found is not None and found.endswith(".py") else None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _imports(module: str, path: Path, source: bytes) -> Iterator[str]:
+    """Names of modules, and of what may be one: `from package import part`."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    yield from _packages(module)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from (alias.name, *_packages(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".") if package else []
+            above = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join([*above, *((node.module,) if node.module else ())])
+            if base:
+                yield from (base, *_packages(base), *(f"{base}.{alias.name}" for alias in node.names))
+
+
+def _packages(module: str) -> Iterator[str]:
+    """Those that it is in, whose `__init__` runs first."""
+    while module := module.rpartition(".")[0]:
+        yield module

@@ -1,0 +1,116 @@
+"""One version of the user's own Python is told from another, and none of it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.model_argument import read_model
+from probes.workload.description import ModelDescription
+from probes.workload.python_sources import MOST_FILES, hash_source
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, **sources: str) -> None:
+    for name, source in sources.items():
+        path = folder / f"{name.replace('__in__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+
+
+def test_the_module_itself_counts_and_is_not_run(here: Path) -> None:
+    write(here, own="raise SystemExit('run')\n")
+    first = hash_source("own:make")
+    assert first is not None
+    assert hash_source("own:make") == first
+    write(here, own="raise SystemExit('again')\n")
+    assert hash_source("own:make") != first
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("import parts", "parts"),
+        ("from parts import Net", "parts"),
+        ("def make():\n    from parts import Net", "parts"),
+        ("from nets import wide", "nets__in__wide"),
+        ("from nets.wide import Net", "nets__in__wide"),
+        ("import nets.wide", "nets__in__wide"),
+        ("import nets.wide", "nets__in____init__"),
+        ("import nets", "nets__in__deep"),  # which its __init__ imports
+        ("import chain", "parts"),
+    ],
+)
+def test_what_it_imports_from_its_folder_counts(here: Path, statement: str, changed: str) -> None:
+    sources = {
+        "own": statement,
+        "parts": "Net = 1",
+        "chain": "import parts\nimport own",
+        "nets__in____init__": "from . import deep",
+        "nets__in__deep": "from .wide import Net",
+        "nets__in__wide": "Net = 2",
+        "another": "Net = 3",
+    }
+    write(here, **sources)
+    first = hash_source("own:make")
+    write(here, another="Net = 4")
+    assert hash_source("own:make") == first
+    write(here, **{changed: sources[changed] + "\n# and more"})
+    assert hash_source("own:make") != first
+
+
+def test_a_module_in_a_package_is_followed_from_the_folder_above(here: Path) -> None:
+    write(
+        here, work__in____init__="", work__in__train="from ..outside import x\nfrom .net import Net", work__in__net=""
+    )
+    first = hash_source("work.train:make")
+    write(here, work__in__net="Net = 1")
+    assert hash_source("work.train:make") != first
+
+
+def test_an_installed_package_is_not_followed_beyond_itself(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = here / "lib" / "site-packages"
+    write(installed, theirs__in____init__="import another", theirs__in__net="", another="x = 1")
+    monkeypatch.syspath_prepend(str(installed))
+    first = hash_source("theirs.net:make")
+    write(installed, another="x = 2")
+    assert hash_source("theirs.net:make") == first
+    write(installed, theirs__in____init__="import another  # changed")
+    assert hash_source("theirs.net:make") != first
+
+
+@pytest.mark.parametrize("target", ["nowhere:make", "math:sqrt", "sys:exit", "no.where:make", "own.part:make"])
+def test_what_has_no_source_has_no_hash(here: Path, target: str) -> None:
+    write(here, own="")
+    assert hash_source(target) is None
+
+
+@pytest.mark.parametrize("source", ["def broken(:\n", "x = '\0'\n", "(" * 5000])
+def test_source_that_cannot_be_read_counts_as_it_is(here: Path, source: str) -> None:
+    write(here, own=source)
+    first = hash_source("own:make")
+    write(here, own=source + "#")
+    assert first is not None
+    assert hash_source("own:make") != first
+
+
+def test_a_folder_of_many_files_comes_to_an_end(here: Path) -> None:
+    count = MOST_FILES + 50
+    write(here, own="import m0", **{f"m{n}": f"import m{n + 1}" for n in range(count)})
+    assert hash_source("own:make") is not None
+
+
+def test_two_versions_have_two_keys(here: Path) -> None:
+    write(here, own="1")
+    one = read_model("own:make")
+    write(here, own="2")
+    other = read_model("own:make")
+    assert one.name == other.name
+    assert one.key != other.key
+    assert read_model("own:make").key == other.key == ModelDescription.from_json(other.to_json()).key
