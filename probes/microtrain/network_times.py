@@ -111,12 +111,11 @@ class _NetworkRun:
         timers = [StepTimer(run, self._calms.get(run.plan.threads)) for run in runs]
         timers[0].settle()
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
-        smallest, others = timers[: len(self._plans)], timers[len(self._plans) :]
         for round_number in range(MOST_TIMED if self._network.timed else 0):
             # Operations say more of long steps than how long these take as a whole, for which the time may not do.
-            for place, timer in enumerate(in_turn(smallest, others)):
+            for place, timer in enumerate(in_turn(timers, len(self._plans))):
                 first = round_number == 0
-                if (first and place < len(smallest)) or time.perf_counter() < end:
+                if (first and place < len(self._plans)) or time.perf_counter() < end:
                     self._time(timer, LONG_STEPS if first else 1)
         steps = [
             StepTime(timer.run.batch_size, timer.run.plan, timing, timer.faults)
@@ -155,8 +154,8 @@ class _NetworkRun:
         ]
         for round_number in range(MOST_ROUNDS):
             first = round_number == 0
-            others = [*clocks[len(self._plans) :], *(rare if round_number < LARGE_ROUNDS else ())]
-            for place, clock in enumerate(in_turn(clocks[: len(self._plans)], others)):
+            turns = [*clocks, *(rare if round_number < LARGE_ROUNDS else ())]
+            for place, clock in enumerate(in_turn(turns, len(self._plans))):
                 owed = first and place < len(self._plans)
                 if time.perf_counter() > (overdrawn if first else self._deadline) and not owed:
                     break
@@ -167,10 +166,14 @@ class _NetworkRun:
         return [context for context, _ in found], [clock for _, clock in found]
 
 
-def in_turn(smallest: Sequence[T], others: Sequence[T]) -> list[T]:
-    """The smallest batch under every plan, then the others as chance has it: what the time does not do for in one
-    calibration, another has, and a profile is the mean of several."""
-    return [*smallest, *random.sample(others, len(others))]
+def in_turn(turns: Sequence[T], plans: int) -> list[T]:
+    """The smallest batch first, then the other sizes as chance has it: what the time does not do for in one
+    calibration, another has, and a profile is the mean of several. turns: size by size, of so many plans each, which
+    stay together and in their order, as the first is what others are judged by (plan_shares)."""
+    sizes = [turns[start : start + plans] for start in range(0, len(turns), plans)]
+    others = sizes[1:]
+    random.shuffle(others)
+    return [turn for size in (*sizes[:1], *others) for turn in size]
 
 
 class StepTimer:
