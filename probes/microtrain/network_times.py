@@ -162,6 +162,8 @@ class _NetworkRun:
                 if self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED):
                     with self._shares.spending(clock.run.plan):
                         clock.take()
+                    if clock.step_seconds is not None:  # of a network that is not timed, nothing else says it
+                        self._shares.learn(clock.run.plan, clock.run.batch_size, clock.step_seconds)
         found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
         return [context for context, _ in found], [clock for _, clock in found]
 
@@ -254,6 +256,7 @@ class StepClock:
         self._calm = calm
         self._readings: list[float | None] = []  # of the pace, one a turn
         self._failed = False
+        self.step_seconds: float | None = None  # about, as last seen, with what clocking it costs
 
     def take(self) -> None:
         """Some steps, as in a long run: caches, allocator and branch predictors belonged to whoever ran last."""
@@ -266,7 +269,9 @@ class StepClock:
                     self._records[self._key] = record_step(step)
                 repeat(step, LEAD_IN_SECONDS, 1 if self._clocked else GROWING_STEPS)
                 turn: list[list[float]] = []
-                repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                begun = time.perf_counter()
+                clocked = repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                self.step_seconds = (time.perf_counter() - begun) / clocked
                 self._clocked.append(turn)
                 self._readings.append(_read(self._calm))
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it

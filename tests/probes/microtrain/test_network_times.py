@@ -270,6 +270,22 @@ def test_every_batch_size_is_clocked_under_every_plan_though_the_share_is_spent(
     assert clocked == {(size, plan.key) for size in (8, 64, 512) for plan in (ONE, ONE_BF16)}
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_slow_plan_has_no_steps_that_its_share_is_too_small_for(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, timed: bool
+) -> None:
+    """Be steps timed or clocked alone: two of the largest batch take 51 s, of which it has 12."""
+
+    def seconds(plan: Plan, batch_size: int) -> float:
+        return 0.001 * batch_size * (50 if plan == ONE_BF16 else 1)
+
+    network = FakeNetwork(monkeypatch, clock, seconds, timed=timed)
+    times = network.measure(24.0, {})
+    assert network.steps(ONE_BF16, 8) > 0
+    assert network.steps(ONE, 512) > 0 == network.steps(ONE_BF16, 512)
+    assert times.slowness == {ONE.key: 1.0, ONE_BF16.key: pytest.approx(50.0)}
+
+
 def test_however_late_it_is_the_smallest_batch_has_its_turn_under_every_plan(
     monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
