@@ -124,16 +124,10 @@ class NetworkContest:
     def _visits(self, found: Mapping[int, Sequence[NetworkTimes]]) -> Iterator[_Row]:
         """All rows, and some again: those that had too few turns, or met a slow machine, and those that need little."""
         yield from self._rows
-        wanting = {id(row): self._wanting(row, found[id(row)][0]) for row in self._rows if id(row) in found}
+        wanting = {id(row): _wanting(found[id(row)][0]) for row in self._rows if id(row) in found}
         first = sorted(self._rows, key=lambda row: -wanting.get(id(row), 0.0))
         yield from (row for row in first if wanting.get(id(row), 0.0) >= DISTURBED)
         yield from (row for row in self._rows if wanting.get(id(row), 0.0) < DISTURBED and row.need < REVISITED_SECONDS)
-
-    def _wanting(self, row: _Row, times: NetworkTimes) -> float:
-        """Of its turns, how many it had not, or on slow cores only."""
-        on_cpu = sum(plan.is_cpu for plan in self._plans)
-        turns = on_cpu * (len(row.network.sizes(row.mode)) + (row.network.large_batch is not None))
-        return 1.0 - (1.0 - times.disturbed) * min(1.0, len(times.contexts) / max(1, turns))
 
     def _measure_row(self, row: _Row, deadline: float, on_turn: Callable[[], object]) -> NetworkTimes:
         """A network that does not get through, its process being killed for want of memory, has no times."""
@@ -141,7 +135,7 @@ class NetworkContest:
         others = tuple(plan for plan in self._plans if not plan.is_cpu)
         steps: list[StepTime] = []
         contexts: list[Context] = []
-        disturbed = 0.0
+        disturbed = missed = 0.0
         if on_cpu:
             now = time.perf_counter()
             end = now + (deadline - now) * len(on_cpu) / len(self._plans)
@@ -154,7 +148,7 @@ class NetworkContest:
             self._learn(row.mode, times)
             for threads, pace in times.paces.items():
                 self._calms.setdefault(threads, Calm()).learn((pace,))
-            disturbed = times.disturbed
+            disturbed, missed = times.disturbed, times.missed
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
         if others and row.network.timed:  # operations are clocked on CPUs alone
@@ -162,7 +156,7 @@ class NetworkContest:
             self._learn(row.mode, times)
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]
             on_turn()
-        return NetworkTimes(steps, contexts, None, disturbed=disturbed)
+        return NetworkTimes(steps, contexts, None, disturbed=disturbed, missed=missed)
 
     def _paces(self) -> dict[int | None, float]:
         return {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}
@@ -173,6 +167,12 @@ class NetworkContest:
 
     def _slowest(self, mode: Mode) -> dict[object, float]:
         return {key: max(lately) for key, lately in self._slowness[mode].items()}
+
+
+def _wanting(times: NetworkTimes) -> float:
+    """Of its turns, how many it had not for want of time, or on slow cores only. What fails, is too slow for its share
+    or is killed lacks nothing that another visit would bring."""
+    return 1.0 - (1.0 - times.disturbed) * (1.0 - times.missed)
 
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:

@@ -60,13 +60,15 @@ class StepTime(NamedTuple):
 class NetworkTimes:
     """queue: how long the process that measured ran and waited for a core. slowness: by plan's key, how many times as
     long as the first plan's a step took. disturbed: share of plans and batch sizes that had no turn on a calm machine.
-    paces: by threads, the quickest reading."""
+    missed: of what could be clocked, the share that the time did not do for. paces: by threads, the quickest
+    reading."""
 
     steps: list[StepTime]
     contexts: list[Context]
     queue: QueueTime | None
     slowness: dict[object, float] = field(default_factory=dict)
     disturbed: float = 0.0
+    missed: float = 0.0
     paces: dict[int | None, float] = field(default_factory=dict)
 
 
@@ -101,6 +103,7 @@ class _NetworkRun:
         self._network = network
         self._mode = mode
         self._plans = plans
+        self._missed = 0.0
         self._begun, self._deadline = time.perf_counter(), deadline
         self._shares = PlanShares(plans, deadline - self._begun, slowness)
         self._bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
@@ -129,7 +132,7 @@ class _NetworkRun:
         turns += clocks
         disturbed = sum(not turn.was_calm for turn in turns) / max(1, len(turns))
         paces = {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}
-        return NetworkTimes(steps, contexts, read_queue(), self._shares.slowness(), disturbed, paces)
+        return NetworkTimes(steps, contexts, read_queue(), self._shares.slowness(), disturbed, self._missed, paces)
 
     def _time(self, timer: StepTimer, steps: int) -> None:
         plan, size = timer.run.plan, timer.run.batch_size
@@ -165,7 +168,16 @@ class _NetworkRun:
                     if clock.step_seconds is not None:  # of a network that is not timed, nothing else says it
                         self._shares.learn(clock.run.plan, clock.run.batch_size, clock.step_seconds)
         found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
+        self._missed = self._share_missed([*clocks, *rare])
         return [context for context, _ in found], [clock for _, clock in found]
+
+    def _share_missed(self, clocks: Sequence[StepClock]) -> float:
+        """Without those that would not have run with more time, either."""
+        late = sum(
+            not clock.had_turn and self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED)
+            for clock in clocks
+        )
+        return late / max(1, late + sum(clock.had_turn for clock in clocks))
 
 
 def in_turn(turns: Sequence[T], plans: int) -> list[T]:
@@ -276,6 +288,11 @@ class StepClock:
                 self._readings.append(_read(self._calm))
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
+
+    @property
+    def had_turn(self) -> bool:
+        """Be it one that failed."""
+        return self._failed or bool(self._clocked)
 
     @property
     def was_calm(self) -> bool:

@@ -54,7 +54,9 @@ class FakeClock:
 class FakeRun:
     """A StepRun, and its step, that takes `seconds` on the fake clock and nothing else."""
 
-    def __init__(self, clock: FakeClock, plan: Plan = ONE, batch_size: int = 4, seconds: float = 0.002) -> None:
+    def __init__(
+        self, clock: FakeClock, plan: Plan = ONE, batch_size: int = 4, seconds: Callable[[], float] = lambda: 0.002
+    ) -> None:
         self.plan, self.batch_size = plan, batch_size
         self.calls: list[int] = []
         self._clock, self._seconds = clock, seconds
@@ -67,7 +69,7 @@ class FakeRun:
 
     def __call__(self, executions: int = 1) -> None:
         self.calls.append(executions)
-        self._clock.now += self._seconds * executions
+        self._clock.now += self._seconds() * executions
 
 
 @pytest.fixture
@@ -171,11 +173,11 @@ def test_what_does_not_run_has_no_time(clock: FakeClock) -> None:
 
 
 def test_repeating_tells_how_often(clock: FakeClock) -> None:
-    run = FakeRun(clock, seconds=0.25 * LONG_SECONDS)
+    run = FakeRun(clock, seconds=lambda: 0.25 * LONG_SECONDS)
     assert repeat(run, 0.0) == 1
     assert repeat(run, 0.0, 3) == 3
     assert repeat(run, 9.9 * LONG_SECONDS) == 40
-    assert repeat(FakeRun(clock, seconds=1.1 * LONG_SECONDS), 0.0, 3) == 1  # one long one is enough
+    assert repeat(FakeRun(clock, seconds=lambda: 1.1 * LONG_SECONDS), 0.0, 3) == 1  # one long one is enough
 
 
 def test_a_network_is_timed_and_clocked_under_every_plan() -> None:
@@ -239,7 +241,7 @@ class FakeNetwork:
         record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
         fakes = {
             "MICRO_NETWORKS": (network._replace(timed=timed),),
-            "StepRun": lambda _, plan, size: self._run(FakeRun(clock, plan, size, seconds(plan, size))),
+            "StepRun": lambda _, plan, size: self._run(FakeRun(clock, plan, size, lambda: seconds(plan, size))),
             "record_step": lambda _: ([record], Issued()),
             "clock_step": lambda step: [step() or seconds(step.plan, step.batch_size)],
             "read_pace": lambda: 0.001,
@@ -284,6 +286,7 @@ def test_a_slow_plan_has_no_steps_that_its_share_is_too_small_for(
     assert network.steps(ONE_BF16, 8) > 0
     assert network.steps(ONE, 512) > 0 == network.steps(ONE_BF16, 512)
     assert times.slowness == {ONE.key: 1.0, ONE_BF16.key: pytest.approx(50.0)}
+    assert times.missed == 0  # more time would not bring it
 
 
 def test_however_late_it_is_the_smallest_batch_has_its_turn_under_every_plan(
@@ -294,6 +297,19 @@ def test_however_late_it_is_the_smallest_batch_has_its_turn_under_every_plan(
     smallest = {(8, ONE.key), (8, ONE_BF16.key)}
     assert {(step.batch_size, step.plan.key) for step in times.steps} == smallest
     assert {(context.batch_size, context.plan.key) for context in times.contexts} == smallest
+    assert times.missed == pytest.approx(4 / 6)
+
+
+def test_a_plan_that_fails_has_missed_nothing(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    def seconds(plan: Plan, batch_size: int) -> float:
+        if plan == ONE_BF16:
+            raise RuntimeError("no such kernel")
+        return 0.001
+
+    network = FakeNetwork(monkeypatch, clock, seconds, timed=True)
+    times = network.measure(FAR_OFF, {})
+    assert {context.plan.key for context in times.contexts} == {ONE.key}
+    assert times.missed == 0
 
 
 CLOCKED = """
