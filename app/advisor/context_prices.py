@@ -154,6 +154,12 @@ class ContextPrices:
         if small and is_same_mode:
             self.overheads.add(Sample(context.network, 0.0, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
 
+    def finish_fitting(self) -> None:
+        """No more network is left out: keep nothing that only that takes, which is most of what prices take."""
+        self._left_out.clear()
+        for samples in (self.overheads, *self.samples.values()):
+            samples.finish_fitting()
+
     def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
         """By key, the most telling first."""
         keys = _keys(operation)

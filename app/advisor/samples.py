@@ -44,6 +44,7 @@ class Samples:
         self.rows = list(rows)
         self._solved: _Solved | None = None
         self._known: _Known | None = None
+        self._is_fitted = False
         self._of_all: tuple[Samples, str] | None = None  # whose equations are solved already, and the network left out
         sizes = [row.size for row in self.rows]
         self.smallest, self.largest = min(sizes, default=math.inf), max(sizes, default=-math.inf)
@@ -58,6 +59,12 @@ class Samples:
         others = Samples([row for row in self.rows if row.network != network])
         others._of_all = self, network
         return others
+
+    def finish_fitting(self) -> None:
+        """No more network is left out: let go of what only that takes, which grows with the square of the rows."""
+        if self._solved is not None:
+            self._known = self._solved.known
+        self._solved, self._is_fitted = None, True
 
     def log_ratio_at(self, place: Place) -> float:
         """What is likeliest there; of at least one row."""
@@ -74,9 +81,12 @@ class Samples:
         return self._solve().known
 
     def _solve(self) -> _Solved:
-        if self._solved is None:
-            self._solved = _solved(self.rows[:: -(-len(self.rows) // MOST_ROWS)])
-        return self._solved
+        if self._solved is not None:
+            return self._solved
+        solved = _solved(self.rows[:: -(-len(self.rows) // MOST_ROWS)])
+        if not self._is_fitted:
+            self._solved = solved
+        return solved
 
 
 class _Known(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import pytest
@@ -54,6 +55,17 @@ def test_leaving_out_a_network_that_is_not_there_changes_nothing() -> None:
 
 def test_what_only_one_network_has_is_not_known_without_it() -> None:
     assert not Samples(some_rows(5, networks="a")).without("a").rows
+
+
+def test_what_leaving_networks_out_takes_is_let_go_when_all_is_fitted() -> None:
+    rows, at = some_rows(200), (11.0, 2.0, 0.0, 9.0, 0.0)
+    samples, asked_later = Samples(rows), Samples(rows)
+    told, without = samples.log_ratio_at(at), samples.without("a").log_ratio_at(at)
+    for each in (samples, asked_later):
+        each.finish_fitting()
+        assert each.log_ratio_at(at) == told
+        assert len(pickle.dumps(each)) < 8 * len(rows) ** 2  # bytes of a matrix of them
+    assert samples.without("a").log_ratio_at(at) == without  # it is solved again
 
 
 def test_what_is_added_counts() -> None:
