@@ -19,6 +19,7 @@ ENCODER_LAYER = "aten._transformer_encoder_layer_fwd"
 KERNEL_MEMBERS = 4  # of an operation: its first ones, which do not hang on its size
 # Variant of what reads an optimizer's state that is mostly zeros.
 SPARSE = "sparse"
+STRIDED = "-strided"  # mark of a depthwise convolution's variant
 
 
 class ContextOperation(NamedTuple):
@@ -165,7 +166,7 @@ def variant_of(
     elif all(size == 1 for size in kernel):
         what = "pointwise"
     elif channels == 1 and outputs > 1 and read > 1:
-        marks = {"-large": max(kernel) >= LARGE_KERNEL, "-strided": strided, "-last": channels_last}
+        marks = {"-large": max(kernel) >= LARGE_KERNEL, STRIDED: strided, "-last": channels_last}
         what = "depthwise" + "".join(mark for mark, holds in marks.items() if holds)
     elif channels != read:
         what = "grouped"

@@ -197,6 +197,20 @@ def test_a_pool_is_priced_by_those_whose_windows_are_as_large() -> None:
     assert large / small == pytest.approx(9 / 2, rel=0.25)
 
 
+def test_what_older_calibrations_did_not_tell_apart_is_priced_as_it_was_then() -> None:
+    """Depthwise convolutions that leave places out, which take several times as long as the others in bf16."""
+    products = [an_operation("aten.mm", 10.0**power, flops=10.0 ** (power + 2)) for power in range(3, 8)]
+    convolution = an_operation("aten.convolution", 1e6, flops=1e7)._replace(kind="convolution")
+    pointwise, depthwise, strided = (
+        convolution._replace(variant=f"2d-{what}") for what in ("pointwise", "depthwise", "depthwise-strided")
+    )
+    before = [a_context(*SIZES, *products, pointwise), a_context(depthwise, network="b", times=10.0)]
+    assert prices_of(*before).seconds(strided, FOOTPRINT) == prices_of(*before).seconds(depthwise, FOOTPRINT)
+    since = prices_of(*before, a_context(strided, network="c", times=40.0))
+    assert since.seconds(strided, FOOTPRINT) == pytest.approx(true_seconds(strided, 40.0), rel=0.2)
+    assert since.seconds(depthwise, FOOTPRINT) == pytest.approx(true_seconds(depthwise, 10.0), rel=0.2)
+
+
 def test_a_profile_that_is_fitted_holds_on_to_nothing_that_only_leaving_networks_out_takes() -> None:
     """As many bytes as a square of its operations, of every kind, plan and network."""
     sizes = [an_operation(moved=10.0 ** (power / 20)) for power in range(40, 160)]
