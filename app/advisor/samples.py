@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 # network left out in turn, and by no model of a benchmark (docs/decisions/0015).
 LEVEL, VARIATION, TIMED_TO = 1.0, 1.0, 0.1
 SMOOTH_OVER = 12.0
-# A system of so many equations is solved in a hundredth of a second. Of a kind of operation there are more, and every
-# so manieth does.
+# A system of so many equations is solved in a hundredth of a second. Of a kind of operation there are more, and so many
+# of them do, evenly spread.
 MOST_ROWS = 600
 
 Numbers = NDArray[np.float64]
@@ -83,7 +83,8 @@ class Samples:
     def _solve(self) -> _Solved:
         if self._solved is not None:
             return self._solved
-        solved = _solved(self.rows[:: -(-len(self.rows) // MOST_ROWS)])
+        count = min(len(self.rows), MOST_ROWS)
+        solved = _solved([self.rows[place * len(self.rows) // count] for place in range(count)])
         if not self._is_fitted:
             self._solved = solved
         return solved

@@ -77,9 +77,12 @@ def test_what_is_added_counts() -> None:
     assert samples.largest == 30.0
 
 
-def test_of_a_kind_with_very_many_rows_a_part_does() -> None:
-    many = Samples(some_rows(2 * MOST_ROWS + 1))
+@pytest.mark.parametrize("count", [MOST_ROWS + 1, 2 * MOST_ROWS + 1])
+def test_of_a_kind_with_very_many_rows_a_part_does(count: int) -> None:
+    many = Samples(some_rows(count))
     assert many.log_ratio_at((12.0, 2.0, 0.0, 9.0, 0.0)) == pytest.approx(0.8, abs=0.05)
+    assert many._known is not None
+    assert len(many._known.places) == MOST_ROWS
 
 
 def test_rows_of_a_network_that_a_part_leaves_out_altogether_can_be_left_out() -> None:
