@@ -23,7 +23,8 @@ from probes.trace import Affine, Trace
 from probes.workload.description import Mode, Plan, Workload
 
 # What a network needs, for the sharing of the time: a process that builds it; for each plan and batch size some short
-# steps, and of long ones so many that are timed and so many that are clocked, each with those that lead to it.
+# steps, and of long ones so many that are clocked, with those that lead to it, and a third as many that are timed, as
+# larger batches are where there is time.
 NETWORK_SECONDS, EACH_SECONDS = 0.1, 0.03
 TIMED_STEPS, CLOCKED_STEPS = 1.0, 3.0
 # A neighbour's burst lasts for seconds: networks that need less than this are measured again later, in another process,
@@ -72,7 +73,7 @@ class NetworkContest:
 
     @property
     def size(self) -> int:
-        """How many points there will be."""
+        """How many points there are where the time does for all."""
         timed = [network for network in MICRO_NETWORKS if network.timed]
         sizes = sum(len(network.sizes(mode)) for network in timed for mode in network.modes)
         return sizes * len(self._plans)
