@@ -330,6 +330,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if unknown := set(chosen.only) - {row.name for row in WORKLOADS}:
         parser.error(f"{', '.join(sorted(unknown))}: no such workload")
+    rows = [row for row in WORKLOADS[: chosen.workloads] if not chosen.only or row.name in chosen.only]
+    if not rows:
+        parser.error(f"none of these is among the first {chosen.workloads} workloads: leave --workloads out")
 
     def say(line: str) -> None:
         sys.stdout.write(line + "\n")
@@ -341,7 +344,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unfinished.write_text(json.dumps({"rows": rows}) + "\n", encoding="utf-8")
 
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
-        rows = [row for row in WORKLOADS[: chosen.workloads] if not chosen.only or row.name in chosen.only]
         counts = {"processes": max(1, chosen.processes), "calibrations": max(1, chosen.calibrations)}
         run = run_estimates(chosen.seconds, rows, Path(folder), say, keep, minutes=chosen.minutes, **counts)
         document, profiles = asyncio.run(run)

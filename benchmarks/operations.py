@@ -34,54 +34,24 @@ from app.advisor.request import Request
 from app.advisor.surroundings import kernel_of, surroundings
 from app.service import Crosspoint
 from app.settings import Settings
+from benchmarks.clocked_step import Clocked, clock_step
 from benchmarks.machine import read_machine
 from benchmarks.output import output_file
 from benchmarks.workloads import UNUSUAL, WORKLOADS, Row
 from probes.context import Context
 from probes.microtrain import fresh_processes
-from probes.microtrain.calm import Calm
-from probes.microtrain.footprint import keep_freed_memory
-from probes.microtrain.network_times import StepClock, StepTimer, repeat
 from probes.microtrain.timing import significant
-from probes.microtrain.workbench import StepRun, Workbench
 from probes.profile import Profile, parse_profile
 from probes.trace import Trace
-from probes.workload.description import Plan, Workload
+from probes.workload.description import Plan
 
 RESULTS = Path(__file__).parent / "results"
 SECONDS = 1.0  # of one plan at one batch size
-SETTLING_STEPS, LEAST_TURNS = 6, 3
 TELLING_SHARE = 0.003  # of the step: operations of which less is wrong do not count
 KEPT = 12  # of a step's wrong operations, in the document
 SHOWN = 25
 Document = dict[str, Any]
 Say = Callable[[str], None]
-
-
-class Clocked(NamedTuple):
-    """A plan's step, timed as it is and clocked operation by operation. step: seconds. page_faults: of a step."""
-
-    step: float
-    page_faults: float
-    context: Context
-
-
-def clock_step(name: str, workload: Workload, plan: Plan, seconds: float) -> Clocked:
-    """Half of the time for whole steps, once their heap has settled; then the other half for what runs in them, from
-    memory that is kept (footprint.keep_freed_memory). To be run in a process of its own. Raises RuntimeError where
-    steps fail."""
-    run = StepRun(Workbench(workload, frozenset((plan.device,))), plan, workload.batch_size)
-    with run.setting():
-        run(SETTLING_STEPS)
-    calm = Calm()
-    timer, clock = StepTimer(run, calm), StepClock(name, workload.mode, run, {}, calm)
-    repeat(timer.take, seconds / 2, LEAST_TURNS)
-    keep_freed_memory()
-    repeat(clock.take, seconds / 2)
-    timing, context = timer.timing(), clock.context()
-    if timing is None or context is None:
-        raise RuntimeError(f"no step of {name} could be clocked under {plan.label}")
-    return Clocked(timing.median, timer.faults, context)
 
 
 class Told(NamedTuple):

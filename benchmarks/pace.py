@@ -1,6 +1,6 @@
 """How long the cores' pace takes to settle after other work, which is not a neighbour's doing (docs/decisions/0013).
 
-python -m benchmarks.pace [--rounds 40] [--output FILE]        a minute
+python -m benchmarks.pace [--rounds 40] [--output FILE]        seven seconds for each number of threads
 
 After products of matrices, copies, small steps of training, a busy wait and a sleep, the fixed work of the pace
 (probes.microtrain.pace) runs again and again for a while: what the quickest run took that ended by each moment, against
@@ -23,14 +23,16 @@ import torch
 
 from benchmarks.machine import read_machine
 from benchmarks.output import output_file
+from probes.microtrain.network_times import repeat
 from probes.microtrain.pace import repeat_work
+from probes.microtrain.plans import fewer_thread_counts, read_cores, thread_counts
 from probes.microtrain.step import applied
 from probes.workload.description import Plan
 
 RESULTS = Path(__file__).parent / "results"
-THREADS = (1, 2)
+THREAD_COUNTS = 4  # on machines with many cores
 MOMENTS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.004)  # seconds after the other work
-BUSY_SECONDS = 0.02
+WORK_SECONDS = 0.02  # of other work, before the pace is read
 
 
 class Run(NamedTuple):
@@ -41,24 +43,18 @@ class Run(NamedTuple):
 
 
 def works() -> Mapping[str, Callable[[], object]]:
-    """What steps are made of, each for some hundredths of a second."""
-    wide, many, small = torch.randn(1024, 1024), torch.randn(40_000_000), torch.randn(64, 256)
+    """What steps are made of, each for as long on any machine, or once where that takes longer."""
+    wide, many, small = torch.randn(512, 512), torch.randn(40_000_000), torch.randn(64, 256)
     narrow, copy = wide.bfloat16(), torch.empty_like(many)
     layers = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4)))
     return {
-        "busy waiting": _wait_busily,
-        "sleep": lambda: time.sleep(BUSY_SECONDS),
-        "products, fp32": lambda: [wide @ wide for _ in range(4)],
-        "products, bf16": lambda: [narrow @ narrow for _ in range(20)],
-        "a copy of 160 MB": lambda: copy.copy_(many),
-        "small layers, trained": lambda: [layers(small).sum().backward() for _ in range(20)],
+        "busy waiting": lambda: repeat(lambda: None, WORK_SECONDS),
+        "sleep": lambda: time.sleep(WORK_SECONDS),
+        "products, fp32": lambda: repeat(lambda: wide @ wide, WORK_SECONDS),
+        "products, bf16": lambda: repeat(lambda: narrow @ narrow, WORK_SECONDS),
+        "a copy of 160 MB": lambda: repeat(lambda: copy.copy_(many), WORK_SECONDS),
+        "small layers, trained": lambda: repeat(lambda: layers(small).sum().backward(), WORK_SECONDS),
     }
-
-
-def _wait_busily() -> None:
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < BUSY_SECONDS:
-        pass
 
 
 def measure(rounds: int) -> dict[str, list[list[Run]]]:
@@ -113,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=output_file, default=RESULTS / "pace.json")
     chosen = parser.parse_args(arguments)
     document: dict[str, Any] = {"machine": read_machine(), "moments_seconds": MOMENTS, "threads": {}}
-    for threads in THREADS:
+    for threads in fewer_thread_counts(thread_counts(read_cores()), THREAD_COUNTS):
         with applied(Plan("cpu", "fp32", threads)):
             table = settle(measure(chosen.rounds))
         document["threads"][threads] = table

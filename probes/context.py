@@ -22,6 +22,7 @@ SPARSE = "sparse"
 # Whose time an operation's is: the host's, from its call to its return, or the device's, of the kernels that it queued.
 Clock = Literal["host", "device"]
 CLOCKS: tuple[Clock, ...] = get_args(Clock)
+STRIDED = "-strided"  # mark of a depthwise convolution's variant
 
 
 class ContextOperation(NamedTuple):
@@ -45,7 +46,8 @@ class OperationCost(NamedTuple):
     """What one execution takes inside a step.
 
     times: how many equal ones the step runs. seconds: median over executions and steps, in the faster of two visits.
-    spread: half the range from the 10th to the 90th percentile, as a share of the median, to a hundredth.
+    spread: half the range from the 10th to the 90th percentile, as a share of the median, to a hundredth
+    and four digits, as profiles keep it.
     """
 
     operation: ContextOperation
@@ -169,7 +171,7 @@ def variant_of(
     elif all(size == 1 for size in kernel):
         what = "pointwise"
     elif channels == 1 and outputs > 1 and read > 1:
-        marks = {"-large": max(kernel) >= LARGE_KERNEL, "-strided": strided, "-last": channels_last}
+        marks = {"-large": max(kernel) >= LARGE_KERNEL, STRIDED: strided, "-last": channels_last}
         what = "depthwise" + "".join(mark for mark, holds in marks.items() if holds)
     elif channels != read:
         what = "grouped"

@@ -18,7 +18,7 @@ from app.advisor.block_prices import BlockPrice, block_price
 from app.advisor.issue_prices import IssuePrices
 from app.advisor.samples import Sample, Samples
 from app.advisor.surroundings import kernel_of, moved_bytes, surroundings
-from probes.context import Context, ContextOperation, OperationCost
+from probes.context import STRIDED, Context, ContextOperation, OperationCost
 from probes.trace import Kind
 
 HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
@@ -99,6 +99,7 @@ class ContextPrices:
     ) -> float:
         """One execution in a step of this footprint that runs operations of its name so often (often_of). without: as
         if this network had never been timed."""
+        operation = self._as_it_was_told(operation)
         _, size, _ = self._baseline(operation)
         around, like = (footprint, often), self._samples_like(operation, without)
         key, samples = next(((k, s) for k, s in like if size - s.largest <= FAR), like[-1])
@@ -153,6 +154,19 @@ class ContextPrices:
         small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
         if small and is_same_mode:
             self.overheads.add(Sample(context.network, 0.0, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
+
+    def finish_fitting(self) -> None:
+        """No more network is left out: keep nothing that only that takes, which is most of what prices take."""
+        self._left_out.clear()
+        for samples in (self.overheads, *self.samples.values()):
+            samples.finish_fitting()
+
+    def _as_it_was_told(self, operation: ContextOperation) -> ContextOperation:
+        """Calibrations of before depthwise convolutions that leave places out were told apart have none of them: they
+        are priced as the others are, as they were then, and not as convolutions of any kind."""
+        if STRIDED not in operation.variant or (operation.name, operation.variant) in self.samples:
+            return operation
+        return operation._replace(variant=operation.variant.replace(STRIDED, ""))
 
     def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
         """By key, the most telling first."""

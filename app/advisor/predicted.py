@@ -35,7 +35,7 @@ class PlanModel:
 
 # Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes longer
 # than an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
-# As many as the store keeps parsed: each takes 10 MB with its models.
+# As many as the store keeps parsed: each takes 25 MB with its models.
 REMEMBERED_PROFILES = 4
 _remembered: OrderedDict[int, tuple[Profile, dict[tuple[Any, ...], PlanModel | None]]] = OrderedDict()
 _remembering = threading.Lock()
@@ -107,6 +107,7 @@ def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[Network
                 faults = prices.fault_seconds(point.page_faults)
                 parts = features_of_context(context, prices.context, faults, without)
                 found.append(_shares(NetworkRow(point.name, _settled(point), parts)))
+    prices.context.finish_fitting()
     return (
         fit_factors(rows, CONTEXT_PRIORS, left_out, CONTEXT_HOLD) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
     )

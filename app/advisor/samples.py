@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from app.advisor.numerics import NDArray, np
 
 # A Gaussian process (Rasmussen and Williams, 2006, "Gaussian Processes for Machine Learning", chapters 2 and 4): the
 # logarithms vary by as much about a level that is known as little, smoothly over so many e-folds of each coordinate
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 # network left out in turn, and by no model of a benchmark (docs/decisions/0015).
 LEVEL, VARIATION, TIMED_TO = 1.0, 1.0, 0.1
 SMOOTH_OVER = 12.0
-# A system of so many equations is solved in a hundredth of a second. Of a kind of operation there are more, and every
-# so manieth does.
+# A system of so many equations is solved in a hundredth of a second. Of a kind of operation there are more, and so many
+# of them do, evenly spread.
 MOST_ROWS = 600
 
 Numbers = NDArray[np.float64]
@@ -44,6 +43,7 @@ class Samples:
         self.rows = list(rows)
         self._solved: _Solved | None = None
         self._known: _Known | None = None
+        self._is_fitted = False
         self._of_all: tuple[Samples, str] | None = None  # whose equations are solved already, and the network left out
         sizes = [row.size for row in self.rows]
         self.smallest, self.largest = min(sizes, default=math.inf), max(sizes, default=-math.inf)
@@ -58,6 +58,12 @@ class Samples:
         others = Samples([row for row in self.rows if row.network != network])
         others._of_all = self, network
         return others
+
+    def finish_fitting(self) -> None:
+        """No more network is left out: let go of what only that takes, which grows with the square of the rows."""
+        if self._solved is not None:
+            self._known = self._solved.known
+        self._solved, self._is_fitted = None, True
 
     def log_ratio_at(self, place: Place) -> float:
         """What is likeliest there; of at least one row."""
@@ -74,9 +80,13 @@ class Samples:
         return self._solve().known
 
     def _solve(self) -> _Solved:
-        if self._solved is None:
-            self._solved = _solved(self.rows[:: -(-len(self.rows) // MOST_ROWS)])
-        return self._solved
+        if self._solved is not None:
+            return self._solved
+        count = min(len(self.rows), MOST_ROWS)
+        solved = _solved([self.rows[place * len(self.rows) // count] for place in range(count)])
+        if not self._is_fitted:
+            self._solved = solved
+        return solved
 
 
 class _Known(NamedTuple):

@@ -24,7 +24,8 @@ from probes.trace import Affine, Trace
 from probes.workload.description import Mode, Plan, Workload
 
 # What a network needs, for the sharing of the time: a process that builds it; for each plan and batch size some short
-# steps, and of long ones so many that are timed and so many that are clocked, each with those that lead to it.
+# steps, and of long ones so many that are clocked, with those that lead to it, and a third as many that are timed, as
+# larger batches are where there is time.
 NETWORK_SECONDS, EACH_SECONDS = 0.1, 0.03
 TIMED_STEPS, CLOCKED_STEPS = 1.0, 3.0
 # A neighbour's burst lasts for seconds: networks that need less than this are measured again later, in another process,
@@ -75,7 +76,7 @@ class NetworkContest:
 
     @property
     def size(self) -> int:
-        """How many points there will be."""
+        """How many points there are where the time does for all."""
         timed = [network for network in MICRO_NETWORKS if network.timed]
         sizes = sum(len(network.sizes(mode)) for network in timed for mode in network.modes)
         return sizes * len(self._plans)
@@ -88,7 +89,9 @@ class NetworkContest:
             for mode in network.modes:
                 need = NETWORK_SECONDS + len(self._plans) * _needed_seconds(network, forward, mode)
                 self._rows.append(_Row(network, mode, _named(forward, network.workload(mode)), need))
-        self._rows.sort(key=lambda row: row.need)
+        on_devices = any(not plan.is_cpu for plan in self._plans)
+        # On a device fewer have a turn: a step of training runs what one of inference does, and more.
+        self._rows.sort(key=lambda row: (on_devices and row.mode == "inference", row.need))
         fresh_processes.wait_until_ready()
 
     def measure(self, deadline: float, on_turn: Callable[[], object]) -> tuple[list[NetworkPoint], list[Context]]:
@@ -124,16 +127,10 @@ class NetworkContest:
     def _visits(self, found: Mapping[int, Sequence[NetworkTimes]]) -> Iterator[_Row]:
         """All rows, and some again: those that had too few turns, or met a slow machine, and those that need little."""
         yield from self._rows
-        wanting = {id(row): self._wanting(row, found[id(row)][0]) for row in self._rows if id(row) in found}
+        wanting = {id(row): _wanting(found[id(row)][0]) for row in self._rows if id(row) in found}
         first = sorted(self._rows, key=lambda row: -wanting.get(id(row), 0.0))
         yield from (row for row in first if wanting.get(id(row), 0.0) >= DISTURBED)
         yield from (row for row in self._rows if wanting.get(id(row), 0.0) < DISTURBED and row.need < REVISITED_SECONDS)
-
-    def _wanting(self, row: _Row, times: NetworkTimes) -> float:
-        """Of its turns, how many it had not, or on slow cores only."""
-        on_cpu = sum(plan.is_cpu for plan in self._plans)
-        turns = on_cpu * (len(row.network.sizes(row.mode)) + (row.network.large_batch is not None))
-        return 1.0 - (1.0 - times.disturbed) * min(1.0, len(times.contexts) / max(1, turns))
 
     def _measure_row(self, row: _Row, deadline: float, on_turn: Callable[[], object]) -> NetworkTimes:
         """A network that does not get through, its process being killed for want of memory, has no times."""
@@ -141,7 +138,7 @@ class NetworkContest:
         others = tuple(plan for plan in self._plans if not plan.is_cpu)
         steps: list[StepTime] = []
         contexts: list[Context] = []
-        disturbed = 0.0
+        disturbed = missed = 0.0
         if on_cpu:
             now = time.perf_counter()
             end = now + (deadline - now) * (1.0 - _devices_share(len(others), len(self._plans)))
@@ -154,7 +151,7 @@ class NetworkContest:
             self._learn(row.mode, times)
             for threads, pace in times.paces.items():
                 self._calms.setdefault(threads, Calm()).learn((pace,))
-            disturbed = times.disturbed
+            disturbed, missed = times.disturbed, times.missed
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
         for device in dict.fromkeys(plan.device for plan in others):
@@ -162,7 +159,7 @@ class NetworkContest:
             times = measure_on_device(row.network, row.mode, plans, deadline)
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]
             on_turn()
-        return NetworkTimes(steps, contexts, None, disturbed=disturbed)
+        return NetworkTimes(steps, contexts, None, disturbed=disturbed, missed=missed)
 
     def _paces(self) -> dict[int | None, float]:
         return {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}
@@ -178,6 +175,12 @@ class NetworkContest:
 def _devices_share(others: int, plans: int) -> float:
     """Of a network's time. A machine with many cores has many plans for them, which are like each other."""
     return 0.0 if others == 0 else max(DEVICES_SHARE, others / plans)
+
+
+def _wanting(times: NetworkTimes) -> float:
+    """Of its turns, how many it had not for want of time, or on slow cores only. What fails, is too slow for its share
+    or is killed lacks nothing that another visit would bring."""
+    return 1.0 - (1.0 - times.disturbed) * (1.0 - times.missed)
 
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:

@@ -57,10 +57,7 @@ def prepare(*, for_configs: bool = False) -> bool:
 
 def wait_until_ready() -> None:
     """Until a process can be forked. Raises EndedEarly."""
-    try:
-        run_fresh(int, (), lambda: None)
-    except (EOFError, OSError) as error:
-        raise EndedEarly from error
+    run_fresh(int, (), lambda: None)
 
 
 def end() -> None:
@@ -93,9 +90,9 @@ class Fresh:
         self._process = context.Process(target=_serve, args=(there, work, arguments), daemon=True)
         try:
             _start(self._process, work)
-        except (EOFError, OSError) as error:
+        except BaseException:
             self._here.close()
-            raise EndedEarly from error
+            raise
         finally:
             there.close()
         _living.add(self)
@@ -143,9 +140,9 @@ def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Cal
     context = multiprocessing.get_context("forkserver")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(there, work, arguments), daemon=True)
-    _start(process, work)
-    there.close()
     try:
+        with contextlib.closing(there):
+            _start(process, work)
         while not here.poll(LOOK_SECONDS):
             on_wait()
         outcome = pickle.loads(here.recv_bytes())
@@ -153,7 +150,8 @@ def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Cal
         raise EndedEarly from error
     finally:
         here.close()
-        process.join()
+        if process.pid is not None:
+            process.join()
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -165,19 +163,20 @@ _starting = threading.Lock()
 def _start(process: BaseProcess, work: Callable[..., object]) -> None:
     """multiprocessing has a process import the program that starts it, for what is defined there. Of another module's
     work that would only fill the heap: forks of a program that imports a web server found no fresh pages in steps in
-    which runs of Python by itself find fifteen hundred (docs/decisions/0014). Raises EOFError, OSError."""
+    which runs of Python by itself find fifteen hundred (docs/decisions/0014). Raises EndedEarly where the one that
+    forks is gone."""
     program = sys.modules["__main__"]
-    if work.__module__ == program.__name__:
-        process.start()
-        return
+    names = {} if work.__module__ == program.__name__ else vars(program).keys() & {"__spec__", "__file__"}
     with _starting:
-        names = {name: getattr(program, name, None) for name in ("__spec__", "__file__")}
+        before = {name: getattr(program, name) for name in names}
         try:
             for name in names:
                 setattr(program, name, None)
             process.start()
+        except (EOFError, OSError) as error:
+            raise EndedEarly from error
         finally:
-            for name, value in names.items():
+            for name, value in before.items():
                 setattr(program, name, value)
 
 

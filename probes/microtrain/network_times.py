@@ -60,13 +60,15 @@ class StepTime(NamedTuple):
 class NetworkTimes:
     """queue: how long the process that measured ran and waited for a core. slowness: by plan's key, how many times as
     long as the first plan's a step took. disturbed: share of plans and batch sizes that had no turn on a calm machine.
-    paces: by threads, the quickest reading."""
+    missed: of what could be clocked, the share that the time did not do for. paces: by threads, the quickest
+    reading."""
 
     steps: list[StepTime]
     contexts: list[Context]
     queue: QueueTime | None
     slowness: dict[object, float] = field(default_factory=dict)
     disturbed: float = 0.0
+    missed: float = 0.0
     paces: dict[int | None, float] = field(default_factory=dict)
 
 
@@ -101,6 +103,7 @@ class _NetworkRun:
         self._network = network
         self._mode = mode
         self._plans = plans
+        self._missed = 0.0
         self._begun, self._deadline = time.perf_counter(), deadline
         self._shares = PlanShares(plans, deadline - self._begun, slowness)
         self._bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
@@ -111,12 +114,11 @@ class _NetworkRun:
         timers = [StepTimer(run, self._calms.get(run.plan.threads)) for run in runs]
         timers[0].settle()
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
-        smallest, others = timers[: len(self._plans)], timers[len(self._plans) :]
         for round_number in range(MOST_TIMED if self._network.timed else 0):
             # Operations say more of long steps than how long these take as a whole, for which the time may not do.
-            for place, timer in enumerate(in_turn(smallest, others)):
+            for place, timer in enumerate(in_turn(timers, len(self._plans))):
                 first = round_number == 0
-                if (first and place < len(smallest)) or time.perf_counter() < end:
+                if (first and place < len(self._plans)) or time.perf_counter() < end:
                     self._time(timer, LONG_STEPS if first else 1)
         steps = [
             StepTime(timer.run.batch_size, timer.run.plan, timing, timer.faults)
@@ -130,7 +132,7 @@ class _NetworkRun:
         turns += clocks
         disturbed = sum(not turn.was_calm for turn in turns) / max(1, len(turns))
         paces = {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}
-        return NetworkTimes(steps, contexts, read_queue(), self._shares.slowness(), disturbed, paces)
+        return NetworkTimes(steps, contexts, read_queue(), self._shares.slowness(), disturbed, self._missed, paces)
 
     def _time(self, timer: StepTimer, steps: int) -> None:
         plan, size = timer.run.plan, timer.run.batch_size
@@ -155,22 +157,37 @@ class _NetworkRun:
         ]
         for round_number in range(MOST_ROUNDS):
             first = round_number == 0
-            others = [*clocks[len(self._plans) :], *(rare if round_number < LARGE_ROUNDS else ())]
-            for place, clock in enumerate(in_turn(clocks[: len(self._plans)], others)):
+            turns = [*clocks, *(rare if round_number < LARGE_ROUNDS else ())]
+            for place, clock in enumerate(in_turn(turns, len(self._plans))):
                 owed = first and place < len(self._plans)
                 if time.perf_counter() > (overdrawn if first else self._deadline) and not owed:
                     break
                 if self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED):
                     with self._shares.spending(clock.run.plan):
                         clock.take()
+                    if clock.step_seconds is not None:  # of a network that is not timed, nothing else says it
+                        self._shares.learn(clock.run.plan, clock.run.batch_size, clock.step_seconds)
         found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
+        self._missed = self._share_missed([*clocks, *rare])
         return [context for context, _ in found], [clock for _, clock in found]
 
+    def _share_missed(self, clocks: Sequence[StepClock]) -> float:
+        """Without those that would not have run with more time, either."""
+        late = sum(
+            not clock.had_turn and self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED)
+            for clock in clocks
+        )
+        return late / max(1, late + sum(clock.had_turn for clock in clocks))
 
-def in_turn(smallest: Sequence[T], others: Sequence[T]) -> list[T]:
-    """The smallest batch under every plan, then the others as chance has it: what the time does not do for in one
-    calibration, another has, and a profile is the mean of several."""
-    return [*smallest, *random.sample(others, len(others))]
+
+def in_turn(turns: Sequence[T], plans: int) -> list[T]:
+    """The smallest batch first, then the other sizes as chance has it: what the time does not do for in one
+    calibration, another has, and a profile is the mean of several. turns: size by size, of so many plans each, which
+    stay together and in their order, as the first is what others are judged by (plan_shares)."""
+    sizes = [turns[start : start + plans] for start in range(0, len(turns), plans)]
+    others = sizes[1:]
+    random.shuffle(others)
+    return [turn for size in (*sizes[:1], *others) for turn in size]
 
 
 class StepTimer:
@@ -251,6 +268,7 @@ class StepClock:
         self._calm = calm
         self._readings: list[float | None] = []  # of the pace, one a turn
         self._failed = False
+        self.step_seconds: float | None = None  # about, as last seen, with what clocking it costs
 
     def take(self) -> None:
         """Some steps, as in a long run: caches, allocator and branch predictors belonged to whoever ran last."""
@@ -263,11 +281,18 @@ class StepClock:
                     self._records[self._key] = record_step(step)
                 repeat(step, LEAD_IN_SECONDS, 1 if self._clocked else GROWING_STEPS)
                 turn: list[list[float]] = []
-                repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                begun = time.perf_counter()
+                clocked = repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
+                self.step_seconds = (time.perf_counter() - begun) / clocked
                 self._clocked.append(turn)
                 self._readings.append(_read(self._calm))
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
+
+    @property
+    def had_turn(self) -> bool:
+        """Be it one that failed."""
+        return self._failed or bool(self._clocked)
 
     @property
     def was_calm(self) -> bool:

@@ -14,9 +14,9 @@ Layer = dict[str, Any]
 
 class MicroNetwork(NamedTuple):
     """layers: or the name of Python that makes it (probes.microtrain.python_models). batch_sizes: of training, from one
-    where issuing dominates to one where computing does. large_batch: one whose step leaves nothing in any cache and
-    takes fresh memory from the system; only its operations are clocked, as it takes long. modes: in which it is run.
-    timed: whether its whole steps are; where not, its operations are clocked alone."""
+    where issuing dominates to one where computing does. large_batch: one whose step leaves nothing in any cache, or
+    computes for longer than it reads; only its operations are clocked, and not often, as it takes long. modes: in which
+    it is run. timed: whether its whole steps are; where not, its operations are clocked alone."""
 
     name: str
     layers: list[Layer] | str

@@ -109,7 +109,7 @@ def _operation(record: Record) -> ContextOperation:
 def _cost(operation: ContextOperation, count: int, samples: list[float]) -> OperationCost:
     timing = Timing.from_samples(samples)
     spread = (timing.high - timing.low) / 2 / timing.median
-    return OperationCost(operation, count, significant(median_low(samples), 4), round(spread, 2))
+    return OperationCost(operation, count, significant(median_low(samples), 4), significant(round(spread, 2), 4))
 
 
 def quieter_costs(visits: Sequence[Sequence[OperationCost]]) -> tuple[OperationCost, ...]:

@@ -16,8 +16,8 @@ SMALLEST_SHARES = 3.0
 
 
 class PlanShares:
-    """plans: the first is what others are compared with, and every batch size is timed under it first. slowness: how
-    many times as long steps of other networks took under a plan, by its key."""
+    """plans: the first is what others are compared with, and runs every batch size before they do. slowness: how many
+    times as long steps of other networks took under a plan, by its key."""
 
     def __init__(self, plans: Sequence[Plan], seconds: float, slowness: Mapping[object, float]) -> None:
         self._first = plans[0].key

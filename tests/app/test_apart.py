@@ -12,6 +12,7 @@ from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from app.advisor.request import Request
 from app.apart import WANTED_STEPS, may_run_apart, start_options
 from app.service import Crosspoint
+from probes.microtrain.forking import LEAST_STEPS_APART
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO
@@ -28,6 +29,11 @@ def an_option(plan: Plan, seconds: float | None, **memory: int | None) -> Option
     step = None if seconds is None else Interval(seconds, seconds, seconds)
     parts = MemoryParts(**{"peak_bytes": GIB, "available_bytes": 8 * GIB, **memory})
     return Option(plan, True, None, "predicted", step, None, Breakdown(), parts, None)
+
+
+def test_the_measuring_process_wants_as_many_steps() -> None:
+    """Else one of the two decides alone, by whichever is more. The service imports nothing that imports torch."""
+    assert WANTED_STEPS == LEAST_STEPS_APART
 
 
 def test_where_memory_and_time_do_for_all() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from benchmarks.estimates import Bench, Case, split
+import pytest
+
+from benchmarks.estimates import Bench, Case, main, split
 from benchmarks.workloads import WORKLOADS
 
 
@@ -28,3 +30,9 @@ def test_what_the_time_did_not_do_for_is_a_row_that_says_so() -> None:
     documents = [asyncio.run(bench._told(case)) for case in cases]
     assert {document["error"] for document in documents} == {"not begun: the time was over"}
     assert {document["name"] for document in documents} == {row.name}
+
+
+def test_a_choice_that_leaves_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--workloads", "1", "--only", WORKLOADS[-1].name])
+    assert "none of these is among the first 1 workloads" in capsys.readouterr().err

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.pace import MOMENTS, THREADS, Run, main, settle
+import pytest
+
+from benchmarks import pace
+from benchmarks.pace import MOMENTS, Run, main, settle
+from probes.microtrain.plans import Cores
 
 QUICK, SLOW = 40e-6, 80e-6
 
@@ -31,9 +35,13 @@ def test_a_moment_before_any_run_has_ended_is_told_by_the_first() -> None:
     assert table["sleep"][0] == 10 * SLOW / QUICK
 
 
-def test_it_measures_and_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cores", "threads"), [(1, ["1"]), (2, ["1", "2"])])
+def test_it_measures_on_the_threads_that_have_cores_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, threads: list[str]
+) -> None:
+    monkeypatch.setattr(pace, "read_cores", lambda: Cores(cores, cores))
     output = tmp_path / "pace.json"
     assert main(["--rounds", "1", "--output", str(output)]) == 0
     document = json.loads(output.read_text())
-    assert set(document["threads"]) == {str(threads) for threads in THREADS}
+    assert list(document["threads"]) == threads
     assert all(ratio > 0 for table in document["threads"].values() for row in table.values() for ratio in row)

@@ -1,4 +1,5 @@
 import math
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -6,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.context_prices import ContextPrices, context_prices, undisturbed
+from app.advisor.predicted import model_of_plan
 from app.advisor.surroundings import footprint_of, often_of, surroundings
 from probes.context import Context, ContextOperation, OperationCost
+from probes.measurement import Timing
+from probes.profile import NetworkPoint
+from probes.trace import Affine, Trace
 from probes.workload.description import Plan
+from tests.app.advisor.machine import a_profile
 
 PLAN = Plan("cpu", "fp32", 1)
 OVERHEAD, RATE, BANDWIDTH = 2e-6, 5e10, 1e10
@@ -189,3 +195,38 @@ def test_a_pool_is_priced_by_those_whose_windows_are_as_large() -> None:
     prices = prices_of(replace(a_context(*SIZES), costs=tuple(costs)), a_context(*SIZES, network="b"))
     small, large = (prices.seconds(a_pool(3e6, window), FOOTPRINT) for window in (2.0, 9.0))
     assert large / small == pytest.approx(9 / 2, rel=0.25)
+
+
+def test_what_older_calibrations_did_not_tell_apart_is_priced_as_it_was_then() -> None:
+    """Depthwise convolutions that leave places out, which take several times as long as the others in bf16."""
+    products = [an_operation("aten.mm", 10.0**power, flops=10.0 ** (power + 2)) for power in range(3, 8)]
+    convolution = an_operation("aten.convolution", 1e6, flops=1e7)._replace(kind="convolution")
+    pointwise, depthwise, strided = (
+        convolution._replace(variant=f"2d-{what}") for what in ("pointwise", "depthwise", "depthwise-strided")
+    )
+    before = [a_context(*SIZES, *products, pointwise), a_context(depthwise, network="b", times=10.0)]
+    assert prices_of(*before).seconds(strided, FOOTPRINT) == prices_of(*before).seconds(depthwise, FOOTPRINT)
+    since = prices_of(*before, a_context(strided, network="c", times=40.0))
+    assert since.seconds(strided, FOOTPRINT) == pytest.approx(true_seconds(strided, 40.0), rel=0.2)
+    assert since.seconds(depthwise, FOOTPRINT) == pytest.approx(true_seconds(depthwise, 10.0), rel=0.2)
+
+
+def test_a_profile_that_is_fitted_holds_on_to_nothing_that_only_leaving_networks_out_takes() -> None:
+    """As many bytes as a square of its operations, of every kind, plan and network."""
+    sizes = [an_operation(moved=10.0 ** (power / 20)) for power in range(40, 160)]
+    contexts = [a_context(*sizes, network=name) for name in ("gru", "lstm", "looped")]
+    networks = [_point(context) for context in contexts]
+    profile = replace(a_profile((PLAN,)), networks=tuple(networks), contexts=tuple(contexts))
+    model = model_of_plan(profile, PLAN)
+    assert model is not None
+    assert len(model.fit.left_out) == 3
+    prices = model.prices.context
+    assert prices is not None
+    kept = pickle.dumps((prices.samples, prices.overheads, prices._left_out))
+    assert len(kept) < 8 * (3 * len(sizes)) ** 2
+
+
+def _point(context: Context) -> NetworkPoint:
+    seconds = context.seconds
+    trace = Trace("k", "training", "adamw", (16, 32), 1, 1, 4, 0, 0, 0, Affine(0, 1), Affine(0, 1), (), "2.13")
+    return NetworkPoint(context.network, 8, PLAN, Timing(seconds, seconds, seconds, (seconds,)), trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import pytest
@@ -56,6 +57,17 @@ def test_what_only_one_network_has_is_not_known_without_it() -> None:
     assert not Samples(some_rows(5, networks="a")).without("a").rows
 
 
+def test_what_leaving_networks_out_takes_is_let_go_when_all_is_fitted() -> None:
+    rows, at = some_rows(200), (11.0, 2.0, 0.0, 9.0, 0.0)
+    samples, asked_later = Samples(rows), Samples(rows)
+    told, without = samples.log_ratio_at(at), samples.without("a").log_ratio_at(at)
+    for each in (samples, asked_later):
+        each.finish_fitting()
+        assert each.log_ratio_at(at) == told
+        assert len(pickle.dumps(each)) < 8 * len(rows) ** 2  # bytes of a matrix of them
+    assert samples.without("a").log_ratio_at(at) == without  # it is solved again
+
+
 def test_what_is_added_counts() -> None:
     samples = Samples(some_rows(4))
     at = (30.0, 0.0, 0.0, 9.0, 0.0)
@@ -65,9 +77,12 @@ def test_what_is_added_counts() -> None:
     assert samples.largest == 30.0
 
 
-def test_of_a_kind_with_very_many_rows_a_part_does() -> None:
-    many = Samples(some_rows(2 * MOST_ROWS + 1))
+@pytest.mark.parametrize("count", [MOST_ROWS + 1, 2 * MOST_ROWS + 1])
+def test_of_a_kind_with_very_many_rows_a_part_does(count: int) -> None:
+    many = Samples(some_rows(count))
     assert many.log_ratio_at((12.0, 2.0, 0.0, 9.0, 0.0)) == pytest.approx(0.8, abs=0.05)
+    assert many._known is not None
+    assert len(many._known.places) == MOST_ROWS
 
 
 def test_rows_of_a_network_that_a_part_leaves_out_altogether_can_be_left_out() -> None:

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from probes.context import Context
 from probes.microtrain import calibration_networks
 from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, in_turns, refuse_hopeless
 from probes.microtrain.constants import dispatch, kernels
 from probes.microtrain.constants.bench import Bench
 from probes.microtrain.counting import count_dispatches
 from probes.microtrain.failures import Failure
+from probes.microtrain.fresh_processes import EndedEarly
 from probes.microtrain.network_times import NetworkTimes
 from probes.microtrain.networks import MICRO_NETWORKS
 from probes.microtrain.noise import Noise
@@ -25,7 +25,6 @@ from probes.profile import Profile
 from probes.workload.description import Plan
 
 ONE = Plan("cpu", "fp32", 1)
-A_CONTEXT = Context("a", 1, "training", ONE, ())
 
 
 def all_benches(plan: Plan) -> list[Bench]:
@@ -134,7 +133,7 @@ def test_what_is_quick_to_run_is_visited_twice_while_there_is_time(
 
 
 @pytest.mark.parametrize(
-    ("disturbed", "unclocked", "again"),
+    ("disturbed", "late", "again"),
     [
         ({}, "", ["a", "c"]),
         ({"b": 0.3}, "", ["b", "a", "c"]),
@@ -142,25 +141,40 @@ def test_what_is_quick_to_run_is_visited_twice_while_there_is_time(
         ({"a": 0.5}, "b", ["b", "a", "c"]),
     ],
 )
-def test_what_met_slow_cores_or_was_not_clocked_is_visited_again_first(
-    monkeypatch: pytest.MonkeyPatch, disturbed: dict[str, float], unclocked: str, again: list[str]
+def test_what_met_slow_cores_or_had_no_time_is_visited_again_first(
+    monkeypatch: pytest.MonkeyPatch, disturbed: dict[str, float], late: str, again: list[str]
 ) -> None:
     """And then what needs little time: here two of three."""
     contest = calibration_networks.NetworkContest((ONE,), {})
-    network = SimpleNamespace(sizes=lambda mode: (1, 2), large_batch=None)
     needs = {"a": 0.3, "b": 5.0, "c": 0.3}
-    rows = [SimpleNamespace(name=name, need=need, network=network, mode="training") for name, need in needs.items()]
+    rows = [SimpleNamespace(name=name, need=need) for name, need in needs.items()]
     found = {
-        id(row): [
-            NetworkTimes(
-                [], [] if row.name == unclocked else [A_CONTEXT] * 2, None, disturbed=disturbed.get(row.name, 0.0)
-            )
-        ]
+        id(row): [NetworkTimes([], [], None, disturbed=disturbed.get(row.name, 0.0), missed=float(row.name == late))]
         for row in rows
     }
     monkeypatch.setattr(contest, "_rows", rows)
     visits = contest._visits(found)  # type: ignore[arg-type]
     assert [row.name for row in visits][len(rows) :] == again  # type: ignore[attr-defined]
+
+
+def test_a_network_that_is_killed_is_not_visited_again_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be killed again, in the time of those that met slow cores."""
+    killed = 0
+
+    def run_fresh(*_: object) -> NetworkTimes:
+        nonlocal killed
+        killed += 1
+        raise EndedEarly
+
+    one = tuple(network for network in MICRO_NETWORKS if network.name == "mlp-vast")
+    monkeypatch.setattr(calibration_networks, "MICRO_NETWORKS", one)
+    monkeypatch.setattr(calibration_networks, "REVISITED_SECONDS", 0.0)
+    monkeypatch.setattr("probes.microtrain.fresh_processes.run_fresh", run_fresh)
+    monkeypatch.setattr("probes.microtrain.fresh_processes.wait_until_ready", lambda: None)
+    contest = calibration_networks.NetworkContest((ONE,), {})
+    contest.prepare()
+    assert contest.measure(time.perf_counter() + 600.0, lambda: None) == ([], [])
+    assert killed == 1
 
 
 def test_every_network_says_what_its_operations_take_where_they_run(profile: Profile) -> None:

@@ -127,6 +127,18 @@ def test_the_first_reading_of_a_process_goes_on_for_all_its_time(monkeypatch: py
     assert rounds > 30
 
 
+def test_what_is_computed_on_is_there_before_a_reading_begins() -> None:
+    pace._tensors.cache_clear()
+    there: list[int] = []
+
+    def clock() -> float:
+        there.append(pace._tensors.cache_info().currsize)
+        return len(there) * pace.SECONDS
+
+    read_pace(clock)
+    assert there[0] == 1
+
+
 def test_reading_the_pace_leaves_gradients_as_they_are() -> None:
     weight = torch.ones(3, requires_grad=True)
     read_pace()

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from probes.microtrain import fresh_processes
-from probes.microtrain.fresh_processes import EndedEarly, end, run_fresh
+from probes.microtrain.fresh_processes import EndedEarly, Fresh, end, run_fresh
 from probes.own_time import read_own_ticks
 
 
@@ -80,6 +81,35 @@ def test_a_process_that_is_killed_costs_only_its_own_answer() -> None:
     with pytest.raises(EndedEarly):
         run_fresh(be_killed, (), lambda: None)
     assert run_fresh(double, (1,), lambda: None)[0] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks nowhere else")
+@pytest.mark.parametrize("start", [lambda: run_fresh(int, (), lambda: None), lambda: Fresh(int, ())])
+def test_a_process_that_cannot_be_forked_has_ended_early(
+    start: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that forks is gone, or nothing more can be opened."""
+
+    def gone(*_: object) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr("multiprocessing.forkserver.connect_to_new_process", gone)
+    with pytest.raises(EndedEarly):
+        start()
+
+
+BARE = """
+import sys
+from probes.microtrain.fresh_processes import run_fresh
+before = dict(vars(sys.modules["__main__"]))
+run_fresh(int, (), lambda: None)
+print({"__file__", "__spec__"} & vars(sys.modules["__main__"]).keys() == {"__file__", "__spec__"} & before.keys())
+"""
+
+
+def test_a_program_without_a_file_has_none_afterwards() -> None:
+    ran = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True\n"
 
 
 SMALL = "from probes.microtrain.fresh_processes import run_fresh; print(run_fresh(int, (), lambda: None))"

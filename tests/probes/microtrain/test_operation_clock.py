@@ -1,6 +1,9 @@
 import pytest
 
+from probes.context import Context, contexts_to_json
+from probes.context_check import check_contexts
 from probes.microtrain.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.recording import Record
 from probes.microtrain.step import applied
 from probes.microtrain.workbench import Workbench
 from probes.workload.description import Mode, Plan, Precision, Workload
@@ -36,3 +39,12 @@ def test_each_operation_that_a_real_step_runs_is_clocked_once(mode: Mode, precis
 
 def test_a_step_that_ran_something_else_is_not_counted() -> None:
     assert merge_costs([], [[1e-6]]) == ()
+
+
+def test_what_a_burst_made_hundreds_of_times_as_long_comes_back_from_a_profile_as_it_was() -> None:
+    record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
+    plan = Plan("cpu", "fp32", 1)
+    costs = merge_costs([record], [[1e-6]] * 8 + [[301.46e-6]] * 2)
+    assert costs[0].spread == 150.2
+    context = Context("a", 1, "training", plan, costs)
+    assert check_contexts(contexts_to_json([context], lambda _: 0), lambda *_: plan) == (context,)
