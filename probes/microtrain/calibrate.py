@@ -264,7 +264,7 @@ def measure_points(benches: Sequence[Bench], deadline: float, calms: Calms) -> l
 
 def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms) -> Entry:
     """Plans that differ in their threads alone share tensors."""
-    key = (bench.device, bench.dtype, tuple(bench.parameters.items()))
+    key = (bench.constant, bench.device, bench.dtype, tuple(bench.parameters.items()), bench.bytes)
 
     def run(executions: int) -> None:
         if key not in actions:

@@ -43,7 +43,7 @@ def _copy_bench(plan: Plan, size: int, *, pinned: bool, to_device: bool) -> Benc
 
         return run
 
-    parameters = {"pinned": float(pinned), "to_device": float(to_device)}
+    parameters = {"bytes": float(size), "pinned": float(pinned), "to_device": float(to_device)}
     return Bench("transfer", plan, parameters, make, 0.0, float(size))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,16 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from probes.microtrain import calibration_networks
-from probes.microtrain.calibrate import CONSTANTS, CalibrateJob, calibrate, choose_plans, in_turns, refuse_hopeless
+from probes.microtrain.calibrate import (
+    CONSTANTS,
+    CalibrateJob,
+    _make_entry,
+    calibrate,
+    choose_plans,
+    in_turns,
+    refuse_hopeless,
+)
+from probes.microtrain.calm import Calm
 from probes.microtrain.constants import dispatch, kernels
 from probes.microtrain.constants.bench import Bench
 from probes.microtrain.counting import count_dispatches
@@ -78,6 +88,15 @@ def test_a_card_has_its_copies_measured_both_ways_and_large_products() -> None:
     assert {b.constant for b in benches} == {name for name, _, _ in CONSTANTS} - {"page-fault"}  # the system's memory
     assert max(b.flops for b in benches) > 1e11
     assert {b.constant for b in all_benches(Plan("cuda:0", "bf16"))} & {"transfer", "launch", "synchronize"} == set()
+
+
+def test_benches_that_differ_in_anything_but_threads_run_what_is_their_own() -> None:
+    """Copies of all sizes once ran the first one's: sixteen megabytes took what a kilobyte takes."""
+    plans = (Plan("cuda:0", "fp32"), Plan("cuda:0", "bf16"), Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1))
+    benches = [bench for plan in plans for _, make, _ in CONSTANTS for bench in make(plan, "full")]
+    actions: dict[object, object] = {}
+    names = [_make_entry(bench, actions, defaultdict(Calm)).name for bench in benches]  # type: ignore[arg-type]
+    assert len(set(names)) == len(benches)
 
 
 def test_a_quick_calibration_looks_at_few_thread_counts_of_a_large_machine() -> None:
