@@ -13,6 +13,7 @@ from probes.context import Context
 from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
 from probes.microtrain.device_networks import measure_on_device
+from probes.microtrain.kernel_clock import KernelClock
 from probes.microtrain.network_times import NetworkTimes, StepTime, measure_network
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.noise import QueueTime
@@ -39,6 +40,7 @@ TRAINING_FORWARDS = 3.0
 ADAMW_TRAFFIC, ADAMW_OPERATIONS = 12.0, 12
 # For devices, of a network's time, where there are any.
 DEVICES_SHARE = 0.5
+KERNELS_SHARE = 0.4  # and of a device's, for the kernels inside its steps
 # However late it is, so many are measured: fewer would tell nothing.
 LEAST_ROWS = 8
 # How slow a plan will be in a network is taken from the last so many, which are nearly as large.
@@ -67,6 +69,7 @@ class NetworkContest:
         self._plans = plans
         self._calms = calms
         self._rows: list[_Row] = []
+        self._kernels = KernelClock()
         self.queue = QueueTime(0.0, 0.0)
         self.visits: list[float] = []
         self.slow_fraction: float | None = None
@@ -109,6 +112,7 @@ class NetworkContest:
                 share = (deadline - now) * row.need / (left + min(again, max(deadline - now - left, 0.0)))
                 left -= row.need
             found[id(row)].append(self._measure_row(row, now + min(share, deadline - now), on_turn))
+        self._kernels.end()
         fresh_processes.end()
         calmest = [min(visit.disturbed for visit in visits) for visits in found.values()]
         self.slow_fraction = significant(fmean(calmest)) if calmest else None
@@ -156,8 +160,11 @@ class NetworkContest:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
         for device in dict.fromkeys(plan.device for plan in others):
             plans = [plan for plan in others if plan.device == device]
-            times = measure_on_device(row.network, row.mode, plans, deadline)
-            steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts]
+            now = time.perf_counter()
+            times = measure_on_device(row.network, row.mode, plans, now + (deadline - now) * (1.0 - KERNELS_SHARE))
+            on_turn()
+            kernels = self._kernels.contexts(row.network.name, row.mode, plans, deadline - time.perf_counter())
+            steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts, *kernels]
             on_turn()
         return NetworkTimes(steps, contexts, None, disturbed=disturbed, missed=missed)
 

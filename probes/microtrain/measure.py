@@ -270,6 +270,7 @@ class MeasureSession:
 
     def _measure_overheads(self) -> None:
         meter = OverheadMeter(self._bench, self._end)
+        told_of: list[tuple[Entry, float]] = []  # with their steps' seconds
         for entry in self._contest.entries:
             samples, _ = entry.settled_samples()
             compiled = self._runs[id(entry)].plan.compiled  # its operations are not torch's
@@ -280,6 +281,12 @@ class MeasureSession:
                     told = meter.measure(run, median) if isinstance(run, StepRun) else run.overheads(median, self._end)
                     if told is not None:
                         self._overheads[id(entry)] = told
+                        told_of.append((entry, median))
+        for entry, median in told_of:
+            run = self._runs[id(entry)]
+            if isinstance(run, StepRun) and not run.plan.is_cpu:
+                told = self._overheads[id(entry)]
+                self._overheads[id(entry)] = replace(told, device_busy=meter.measure_busy(run, median))
 
     def _look_for_denormals(self, share: float) -> None:
         """Once a precision on the CPU, at the workload's own batch, where that share of the time left does for it."""

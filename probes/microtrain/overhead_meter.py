@@ -11,6 +11,7 @@ from probes.microtrain.overheads import (
     DispatchCosts,
     cpu_overheads,
     cuda_overheads,
+    measure_busy_share,
     measure_dispatch,
 )
 from probes.microtrain.step import Step, applied
@@ -56,6 +57,16 @@ class OverheadMeter:
             return None
         workload = self.bench.workload
         return cuda_overheads(step, self.bench.ring(run.batch_size)[0], workload.data, step_seconds)
+
+    def measure_busy(self, run: StepRun, step_seconds: float) -> float | None:
+        """Of a step on a device, the share in which the device computes: when nothing else is left to be measured in
+        this process (overheads.measure_busy_share). None when there is no time left for it."""
+        step = run.step
+        if step is None or run.plan.is_cpu or not self._affords(CUDA_STEPS * step_seconds):
+            return None
+        with applied(run.plan):
+            share = measure_busy_share(step, self.bench.ring(run.batch_size)[0], step_seconds)
+        return None if share is None else significant(share)
 
     def _affords(self, seconds: float) -> bool:
         return time.perf_counter() + seconds < self.deadline

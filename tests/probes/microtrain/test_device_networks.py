@@ -1,11 +1,19 @@
 """A network on a device. The CPU is asked to be one: it has no clock of its own, as where the profiler is missing."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator
 
 import pytest
 
+from probes.microtrain import fresh_processes
+from probes.microtrain.device_clock import DeviceCost
 from probes.microtrain.device_networks import LARGER, device_sizes, measure_on_device
+from probes.microtrain.kernel_clock import KernelClock, clock_network, kernel_context
 from probes.microtrain.networks import MICRO_NETWORKS, MicroNetwork
+from probes.microtrain.recording import Record
+from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Plan
 
 PLANS = (Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1))
@@ -38,3 +46,45 @@ def test_late_as_it_is_the_smallest_batch_has_its_turn_under_every_plan() -> Non
     found = measure_on_device(network("mlp-tiny"), "inference", PLANS, 0.0)
     assert {(step.batch_size, step.plan.key) for step in found.steps} == {(1, plan.key) for plan in PLANS}
     assert {each.plan.key for each in found.contexts} == {plan.key for plan in PLANS}
+
+
+@pytest.fixture
+def clock() -> Iterator[KernelClock]:
+    fresh_processes.prepare()
+    fresh_processes.wait_until_ready()
+    found = KernelClock()
+    yield found
+    found.end()
+    fresh_processes.end()
+
+
+def test_without_a_profiler_there_is_no_context_by_the_devices_clock_and_the_next_question_is_answered(
+    clock: KernelClock,
+) -> None:
+    assert clock.contexts("mlp-tiny", "training", PLANS, 1.0) == []
+    assert clock.contexts("mlp-tiny", "inference", PLANS, 0.0) == []
+
+
+def test_a_process_that_ends_costs_a_network_and_no_more(clock: KernelClock) -> None:
+    with pytest.raises(RuntimeError):  # by which the process ends
+        list(clock_network("no such network", "training", PLANS, 1.0))
+    assert clock.contexts("no such network", "training", PLANS, 1.0) == []
+    assert clock.contexts("mlp-tiny", "training", PLANS, 1.0) == []
+
+
+def record(name: str) -> Record:
+    return Record("forward", "elementwise", name, "float32", ((4,),), 0, 16, 16)
+
+
+def test_an_operation_without_kernels_is_in_no_context_and_a_step_that_ran_something_else_does_not_count() -> None:
+    run = StepRun(Workbench(network("mlp-tiny").workload("training"), frozenset(["cpu"])), PLANS[0], 4)
+    records = [record("aten.add"), record("aten.view"), record("aten.mul")]
+    steps = [
+        [DeviceCost(2e-6, 1), DeviceCost(0.0, 0), DeviceCost(3e-6, 2)],
+        [DeviceCost(2e-6, 1), DeviceCost(0.0, 0), DeviceCost(5e-6, 2)],
+        [DeviceCost(1.0, 1)],
+    ]
+    (context,) = kernel_context("a", "training", run, records, steps)
+    assert context.clock == "device"
+    assert {cost.operation.name: cost.seconds for cost in context.costs} == {"aten.add": 2e-6, "aten.mul": 3e-6}
+    assert not list(kernel_context("a", "training", run, records, [steps[2]]))

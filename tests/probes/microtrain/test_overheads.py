@@ -16,6 +16,7 @@ from probes.microtrain.overheads import (
     DispatchCosts,
     cpu_overheads,
     cuda_overheads,
+    measure_busy_share,
     measure_dispatch,
     union_length,
 )
@@ -91,7 +92,6 @@ def test_kernels_that_overlap_count_once() -> None:
 
 def test_a_devices_overheads_leave_out_what_prefetching_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    monkeypatch.setattr(overheads, "measure_busy_seconds", lambda step, batch: 0.5)
     monkeypatch.setattr(overheads, "measure_transfer", lambda batch, device, pinned: 0.25)
     monkeypatch.setattr(overheads, "measure_launch", lambda step, batch: 0.125)
     step, batch = deep_step(2), (torch.randn(2, 4), torch.randn(2, 4))
@@ -103,7 +103,18 @@ def test_a_devices_overheads_leave_out_what_prefetching_hides(monkeypatch: pytes
     }
     assert parts["pageable"].compute_seconds == 0.625
     assert parts["pinned"].compute_seconds == parts["resident"].compute_seconds == 0.875
-    assert parts["pinned"].device_busy == 0.5
+    assert parts["pinned"].device_busy is None  # the profiler comes last
+
+
+def test_how_busy_a_device_is_goes_by_the_steps_time_and_is_never_more_than_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step, batch = deep_step(2), (torch.randn(2, 4), torch.randn(2, 4))
+    monkeypatch.setattr(overheads, "measure_busy_seconds", lambda step, batch: 0.5)
+    assert measure_busy_share(step, batch, 2.0) == 0.25
+    assert measure_busy_share(step, batch, 0.4) == 1.0
+    monkeypatch.setattr(overheads, "measure_busy_seconds", lambda step, batch: None)
+    assert measure_busy_share(step, batch, 2.0) is None
 
 
 def test_a_device_is_idle_before_a_launch_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
