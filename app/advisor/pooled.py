@@ -8,7 +8,7 @@ about meet others. The mean of calibrations of different hours is nearer to thos
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, TypeVar
@@ -29,12 +29,15 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     """One profile of the latest POOLED calibrations (newest first, at least one) of one machine in one state.
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
-    they have it. Disturbed calibrations count only where all are; one whose networks are not the newest's
-    (of another version of crosspoint) does not.
+    they have it. Disturbed calibrations count only where all are, and for plans that no other measured; one whose
+    networks are not the newest's (of another version of crosspoint) does not.
     """
     latest = calibrations[:POOLED]
     calm = [each for each in latest if not is_disturbed(each)] or latest
-    pooled = [each for each in calm if _same_networks(each, calm[0])]
+    plans = {plan for each in calm for plan in _plans_of(each)}
+    disturbed = [_without_plans(each, plans) for each in latest if not any(each is other for other in calm)]
+    alone = [each for each in disturbed if each.points or each.networks]
+    pooled = [each for each in (*calm, *alone) if _same_networks(each, calm[0])]
     newest = pooled[0]
     if len(pooled) == 1:
         return newest
@@ -49,6 +52,19 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
         networks=_mean_networks(pooled),
         contexts=tuple(_mean_context(rows) for rows in _grouped((each.contexts for each in pooled), _context_key)),
+    )
+
+
+def _plans_of(profile: Profile) -> set[tuple[object, ...]]:
+    return {row.plan.key for row in (*profile.points, *profile.networks, *profile.contexts)}
+
+
+def _without_plans(profile: Profile, plans: Collection[tuple[object, ...]]) -> Profile:
+    return replace(
+        profile,
+        points=tuple(point for point in profile.points if point.plan.key not in plans),
+        networks=tuple(point for point in profile.networks if point.plan.key not in plans),
+        contexts=tuple(context for context in profile.contexts if context.plan.key not in plans),
     )
 
 

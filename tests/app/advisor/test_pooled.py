@@ -110,6 +110,22 @@ def test_a_disturbed_calibration_counts_only_where_all_are(sign: str) -> None:
     assert pool([disturbed, disturbed]).calibrations == 2
 
 
+def test_a_disturbed_calibration_counts_for_plans_that_no_other_measured() -> None:
+    """Of a card alone there was a calm one, of the whole machine none."""
+    whole = in_state(3.0, a_profile((ONE, GPU)), noise={"slow_fraction": 0.6})
+    card = in_state(1.0, a_profile((ONE, GPU)), noise={"slow_fraction": 0.0})
+    card = replace(
+        card,
+        points=tuple(point for point in card.points if point.plan.key == GPU.key),
+        networks=tuple(point for point in card.networks if point.plan.key == GPU.key),
+    )
+    pooled = pool([whole, card])
+    times = {point.plan.key: point.seconds.median for point in pooled.points if point.constant == "matmul"}
+    expected = {point.plan.key: point.seconds.median for point in whole.points if point.constant == "matmul"}
+    assert times[ONE.key] == expected[ONE.key]
+    assert times[GPU.key] == pytest.approx(expected[GPU.key] / 3)
+
+
 def test_cores_are_as_quick_as_any_calibration_has_seen_them() -> None:
     rows = [replace(in_state(1.0), paces={1: 2.0e-4, 2: 3.4e-4}), replace(in_state(1.0), paces={2: 2.3e-4})]
     assert pool(rows).paces == {1: 2.0e-4, 2: 2.3e-4}
