@@ -13,8 +13,9 @@ from probes.workload.description import ModelDescription, Plan, Workload
 GIB = 2**30
 
 
-def trace_job(workload: Workload) -> dict[str, Any]:
-    return {"kind": "trace", "workload": workload.to_json()}
+def trace_job(workload: Workload, *, devices: bool) -> dict[str, Any]:
+    """devices: with the step as a device runs it."""
+    return {"kind": "trace", "workload": workload.to_json(), "devices": devices}
 
 
 def widen_job(model: ModelDescription, factor: float) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Recommending:
         self._load: Load | None = None  # while real steps ran
         self._paces: Mapping[int, float] = {}
         self._untraceable: LabError | None = None
+        self._devices = False  # whether any plan is a device's
 
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
@@ -96,6 +97,7 @@ class Recommending:
     async def _trace_and_measure(
         self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]
     ) -> Trace | None:
+        self._devices = any(not plan.is_cpu for plan in plans)
         if self._request.workload.model.kind == "summary":
             self._note_unmeasurable("a summary has no layers that could run")
             return None
@@ -105,7 +107,7 @@ class Recommending:
             self._note_unmeasurable("the profile asked for is another machine's")
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
-        known = await self._crosspoint.known_trace(survey, self._request.workload)
+        known = await self._known_trace(survey)
         return known or await self._trace_if_possible(survey, self._crosspoint.lab.run)
 
     async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace | None:
@@ -114,7 +116,7 @@ class Recommending:
         self._ticket = ticket = self._ticket or lab.reserve(START_SECONDS + self._request.measuring_seconds)
         ticket.on_wait = say_waiting(self._on_progress)
         ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
-        trace = await self._crosspoint.known_trace(survey, self._request.workload)
+        trace = await self._known_trace(survey)
         if trace is None and lab.tracer_is_warm:
             trace = await self._trace_if_possible(survey, lab.run)
         try:
@@ -251,7 +253,11 @@ class Recommending:
 
     async def _trace(self, survey: Survey, run: RunJob) -> Trace:
         self._on_progress(0.0, "tracing the model")
-        return self._note_trouble(await self._crosspoint.new_trace(survey, self._request.workload, run))
+        workload = self._request.workload
+        return self._note_trouble(await self._crosspoint.new_trace(survey, workload, run, devices=self._devices))
+
+    async def _known_trace(self, survey: Survey) -> Trace | None:
+        return await self._crosspoint.known_trace(survey, self._request.workload, devices=self._devices)
 
     async def _trace_if_possible(self, survey: Survey, run: RunJob) -> Trace | None:
         """None where the model's step can be run and not followed. Raises LabError."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
-from app.advisor.plans import candidate_plans
+from app.advisor.plans import candidate_plans, cuda_accelerators
 from app.advisor.pooled import POOLED, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
@@ -120,28 +120,31 @@ class Crosspoint:
             raise UnknownProfile(await unless_unreadable(self.store.profile_names()) or ())
         return found
 
-    async def known_trace(self, survey: Survey, workload: Workload) -> Trace | None:
-        """The trace of this workload's content under the torch that is installed, if it was made before."""
+    async def known_trace(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
+        """The trace of this workload's content under the torch that is installed, if it was made before; devices: with
+        the step as a device runs it."""
         key = _trace_key(survey, workload)
         if key in self._traces:
             self._traces.move_to_end(key)
-            return self._traces[key]
-        found = await unless_unreadable(self.store.trace(workload, _torch_version(survey)))
-        if found is not None:
-            self._remember(key, found)
-        return found
+            found: Trace | None = self._traces[key]
+        else:
+            found = await unless_unreadable(self.store.trace(workload, _torch_version(survey)))
+            if found is not None:
+                self._remember(key, found)
+        return None if found is None or (devices and not found.devices) else found
 
-    async def new_trace(self, survey: Survey, workload: Workload, run: RunJob) -> Kept[Trace]:
+    async def new_trace(self, survey: Survey, workload: Workload, run: RunJob, *, devices: bool = False) -> Kept[Trace]:
         """Trace now, by whichever process `run` speaks to, and keep it. Raises LabError."""
-        trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload)))
+        trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
         self._remember(_trace_key(survey, workload), trace)
         return Kept(trace, await trouble_with(self.store.keep_trace(workload, _torch_version(survey), trace)))
 
     async def trace(self, workload: Workload) -> Trace:
-        """The operations of one step, from the store or traced now. Raises LabError."""
+        """The operations of one step, from the store or traced now; on this machine's devices, too. Raises LabError."""
         survey = await self.survey()
-        known = await self.known_trace(survey, workload)
-        return known or (await self.new_trace(survey, workload, self.lab.run)).value
+        devices = bool(cuda_accelerators(survey))
+        known = await self.known_trace(survey, workload, devices=devices)
+        return known or (await self.new_trace(survey, workload, self.lab.run, devices=devices)).value
 
     async def recommend(
         self, request: Request, on_progress: OnProgress | None = None, ticket: Ticket | None = None

@@ -17,8 +17,9 @@ from probes.issued import Issued
 # 8: why a step does not run under autocast; 9: whether a depthwise convolution's channels lie last, and
 # what attention works through at a time; 10: whole what one kernel computes; 11: what operations copy first;
 # 12: what small steps find fresh after a while; 13: the numbers in a pool's window; 14: more of what kernels take;
-# 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out.
-SCHEMA_VERSION = "16"
+# 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out;
+# 17: the step as a device runs it.
+SCHEMA_VERSION = "17"
 
 CURVES = (
     "kernel_peaks",
@@ -109,7 +110,9 @@ class Trace:
     the C library's heap holds at its peak beyond the tensors alive, over a few steps, where the library is known;
     heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks). issued,
     autocast_issued: what issues the operations; None where it was not counted. autocast_refused: what torch said where
-    a step failed under autocast on the machine that traced it; empty where it ran or was not tried.
+    a step failed under autocast on the machine that traced it; empty where it ran or was not tried. device: the step
+    as a device runs it, where that was asked for (devices) and differs; its kernels' own memory and what a CPU's heap
+    does are not in it.
     """
 
     model_key: str
@@ -141,7 +144,13 @@ class Trace:
     issued: Issued | None = None
     autocast_issued: Issued | None = None
     autocast_refused: str = ""
+    devices: bool = False
+    device: Trace | None = None
     schema_version: str = SCHEMA_VERSION
+
+    def on(self, *, cpu: bool) -> Trace:
+        """The step as it runs there, as far as that was traced."""
+        return self if cpu or self.device is None else self.device
 
     def activation_bytes_at(self, batch_size: float) -> float:
         """Bytes alive at the peak of a step at this batch size, beyond what lives from step to step."""
@@ -183,7 +192,8 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         """Operations are rows in the order of Operation's fields: there are hundreds in a trace."""
-        document = asdict(replace(self, operations=(), autocast_operations=()))
+        document = asdict(replace(self, operations=(), autocast_operations=(), device=None))
+        document["device"] = None if self.device is None else self.device.to_json()
         for name in ("operations", "autocast_operations"):
             document[name] = [_operation_to_row(operation) for operation in getattr(self, name)]
         return document
@@ -205,6 +215,8 @@ class Trace:
             values[name] = None if values.get(name) is None else Issued(*values[name])
         for name in ("operations", "autocast_operations"):
             values[name] = tuple(_operation_from_row(row) for row in values.get(name, ()))
+        device = values.get("device")
+        values["device"] = None if device is None else cls.from_json({**device, "device": None})
         return cls(**values)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -35,12 +36,18 @@ def check_trace(document: Any, place: str) -> Trace:
         check_list(row.get(name, ()), f"{place}.{name}", bounds.MAX_TRACE_OPERATIONS)
     for name in ISSUED:
         check_issued(row.get(name), f"{place}.{name}")
+    device = row.get("device")
+    row = {**row, "device": None}
     try:
         trace = Trace.from_json(_as_today(row))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise Refused(f"{place} is no trace as this crosspoint writes them") from None
     _check(trace, place)
-    return trace
+    if device is None:
+        return trace
+    return replace(
+        trace, device=check_trace({**check_object(device, f"{place}.device"), "device": None}, f"{place}.device")
+    )
 
 
 def _as_today(row: dict[str, Any]) -> dict[str, Any]:
@@ -59,8 +66,9 @@ def _check(trace: Trace, place: str) -> None:
     for name in COUNTS:
         check_number(getattr(trace, name), f"{place}.{name}", 0, bounds.MAX_POINT_QUANTITY)
     check_text(trace.autocast_refused, f"{place}.autocast_refused", bounds.MAX_SAID_CHARACTERS)
-    if not isinstance(trace.evenly_routed, bool):
-        raise Refused(f"{place}.evenly_routed is neither true nor false")
+    for name in ("evenly_routed", "devices"):
+        if not isinstance(getattr(trace, name), bool):
+            raise Refused(f"{place}.{name} is neither true nor false")
     for batch in check_list(trace.batch_sizes, f"{place}.batch_sizes", 2):
         check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
     for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from app.advisor.context_prices import HEAVY_KINDS, ContextPrices
+from app.advisor.device_operations import on_device
+from app.advisor.issuing_prices import IssuingPrices, Name, count_names
 from app.advisor.peaks import Peaks
 from app.advisor.prices import HEAVY, Prices
 from app.advisor.surroundings import kernel_of, surroundings
@@ -37,6 +40,8 @@ def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
     """Seconds of each class at this batch."""
     if prices.context is not None:
         return _features_in_context(trace, prices, prices.context, batch_size)
+    if prices.issuing is not None:
+        return _features_on_device(trace, prices, prices.issuing, batch_size)
     heavy = light = dispatch = optimizer = 0.0
     updates = 0
     casts = prices.casts and not trace.autocast_operations
@@ -75,6 +80,41 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
     light, between = _issued(prices, trace.issued_under(precision), light, executions)
     fresh = Peaks(knots=trace.heap_fresh_under(precision)).at(batch_size)
     return (heavy, light, between, optimizer, of_plan.fresh_seconds(fresh))
+
+
+def _features_on_device(trace: Trace, prices: Prices, issuing: IssuingPrices, batch_size: float) -> Features:
+    """`heavy` and `light` are the device's, `dispatch` and `optimizer` the host's."""
+    heavy = light = 0.0
+    names: dict[bool, Counter[Name]] = {False: Counter(), True: Counter()}
+    for operation in on_device(trace.operations_under(prices.plan.precision), trace.parameter_tensors):
+        sized = _sized(operation, batch_size)
+        names[operation.phase == "optimizer"].update(count_names([(sized, operation.count)]))
+        if prices.kernels is not None:
+            seconds = prices.kernels.seconds(sized) * operation.count
+        else:
+            seconds = prices.seconds(operation, batch_size) * operation.count
+        if sized.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    return (heavy, light, issuing.seconds(names[False]), issuing.seconds(names[True]), 0.0)
+
+
+def features_of_device_contexts(
+    issued: Context, computed: Context, prices: Prices, without: str | None = None
+) -> Features:
+    """The same of a network's own operations, as the host's clock and the device's saw them."""
+    assert prices.issuing is not None
+    assert prices.kernels is not None
+    heavy = light = 0.0
+    for operation, times, _, _ in computed.costs:
+        seconds = prices.kernels.seconds(operation, without) * times
+        if operation.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    host = prices.issuing.seconds(count_names((cost.operation, cost.times) for cost in issued.costs), without)
+    return (heavy, light, host, 0.0, 0.0)
 
 
 def _issued(prices: ContextPrices, issued: Issued | None, light: float, executions: int) -> tuple[float, float]:

@@ -11,7 +11,15 @@ from typing import Any
 
 from app.advisor.crossover import holds_from
 from app.advisor.device_fit import NetworkRow, fit_device, host_and_device, weighted
-from app.advisor.features import CONTEXT_PRIORS, PRIORS, FeatureCurve, Features, features_at, features_of_context
+from app.advisor.features import (
+    CONTEXT_PRIORS,
+    PRIORS,
+    FeatureCurve,
+    Features,
+    features_at,
+    features_of_context,
+    features_of_device_contexts,
+)
 from app.advisor.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
 from app.advisor.intervals import interval_around
 from app.advisor.prices import Prices, prices_for
@@ -19,7 +27,7 @@ from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.transfer import hidden_transfer, synchronize_seconds, transfer_seconds
 from probes.context import Context
 from probes.profile import NetworkPoint, Profile
-from probes.trace import Trace
+from probes.trace import AUTOCAST, Trace
 from probes.workload.description import MODES, Plan
 
 
@@ -73,7 +81,12 @@ def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
     networks = [point for point in profile.networks if point.plan.key == plan.key and point.seconds.low > 0]
     same_mode = [point for point in networks if point.trace.mode == mode]
     networks = same_mode if len({point.name for point in same_mode}) >= 3 else networks
-    fit = _fit_in_context(profile, prices, networks) if prices.context is not None else _fit(prices, networks)
+    if prices.context is not None:
+        fit = _fit_in_context(profile, prices, networks)
+    elif prices.issuing is not None and prices.kernels is not None:
+        fit = _fit_on_device(profile, prices, networks)
+    else:
+        fit = _fit(prices, networks)
     return PlanModel(profile, plan, prices, fit)
 
 
@@ -111,6 +124,35 @@ def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[Network
     return (
         fit_factors(rows, CONTEXT_PRIORS, left_out, CONTEXT_HOLD) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
     )
+
+
+def _fit_on_device(profile: Profile, prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
+    """From whole steps, and what issuing and computing their operations took there. Issuing was clocked at the smallest
+    batch, under plans of which each stands for those that issue the same."""
+    here = [context for context in profile.contexts if context.plan.device == prices.plan.device]
+    own = [context for context in here if context.plan.key == prices.plan.key]
+    alike = [context for context in here if casts_of(context.plan) == casts_of(prices.plan)]
+    issued: dict[tuple[str, str], Context] = {
+        (each.network, each.mode): each for each in (*alike, *own) if each.clock == "host"
+    }
+    computed: dict[tuple[str, str, int], Context] = {
+        (each.network, each.mode, each.batch_size): each for each in own if each.clock == "device"
+    }
+    rows: list[NetworkRow] = []
+    left_out: list[NetworkRow] = []
+    for point in networks:
+        host = issued.get((point.name, point.trace.mode))
+        device = computed.get((point.name, point.trace.mode, point.batch_size))
+        if host is not None and device is not None:
+            for found, without in ((rows, None), (left_out, point.name)):
+                parts = features_of_device_contexts(host, device, prices, without)
+                found.append(NetworkRow(point.name, point.seconds.low, parts))
+    return fit_device(rows, left_out) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
+
+
+def casts_of(plan: Plan) -> bool:
+    """Whether steps run under autocast."""
+    return plan.precision in AUTOCAST
 
 
 def _settled(point: NetworkPoint) -> float:
@@ -192,5 +234,5 @@ def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
 
 def predict(profile: Profile, plan: Plan, trace: Trace, log_every: int | None) -> PredictedTime | None:
     """None when the profile was not calibrated for this plan."""
-    model = model_of_plan(profile, plan, trace.mode)
+    model, trace = model_of_plan(profile, plan, trace.mode), trace.on(cpu=plan.is_cpu)
     return None if model is None else PredictedTime(model, trace, _curve(trace, model.prices), log_every)

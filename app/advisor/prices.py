@@ -12,6 +12,8 @@ from statistics import median
 
 from app.advisor.context_prices import ContextPrices, context_prices, undisturbed
 from app.advisor.issue_prices import IssuedStep, IssuePrices, issue_prices
+from app.advisor.issuing_prices import IssuingPrices, issuing_prices
+from app.advisor.kernel_prices import KernelPrices, kernel_prices
 from probes.context import Context
 from probes.profile import NetworkPoint, Point, Profile
 from probes.trace import Kind, Operation
@@ -116,6 +118,8 @@ class Prices:
     work: float = 0.0  # seconds a byte of a layer norm whose data lies in a cache
     context: ContextPrices | None = None  # of operations timed inside steps, where the profile has them
     fault: FaultPrice | None = None
+    issuing: IssuingPrices | None = None  # of a device: what the host takes; None where nobody clocked it
+    kernels: KernelPrices | None = None  # and what the device takes, inside steps
 
     def heavy_seconds(self, kind: str, flops: float, moved_bytes: float) -> float:
         """An arithmetic operation without its dispatch."""
@@ -180,6 +184,12 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
     optimizers = _optimizers(by_constant.get("optimizer", ()))
     work = min(moving["normalization"].seconds_a_byte) if by_constant.get("normalization") else 0.0
     fault = _fault_price(profile, plan)
+    if not plan.is_cpu:
+        here = [context for context in profile.contexts if context.plan.device == plan.device]
+        points = [point for constant in by_constant.values() for point in constant]
+        kernels = kernel_prices([context for context in here if context.plan.key == plan.key], points)
+        issuing = issuing_prices(here, mode)
+        return Prices(plan, dispatch, arithmetic, moving, optimizers, work, issuing=issuing, kernels=kernels)
     context = _context(profile, plan, mode, arithmetic, fault)
     return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, fault)
 

@@ -69,7 +69,7 @@ def run_trace(job: Document, _desk: Desk) -> Document:
     from probes.microtrain.tracing import Untraceable, trace_workload
 
     try:
-        return trace_workload(workload_of(job)).to_json()
+        return trace_workload(workload_of(job), devices=job.get("devices") is True).to_json()
     except Untraceable as error:
         raise Failure("unsupported", str(error)) from error
 

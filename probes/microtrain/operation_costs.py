@@ -143,6 +143,12 @@ def _cudnn_recurrent_backward(args: tuple[Any, ...]) -> int:
     return 2 * _cudnn_recurrent(args)
 
 
+def _traced_turns(turns: Sequence[int], data: torch.Tensor) -> int:
+    """turns: layers, directions, and whether the batch comes first."""
+    layers, directions, batch_first = turns
+    return int(data.shape[1 if batch_first else 0] * layers * directions)
+
+
 def _cudnn_turns(args: tuple[Any, ...], place: int) -> int:
     """Steps that come one after the other, of all layers and directions. place: of the number of layers; then follow
     whether the batch comes first, dropout, whether it trains, and whether there are two directions."""
@@ -191,6 +197,10 @@ OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten._scaled_dot_product_cudnn_attention_backward": _device_attention_backward,
     "aten.convolution_backward": _convolution_backward,
     "aten._grouped_mm": _grouped,
+    "crosspoint.scaled_dot_product_attention": _device_attention,
+    "crosspoint.scaled_dot_product_attention_backward": _device_attention_backward,
+    "crosspoint._cudnn_rnn": _cudnn_recurrent,
+    "crosspoint._cudnn_rnn_backward": _cudnn_recurrent_backward,
     "aten._cudnn_rnn": _cudnn_recurrent,
     "aten._cudnn_rnn_backward": _cudnn_recurrent_backward,
     "aten.mkldnn_rnn_layer": _recurrent,
@@ -207,6 +217,8 @@ BLOCKS: dict[str, Callable[[tuple[Any, ...]], int]] = {
 }
 # Of kernels whose work waits for itself: how often.
 TURNS: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "crosspoint._cudnn_rnn": lambda args: _traced_turns(args[3], args[0]),
+    "crosspoint._cudnn_rnn_backward": lambda args: _traced_turns(args[4], args[0]),
     "aten._cudnn_rnn": lambda args: _cudnn_turns(args, 9),
     "aten._cudnn_rnn_backward": lambda args: _cudnn_turns(args, 13),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch._ops import OpOverload
@@ -16,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 
 from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.built import BuiltModel
+from probes.microtrain.device_trace import trace_on_device
 from probes.microtrain.fake_models import build_fake, build_meta
 from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.models import build_model
@@ -38,16 +40,17 @@ class Untraceable(RuntimeError):
     """This model's step cannot be traced; the message says why and what to do."""
 
 
-def trace_workload(workload: Workload, *, plainly: bool = False) -> Trace:
+def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool = False) -> Trace:
     """The trace of one step on the CPU in fp32. The batch size, the data's way and readings of the loss play no part.
 
     plainly: without what it is under autocast, the order of its allocations, and what kernels take inside, which has
-    to be tried for real.
+    to be tried for real. devices: with the step as a device runs it, where it can be traced under fake tensors; it
+    makes a trace 4 to 13 % longer.
     Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
     Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
     """
     with _old_objects_left_alone():
-        return _trace_fake_or_real(workload, plainly)
+        return _trace_fake_or_real(workload, plainly, devices)
 
 
 @contextlib.contextmanager
@@ -61,10 +64,10 @@ def _old_objects_left_alone() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _trace_fake_or_real(workload: Workload, plainly: bool) -> Trace:
+def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Trace:
     own, asks = workload.model.kind == "python", None
     try:
-        return _trace_fake(workload, plainly)
+        return _trace_fake(workload, plainly, devices)
     except InvalidModel:
         if not own:
             raise
@@ -77,13 +80,13 @@ def _trace_fake_or_real(workload: Workload, plainly: bool) -> Trace:
     return _trace_real(workload, asks, plainly)
 
 
-def _trace_fake(workload: Workload, plainly: bool) -> Trace:
+def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
     mode = FakeTensorMode()
     with contextlib.ExitStack() as until_traced:
         autocast = not_beside if plainly else until_traced.enter_context(autocast_beside(workload, BATCH_PAIRS[0]))
         built = build_fake(workload.model, mode)
         with mode:
-            return _trace(workload, built, BATCH_PAIRS, plainly, autocast)
+            return _trace(workload, built, BATCH_PAIRS, plainly, autocast, devices=devices)
 
 
 def _trace_real(workload: Workload, asks: str | None, plainly: bool) -> Trace:
@@ -144,6 +147,8 @@ def _trace(
     pairs: Sequence[Pair],
     plainly: bool,
     wait_for_autocast: Wait = not_beside,
+    *,
+    devices: bool = False,
 ) -> Trace:
     stepper = PrimedStepper(workload, built)
     for pair in pairs:
@@ -157,7 +162,7 @@ def _trace(
         plain = trace_step(workload, pair, recordings, resident)
         autocast = wait_for_autocast(pair) or trace_autocast(stepper, pair)
     peaks, under = plain.peaks, autocast.step
-    return Trace(
+    trace = Trace(
         model_key=workload.model.key,
         mode=workload.mode,
         optimizer=workload.optimizer,
@@ -183,3 +188,4 @@ def _trace(
         torch_version=torch.__version__,
         **resident._asdict(),
     )
+    return replace(trace, devices=True, device=trace_on_device(stepper, pair, trace)) if devices else trace

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from probes import bounds
-from probes.profile import InvalidProfile, Profile, parse_profile
+from probes.profile import SCHEMA_VERSION, InvalidProfile, Profile, parse_profile
 
 REAL = Path(__file__).parents[1] / "app" / "advisor" / "data" / "real_profile.json"
 Document = dict[str, Any]
@@ -54,14 +54,14 @@ def test_what_a_newer_crosspoint_added_is_passed_over(real: Document) -> None:
 
 
 def test_a_schema_of_another_version_is_named(real: Document) -> None:
-    for version in ("4", 3, 2, 1, None, "", ["3"]):
-        with pytest.raises(InvalidProfile, match="schema version 3"):
+    for version in (str(int(SCHEMA_VERSION) + 1), 4, 3, 1, None, "", [SCHEMA_VERSION]):
+        with pytest.raises(InvalidProfile, match=f"schema version {SCHEMA_VERSION}"):
             Profile.from_json({**real, "schema_version": version})
 
 
 def test_a_profile_of_a_newer_crosspoint_says_so_and_what_to_do(real: Document) -> None:
     with pytest.raises(InvalidProfile, match=r"a newer crosspoint made it.*update this one"):
-        Profile.from_json({**real, "schema_version": "4"})
+        Profile.from_json({**real, "schema_version": str(int(SCHEMA_VERSION) + 1)})
     for version in ("3.1", "²", "9" * 5000):
         with pytest.raises(InvalidProfile, match="this is not a crosspoint profile"):
             Profile.from_json({**real, "schema_version": version})

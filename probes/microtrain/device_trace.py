@@ -1,0 +1,52 @@
+"""One step as a device runs it -> its trace, on a machine that need not have one."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from probes.allocations import pack
+from probes.microtrain.device_ways import as_on_device
+from probes.microtrain.merging import merge, peak_lines
+from probes.microtrain.primed_stepper import PrimedStepper
+from probes.microtrain.traced_step import Pair, TracedStep
+from probes.trace import Trace
+from probes.workload.description import Precision
+
+
+def trace_on_device(stepper: PrimedStepper, pair: Pair, trace: Trace) -> Trace | None:
+    """Of the step that `trace` is of on a CPU; None where a device runs the same, or the step does not get through
+    with a device's ways. To be called within the fake mode that the stepper's model was built in."""
+    plain, plain_differs = _step(stepper, pair, "fp32")
+    if not plain.operations:
+        return None
+    under, under_differs = _step(stepper, pair, "bf16") if trace.autocast_operations else (TracedStep(), False)
+    if not plain_differs and not under_differs:
+        return None
+    return replace(
+        trace,
+        activation_bytes=next((line for line in reversed(plain.peaks) if line.constant >= 0), plain.peaks[0]),
+        activation_peaks=plain.peaks,
+        operations=plain.operations,
+        autocast_operations=under.operations,
+        autocast_peaks=under.peaks,
+        allocations=plain.allocations,
+        autocast_allocations=under.allocations,
+        kernel_peaks=(),
+        autocast_kernel_peaks=(),
+        heap_surplus=(),
+        autocast_heap_surplus=(),
+        heap_fresh=(),
+        autocast_heap_fresh=(),
+    )
+
+
+def _step(stepper: PrimedStepper, pair: Pair, precision: Precision) -> tuple[TracedStep, bool]:
+    """And whether it took any of a device's ways. Without operations where it does not get through: a model may do with
+    torch's functions what others in their place cannot."""
+    with contextlib.suppress(Exception), as_on_device() as ways:
+        one, other = (stepper.record(size, precision) for size in pair)
+        operations = merge(pair, one.records, other.records)
+        lines = peak_lines(pair, one.activation_bytes, other.activation_bytes)
+        return TracedStep(operations, lines, allocations=pack(pair, one.log, other.log)), ways.taken
+    return TracedStep(), False

@@ -1,0 +1,190 @@
+"""Where a step takes another way on a CUDA device than on a CPU, so that a CPU can trace what a device would run.
+
+Most of what torch dispatches is the same on both. But on a device attention is one kernel also with dropout, a
+recurrent layer of any kind is one call to cuDNN, dropout draws and scales at once, and autocast keeps normalizations
+and softmax in fp32 (torch docs, "Automatic Mixed Precision", "CUDA Ops that can autocast to float32"). Inside
+`as_on_device` torch's functions for these are others, which dispatch operations of the same shapes; they have results
+for fake tensors alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+NAMESPACE = "crosspoint"
+# Numbers that a recurrent layer keeps for its backward at least, of each step, sample and direction for each hidden
+# unit: an LSTM's four gates, its cell and what it gave. What cuDNN takes beside them is its own choice and hangs on the
+# shape: layers of 1,024 samples took 22 to 31 of them together, one of 256 took 11 (H200, cuDNN 9.19).
+KEPT = 6
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+IN_FP32 = ("layer_norm", "group_norm", "softmax", "log_softmax")  # of torch.nn.functional, under autocast
+
+
+class Ways:
+    """taken: whether any of them was."""
+
+    def __init__(self) -> None:
+        self.taken = False
+
+    def attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        self.taken = True
+        output, _ = torch.ops.crosspoint.scaled_dot_product_attention(query, key, value, attn_mask)
+        return output
+
+    def dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p <= 0:
+            return input
+        self.taken = True
+        return torch.native_dropout(input, p, True)[0]
+
+    def recurrent(self, data: Tensor, *arguments: Any) -> Any:
+        """(input, states, weights, has biases, layers, dropout, training, both directions, batch first), as torch._VF
+        has it; of packed sequences (input, lengths, states, weights, …)."""
+        self.taken = True
+        packed = isinstance(arguments[0], Tensor) and arguments[0].dtype is torch.long
+        states, weights, *others = arguments[1:] if packed else arguments
+        layers, both, batch_first = others[1], others[4], not packed and others[5]
+        several = isinstance(states, tuple | list)
+        first = states[0] if several else states
+        if torch.is_autocast_enabled("cpu"):
+            data, weights = data.to(torch.bfloat16), [weight.to(torch.bfloat16) for weight in weights]
+        turns = [layers, 2 if both else 1, int(batch_first)]
+        output, state, cell, _ = torch.ops.crosspoint._cudnn_rnn(data, list(weights), first.to(data.dtype), turns)
+        return (output, state, cell) if several else (output, state)
+
+    def in_fp32(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(input: Tensor, *arguments: Any, **named: Any) -> Any:
+            if torch.is_autocast_enabled("cpu") and input.dtype is torch.bfloat16:
+                self.taken = True
+                input = input.float()
+            return function(input, *arguments, **named)
+
+        return run
+
+
+@contextlib.contextmanager
+def as_on_device() -> Iterator[Ways]:
+    """To be entered in a fake mode, by a process that traces one model at a time: it is torch's own functions that are
+    others inside."""
+    _register()
+    ways = Ways()
+    with contextlib.ExitStack() as patches:
+
+        def patch(owner: Any, name: str, function: Any) -> None:
+            patches.enter_context(mock.patch.object(owner, name, function))
+
+        patch(functional, "scaled_dot_product_attention", ways.attention)
+        patch(functional, "dropout", ways.dropout)
+        for name in IN_FP32:
+            patch(functional, name, ways.in_fp32(getattr(functional, name)))
+        for kind in RECURRENT:
+            patch(torch._VF, kind, ways.recurrent)
+        asked = torch.is_autocast_enabled
+        # Without a device it asks about CUDA's: whether an encoder layer may run as one kernel, above all.
+        patch(torch, "is_autocast_enabled", lambda *device: asked(*device) if device else asked("cpu"))
+        yield ways
+
+
+def _register() -> None:
+    """Operations of a device's, with shapes and no numbers. Once a process."""
+    if hasattr(torch.ops.crosspoint, "_cudnn_rnn"):
+        return
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    _kept.append(library)
+    for schema, fake in (
+        ("scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? mask) -> (Tensor, Tensor)", _attention),
+        (
+            "scaled_dot_product_attention_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor o, Tensor l)"
+            " -> (Tensor, Tensor, Tensor)",
+            _attention_backward,
+        ),
+        ("_cudnn_rnn(Tensor input, Tensor[] weights, Tensor state, int[] turns) -> (Tensor, Tensor, Tensor, Tensor)",
+         _recurrent),
+        ("_cudnn_rnn_backward(Tensor input, Tensor[] weights, Tensor g, Tensor kept, int[] turns)"
+         " -> (Tensor, Tensor[])", _recurrent_backward),
+    ):  # fmt: skip
+        name = schema.partition("(")[0]
+        library.define(schema)
+        library.impl(name, fake, "Meta")
+        torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=library)
+    torch.library.register_autograd(
+        f"{NAMESPACE}::scaled_dot_product_attention", _backward_of_attention, setup_context=_keep_attention, lib=library
+    )
+    torch.library.register_autograd(
+        f"{NAMESPACE}::_cudnn_rnn", _backward_of_recurrent, setup_context=_keep_recurrent, lib=library
+    )
+
+
+_kept: list[torch.library.Library] = []  # registrations end with the object that made them
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Output, and the logarithms of the sums."""
+    output = query.new_empty((*query.shape[:-1], value.shape[-1]))
+    return output, query.new_empty(query.shape[:-1], dtype=torch.float32)
+
+
+def _attention_backward(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, sums: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+
+
+def _keep_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(query, key, value, *output)
+
+
+def _backward_of_attention(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    backward = torch.ops.crosspoint.scaled_dot_product_attention_backward
+    return (*backward(gradient, *ctx.saved_tensors), None)
+
+
+def _recurrent(
+    data: Tensor, weights: Sequence[Tensor], state: Tensor, turns: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output, the last states, cells, and what is kept for the backward. turns: layers, directions, and whether the
+    batch comes first."""
+    layers, directions, _ = turns
+    places, hidden = data.shape[:-1], state.shape[-1]
+    output = data.new_empty((*places, hidden * directions))
+    kept = data.new_empty(KEPT * layers * directions * places.numel() * hidden)
+    return output, state.new_empty(state.shape), state.new_empty(state.shape), kept
+
+
+def _recurrent_backward(
+    data: Tensor, weights: Sequence[Tensor], gradient: Tensor, kept: Tensor, turns: Sequence[int]
+) -> tuple[Tensor, list[Tensor]]:
+    return torch.empty_like(data), [torch.empty_like(weight) for weight in weights]
+
+
+def _keep_recurrent(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    data, weights, _, turns = inputs
+    ctx.set_materialize_grads(False)
+    ctx.weights, ctx.turns = weights, turns
+    ctx.save_for_backward(data, output[3])
+
+
+def _backward_of_recurrent(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Any, ...]:
+    data, kept = ctx.saved_tensors
+    backward = torch.ops.crosspoint._cudnn_rnn_backward
+    into, of_weights = backward(data, ctx.weights, gradient, kept, ctx.turns)
+    return into, of_weights, None, None
