@@ -1,0 +1,300 @@
+"""How good are the estimates of a device: what a profile and a trace tell of steps, memory and plans, against what
+benchmarks.device_truth measured on it. Replayed from the files that were kept, on any machine.
+
+    python -m benchmarks.device_table benchmarks/results/2026-11-26-nvidia-h200-xeon-16-cores
+
+Models are traced by the code that is here. `instant` knows the profile alone; `learned` also what the other models took
+on that machine, each model left out in turn, as a service knows it that has measured them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.advisor.device_peaks import device_peaks
+from app.advisor.experience import Experience, Lesson
+from app.advisor.intervals import interval_around
+from app.advisor.memory import estimate_memory
+from app.advisor.pooled import pool
+from app.advisor.predicted import PredictedTime, predict
+from app.advisor.recommendation import Interval
+from benchmarks.rules_of_thumb import baselines
+from benchmarks.workloads import WORKLOADS
+from probes.microtrain.tracing import trace_workload
+from probes.profile import Profile
+from probes.signature import signature_of
+from probes.trace import Trace
+from probes.workload.description import Plan
+
+Document = dict[str, Any]
+Key = tuple[str, tuple[object, ...], int]  # workload, plan, batch size
+
+# Profiles of the first card tell no copies (CHANGELOG): steps that copy more than this are not judged.
+MOST_COPIED = 1_000_000
+SIDES = {
+    "issuing": (0.0, 0.5),
+    "between": (0.5, 0.85),
+    "computing": (0.85, math.inf),
+}  # by the device's share of a step
+
+
+@dataclass
+class Step:
+    """One plan and batch size. seconds: the median of its processes; device: of its kernels; memory: allocated and
+    reserved at the peak, bytes."""
+
+    workload: str
+    family: str
+    mode: str
+    plan: Plan
+    batch_size: int
+    seconds: float
+    device: float | None
+    memory: tuple[int, int] | None
+    told: dict[str, Interval] = field(default_factory=dict)  # by who told it
+    beside: dict[str, float] = field(default_factory=dict)  # by rule of thumb
+    computing: float = 0.0  # told of its kernels
+    allocated: int | None = None  # told
+    reserved: int | None = None
+
+    @property
+    def side(self) -> str:
+        share = (self.device or 0.0) / self.seconds
+        return next(name for name, (low, high) in SIDES.items() if low <= share < high)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads(gzip.decompress((folder / f"{name}.json.gz").read_bytes()))
+
+
+def read_profile(folder: Path) -> Profile:
+    """All of its calibrations, pooled."""
+    found = [Profile.from_json(json.loads(gzip.decompress(path.read_bytes()))) for path in folder.glob("profile_*.gz")]
+    return pool(sorted(found, key=lambda profile: profile.created_at, reverse=True))
+
+
+def read_steps(rows: Iterable[Document], kind: str) -> list[Step]:
+    found: dict[Key, list[tuple[Document, Document]]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == kind:
+            for run in row["runs"]:
+                found[row["name"], Plan.from_json(run["plan"]).key, run["batch_size"]].append((row, run))
+    return [_step(same) for same in found.values()]
+
+
+def _step(same: Sequence[tuple[Document, Document]]) -> Step:
+    row, run = same[0]
+    memory = (run["memory"]["allocated_bytes"], run["memory"]["reserved_bytes"])
+    return Step(
+        row["name"],
+        row["family"],
+        row["mode"],
+        Plan.from_json(run["plan"]),
+        run["batch_size"],
+        statistics.median(each["seconds"]["median"] for _, each in same),
+        run["device_seconds"],
+        memory if memory[0] else None,
+    )
+
+
+def tell(steps: Sequence[Step], profile: Profile, traces: Mapping[str, Trace]) -> list[Step]:
+    """Those that something can be told of, with what is told."""
+    predicted = {}
+    for step in steps:
+        trace = traces.get(step.workload)
+        found = predict(profile, step.plan, trace, None) if trace is not None else None
+        if trace is not None and found is not None and trace.input_bytes.at(step.batch_size) <= MOST_COPIED:
+            predicted[id(step)] = found
+            _tell(step, found, profile, trace)
+    told = [step for step in steps if id(step) in predicted]
+    lessons = [_lesson(step, traces[step.workload]) for step in told]
+    for step in told:
+        others = [lesson for lesson in lessons if lesson is not None and lesson.workload != step.workload]
+        learned = Experience(others, traces[step.workload]).at(step.plan, step.batch_size)
+        middle = step.told["instant"].median * math.exp(learned.log_ratio)
+        step.told["learned"] = interval_around(middle, learned.spread(predicted[id(step)].model.fit.spread))
+    return told
+
+
+def _tell(step: Step, predicted: PredictedTime, profile: Profile, trace: Trace) -> None:
+    step.told["instant"] = predicted.at(step.batch_size, "pageable")
+    if step.plan.is_cpu:
+        return
+    step.computing = predicted.breakdown(step.batch_size, "resident").compute or 0.0
+    beside = baselines(profile, step.plan, trace.on(cpu=False), step.batch_size)
+    step.beside = {name: seconds for name, seconds in beside.items() if seconds}
+    if device_peaks(trace.on(cpu=False), step.plan.precision, step.batch_size) is not None:
+        parts = estimate_memory(None, profile, trace, (), step.plan).parts(step.batch_size)
+        step.allocated, step.reserved = parts.allocated_peak_bytes, parts.reserved_peak_bytes
+
+
+def _lesson(step: Step, trace: Trace) -> Lesson | None:
+    signature = signature_of(trace, step.batch_size)
+    ratio = math.log(step.seconds / step.told["instant"].median)
+    return None if signature is None else Lesson(step.workload, step.mode, step.plan, signature, ratio)
+
+
+def figures(errors: Sequence[float]) -> str:
+    """Median, 90th percentile and bias of logarithms."""
+    if not errors:
+        return "| | | |"
+    sizes = sorted(math.exp(abs(error)) - 1 for error in errors)
+    high = sizes[min(int(0.9 * len(sizes)), len(sizes) - 1)]
+    return f"| {statistics.median(sizes):.1%} | {high:.1%} | {math.exp(statistics.median(errors)) - 1:+.1%} |"
+
+
+def error(told: float, true: float) -> float:
+    return math.log(told / true)
+
+
+HEAD = "| steps | median error | 90th percentile | bias | interval holds | estimates |\n" + "| --- " * 6 + "|"
+
+
+def print_steps(steps: Sequence[Step]) -> None:
+    say(HEAD)
+    for who in ("instant", "learned"):
+        for name, group in _groups(steps).items():
+            held = statistics.fmean(s.told[who].low <= s.seconds <= s.told[who].high for s in group)
+            errors = [error(s.told[who].median, s.seconds) for s in group]
+            say(f"| {who}, {name} {figures(errors)} {held:.0%} | {len(group)} |")
+    for name in ("roofline", "operations alone"):
+        errors = [error(s.beside[name], s.seconds) for s in steps if name in s.beside]
+        say(f"| {name} {figures(errors)} | {len(errors)} |")
+    kernels = [error(s.computing, s.device) for s in steps if s.device and s.computing]
+    say(f"| kernels alone, told against their clock {figures(kernels)} | {len(kernels)} |")
+
+
+def _groups(steps: Sequence[Step]) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = defaultdict(list)
+    found["all"] = list(steps)
+    for side in SIDES:
+        found[f"{side} is the limit" if side != "between" else side] += [step for step in steps if step.side == side]
+    for step in steps:
+        found[f"{step.plan.precision}, {step.mode}"].append(step)
+    for step in steps:
+        found[step.family].append(step)
+    return {name: group for name, group in found.items() if group}
+
+
+def print_memory(steps: Sequence[Step]) -> None:
+    say("\n| memory at the peak | median error | 90th percentile | bias | worst | estimates |")
+    say("| --- " * 6 + "|")
+    for what, place in (("allocated", 0), ("reserved", 1)):
+        rows = [(error(getattr(s, what), s.memory[place]), s) for s in steps if s.memory and getattr(s, what)]
+        worst = max(rows, key=lambda row: abs(row[0]))
+        name = f"{worst[1].workload} at {worst[1].batch_size}, {worst[1].plan.precision}"
+        say(f"| {what} {figures([each for each, _ in rows])} {math.exp(worst[0]):.2f} of it ({name}) | {len(rows)} |")
+
+
+def print_decisions(steps: Sequence[Step]) -> None:
+    by_size: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    for step in steps:
+        by_size[step.workload, step.batch_size].append(step)
+    asked = [rows for rows in by_size.values() if len({step.plan.is_cpu for step in rows}) == 2]
+    models, won = {rows[0].workload for rows in asked}, sum(not _best(rows).plan.is_cpu for rows in asked)
+    say(f"\n{len(asked)} sizes of {len(models)} models ran on the cores too; {won} times the device is the best.")
+    say("\n| who chooses | mean regret | worst | within 5 % of the best |\n| --- | --- | --- | --- |")
+    for who in CHOOSERS if asked else ():
+        regrets = [_chosen(rows, who).seconds / _best(rows).seconds - 1 for rows in asked]
+        near = statistics.fmean(regret <= 0.05 for regret in regrets)
+        say(f"| {who} | {statistics.fmean(regrets):.1%} | {max(regrets):.1%} | {near:.1%} |")
+
+
+DEFAULT, CORES = "torch's default", "the best of the cores' plans"
+CHOOSERS = ("instant", "learned", DEFAULT, CORES)
+
+
+def _best(rows: Sequence[Step]) -> Step:
+    return min(rows, key=lambda step: step.seconds)
+
+
+def _chosen(rows: Sequence[Step], who: str) -> Step:
+    if who == DEFAULT:
+        return next((s for s in rows if not s.plan.is_cpu and s.plan.precision == "fp32"), rows[0])
+    if who == CORES:
+        return _best([step for step in rows if step.plan.is_cpu])
+    return min(rows, key=lambda step: step.told[who].median)
+
+
+def crossing(seconds: Mapping[int, tuple[float, float]]) -> float | None:
+    """The batch size from which the second is faster at all larger ones, read off a straight line of logarithms
+    between the two sizes around it; 0 where it always is, None where it never is. seconds: by batch size."""
+    sizes = sorted(seconds)
+    behind = [size for size in sizes if seconds[size][1] >= seconds[size][0]]
+    if not behind:
+        return 0.0
+    place = sizes.index(behind[-1])
+    if place + 1 == len(sizes):
+        return None
+    low, high = (math.log(seconds[size][1] / seconds[size][0]) for size in sizes[place : place + 2])
+    return math.exp(math.log(sizes[place]) + low / (low - high) * math.log(sizes[place + 1] / sizes[place]))
+
+
+def print_crossovers(steps: Sequence[Step]) -> None:
+    say("\n| from which batch the device's fp32 is faster | than | measured | told | factor |")
+    say("| --- | --- | --- | --- | --- |")
+    by_model: dict[str, list[Step]] = defaultdict(list)
+    for step in steps:
+        by_model[step.workload].append(step)
+    for name, rows in by_model.items():
+        device = {s.batch_size: s for s in rows if s.plan.label.endswith(" fp32") and not s.plan.is_cpu}
+        for label in dict.fromkeys(s.plan.label for s in rows if s.plan.is_cpu):
+            core = {s.batch_size: s for s in rows if s.plan.label == label}
+            both = sorted(core.keys() & device.keys())
+            if len(both) < 3:
+                continue
+            true = crossing({size: (core[size].seconds, device[size].seconds) for size in both})
+            told = crossing(
+                {size: (core[size].told["instant"].median, device[size].told["instant"].median) for size in both}
+            )
+            factor = f"{max(true / told, told / true):.1f}" if true and told else ""
+            say(f"| {name} | {label} | {_said(true)} | {_said(told)} | {factor} |")
+
+
+def _said(batch_size: float | None) -> str:
+    return "never" if batch_size is None else "always" if batch_size == 0 else f"{batch_size:,.0f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="with truth.json.gz and profile_*.json.gz")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="of the workloads those")
+    parser.add_argument("--worst", type=int, default=0, help="print so many of the steps that were told worst")
+    options = parser.parse_args()
+    truth, profile = read(options.folder, "truth"), read_profile(options.folder)
+    named = {row["name"] for row in truth if row["runs"]} & set(options.only or [row.name for row in WORKLOADS])
+    traces = {}
+    for row in WORKLOADS:
+        if row.name in named:
+            traces[row.name] = trace_workload(row.workload(), devices=True)
+            sys.stderr.write(f"traced {row.name}\n")
+    on_device, on_cpu = (tell(read_steps(truth, kind), profile, traces) for kind in ("device", "cpu"))
+    print_steps(on_device)
+    print_memory(on_device)
+    print_decisions([*on_device, *on_cpu])
+    print_crossovers(tell(read_steps(truth, "curve"), profile, traces))
+    for step in sorted(on_device, key=_miss, reverse=True)[: options.worst]:
+        told = ", ".join(f"{who} {interval.median * 1e6:.0f}" for who, interval in step.told.items())
+        say(f"{step.workload}, batch {step.batch_size}, {step.plan.label}: {step.seconds * 1e6:.0f} us, told {told}")
+
+
+def _miss(step: Step) -> float:
+    return abs(error(step.told["instant"].median, step.seconds))
+
+
+if __name__ == "__main__":
+    main()
