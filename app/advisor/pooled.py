@@ -56,7 +56,8 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
 
 
 def _plans_of(profile: Profile) -> set[tuple[object, ...]]:
-    return {row.plan.key for row in (*profile.points, *profile.networks, *profile.contexts)}
+    rows: tuple[Point | NetworkPoint | Context, ...] = (*profile.points, *profile.networks, *profile.contexts)
+    return {row.plan.key for row in rows}
 
 
 def _without_plans(profile: Profile, plans: Collection[tuple[object, ...]]) -> Profile:
