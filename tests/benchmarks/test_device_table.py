@@ -1,0 +1,104 @@
+"""What a real card took, told anew by the code that is here: an NVIDIA H200's steps, memory and operations."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import benchmarks
+from app.advisor.device_operations import on_device, same_kernel
+from app.advisor.features import _sized
+from benchmarks.device_table import Step, crossing, error, read, read_profile, read_steps, tell
+from benchmarks.workloads import WORKLOADS
+from probes.microtrain.tracing import trace_workload
+from probes.trace import Operation, Trace, _operation_from_row
+
+H200 = Path(benchmarks.__file__).parent / "results" / "2026-11-26-nvidia-h200-xeon-16-cores"
+# Of the families of the table, what is traced in a second or two.
+NAMES = ("iris", "dense deep", "image plain", "lstm", "gru", "encoder", "roberta inference")
+HEAVY = ("attention", "convolution", "matmul", "recurrent")
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def truth() -> list[Document]:
+    found: list[Document] = read(H200, "truth")
+    return found
+
+
+@pytest.fixture(scope="module")
+def traces() -> dict[str, Trace]:
+    rows = {row.name: row for row in WORKLOADS}
+    return {name: trace_workload(rows[name].workload(), devices=True) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def steps(truth: list[Document], traces: dict[str, Trace]) -> list[Step]:
+    return tell(read_steps(truth, "device"), read_profile(H200), traces)
+
+
+def counted(operations: list[Operation]) -> tuple[int, Counter[str]]:
+    """All, and those of heavy kinds by name."""
+    rows = [(same_kernel(_sized(each, 8)), each.count) for each in operations]
+    heavy: Counter[str] = Counter()
+    for each, times in rows:
+        if each.kind in HEAVY:
+            heavy[each.name] += times
+    return sum(times for _, times in rows), heavy
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_traced_for_a_device_runs_what_the_card_ran(
+    name: str, truth: list[Document], traces: dict[str, Trace]
+) -> None:
+    """But for the batch's own copies, some views, and copies of weights that cuDNN wants in a row."""
+    ran = next(row for row in truth if row["name"] == name and row["operations"])["operations"]
+    trace = traces[name]
+    for precision, within in (("fp32", 0.05), ("bf16", 0.25 if name in ("lstm", "gru") else 0.05)):
+        operations = on_device(trace.on(cpu=False).operations_under(precision), trace.parameter_tensors)
+        told, heavy = counted(operations)
+        true, truly = counted([_operation_from_row(row) for row in ran[precision]])
+        assert told == pytest.approx(true, rel=within, abs=5)
+        assert heavy == truly
+
+
+def test_memory_at_the_peak_is_what_the_card_allocated(steps: list[Step]) -> None:
+    """What kernels of recurrent layers and of convolutions take inside is not known."""
+    rows = [(step, step.allocated, step.memory) for step in steps if step.family in ("dense", "attention", "text")]
+    assert len({step.plan.key for step, _, _ in rows}) == 4
+    for step, told, memory in rows:
+        assert told is not None
+        assert memory is not None
+        assert told == pytest.approx(memory[0], rel=0.1), step
+
+
+def test_a_step_is_told_and_so_is_who_limits_it(steps: list[Step]) -> None:
+    errors = sorted(abs(error(step.told["instant"].median, step.seconds)) for step in steps)
+    assert errors[len(errors) // 2] < math.log(2)
+    small = [step for step in steps if step.workload == "iris"]
+    assert {step.side for step in small} == {"issuing"}
+    assert all(step.computing < 0.5 * step.told["instant"].median for step in small)
+
+
+def test_what_other_models_took_brings_the_estimates_nearer(steps: list[Step]) -> None:
+    def off(who: str) -> float:
+        return sum(abs(error(step.told[who].median, step.seconds)) for step in steps)
+
+    assert off("learned") < off("instant")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "batch_size"),
+    [
+        ({1: (1.0, 4.0), 4: (2.0, 4.0), 16: (8.0, 4.0), 64: (32.0, 4.0)}, 8.0),
+        ({1: (8.0, 4.0), 4: (2.0, 4.0), 16: (8.0, 4.0)}, 8.0),  # not the first time, but for good
+        ({1: (8.0, 4.0), 4: (9.0, 4.0)}, 0.0),
+        ({1: (8.0, 4.0), 4: (3.0, 4.0)}, None),
+    ],
+)
+def test_a_crossing_is_where_it_stays(seconds: dict[int, tuple[float, float]], batch_size: float | None) -> None:
+    assert crossing(seconds) == (None if batch_size is None else pytest.approx(batch_size))

@@ -1,0 +1,154 @@
+"""A step traced as a device runs it. What real steps of a card dispatched is held against it in tests/benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
+
+from probes.microtrain.device_ways import Ways, as_on_device
+from probes.microtrain.recording import Record, Recorder
+from probes.microtrain.tracing import trace_workload
+from probes.trace import Trace
+from probes.trace_check import check_trace
+from probes.workload.description import Workload
+from probes.workload.models import parse_model
+
+
+def recorded(make: Callable[[], nn.Module], *shape: int, autocast: bool = False) -> tuple[list[Record], Ways]:
+    """Of a step of a module that is made and run under fake tensors."""
+    with FakeTensorMode(), as_on_device() as ways:
+        module, data = make(), torch.randn(*shape, requires_grad=True)
+        with Recorder() as recorder, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            output = module(data)
+            first = output[0] if isinstance(output, tuple) else output
+            first.float().sum().backward()
+    return recorder.records, ways
+
+
+def named(records: list[Record], name: str) -> list[Record]:
+    return [record for record in records if record.name == name]
+
+
+class Attention(nn.Module):
+    def __init__(self, heads_of_keys: int = 4) -> None:
+        super().__init__()
+        self.heads_of_keys = heads_of_keys
+
+    def forward(self, query: torch.Tensor) -> torch.Tensor:
+        key = query[:, : self.heads_of_keys]
+        shared = self.heads_of_keys < query.shape[1]
+        return functional.scaled_dot_product_attention(query, key, key, dropout_p=0.1, enable_gqa=shared)
+
+
+@pytest.mark.parametrize("heads_of_keys", [4, 2])
+def test_attention_with_dropout_is_one_operation_each_way(heads_of_keys: int) -> None:
+    shape = (2, 4, 24, 16)
+    records, ways = recorded(lambda: Attention(heads_of_keys), *shape)
+    (forward,) = named(records, "crosspoint.scaled_dot_product_attention")
+    (backward,) = named(records, "crosspoint.scaled_dot_product_attention_backward")
+    assert ways.taken
+    assert (forward.kind, backward.kind) == ("attention", "attention")
+    assert forward.flops == sdpa_flop_count(shape, shape, shape)
+    assert backward.flops == sdpa_backward_flop_count(shape, shape, shape, shape)
+    assert not named(records, "aten.bmm")
+
+
+LAYERS: list[tuple[Callable[[], nn.Module], tuple[int, ...], int, int]] = [
+    # steps x layers x directions, and numbers in all matrices
+    (lambda: nn.LSTM(6, 10, 2, bidirectional=True), (7, 3, 6), 28, 2 * 40 * (6 + 10) + 2 * 40 * (20 + 10)),
+    (lambda: nn.GRU(6, 10, batch_first=True), (3, 7, 6), 7, 30 * (6 + 10)),
+    (lambda: nn.RNN(6, 10, nonlinearity="tanh"), (7, 3, 6), 7, 10 * (6 + 10)),
+    (lambda: nn.RNN(6, 10, nonlinearity="relu"), (7, 3, 6), 7, 10 * (6 + 10)),
+]
+
+
+@pytest.mark.parametrize(("make", "shape", "turns", "numbers"), LAYERS)
+def test_recurrent_layers_of_any_kind_are_one_call(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], turns: int, numbers: int
+) -> None:
+    records, _ = recorded(make, *shape)
+    (forward,) = named(records, "crosspoint._cudnn_rnn")
+    (backward,) = named(records, "crosspoint._cudnn_rnn_backward")
+    assert forward.flops == 2 * 7 * 3 * numbers
+    assert backward.flops == 2 * forward.flops
+    assert forward.grain == backward.grain == turns
+
+
+def test_dropout_draws_and_scales_at_once() -> None:
+    records, ways = recorded(lambda: nn.Dropout(0.2), 3, 5)
+    assert ways.taken
+    assert [len(named(records, f"aten.native_dropout{way}")) for way in ("", "_backward")] == [1, 1]
+    assert not named(records, "aten.bernoulli_")
+    records, ways = recorded(lambda: nn.Dropout(0.2).eval(), 3, 5)
+    assert not ways.taken
+
+
+def test_autocast_keeps_a_normalization_in_fp32_as_a_card_does() -> None:
+    records, _ = recorded(lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)), 4, 8, autocast=True)
+    assert {record.dtype for record in named(records, "aten.native_layer_norm")} == {"float32"}
+
+
+def test_torchs_own_functions_come_back_whatever_happens() -> None:
+    before = (functional.dropout, functional.scaled_dot_product_attention, functional.layer_norm)
+    asked, lstm = torch.is_autocast_enabled, torch._VF.lstm
+
+    def fail() -> None:
+        with as_on_device():
+            assert functional.dropout is not before[0]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (functional.dropout, functional.scaled_dot_product_attention, functional.layer_norm) == before
+    assert torch.is_autocast_enabled is asked
+    assert torch._VF.lstm == lstm
+
+
+def traced(*layers: object, inputs: tuple[int, ...] = (12, 6), devices: bool = True) -> Trace:
+    model = parse_model({"layers": list(layers), "input_shape": list(inputs)})
+    return trace_workload(Workload(model, 4), devices=devices)
+
+
+GRU = {"type": "gru", "hidden": 10, "output": "last"}
+
+
+def test_a_trace_holds_the_step_as_a_device_runs_it_where_it_differs() -> None:
+    trace = traced(GRU, {"type": "linear", "out": 2})
+    assert trace.devices
+    assert trace.device is not None
+    assert trace.on(cpu=True) is trace
+    on_device = trace.on(cpu=False)
+    assert len([each for each in on_device.operations if each.kind == "recurrent"]) == 2
+    assert on_device.operation_count() < 0.5 * trace.operation_count()
+    assert on_device.allocations
+    assert on_device.autocast_operations
+    assert (on_device.kernel_peaks, on_device.heap_fresh) == ((), ())
+    assert on_device.parameter_bytes == trace.parameter_bytes
+
+
+def test_a_step_that_is_the_same_on_a_device_has_one_trace() -> None:
+    trace = traced({"type": "linear", "out": 8}, "relu", {"type": "linear", "out": 2}, inputs=(6,))
+    assert trace.devices
+    assert trace.device is None
+    assert trace.on(cpu=False) is trace
+
+
+def test_nobody_pays_for_a_devices_trace_who_has_not_asked() -> None:
+    trace = traced(GRU, {"type": "linear", "out": 2}, devices=False)
+    assert not trace.devices
+    assert trace.device is None
+
+
+def test_it_survives_a_journey_and_is_looked_at_like_any() -> None:
+    trace = traced(GRU, {"type": "linear", "out": 2})
+    document = trace.to_json()
+    assert Trace.from_json(document) == trace
+    checked = check_trace(document, "traces[0]")
+    assert checked.device is not None
+    assert checked.device.operations == trace.on(cpu=False).operations
