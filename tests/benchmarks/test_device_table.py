@@ -58,7 +58,7 @@ def test_a_step_traced_for_a_device_runs_what_the_card_ran(
     """But for the batch's own copies, some views, and copies of weights that cuDNN wants in a row."""
     ran = next(row for row in truth if row["name"] == name and row["operations"])["operations"]
     trace = traces[name]
-    for precision, within in (("fp32", 0.05), ("bf16", 0.25 if name in ("lstm", "gru") else 0.05)):
+    for precision, within in (("fp32", 0.05), ("bf16", 0.3 if name in ("lstm", "gru") else 0.05)):
         operations = on_device(trace.on(cpu=False).operations_under(precision), trace.parameter_tensors)
         told, heavy = counted(operations)
         true, truly = counted([_operation_from_row(row) for row in ran[precision]])
