@@ -85,6 +85,7 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
 def _features_on_device(trace: Trace, prices: Prices, issuing: IssuingPrices, batch_size: float) -> Features:
     """`heavy` and `light` are the device's, `dispatch` and `optimizer` the host's."""
     heavy = light = 0.0
+    casts = prices.casts and not trace.autocast_operations
     names: dict[bool, Counter[Name]] = {False: Counter(), True: Counter()}
     for operation in on_device(trace.operations_under(prices.plan.precision), trace.parameter_tensors):
         sized = _sized(operation, batch_size)
@@ -92,7 +93,7 @@ def _features_on_device(trace: Trace, prices: Prices, issuing: IssuingPrices, ba
         if prices.kernels is not None:
             seconds = prices.kernels.seconds(sized) * operation.count
         else:
-            seconds = prices.seconds(operation, batch_size) * operation.count
+            seconds = prices.seconds(operation, batch_size, casts=casts) * operation.count
         if sized.kind in HEAVY_KINDS:
             heavy += seconds
         else:

@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 class Price(NamedTuple):
-    """Seconds: times the first is `extra` longer than each."""
+    """Seconds. extra: that the first takes longer than each after it."""
 
     extra: float
     each: float
@@ -56,6 +56,10 @@ class IssuingPrices:
     def seconds(self, counts: Mapping[Name, float], without: str | None = None) -> float:
         """Of a step that issues so many of each. without: as if this network had never been clocked."""
         return sum(self._price(name, kind, without).seconds(times) for (name, kind), times in counts.items())
+
+    def finish_fitting(self) -> None:
+        """No more network is left out: keep nothing that only that takes."""
+        self._prices = {key: price for key, price in self._prices.items() if key[1] is None}
 
     def _price(self, name: str, kind: Kind, without: str | None) -> Price:
         for key in (("name", name), ("kind", kind), "all"):
@@ -130,6 +134,8 @@ def _solve(runs: Sequence[Run], weights: Sequence[float], usual: float) -> Price
         ra += weight * one
         rb += weight * one * run.times
     determinant = aa * bb - ab * ab
+    if not determinant > 0:  # times of which one is nothing beside another: nothing holds
+        return Price(0.0, usual)
     extra, each = (ra * bb - rb * ab) / determinant, (rb * aa - ra * ab) / determinant
     if extra < 0:
         extra, each = 0.0, rb / bb

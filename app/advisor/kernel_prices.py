@@ -81,6 +81,12 @@ class KernelPrices:
             for key in _keys(operation):
                 self.samples[key].add(Sample(context.network, *self._place(operation), ratio))
 
+    def finish_fitting(self) -> None:
+        """No more network is left out: keep nothing that only that takes."""
+        self._left_out.clear()
+        for samples in self.samples.values():
+            samples.finish_fitting()
+
     def _place(self, operation: ContextOperation) -> Place:
         """Logarithms: of what the roof says, of the arithmetic a byte (of a pool the numbers in a window, of lists how
         many tensors they have), and how much is written. What a recurrent layer takes goes with its step."""
@@ -97,7 +103,7 @@ class KernelPrices:
 
 def kernel_prices(contexts: Iterable[Context], points: Sequence[Point]) -> KernelPrices | None:
     """Of one plan. None where none was clocked, or nothing tells the roof."""
-    clocked = [context for context in contexts if context.clock == "device"]
+    clocked = [context for context in contexts if context.clock == "device" and context.costs]
     flops = max((p.flops / p.seconds.low for p in points if p.constant == "matmul" and p.flops > 0), default=0.0)
     bandwidth = max((p.bytes / p.seconds.low for p in points if p.constant in MOVING and p.bytes > 0), default=0.0)
     if not clocked or not flops or not bandwidth:

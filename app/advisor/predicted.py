@@ -147,6 +147,9 @@ def _fit_on_device(profile: Profile, prices: Prices, networks: Sequence[NetworkP
             for found, without in ((rows, None), (left_out, point.name)):
                 parts = features_of_device_contexts(host, device, prices, without)
                 found.append(NetworkRow(point.name, point.seconds.low, parts))
+    if prices.issuing is not None and prices.kernels is not None:
+        prices.issuing.finish_fitting()
+        prices.kernels.finish_fitting()
     return fit_device(rows, left_out) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
 
 

@@ -23,6 +23,7 @@ from app.advisor.pooled import pool
 from app.advisor.predicted import PlanModel, PredictedTime, breakdown_parts, casts_of, model_of_plan, predict
 from app.advisor.prices import prices_for
 from app.advisor.summary import trace_of_summary
+from probes.allocations import Log, pack
 from probes.context import Clock, Context, ContextOperation, OperationCost
 from probes.measurement import Timing
 from probes.profile import NetworkPoint, Point, Profile
@@ -198,7 +199,7 @@ def test_a_network_that_the_others_do_not_tell_of_is_missed_when_it_is_left_out_
 
 
 def test_networks_that_others_do_not_tell_of_widen_every_interval() -> None:
-    """Each in turn takes so many times as long as its operations were clocked to."""
+    """Steps that took so many times as long as their operations were clocked to."""
     times_as_long = dict(zip(NETWORKS, (0.5, 2.0, 1.0, 0.6, 1.8, 1.0), strict=True))
     steps = [a_step(name, trace, GPU, times_as_long[name]) for name, trace in NETWORKS.items()]
     uneven = replace(CARD, networks=tuple(steps))
@@ -240,7 +241,7 @@ def test_a_profile_without_a_devices_contexts_predicts_as_before() -> None:
     assert (prices.issuing, prices.kernels) == (None, None)
     issued = sum(each.count for each in trace.operations if each.phase != "optimizer")
     assert features_at(trace, prices, BATCH)[2] == pytest.approx(prices.dispatch * issued)
-    assert model_on(before).fit.factors[1] == pytest.approx(PRIORS[1], rel=0.5)
+    assert model_on(replace(before, networks=())).fit.factors == PRIORS
     elsewhere = [a_context("tiny", NETWORKS["tiny"], "host", plan) for plan in (ONE, Plan("cuda:1", "fp32"))]
     since = replace(before, contexts=tuple(elsewhere))
     assert predicted(trace, since).at(BATCH, "pinned") == predicted(trace, before).at(BATCH, "pinned")
@@ -256,6 +257,9 @@ def test_a_step_that_was_traced_as_a_device_runs_it_is_priced_as_that_on_a_devic
 
 
 WORKSPACE = 64 * 2**20
+# What a step asks an allocator for: the second, third and fourth of these, which it frees.
+LOG = Log([3000, 100, 2000, 2000], 1, [0, 0, 3, 0, 4, 2])
+IN_BLOCKS = pack((1, 2), LOG, LOG)
 
 
 def test_libraries_keep_half_as_much_of_a_device_in_inference_and_nothing_on_a_cpu() -> None:
@@ -269,14 +273,16 @@ def test_libraries_keep_half_as_much_of_a_device_in_inference_and_nothing_on_a_c
             assert found.allocated(BATCH) - without.allocated(BATCH) == workspace
 
 
-def test_workspaces_are_told_of_the_overhead_and_of_what_the_allocator_holds() -> None:
-    trace = trace_of_summary(a_workload())
+@pytest.mark.parametrize("order", ["", IN_BLOCKS])
+def test_workspaces_are_told_of_the_overhead_and_of_what_the_allocator_holds(order: str) -> None:
+    trace = replace(trace_of_summary(a_workload()), allocations=order)
     without, found = (
         estimate_memory(None, profile, trace, [], GPU).parts(BATCH)
         for profile in (CARD, replace(CARD, workspace_bytes={"cuda:0": WORKSPACE}))
     )
-    names = ("overhead_bytes", "peak_bytes", "allocated_peak_bytes")
-    assert [getattr(found, name) - getattr(without, name) for name in names] == [WORKSPACE] * 3
+    names: tuple[str, ...] = ("overhead_bytes", "peak_bytes", "allocated_peak_bytes")
+    names += ("reserved_peak_bytes",) if order else ()
+    assert {getattr(found, name) - getattr(without, name) for name in names} == {WORKSPACE}
     assert found.activations_bytes == without.activations_bytes
 
 
@@ -352,4 +358,4 @@ def test_a_real_cards_steps_are_met_when_they_are_made_again(h200: Profile, plan
         if step is not None and casts_of(context.plan) == casts_of(plan):
             errors.append(abs(math.log(interval.median / step)))
     assert len(errors) >= 10
-    print(plan.precision, mode, len(errors), median(errors), max(errors))
+    assert median(errors) < math.log(1.3)

@@ -42,6 +42,11 @@ def test_a_burst_moves_a_price_little_and_none_is_free() -> None:
     assert falling.extra >= 0
 
 
+def test_times_that_no_clock_can_have_told_are_priced_all_the_same() -> None:
+    price = fit_price([Run("a", 1, 1e-9), Run("b", 1, 1.0), Run("c", 1, 1.0)])
+    assert price.seconds(2) > 0
+
+
 def test_a_name_that_was_never_issued_costs_what_its_kind_does_and_a_kind_what_all_do() -> None:
     prices = issuing_prices([context("a", {ADD: (4, 10e-6), PRODUCT: (4, 30e-6)})], "training")
     assert prices is not None

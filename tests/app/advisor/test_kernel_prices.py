@@ -63,7 +63,8 @@ def test_a_kernel_takes_so_many_times_the_roof_as_its_like_at_sizes_that_were_ne
 
 def test_the_roof_is_the_best_that_was_measured() -> None:
     roof = prices_of(clocked("a", {ADD: FLOOR})).roof
-    assert (roof.floor, roof.flops, roof.bandwidth) == (FLOOR, pytest.approx(RATE), pytest.approx(BANDWIDTH))
+    assert roof.floor == FLOOR
+    assert [roof.flops, roof.bandwidth] == pytest.approx([RATE, BANDWIDTH])
     product = ContextOperation("aten.mm", "matmul", "", "float32", 1e10, 1e6, 1e6)
     assert roof.seconds(product) == pytest.approx(FLOOR + 1e10 / RATE)
 
@@ -90,6 +91,12 @@ def test_a_name_that_was_never_clocked_is_priced_by_its_kind_and_the_hosts_clock
     assert prices.seconds(sized(1)._replace(name="aten.sub")) == pytest.approx(1e-5, rel=0.2)
     assert kernel_prices([clocked("b", {ADD: 1.0}, clock="host")], POINTS) is None
     assert kernel_prices([clocked("a", {ADD: FLOOR})], []) is None
+
+
+def test_a_context_without_operations_is_no_floor() -> None:
+    """A profile that somebody else wrote may hold one."""
+    assert prices_of(clocked("empty", {}), clocked("a", {ADD: FLOOR})).roof.floor == FLOOR
+    assert kernel_prices([clocked("empty", {})], POINTS) is None
 
 
 H200 = Path(benchmarks.__file__).parent / "results" / "2026-11-26-nvidia-h200-xeon-16-cores"
