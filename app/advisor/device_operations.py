@@ -111,7 +111,7 @@ def _recurrent_at_once(operations: Sequence[Operation]) -> list[Operation]:
     """A CPU runs layer after layer; of each the steps wait for each other (shapes: steps first)."""
     found = []
     for operation in operations:
-        if operation.name.startswith(_LAYER) and operation.shapes:
+        if operation.name.startswith(_LAYER) and operation.shapes and operation.shapes[0]:
             steps = operation.shapes[0][0] * operation.count
             found.append(replace(_listed(_SAME[operation.name], [operation], 1, steps), kind="recurrent"))
         else:

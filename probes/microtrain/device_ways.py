@@ -24,7 +24,8 @@ NAMESPACE = "crosspoint"
 # shape: layers of 1,024 samples took 22 to 31 of them together, one of 256 took 11 (H200, cuDNN 9.19).
 KEPT = 6
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-IN_FP32 = ("layer_norm", "group_norm", "softmax", "log_softmax")  # of torch.nn.functional, under autocast
+SOFTMAX = ("softmax", "log_softmax")  # also of torch, and of tensors
+IN_FP32 = ("layer_norm", "group_norm", *SOFTMAX)  # of torch.nn.functional, under autocast
 
 
 class Ways:
@@ -45,6 +46,8 @@ class Ways:
         enable_gqa: bool = False,
     ) -> Tensor:
         self.taken = True
+        if torch.is_autocast_enabled("cpu"):
+            query, key, value = (each.to(torch.bfloat16) for each in (query, key, value))
         output, _ = torch.ops.crosspoint.scaled_dot_product_attention(query, key, value, attn_mask)
         return output
 
@@ -63,10 +66,11 @@ class Ways:
         layers, both, batch_first = others[1], others[4], not packed and others[5]
         several = isinstance(states, tuple | list)
         first = states[0] if several else states
-        if torch.is_autocast_enabled("cpu"):
+        if torch.is_autocast_enabled("cpu"):  # a device's are fp16 in either case, which autocast refuses on a CPU
             data, weights = data.to(torch.bfloat16), [weight.to(torch.bfloat16) for weight in weights]
         turns = [layers, 2 if both else 1, int(batch_first)]
-        output, state, cell, _ = torch.ops.crosspoint._cudnn_rnn(data, list(weights), first.to(data.dtype), turns)
+        begun = [each.to(data.dtype) for each in ((first, states[1]) if several else (first,))]
+        output, state, cell, _ = torch.ops.crosspoint._cudnn_rnn(data, list(weights), begun, turns)
         return (output, state, cell) if several else (output, state)
 
     def in_fp32(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,6 +98,9 @@ def as_on_device() -> Iterator[Ways]:
         patch(functional, "dropout", ways.dropout)
         for name in IN_FP32:
             patch(functional, name, ways.in_fp32(getattr(functional, name)))
+        for name in SOFTMAX:
+            for owner in (torch, Tensor):
+                patch(owner, name, ways.in_fp32(getattr(owner, name)))
         for kind in RECURRENT:
             patch(torch._VF, kind, ways.recurrent)
         asked = torch.is_autocast_enabled
@@ -115,10 +122,10 @@ def _register() -> None:
             " -> (Tensor, Tensor, Tensor)",
             _attention_backward,
         ),
-        ("_cudnn_rnn(Tensor input, Tensor[] weights, Tensor state, int[] turns) -> (Tensor, Tensor, Tensor, Tensor)",
+        ("_cudnn_rnn(Tensor input, Tensor[] weights, Tensor[] states, int[] turns) -> (Tensor, Tensor, Tensor, Tensor)",
          _recurrent),
-        ("_cudnn_rnn_backward(Tensor input, Tensor[] weights, Tensor g, Tensor kept, int[] turns)"
-         " -> (Tensor, Tensor[])", _recurrent_backward),
+        ("_cudnn_rnn_backward(Tensor input, Tensor[] weights, Tensor[] states, Tensor kept, int[] turns)"
+         " -> (Tensor, Tensor[], Tensor[])", _recurrent_backward),
     ):  # fmt: skip
         name = schema.partition("(")[0]
         library.define(schema)
@@ -148,43 +155,49 @@ def _attention_backward(
 
 
 def _keep_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, _ = inputs
+    query, key, value, mask = inputs
     ctx.set_materialize_grads(False)
+    ctx.mask = mask
     ctx.save_for_backward(query, key, value, *output)
 
 
 def _backward_of_attention(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    """A learned mask's gradient is made with the others, by the same kernel."""
     backward = torch.ops.crosspoint.scaled_dot_product_attention_backward
-    return (*backward(gradient, *ctx.saved_tensors), None)
+    of_mask = torch.empty_like(ctx.mask) if ctx.mask is not None and ctx.mask.requires_grad else None
+    return (*backward(gradient, *ctx.saved_tensors), of_mask)
 
 
 def _recurrent(
-    data: Tensor, weights: Sequence[Tensor], state: Tensor, turns: Sequence[int]
+    data: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], turns: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output, the last states, cells, and what is kept for the backward. turns: layers, directions, and whether the
-    batch comes first."""
+    """Output, the last states, cells (of an LSTM, which may be wider), and what is kept for the backward. states: the
+    first, and cells. turns: layers, directions, and whether the batch comes first."""
     layers, directions, _ = turns
-    places, hidden = data.shape[:-1], state.shape[-1]
-    output = data.new_empty((*places, hidden * directions))
+    places, width, hidden = data.shape[:-1], states[0].shape[-1], states[-1].shape[-1]
+    output = data.new_empty((*places, width * directions))
     kept = data.new_empty(KEPT * layers * directions * places.numel() * hidden)
-    return output, state.new_empty(state.shape), state.new_empty(state.shape), kept
+    return output, torch.empty_like(states[0]), torch.empty_like(states[-1]), kept
 
 
 def _recurrent_backward(
-    data: Tensor, weights: Sequence[Tensor], gradient: Tensor, kept: Tensor, turns: Sequence[int]
-) -> tuple[Tensor, list[Tensor]]:
-    return torch.empty_like(data), [torch.empty_like(weight) for weight in weights]
+    data: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], kept: Tensor, turns: Sequence[int]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    return (
+        torch.empty_like(data),
+        [torch.empty_like(weight) for weight in weights],
+        [torch.empty_like(state) for state in states],
+    )
 
 
 def _keep_recurrent(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    data, weights, _, turns = inputs
+    data, weights, states, turns = inputs
     ctx.set_materialize_grads(False)
-    ctx.weights, ctx.turns = weights, turns
+    ctx.weights, ctx.states, ctx.turns = weights, states, turns
     ctx.save_for_backward(data, output[3])
 
 
-def _backward_of_recurrent(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Any, ...]:
+def _backward_of_recurrent(ctx: Any, *_: Tensor) -> tuple[Any, ...]:
     data, kept = ctx.saved_tensors
     backward = torch.ops.crosspoint._cudnn_rnn_backward
-    into, of_weights = backward(data, ctx.weights, gradient, kept, ctx.turns)
-    return into, of_weights, None, None
+    return (*backward(data, ctx.weights, ctx.states, kept, ctx.turns), None)

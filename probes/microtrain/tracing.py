@@ -77,7 +77,7 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
         if not own and not _needs_numbers(error):
             raise Untraceable(_explain(error)) from error
         asks = _asking_operation(error)
-    return _trace_real(workload, asks, plainly)
+    return replace(_trace_real(workload, asks, plainly), devices=devices)
 
 
 def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 IRIS = Workload(parse_model("iris-mlp"), 8)
 FIGURES = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
 SUMMARY = Workload(parse_model({"summary": FIGURES}), 8)
-QUICK = Request(IRIS, effort="quick", time_limit_seconds=1.0)
+QUICK = Request(IRIS, effort="quick", time_limit_seconds=3.0)
 
 
 @pytest.fixture(autouse=True)
