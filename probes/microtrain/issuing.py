@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 import weakref
@@ -54,7 +55,9 @@ class IssueCounter:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        before = sys.getprofile()
+        """Garbage is left until then: what finalizes others' objects would count as the step's."""
+        before, collects = sys.getprofile(), gc.isenabled()
+        gc.disable()
         self._thread = threading.get_ident()
         self.resume()
         try:
@@ -62,6 +65,8 @@ class IssueCounter:
         finally:
             self._runs = False
             sys.setprofile(before)
+            if collects:
+                gc.enable()
 
     def pause(self) -> bool:
         """False when it was not running, was paused before, or another thread asks: a device's backward has one of its

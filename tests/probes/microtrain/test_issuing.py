@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -128,6 +129,34 @@ def test_another_profiler_is_put_back_whatever_happens() -> None:
         assert sys.getprofile() is other
     finally:
         sys.setprofile(None)
+
+
+class Ring:
+    """Garbage that only a collector finds, and that runs Python as it goes."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+    def __del__(self) -> None:
+        sum(abs(number) for number in range(50))
+
+
+def test_what_others_left_behind_is_not_finalized_at_a_steps_cost() -> None:
+    def action() -> None:
+        for _ in range(20):
+            torch.relu(WIDE)
+
+    clean, _ = counted(action)
+    before = gc.get_threshold()
+    try:
+        rings = [Ring() for _ in range(100)]
+        gc.set_threshold(1)
+        del rings
+        littered, _ = counted(action)
+    finally:
+        gc.set_threshold(*before)
+    assert littered == clean
+    assert gc.isenabled()
 
 
 def test_what_another_thread_runs_is_not_counted_and_nothing_stays_set_there() -> None:
