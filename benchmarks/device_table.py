@@ -10,142 +10,20 @@ on that machine, each model left out in turn, as a service knows it that has mea
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from app.advisor.device_peaks import device_peaks
-from app.advisor.experience import Experience, Lesson
-from app.advisor.intervals import interval_around
-from app.advisor.memory import estimate_memory
-from app.advisor.pooled import pool
-from app.advisor.predicted import PredictedTime, predict
-from app.advisor.recommendation import Interval
-from benchmarks.rules_of_thumb import baselines
+from benchmarks.device_steps import SIDES, Step, error, read, read_profile, read_steps, tell
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
-from probes.profile import Profile
-from probes.signature import signature_of
-from probes.trace import Trace
-from probes.workload.description import Plan
-
-Document = dict[str, Any]
-Key = tuple[str, tuple[object, ...], int]  # workload, plan, batch size
-
-# Profiles of the first card tell no copies (CHANGELOG): steps that copy more than this are not judged.
-MOST_COPIED = 1_000_000
-SIDES = {
-    "issuing": (0.0, 0.5),
-    "between": (0.5, 0.85),
-    "computing": (0.85, math.inf),
-}  # by the device's share of a step
-
-
-@dataclass
-class Step:
-    """One plan and batch size. seconds: the median of its processes; device: of its kernels; memory: allocated and
-    reserved at the peak, bytes."""
-
-    workload: str
-    family: str
-    mode: str
-    plan: Plan
-    batch_size: int
-    seconds: float
-    device: float | None
-    memory: tuple[int, int] | None
-    told: dict[str, Interval] = field(default_factory=dict)  # by who told it
-    beside: dict[str, float] = field(default_factory=dict)  # by rule of thumb
-    computing: float = 0.0  # told of its kernels
-    allocated: int | None = None  # told
-    reserved: int | None = None
-
-    @property
-    def side(self) -> str:
-        share = (self.device or 0.0) / self.seconds
-        return next(name for name, (low, high) in SIDES.items() if low <= share < high)
 
 
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-
-
-def read(folder: Path, name: str) -> Any:
-    return json.loads(gzip.decompress((folder / f"{name}.json.gz").read_bytes()))
-
-
-def read_profile(folder: Path) -> Profile:
-    """All of its calibrations, pooled."""
-    found = [Profile.from_json(json.loads(gzip.decompress(path.read_bytes()))) for path in folder.glob("profile_*.gz")]
-    return pool(sorted(found, key=lambda profile: profile.created_at, reverse=True))
-
-
-def read_steps(rows: Iterable[Document], kind: str) -> list[Step]:
-    found: dict[Key, list[tuple[Document, Document]]] = defaultdict(list)
-    for row in rows:
-        if row["kind"] == kind:
-            for run in row["runs"]:
-                found[row["name"], Plan.from_json(run["plan"]).key, run["batch_size"]].append((row, run))
-    return [_step(same) for same in found.values()]
-
-
-def _step(same: Sequence[tuple[Document, Document]]) -> Step:
-    row, run = same[0]
-    memory = (run["memory"]["allocated_bytes"], run["memory"]["reserved_bytes"])
-    return Step(
-        row["name"],
-        row["family"],
-        row["mode"],
-        Plan.from_json(run["plan"]),
-        run["batch_size"],
-        statistics.median(each["seconds"]["median"] for _, each in same),
-        run["device_seconds"],
-        memory if memory[0] else None,
-    )
-
-
-def tell(steps: Sequence[Step], profile: Profile, traces: Mapping[str, Trace]) -> list[Step]:
-    """Those that something can be told of, with what is told."""
-    predicted = {}
-    for step in steps:
-        trace = traces.get(step.workload)
-        found = predict(profile, step.plan, trace, None) if trace is not None else None
-        if trace is not None and found is not None and trace.input_bytes.at(step.batch_size) <= MOST_COPIED:
-            predicted[id(step)] = found
-            _tell(step, found, profile, trace)
-    told = [step for step in steps if id(step) in predicted]
-    lessons = [_lesson(step, traces[step.workload]) for step in told]
-    for step in told:
-        others = [lesson for lesson in lessons if lesson is not None and lesson.workload != step.workload]
-        learned = Experience(others, traces[step.workload]).at(step.plan, step.batch_size)
-        middle = step.told["instant"].median * math.exp(learned.log_ratio)
-        step.told["learned"] = interval_around(middle, learned.spread(predicted[id(step)].model.fit.spread))
-    return told
-
-
-def _tell(step: Step, predicted: PredictedTime, profile: Profile, trace: Trace) -> None:
-    step.told["instant"] = predicted.at(step.batch_size, "pageable")
-    if step.plan.is_cpu:
-        return
-    step.computing = predicted.breakdown(step.batch_size, "resident").compute or 0.0
-    beside = baselines(profile, step.plan, trace.on(cpu=False), step.batch_size)
-    step.beside = {name: seconds for name, seconds in beside.items() if seconds}
-    if device_peaks(trace.on(cpu=False), step.plan.precision, step.batch_size) is not None:
-        parts = estimate_memory(None, profile, trace, (), step.plan).parts(step.batch_size)
-        step.allocated, step.reserved = parts.allocated_peak_bytes, parts.reserved_peak_bytes
-
-
-def _lesson(step: Step, trace: Trace) -> Lesson | None:
-    signature = signature_of(trace, step.batch_size)
-    ratio = math.log(step.seconds / step.told["instant"].median)
-    return None if signature is None else Lesson(step.workload, step.mode, step.plan, signature, ratio)
 
 
 def figures(errors: Sequence[float]) -> str:
@@ -155,10 +33,6 @@ def figures(errors: Sequence[float]) -> str:
     sizes = sorted(math.exp(abs(error)) - 1 for error in errors)
     high = sizes[min(int(0.9 * len(sizes)), len(sizes) - 1)]
     return f"| {statistics.median(sizes):.1%} | {high:.1%} | {math.exp(statistics.median(errors)) - 1:+.1%} |"
-
-
-def error(told: float, true: float) -> float:
-    return math.log(told / true)
 
 
 HEAD = "| steps | median error | 90th percentile | bias | interval holds | estimates |\n" + "| --- " * 6 + "|"

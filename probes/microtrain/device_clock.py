@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from torch._ops import OpOverload
 from torch.autograd.profiler import profile, record_function
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from probes.microtrain.kernel_calls import is_whole_layer
-from probes.microtrain.recording import SILENT, decompose, is_composite, under_autocast
+from probes.microtrain.operation_clock import EachOperation
 from probes.microtrain.step import Step
 from probes.microtrain.workbench import StepRun, synchronize
 
@@ -39,29 +36,16 @@ class DeviceCost(NamedTuple):
     kernels: int
 
 
-class OperationMarks(TorchDispatchMode):
-    """Marks operations for the profiler, numbered as they ran. It takes composite ones apart as Recorder does."""
+class OperationMarks(EachOperation):
+    """Marks operations for the profiler, numbered as they ran."""
 
     def __init__(self, *, autocast: bool, device: str = "cuda") -> None:
-        super().__init__()
-        self._autocast = autocast
-        self._device = device
+        super().__init__(autocast=autocast, device=device)
         self.count = 0
 
-    def __torch_dispatch__(
-        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in SILENT:
-            return func(*args, **kwargs)
-        if is_composite(func, self._device):
-            with self, under_autocast(self._device) if self._autocast else nullcontext():
-                parts = decompose(func, args, kwargs)
-            if parts is not NotImplemented:
-                return parts
-        casts = self._autocast and is_whole_layer(func)
+    def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.count += 1
-        with record_function(f"{MARK}{self.count}"), under_autocast(self._device) if casts else nullcontext():
+        with record_function(f"{MARK}{self.count}"):
             return func(*args, **kwargs)
 
 

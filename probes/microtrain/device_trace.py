@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from probes.allocations import pack
 from probes.microtrain.device_ways import as_on_device
-from probes.microtrain.merging import merge, peak_lines
+from probes.microtrain.merging import merge, ordinary_line, peak_lines
 from probes.microtrain.primed_stepper import PrimedStepper
 from probes.microtrain.traced_step import Pair, TracedStep
 from probes.trace import Trace
@@ -25,7 +25,7 @@ def trace_on_device(stepper: PrimedStepper, pair: Pair, trace: Trace) -> Trace |
         return None
     return replace(
         trace,
-        activation_bytes=next((line for line in reversed(plain.peaks) if line.constant >= 0), plain.peaks[0]),
+        activation_bytes=ordinary_line(plain.peaks),
         activation_peaks=plain.peaks,
         operations=plain.operations,
         autocast_operations=under.operations,

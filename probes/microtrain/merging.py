@@ -32,6 +32,11 @@ def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence
     return highest_lines({affine(batch_sizes, pair) for pair in zip(one, other, strict=True)})
 
 
+def ordinary_line(peaks: Sequence[Affine]) -> Affine:
+    """Of a step's peaks the one that is close at ordinary batches."""
+    return next((line for line in reversed(peaks) if line.constant >= 0), peaks[0])
+
+
 def highest_lines(lines: Collection[Affine]) -> tuple[Affine, ...]:
     """Those that are highest at some batch size from 1 on, by growing slope."""
     found = [max(lines, key=lambda line: (line.at(1), line.per_sample))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from statistics import median_low
 from typing import Any
 
@@ -23,16 +23,14 @@ from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
 
 
-class OperationClock(TorchDispatchMode):
-    """Seconds of each operation in the order they ran. It takes composite operations apart as Recorder does, so that
-    both see the same ones; what it costs itself lies between the operations, not in them. autocast, device: see
-    Recorder. On a device it is what issuing takes, as long as its queue is not full."""
+class EachOperation(TorchDispatchMode):
+    """Hands every operation of a step to `_run`. It takes composite operations apart as Recorder does, so that all see
+    the same ones. autocast, device: see Recorder."""
 
     def __init__(self, *, autocast: bool = False, device: str = "cpu") -> None:
         super().__init__()
         self._autocast = autocast
         self._device = device
-        self.seconds: list[float] = []
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -41,22 +39,34 @@ class OperationClock(TorchDispatchMode):
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         if is_composite(func, self._device):
-            with self, under_autocast(self._device) if self._autocast else nullcontext():
+            with self, self._casting() if self._autocast else nullcontext():
                 parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
                 return parts
         if self._autocast and is_whole_layer(func):
-            return self._run_casting(func, args, kwargs)
+            with self._casting():
+                return self._run(func, args, kwargs)
+        return self._run(func, args, kwargs)
+
+    def _casting(self) -> AbstractContextManager[Any]:
+        return under_autocast(self._device)
+
+    def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class OperationClock(EachOperation):
+    """Seconds of each operation in the order they ran. What it costs itself lies between the operations, not in them.
+    On a device it is what issuing takes, as long as its queue is not full."""
+
+    def __init__(self, *, autocast: bool = False, device: str = "cpu") -> None:
+        super().__init__(autocast=autocast, device=device)
+        self.seconds: list[float] = []
+
+    def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         begun = time.perf_counter()
         result = func(*args, **kwargs)
         self.seconds.append(time.perf_counter() - begun)
-        return result
-
-    def _run_casting(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with under_autocast(self._device):
-            begun = time.perf_counter()
-            result = func(*args, **kwargs)
-            self.seconds.append(time.perf_counter() - begun)
         return result
 
 

@@ -19,7 +19,7 @@ from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.device_trace import trace_on_device
 from probes.microtrain.fake_models import build_fake, build_meta
-from probes.microtrain.merging import affine, same_operations
+from probes.microtrain.merging import affine, ordinary_line, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
 from probes.microtrain.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
@@ -167,7 +167,7 @@ def _trace(
         mode=workload.mode,
         optimizer=workload.optimizer,
         batch_sizes=pair,
-        activation_bytes=next((line for line in reversed(peaks) if line.constant >= 0), peaks[0]),
+        activation_bytes=ordinary_line(peaks),
         activation_peaks=peaks,
         input_bytes=affine(pair, (one.input_bytes, other.input_bytes)),
         operations=plain.operations,

@@ -14,7 +14,7 @@ import pytest
 import benchmarks
 from app.advisor.device_operations import on_device, same_kernel
 from app.advisor.features import _sized
-from benchmarks.device_table import read
+from benchmarks.device_steps import read
 from benchmarks.workloads import WORKLOADS
 from probes.context import ContextOperation
 from probes.microtrain.tracing import trace_workload

@@ -12,7 +12,8 @@ import pytest
 import benchmarks
 from app.advisor.device_operations import on_device, same_kernel
 from app.advisor.features import _sized
-from benchmarks.device_table import Step, crossing, error, read, read_profile, read_steps, tell
+from benchmarks.device_steps import Step, error, read, read_profile, read_steps, tell
+from benchmarks.device_table import crossing
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Operation, Trace, _operation_from_row
