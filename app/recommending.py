@@ -97,7 +97,8 @@ class Recommending:
     async def _trace_and_measure(
         self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]
     ) -> Trace | None:
-        self._devices = any(not plan.is_cpu for plan in plans)
+        asked = plans or (() if profile is None else tuple(point.plan for point in profile.points))
+        self._devices = any(not plan.is_cpu for plan in asked)
         if self._request.workload.model.kind == "summary":
             self._note_unmeasurable("a summary has no layers that could run")
             return None

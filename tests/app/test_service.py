@@ -19,7 +19,8 @@ from app.settings import Settings
 from probes.hardware import Survey
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.build import ONE
+from tests.app.advisor.machine import GPU, a_profile
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
 from tests.app.test_store import PROFILE
@@ -287,5 +288,27 @@ def test_a_profile_of_a_stranger_is_never_taken_for_this_machines_past(tmp_path:
         await crosspoint.store.keep_profile(a_profile(fingerprint="stranger"))
         answer = await crosspoint.recommend(Request(SUMMARY))
         assert "stale-profile" not in {reason.code for reason in answer.reasons}
+
+    with_crosspoint(tmp_path, use)
+
+
+GRU = Workload(parse_model({"layers": [{"type": "gru", "hidden": 8, "output": "last"}], "input_shape": [30, 4]}), 16)
+
+
+def test_a_step_is_traced_as_a_device_runs_it_where_a_plan_is_a_devices(tmp_path: Path) -> None:
+    """Also of another machine's profile: there is no device here to ask for it."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        await crosspoint.recommend(Request(GRU))
+        assert await crosspoint.known_trace(survey, GRU) is not None
+        assert await crosspoint.known_trace(survey, GRU, devices=True) is None
+        await crosspoint.store.keep_profile(replace(a_profile((ONE, GPU), "elsewhere"), name="gpu-node"))
+        await crosspoint.recommend(Request(GRU, profile="gpu-node"))
+        trace = await crosspoint.known_trace(survey, GRU, devices=True)
+        assert trace is not None
+        assert trace.on(cpu=False).operation_count() < 0.5 * trace.operation_count()
+        await crosspoint.recommend(Request(GRU))
+        assert await crosspoint.known_trace(survey, GRU, devices=True) is trace  # nobody traces it again without
 
     with_crosspoint(tmp_path, use)
