@@ -8,13 +8,15 @@ about meet others. The mean of calibrations of different hours is nearer to thos
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, TypeVar
 
+from app.advisor.levels import Levels
 from app.advisor.noise_signs import is_disturbed
-from probes.context import Context, OperationCost
+from probes.context import Context, ContextOperation, OperationCost
 from probes.measurement import Timing
 from probes.profile import NetworkPoint, Point, Profile
 from probes.trace import Trace
@@ -51,7 +53,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         paces=_quickest([each.paces for each in pooled]),
         points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
         networks=_mean_networks(pooled),
-        contexts=tuple(_mean_context(rows) for rows in _grouped((each.contexts for each in pooled), _context_key)),
+        contexts=_mean_contexts(pooled),
     )
 
 
@@ -93,8 +95,8 @@ def _network_key(point: NetworkPoint) -> Hashable:
     return point.name, point.batch_size, point.plan.key, point.trace.mode
 
 
-def _context_key(context: Context) -> Hashable:
-    return context.network, context.batch_size, context.plan.key, context.mode, context.clock
+def _step_key(context: Context) -> Hashable:
+    return context.network, context.batch_size, context.mode
 
 
 def _mean_point(rows: Sequence[Point]) -> Point:
@@ -114,15 +116,41 @@ def _mean_networks(pooled: Sequence[Profile]) -> tuple[NetworkPoint, ...]:
     return tuple(found)
 
 
-def _mean_context(rows: Sequence[Context]) -> Context:
-    costs = [_mean_cost(same) for same in _grouped((row.costs for row in rows), lambda cost: cost.operation)]
-    issued = next((row.issued for row in rows if row.issued is not None), None)
-    return replace(rows[0], costs=tuple(costs), issued=issued)
+def _mean_contexts(pooled: Sequence[Profile]) -> tuple[Context, ...]:
+    """As all calibrations of a plan would have timed them (Levels), whichever did."""
+    timed: dict[Hashable, list[dict[Hashable, Context]]] = {}  # by plan and clock, each calibration's
+    for each in pooled:
+        mine: dict[Hashable, dict[Hashable, Context]] = defaultdict(dict)
+        for context in each.contexts:
+            mine[context.plan.key, context.clock][_step_key(context)] = context
+        for plan, steps in mine.items():
+            timed.setdefault(plan, []).append(steps)
+    found = []
+    for calibrations in timed.values():
+        levels = Levels([{key: context.costs for key, context in steps.items()} for steps in calibrations])
+        for key in dict.fromkeys(key for steps in calibrations for key in steps):
+            rows = {place: steps[key] for place, steps in enumerate(calibrations) if key in steps}
+            found.append(_mean_context(rows, levels))
+    return tuple(found)
 
 
-def _mean_cost(rows: Sequence[OperationCost]) -> OperationCost:
-    seconds, spread = _mean([row.seconds for row in rows]), fmean(row.spread for row in rows)
-    return rows[0]._replace(seconds=seconds, spread=round(spread, 2))
+def _mean_context(rows: Mapping[int, Context], levels: Levels) -> Context:
+    """rows: by the place of the calibration."""
+    timed: dict[ContextOperation, dict[int, OperationCost]] = defaultdict(dict)
+    for place, row in rows.items():
+        for cost in row.costs:
+            timed[cost.operation][place] = cost
+    newest = next(iter(rows.values()))
+    issued = next((row.issued for row in rows.values() if row.issued is not None), None)
+    costs = tuple(_mean_cost(operation, same, levels) for operation, same in timed.items())
+    return replace(newest, costs=costs, issued=issued)
+
+
+def _mean_cost(operation: ContextOperation, rows: Mapping[int, OperationCost], levels: Levels) -> OperationCost:
+    seconds = _mean([row.seconds for row in rows.values()])
+    seconds = _rounded(seconds / math.exp(levels.log_level(operation, seconds, tuple(rows))))
+    spread = fmean(row.spread for row in rows.values())
+    return next(iter(rows.values()))._replace(seconds=seconds, spread=round(spread, 2))
 
 
 def _mean_timing(rows: Sequence[Timing]) -> Timing:

@@ -100,6 +100,17 @@ def test_operations_in_context_are_means_by_what_they_are() -> None:
     assert context.issued == Issued(3, 2, 1)
 
 
+def test_what_only_a_slow_calibration_timed_is_told_as_on_average() -> None:
+    def calibration(times: float, *networks: str) -> Profile:
+        adds = [ADD._replace(read_bytes=800.0 * (1 + size)) for size in range(5)]
+        contexts = [replace(a_context(times, *adds), network=network) for network in networks]
+        return replace(a_profile(), contexts=tuple(contexts))
+
+    pooled = pool([calibration(1.0, "one"), calibration(4.0, "one", "two")])
+    assert {context.network for context in pooled.contexts} == {"one", "two"}
+    assert [cost.seconds for context in pooled.contexts for cost in context.costs] == pytest.approx([2e-5] * 10)
+
+
 @pytest.mark.parametrize(
     "sign", ["contention", "steal_fraction", "waiting_fraction", "hindrance", "spread", "slow_fraction"]
 )
