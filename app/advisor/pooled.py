@@ -31,8 +31,9 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     """One profile of the latest POOLED calibrations (newest first, at least one) of one machine in one state.
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
-    they have it. Disturbed calibrations count only where all are, and for plans that no other measured; one whose
-    networks are not the newest's (of another version of crosspoint) does not.
+    they have it, but for operations inside steps, which are told as all would have timed them (Levels). Disturbed
+    calibrations count only where all are, and for plans that no other measured; one whose networks are not the newest's
+    (of another version of crosspoint) does not.
     """
     latest = calibrations[:POOLED]
     calm = [each for each in latest if not is_disturbed(each)] or latest
