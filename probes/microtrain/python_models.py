@@ -55,7 +55,9 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
     if isinstance(found, torch.Tensor) and found.dim() == 0:
         return found
-    raise InvalidModel("The model's output has no loss. Return (module, make_batch, loss) from the function.")
+    raise InvalidModel(
+        "The model's output has no loss. Return (module, make_batch, loss), where loss(output, batch) gives a scalar."
+    )
 
 
 def import_target(target: str) -> Any:
