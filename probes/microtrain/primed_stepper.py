@@ -122,10 +122,10 @@ class PrimedStepper:
     def _prime(self, optimizer: torch.optim.Optimizer) -> None:
         """A gradient for every parameter, and the optimizer's state. Parameters that get no gradient in a real step
         lose theirs there."""
-        for parameter in self.module.parameters():
-            if parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-        with Recorder(self._known):  # it answers the optimizer's questions for its step count
+        with Recorder(self._known):  # it answers the optimizer's questions for its step count, and repeats equal zeros
+            for parameter in self.module.parameters():
+                if parameter.requires_grad:
+                    parameter.grad = torch.zeros_like(parameter)
             prime(optimizer)
 
     def _resident_tensors(self) -> Iterator[torch.Tensor]:

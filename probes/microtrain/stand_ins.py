@@ -13,6 +13,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from probes.microtrain.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread
 from probes.microtrain.operation_costs import grouped_shape
+from probes.microtrain.shape_rules import RULES
 
 aten = torch.ops.aten
 Arguments = tuple[Any, ...]
@@ -41,6 +42,8 @@ class StandIns:
             return operation(*args, **kwargs)
         stand_in = _STAND_INS.get(operation)
         result = stand_in(self, args, kwargs) if stand_in is not None else None
+        rule = RULES.get(operation)
+        result = rule(*args, **kwargs) if rule is not None else result
         result = operation(*args, **kwargs) if result is None else result
         if isinstance(result, FakeTensor):
             self.known.follow(operation, args, result)

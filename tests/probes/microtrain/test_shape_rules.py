@@ -1,0 +1,85 @@
+"""What a rule gives has the layout that the kernel gives, where the rule gives anything."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._ops import OpOverload
+
+from probes.microtrain.shape_rules import RULES
+
+aten = torch.ops.aten
+
+LAST = torch.channels_last
+IMAGES: dict[str, Callable[[torch.dtype], torch.Tensor]] = {
+    "rows": lambda dtype: torch.zeros(4, 6, dtype=dtype),
+    "sequences": lambda dtype: torch.zeros(4, 6, 9, dtype=dtype),
+    "images": lambda dtype: torch.zeros(4, 6, 8, 8, dtype=dtype),
+    "channels last": lambda dtype: torch.zeros(4, 6, 8, 8, dtype=dtype).contiguous(memory_format=LAST),
+    "volumes": lambda dtype: torch.zeros(2, 6, 3, 4, 4, dtype=dtype),
+    "a part": lambda dtype: torch.zeros(4, 12, 8, 8, dtype=dtype)[:, ::2],
+    "turned": lambda dtype: torch.zeros(8, 8, 6, 4, dtype=dtype).permute(3, 2, 0, 1),
+}
+TYPES = [(torch.float32, torch.float32), (torch.bfloat16, torch.float32), (torch.bfloat16, torch.bfloat16)]
+ELEMENTWISE: dict[OpOverload, tuple[Any, ...]] = {
+    aten.gelu_backward.default: (),
+    aten.hardsigmoid_backward.default: (),
+    aten.hardswish_backward.default: (),
+    aten.hardtanh_backward.default: (-1.0, 1.0),
+    aten.sigmoid_backward.default: (),
+    aten.silu_backward.default: (),
+    aten.tanh_backward.default: (),
+    aten.threshold_backward.default: (0.0,),
+}
+KNOWN = ("rows", "sequences", "images", "channels last", "volumes")
+
+
+def layouts(results: Any) -> list[Any]:
+    several = results if isinstance(results, tuple) else (results,)
+    return [None if each is None else (each.shape, each.stride(), each.dtype) for each in several]
+
+
+def check(operation: OpOverload, arguments: tuple[Any, ...]) -> bool:
+    """Whether the rule knows."""
+    made = RULES[operation](*arguments)
+    if made is None:
+        return False
+    assert layouts(made) == layouts(operation(*arguments))
+    return True
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("types", TYPES, ids=str)
+@pytest.mark.parametrize("name", IMAGES)
+def test_batch_norm(name: str, types: tuple[torch.dtype, torch.dtype], training: bool) -> None:
+    images, numbers = IMAGES[name](types[0]), torch.ones(6, dtype=types[1])
+    known = check(aten.native_batch_norm.default, (images, numbers, numbers, numbers, numbers, training, 0.1, 1e-5))
+    assert known is (name in KNOWN)
+    kept = aten.native_batch_norm.default(images, numbers, numbers, numbers, numbers, training, 0.1, 1e-5)[1:]
+    rest = (numbers, numbers, numbers, *kept, training, 1e-5)
+    assert known is check(aten.native_batch_norm_backward.default, (images, images, *rest, [True, True, True]))
+    # A frozen one: rare, and torch's own stand-in answers.
+    assert not check(aten.native_batch_norm_backward.default, (images, images, *rest, [True, False, False]))
+
+
+def test_batch_norm_without_parameters_or_statistics() -> None:
+    images = IMAGES["images"](torch.float32)
+    assert check(aten.native_batch_norm.default, (images, None, None, None, None, True, 0.1, 1e-5))
+    kept = aten.native_batch_norm.default(images, None, None, None, None, True, 0.1, 1e-5)[1:]
+    wanted = (True, 1e-5, [True, False, False])
+    assert not check(aten.native_batch_norm_backward.default, (images, images, None, None, None, *kept, *wanted))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("operation", ELEMENTWISE, ids=str)
+def test_gradients_of_elementwise_operations(operation: OpOverload, name: str, dtype: torch.dtype) -> None:
+    of = IMAGES[name](dtype)
+    assert check(operation, (torch.ones_like(of), of, *ELEMENTWISE[operation])) is (name in KNOWN)
+    # A gradient that is one number everywhere, as the mean's: the kernel decides by both.
+    assert not check(operation, (torch.ones(1, dtype=dtype).expand(of.shape), of, *ELEMENTWISE[operation]))
+
+
+def test_every_rule_is_tested() -> None:
+    assert set(RULES) == {aten.native_batch_norm.default, aten.native_batch_norm_backward.default, *ELEMENTWISE}
