@@ -23,6 +23,11 @@ NARROW = 1.5  # a bracket's width at which bisection may stop
 # Adviser -> the factor that is right, and in how many of the pairs (issue: crossover batch against bisected truth).
 FACTORS = {"instant": 2.0, "quick": 1.5}
 TARGET = 0.95
+WORDS = {
+    "batch_size": "`batch_size`, the likeliest where it is certain that they cross",
+    "medians_cross_at": "`medians_cross_at`, the likeliest in any case",
+    "high": "`high`, from which it is certain",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Truth:
 def truth_of(times: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> Truth:
     """times: by batch size, what each plan took in each process. A plan that did not run there has no times, and the
     batch does not count."""
-    return Truth({size: _sign(*both) for size, both in times.items() if both[0] and both[1]})
+    return Truth({size: sign(gain(*both)) for size, both in times.items() if both[0] and both[1]})
 
 
 def gain(first: Sequence[float], second: Sequence[float]) -> float:
@@ -77,9 +82,9 @@ def gain(first: Sequence[float], second: Sequence[float]) -> float:
     return median(math.log(mine / other) for mine, other in zip(first, second, strict=False))
 
 
-def _sign(first: Sequence[float], second: Sequence[float]) -> int:
-    found = gain(first, second)
-    return 0 if abs(found) <= math.log1p(TIE) else 1 if found > 0 else -1
+def sign(faster_by: float) -> int:
+    """Of a gain: 1 where the second plan is faster, -1 where the first is, 0 where they are the same to anybody."""
+    return 0 if abs(faster_by) <= math.log1p(TIE) else 1 if faster_by > 0 else -1
 
 
 def wanted(truth: Truth) -> int | None:
@@ -100,8 +105,9 @@ def wanted(truth: Truth) -> int | None:
 
 
 def told_batch(told: Document, figure: str) -> float | None:
-    """figure: `batch_size`, from which it is certain, or `medians_cross_at`, the likeliest. None: it cannot tell."""
-    if figure == "batch_size" and told["kind"] != "at":
+    """figure: `batch_size`, the likeliest where it is certain that they cross; `high`, from which it is certain; or
+    `medians_cross_at`, the likeliest in any case. None: it cannot tell."""
+    if figure in ("batch_size", "high") and told["kind"] != "at":
         return {"always": 1.0, "never": math.inf}.get(told["kind"])
     found = told[figure]
     return math.inf if found is None else float(found)
@@ -117,7 +123,7 @@ def score(rows: Iterable[Document]) -> list[Document]:
     judged = [row for row in rows if "error" not in row and row["times"] and not row["truth"]["tie"]]
     table: list[Document] = []
     for adviser, factor in FACTORS.items():
-        for figure in ("batch_size", "medians_cross_at"):
+        for figure in WORDS:
             told = [(row, told_batch(row[adviser], figure)) for row in judged if row.get(adviser)]
             table.append(_scored(adviser, figure, factor, told))
     baseline = [(row, torch_default(row)) for row in judged]
@@ -144,12 +150,6 @@ def _scored(adviser: str, figure: str, factor: float, told: Sequence[tuple[Docum
 def _times(row: Document) -> dict[int, tuple[Sequence[float], Sequence[float]]]:
     """As they were measured, also after a trip through JSON, whose keys are texts."""
     return {int(size): (first, second) for size, (first, second) in row["times"].items()}
-
-
-WORDS = {
-    "batch_size": "`batch_size`, from which it is certain",
-    "medians_cross_at": "`medians_cross_at`, the likeliest",
-}
 
 
 def describe_scores(table: Sequence[Document]) -> str:

@@ -5,8 +5,8 @@ python -m benchmarks.crossovers --models 2 --seconds 0.4
 python -m benchmarks.crossovers --profile FILE       this machine's profile, instead of calibrating it anew
 
 `instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: at each
-batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in five where two
-plans are within a tenth: two processes of one plan differ by as much.
+batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in up to seven where
+two plans are within a tenth, as two processes of one plan are, or where the processes disagree on which is faster.
 From a coarse ladder of batch sizes the bracket around each pair's crossover is halved until it is within a factor of
 1.5. The scoring is benchmarks.crossover_scores.
 """
@@ -32,7 +32,7 @@ from app.advisor.request import Request
 from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
-from benchmarks.crossover_scores import Truth, describe_scores, gain, score, truth_of, wanted
+from benchmarks.crossover_scores import Truth, describe_scores, gain, score, sign, truth_of, wanted
 from benchmarks.output import output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
@@ -52,7 +52,7 @@ LADDER = (1, 8, 64, 512, 4096)
 LONGEST_STEP_SECONDS = 0.1  # of larger batches nothing is asked
 ROUNDS = 3  # of bisection: a factor of eight becomes less than 1.5
 # Processes of each plan at a batch size, and where two plans are as close as two processes of one are.
-PROCESSES, MOST_PROCESSES, CLOSE = 3, 5, 0.1
+PROCESSES, MOST_PROCESSES, CLOSE = 3, 7, 0.1
 
 
 @dataclass
@@ -88,15 +88,19 @@ class Measured:
         for _ in range(PROCESSES):
             await self.measure(size)
         for _ in range(MOST_PROCESSES - PROCESSES):
-            if any(self._is_close(size, pair) for pair in pairs):
+            if any(is_doubtful(*(self.times[size][label] for label in pair)) for pair in pairs):
                 await self.measure(size)
-
-    def _is_close(self, size: int, pair: tuple[str, str]) -> bool:
-        first, second = (self.times[size][label] for label in pair)
-        return bool(first and second) and abs(gain(first, second)) <= math.log1p(CLOSE)
 
     def _truth(self, pair: tuple[str, str]) -> Truth:
         return truth_of({size: (plans[pair[0]], plans[pair[1]]) for size, plans in self.times.items()})
+
+
+def is_doubtful(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether another process of both may change which plan is faster: they are close, or the processes disagree."""
+    if not (first and second):
+        return False
+    disagree = {sign(math.log(mine / other)) for mine, other in zip(first, second, strict=False)} >= {-1, 1}
+    return disagree or abs(gain(first, second)) <= math.log1p(CLOSE)
 
 
 @dataclass

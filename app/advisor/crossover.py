@@ -14,12 +14,11 @@ Compare = Callable[[int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """batch_size: the smallest batch from which the second plan is faster at every larger batch looked at, with
-    intervals apart. low: the smallest from which the first is no longer faster with intervals apart: the plans'
-    medians cross between `low` and `high`, and from `high` on (batch_size itself) it is certain."""
+    """high: the smallest batch from which the second plan is faster at every larger batch looked at, with intervals
+    apart. low: the smallest from which the first is no longer faster with intervals apart. The plans' medians cross
+    between the two."""
 
     kind: CrossoverKind
-    batch_size: int | None = None
     low: int | None = None
     high: int | None = None
 
@@ -46,7 +45,7 @@ def find_crossover(compare: Compare, batch_sizes: Sequence[int]) -> Found | None
     certain = holds_from(lambda batch: sign_at(batch) > 0, signs)
     if certain == min(signs):
         return Found("always")
-    return Found("at", certain, holds_from(lambda batch: sign_at(batch) >= 0, signs), certain)
+    return Found("at", holds_from(lambda batch: sign_at(batch) >= 0, signs), certain)
 
 
 def holds_from(holds: Callable[[int], bool], looked_at: Iterable[int]) -> int | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.advisor.crossover import batch_grid, find_crossover, holds_from
+from app.advisor.crossover import Found, batch_grid, find_crossover, holds_from
 from app.advisor.pairs import Pair
 from app.advisor.recommendation import Crossover, Curve
 from app.advisor.step_time import PlanTime, StepEstimate, compare, weakest
@@ -91,23 +91,32 @@ def crossover_of(
     found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), grid)
     if found is None:
         return None
-    at = found.batch_size or batches.workload.batch_size
+    likeliest = _medians_cross_at(ours, theirs, data, grid)
+    batch_size = _within(found, likeliest)
+    at = batch_size or batches.workload.batch_size
     estimates = [time.at(at, data) or _last_known(time, data, grid) for time in (ours, theirs)]
     return Crossover(
         start=first,
         to=second,
         data=data,
         kind=found.kind,
-        batch_size=found.batch_size,
+        batch_size=batch_size,
         low=found.low,
         high=found.high,
-        medians_cross_at=_medians_cross_at(ours, theirs, data, grid),
+        medians_cross_at=likeliest,
         launch_bound_until=theirs.predicted.launch_bound_until(grid)
         if theirs.predicted is not None and not second.is_cpu
         else None,
         break_even_steps=break_even_steps(ours, theirs, batches.workload, data, measurements),
         basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
     )
+
+
+def _within(found: Found, likeliest: int | None) -> int | None:
+    """The likeliest batch of a crossover that is certain; None of any other (docs/decisions/0017)."""
+    if found.low is None or found.high is None:
+        return None
+    return found.high if likeliest is None else min(max(likeliest, found.low), found.high)
 
 
 def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, grid: Sequence[int]) -> int | None:

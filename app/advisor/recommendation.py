@@ -97,8 +97,9 @@ class Option:
 class Crossover:
     """Where `to` overtakes `start` as the batch grows (app.advisor.crossover).
 
-    medians_cross_at: the likeliest batch, from which `to` has the lower median at all larger ones, whether or not the
-    two can be told apart; None where it has not at the largest.
+    batch_size: the likeliest batch, of kind `at` alone; low: from where on `start` is no longer certain to be faster;
+    high: from where on `to` is certain to be. medians_cross_at: the likeliest batch, from which `to` has the lower
+    median at all larger ones, whether or not the two can be told apart; None where it has not at the largest.
     """
 
     start: Plan

@@ -50,7 +50,7 @@ def describe_crossover(crossover: Document) -> str:
         "undecided": f"Whether {to} overtakes {start} cannot be told: their times overlap",
     }[crossover["kind"]]
     extras = []
-    if (likeliest := crossover.get("medians_cross_at")) and crossover["kind"] in ("at", "undecided"):
+    if (likeliest := crossover.get("medians_cross_at")) and crossover["kind"] == "undecided":
         extras.append(f"likeliest from batch {likeliest} on")
     if crossover.get("launch_bound_until") is not None:
         extras.append(f"limited by launching until batch {crossover['launch_bound_until']}")

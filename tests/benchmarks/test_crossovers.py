@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.crossover_scores import NARROW, Truth, describe_scores, score, told_batch, truth_of, wanted
+from benchmarks.crossovers import is_doubtful
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,9 @@ def test_both_ends_of_the_range_are_batches_like_others() -> None:
     assert [never.holds(batch, 2.0) for batch in (math.inf, 65, 40, 20, 1)] == [True, True, True, False, False]
 
 
-def told(kind: str, batch_size: int | None = None, medians: int | None = None) -> dict[str, Any]:
-    return {"kind": kind, "batch_size": batch_size, "medians_cross_at": medians}
+def told(kind: str, high: int | None = None, medians: int | None = None) -> dict[str, Any]:
+    batch_size = medians if kind == "at" else None
+    return {"kind": kind, "batch_size": batch_size, "high": high, "medians_cross_at": medians}
 
 
 @pytest.mark.parametrize(
@@ -95,10 +97,29 @@ def test_a_pair_of_which_anything_could_be_said_is_not_judged(signs: dict[int, i
 def test_every_kind_that_is_told_is_a_batch_but_undecided() -> None:
     assert told_batch(told("always"), "batch_size") == 1
     assert told_batch(told("never"), "batch_size") == math.inf
-    assert told_batch(told("at", 9), "batch_size") == 9
+    assert told_batch(told("at", 9, 7), "batch_size") == 7
+    assert told_batch(told("at", 9, 7), "high") == 9
+    assert told_batch(told("undecided", None, 12), "high") is None
     assert told_batch(told("undecided", None, 12), "batch_size") is None
     assert told_batch(told("undecided", None, 12), "medians_cross_at") == 12
     assert told_batch(told("never"), "medians_cross_at") == math.inf
+
+
+@pytest.mark.parametrize(
+    ("ratios", "doubtful"),
+    [
+        ((1.05, 1.2, 1.08), True),
+        ((1.11, 1.21, 0.80), True),
+        ((1.12, 1.21, 0.98), False),
+        ((1.2, 1.3, 1.25), False),
+        ((0.8, 0.7, 0.85), False),
+        ((), False),
+    ],
+)
+def test_more_processes_are_asked_where_plans_are_close_or_processes_disagree(
+    ratios: tuple[float, ...], doubtful: bool
+) -> None:
+    assert is_doubtful(ratios, [1.0] * len(ratios)) is doubtful
 
 
 def a_row(instant: dict[str, Any], ratios: dict[int, float], to: str = "cpu bf16, 1 thread") -> dict[str, Any]:
@@ -109,7 +130,7 @@ def a_row(instant: dict[str, Any], ratios: dict[int, float], to: str = "cpu bf16
 
 def test_the_table_counts_what_is_decided_what_is_right_and_what_does_cross() -> None:
     rows = [
-        a_row(told("at", 12, 10), {1: 0.5, 8: 0.8, 12: 1.3, 64: 2.0}),
+        a_row(told("at", 40, 10), {1: 0.5, 8: 0.8, 12: 1.3, 64: 2.0}),
         a_row(told("undecided", None, None), {1: 0.5, 8: 0.8, 12: 1.3, 64: 2.0}),
         a_row(told("always", None, 1), {1: 1.5, 64: 2.0}, to="cpu fp32, 2 threads"),
         a_row(told("always", None, 1), {1: 1.0, 64: 1.01}),
@@ -117,8 +138,9 @@ def test_the_table_counts_what_is_decided_what_is_right_and_what_does_cross() ->
     ]
     rows = json.loads(json.dumps(rows))
     table = {(row["adviser"], row["figure"]): row for row in score(rows)}
-    certain, likely = table["instant", "batch_size"], table["instant", "medians_cross_at"]
-    assert (certain["pairs"], certain["decided"], certain["right"], certain["crossing"]) == (3, 2, 2, 1)
+    told_ones, likely = table["instant", "batch_size"], table["instant", "medians_cross_at"]
+    assert (told_ones["pairs"], told_ones["decided"], told_ones["right"], told_ones["crossing"]) == (3, 2, 2, 1)
+    assert (table["instant", "high"]["decided"], table["instant", "high"]["right"]) == (2, 1)
     assert (likely["decided"], likely["right"], likely["crossing_right"]) == (3, 2, 1)
     assert table["quick", "batch_size"]["pairs"] == 0
     assert table["torch default", "all threads, fp32"]["right"] == 1

@@ -280,7 +280,7 @@ function describeCrossover(crossover) {
     undecided: `Whether ${to} overtakes ${from} cannot be told: their times overlap`,
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];
-  if (crossover.medians_cross_at && ["at", "undecided"].includes(crossover.kind)) inside.push(`likeliest from batch ${crossover.medians_cross_at} on`);
+  if (crossover.medians_cross_at && crossover.kind === "undecided") inside.push(`likeliest from batch ${crossover.medians_cross_at} on`);
   if (crossover.launch_bound_until !== null) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
   if (crossover.break_even_steps) inside.push(`start-up repaid after ${units.count(crossover.break_even_steps)} steps`);
   return `${sentence} (${inside.join(", ")}).`;

@@ -76,7 +76,9 @@ def test_the_crossover_that_is_predicted_is_where_the_truth_crosses() -> None:
     assert threads.kind == "at"
     assert threads.low is not None
     assert threads.high is not None
+    assert threads.batch_size is not None
     assert threads.low / 1.5 <= truth <= threads.high
+    assert threads.batch_size / 1.5 <= truth <= threads.batch_size * 1.5
     device = [c for c in found.crossovers if c.to == GPU]
     assert {c.data for c in device} == {"resident", "pageable", "pinned"}
     assert all(c.launch_bound_until is not None for c in device)

@@ -55,8 +55,8 @@ def test_two_predictions_that_err_together_cross_where_their_ratio_says_so() -> 
     found = crossing(steady, late)
     assert found.kind == "at"
     assert found.low is not None
-    assert found.high == found.batch_size
-    assert found.medians_cross_at == 101
+    assert found.high is not None
+    assert found.batch_size == found.medians_cross_at == 101
     assert found.low < 101 < found.high < 130
 
 
