@@ -113,4 +113,4 @@ def test_the_first_plan_is_not_past_where_bisection_saw_it_ahead() -> None:
     found = find_crossover(
         lambda batch: 1 if batch > 13 else -1 if batch in (1, 2, 3, 4, 12, 13) else 0, batch_grid(64)
     )
-    assert found == Found("at", 14, 14, 14)
+    assert found == Found("at", 14, 14)
