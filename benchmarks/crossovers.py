@@ -5,8 +5,8 @@ python -m benchmarks.crossovers --models 2 --seconds 0.4
 python -m benchmarks.crossovers --profile FILE       this machine's profile, instead of calibrating it anew
 
 `instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: at each
-batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in up to seven where
-two plans are within a tenth, as two processes of one plan are, or where the processes disagree on which is faster.
+batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in up to seven
+where two plans are within a tenth, as two processes of one plan are, or where processes disagree on which is faster.
 From a coarse ladder of batch sizes the bracket around each pair's crossover is halved until it is within a factor of
 1.5. The scoring is benchmarks.crossover_scores.
 """

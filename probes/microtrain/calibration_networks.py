@@ -191,9 +191,9 @@ def _wanting(times: NetworkTimes) -> float:
 
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
-    """Of each plan and batch size the visit in which it was faster, and of each operation, as others make steps longer
-    and never shorter; with both visits' page faults: they come with a process's heap. Beside it, how many times as long
-    the slower visit took."""
+    """Of each plan and batch size the visit in which it was faster, as others make steps longer and never shorter, and
+    of its operations the mean of visits that are alike; with both visits' page faults: they come with a process's heap.
+    Beside it, how many times as long the slower visit took."""
     by_step: dict[object, list[StepTime]] = defaultdict(list)
     by_context: dict[object, list[Context]] = defaultdict(list)
     for visit in visits:

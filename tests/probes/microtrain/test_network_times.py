@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 
@@ -356,13 +355,14 @@ def test_of_two_visits_the_quieter_counts_plan_by_plan() -> None:
     assert times.contexts == [second.contexts[0]]
 
 
-def test_of_each_operation_the_quieter_visit_counts() -> None:
-    """A burst meets some operations of some steps."""
+def test_of_operations_the_mean_of_visits_that_are_alike_counts() -> None:
     relu, gelu = an_operation("aten.relu"), an_operation("aten.gelu")
-    first, second = a_context(relu, gelu), a_context(relu, gelu, times=3.0)
-    burst = replace(first, costs=(first.costs[0]._replace(seconds=1.0), first.costs[1]))
-    times, _ = quieter([NetworkTimes([], [burst], None), NetworkTimes([], [second], None)])
-    assert times.contexts == [replace(first, costs=(second.costs[0], first.costs[1]))]
+    first, second, burst = a_context(relu, gelu), a_context(relu, gelu, times=1.1), a_context(relu, gelu, times=3.0)
+    times, _ = quieter([NetworkTimes([], [visit], None) for visit in (burst, first, second)])
+    (context,) = times.contexts
+    assert [cost.operation for cost in context.costs] == [relu, gelu]
+    assert context.seconds == pytest.approx(first.seconds * 1.1**0.5, rel=1e-3)
+    assert quieter([NetworkTimes([], [burst], None), NetworkTimes([], [first], None)])[0].contexts == [first]
 
 
 def test_one_visit_stands_as_it_is() -> None:

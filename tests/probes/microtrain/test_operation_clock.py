@@ -41,6 +41,21 @@ def test_a_step_that_ran_something_else_is_not_counted() -> None:
     assert merge_costs([], [[1e-6]]) == ()
 
 
+def test_operations_add_up_to_the_step_though_another_one_is_slow_in_each() -> None:
+    kinds = ("aten.relu", "aten.tanh", "aten.relu", "aten.sigmoid")
+    records = [Record("forward", "elementwise", name, "float32", ((4,),), 4, 16, 16) for name in kinds]
+    clocked = [[2e-6 if place == slow else 1e-6 for place in range(4)] for slow in range(4)]
+    costs = merge_costs(records, clocked)
+    assert {cost.operation.name: cost.times for cost in costs} == {"aten.relu": 2, "aten.tanh": 1, "aten.sigmoid": 1}
+    assert sum(cost.seconds * cost.times for cost in costs) == pytest.approx(5e-6, rel=1e-3)
+
+
+def test_one_step_in_which_everything_was_slow_does_not_count() -> None:
+    record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
+    (cost,) = merge_costs([record, record], [[1e-6, 3e-6], [2e-6, 2e-6], [9e-6, 9e-6]])
+    assert (cost.times, cost.seconds) == (2, pytest.approx(2e-6))
+
+
 def test_what_a_burst_made_hundreds_of_times_as_long_comes_back_from_a_profile_as_it_was() -> None:
     record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
     plan = Plan("cpu", "fp32", 1)
