@@ -45,7 +45,7 @@ class ContextOperation(NamedTuple):
 class OperationCost(NamedTuple):
     """What one execution takes inside a step.
 
-    times: how many equal ones the step runs. seconds: median over executions and steps, in the faster of two visits.
+    times: how many equal ones the step runs. seconds: median over steps; of two visits that are alike the mean.
     spread: half the range from the 10th to the 90th percentile, as a share of the median, to a hundredth
     and four digits, as profiles keep it.
     """

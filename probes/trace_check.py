@@ -69,7 +69,9 @@ def _check(trace: Trace, place: str) -> None:
     for name in ("evenly_routed", "devices"):
         if not isinstance(getattr(trace, name), bool):
             raise Refused(f"{place}.{name} is neither true nor false")
-    for batch in check_list(trace.batch_sizes, f"{place}.batch_sizes", 2):
+    if len(check_list(trace.batch_sizes, f"{place}.batch_sizes", 2)) != 2:
+        raise Refused(f"{place}.batch_sizes has to be the two that were traced")
+    for batch in trace.batch_sizes:
         check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
     for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):
         _check_line(line, f"{place}.activation_bytes")

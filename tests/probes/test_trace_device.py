@@ -195,8 +195,8 @@ def test_words_that_nobody_knows_are_refused(place: int, value: Any) -> None:
     "changes",
     [
         {"mode": "dreaming"}, {"optimizer": "magic"}, {"model_key": "x" * 1000}, {"torch_version": "a\nb"},
-        {"evenly_routed": "yes"}, {"devices": 1}, {"batch_sizes": [0, 1]}, {"batch_sizes": 5}, {"issued": "abc"},
-        {"operations": "abc"}, {"operations": {}}, {"operations": [[]]}, {"operations": [5]},
+        {"evenly_routed": "yes"}, {"devices": 1}, {"batch_sizes": [0, 1]}, {"batch_sizes": 5}, {"batch_sizes": []},
+        {"issued": "abc"}, {"operations": "abc"}, {"operations": {}}, {"operations": [[]]}, {"operations": [5]},
         {"operations": [ROW] * (bounds.MAX_TRACE_OPERATIONS + 1)}, {"kernel_peaks": [[1, 10]]},
         {"heap_fresh": [[2, 1], [1, 2]]}, {"autocast_refused": "a\nb"}, {"what": 1},
     ],
