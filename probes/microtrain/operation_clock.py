@@ -22,7 +22,8 @@ from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
 
-# Two visits of one network in calm minutes differ by so much, as two processes do.
+# Visits of one network whose operations take no more than so many times the quickest one's are of calm minutes alike:
+# chosen, a little above the 7 to 11 % by which two processes of a plan differ (app.advisor.intervals).
 ALIKE = 1.15
 
 
@@ -103,7 +104,7 @@ def clock_step(step: Step) -> list[float]:
 
 def merge_costs(records: Sequence[Record], clocked: Sequence[Sequence[float]]) -> tuple[OperationCost, ...]:
     """Equal operations in one row; all rows add up to what the operations of a step took together (the median step).
-    Medians of operations do not: each is now and then slow, another one in every step, and together they were 1 to 7 %
+    Medians of operations do not: each is now and then slow, another one in every step, and together they were 1 to 5 %
     short of it. clocked: one list a step; those of another length ran something else and are not counted.
     Empty when nothing is left."""
     steps = [seconds for seconds in clocked if len(seconds) == len(records)]

@@ -1,5 +1,5 @@
 """What operations give that torch's own stand-ins work out by following their parts in Python: 3 to 9 ms for each new
-shape, a third of what the first trace of a network of convolutions takes to record. Here by the CPU kernels' rules."""
+shape (a ResNet, an EfficientNet; two cores of an EPYC, Zen 4). Here by the CPU kernels' rules."""
 
 from __future__ import annotations
 
