@@ -46,7 +46,7 @@ def describe_crossover(crossover: Document) -> str:
     sentence = {
         "at": f"{to} overtakes {start} at batch {_around(crossover)}",
         "always": f"{to} is faster than {start} at every batch looked at",
-        "never": f"{to} does not overtake {start} at any batch looked at",
+        "never": f"{to} does not overtake {start} for good: it is slower at the largest batch looked at",
         "undecided": f"Whether {to} overtakes {start} cannot be told: their times overlap",
     }[crossover["kind"]]
     extras = []

@@ -276,7 +276,7 @@ function describeCrossover(crossover) {
   const sentence = {
     at: `${to} overtakes ${from} at batch ${crossover.batch_size}${around}`,
     always: `${to} is faster than ${from} at every batch looked at`,
-    never: `${to} does not overtake ${from} at any batch looked at`,
+    never: `${to} does not overtake ${from} for good: it is slower at the largest batch looked at`,
     undecided: `Whether ${to} overtakes ${from} cannot be told: their times overlap`,
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];
