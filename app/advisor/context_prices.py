@@ -161,6 +161,11 @@ class ContextPrices:
         for samples in (self.overheads, *self.samples.values()):
             samples.finish_fitting()
 
+    def get_ready(self) -> None:
+        """Solve now what the first questions would wait for."""
+        for samples in (self.overheads, *self.samples.values()):
+            samples.get_ready()
+
     def _as_it_was_told(self, operation: ContextOperation) -> ContextOperation:
         """Calibrations of before depthwise convolutions that leave places out were told apart have none of them: they
         are priced as the others are, as they were then, and not as convolutions of any kind."""

@@ -68,8 +68,12 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
     operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
     footprint, often = surroundings((sized, each.count) for sized, each in operations)
     heavy = light = optimizer = 0.0
+    # Equal work comes in several phases, and is priced once: a third of all.
+    each = {
+        sized: prices.seconds(sized, footprint, often[kernel_of(sized)]) for sized in {sized for sized, _ in operations}
+    }
     for sized, operation in operations:
-        seconds = prices.seconds(sized, footprint, often[kernel_of(sized)]) * operation.count
+        seconds = each[sized] * operation.count
         if operation.phase == "optimizer":
             optimizer += seconds
         elif operation.kind in HEAVY_KINDS:

@@ -87,6 +87,11 @@ class KernelPrices:
         for samples in self.samples.values():
             samples.finish_fitting()
 
+    def get_ready(self) -> None:
+        """Solve now what the first questions would wait for."""
+        for samples in self.samples.values():
+            samples.get_ready()
+
     def _place(self, operation: ContextOperation) -> Place:
         """Logarithms: of what the roof says, of the arithmetic a byte (of a pool the numbers in a window, of lists how
         many tensors they have), and how much is written. What a recurrent layer takes goes with its step."""

@@ -65,6 +65,11 @@ class Samples:
             self._known = self._solved.known
         self._solved, self._is_fitted = None, True
 
+    def get_ready(self) -> None:
+        """Solve the equations now, which the first question would wait for."""
+        if self.rows and self._known is None:
+            self._known = self._know()
+
     def log_ratio_at(self, place: Place) -> float:
         """What is likeliest there; of at least one row."""
         if self._known is None:
@@ -77,16 +82,19 @@ class Samples:
             known = everything._solve().without(network)
             if known is not None:
                 return known
-        return self._solve().known
+        return _known(self._some_rows()) if self._is_fitted else self._solve().known
 
     def _solve(self) -> _Solved:
         if self._solved is not None:
             return self._solved
-        count = min(len(self.rows), MOST_ROWS)
-        solved = _solved([self.rows[place * len(self.rows) // count] for place in range(count)])
+        solved = _solved(self._some_rows())
         if not self._is_fitted:
             self._solved = solved
         return solved
+
+    def _some_rows(self) -> list[Sample]:
+        count = min(len(self.rows), MOST_ROWS)
+        return [self.rows[place * len(self.rows) // count] for place in range(count)]
 
 
 class _Known(NamedTuple):
@@ -116,12 +124,25 @@ class _Solved(NamedTuple):
         return _Known(self.known.places[~out], self.known.weights[~out] - across @ taken)
 
 
+def _known(rows: Sequence[Sample]) -> _Known:
+    """Without the inverse, which takes three times as long."""
+    places, covariance = _equations(rows)
+    return _Known(places, np.linalg.solve(covariance, np.array([row.log_ratio for row in rows])))
+
+
 def _solved(rows: Sequence[Sample]) -> _Solved:
-    places = np.array([row[1:6] for row in rows])
-    apart = places[:, None, :] - places[None, :, :]
-    inverse = np.linalg.inv(_covariance(apart) + TIMED_TO**2 * np.eye(len(rows))).astype(np.float64, copy=False)
+    places, covariance = _equations(rows)
+    inverse = np.linalg.inv(covariance).astype(np.float64, copy=False)
     weights = inverse @ np.array([row.log_ratio for row in rows])
     return _Solved(tuple(row.network for row in rows), _Known(places, weights), inverse)
+
+
+def _equations(rows: Sequence[Sample]) -> tuple[Numbers, Numbers]:
+    """The rows' places, and their covariance as they were timed."""
+    places = np.array([row[1:6] for row in rows])
+    covariance = _covariance(places[:, None, :] - places[None, :, :])
+    covariance[np.diag_indices(len(rows))] += TIMED_TO**2
+    return places, covariance
 
 
 def _covariance(apart: Numbers) -> Numbers:

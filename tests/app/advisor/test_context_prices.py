@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.context_prices import ContextPrices, context_prices, undisturbed
-from app.advisor.predicted import model_of_plan
+from app.advisor.predicted import fit_all_plans, model_of_plan
 from app.advisor.surroundings import footprint_of, often_of, surroundings
 from probes.context import Context, ContextOperation, OperationCost
 from probes.measurement import Timing
-from probes.profile import NetworkPoint
+from probes.profile import NetworkPoint, Profile
 from probes.trace import Affine, Trace
-from probes.workload.description import Plan
+from probes.workload.description import MODES, Plan
 from tests.app.advisor.machine import a_profile
 
 PLAN = Plan("cpu", "fp32", 1)
@@ -214,16 +214,32 @@ def test_what_older_calibrations_did_not_tell_apart_is_priced_as_it_was_then() -
 def test_a_profile_that_is_fitted_holds_on_to_nothing_that_only_leaving_networks_out_takes() -> None:
     """As many bytes as a square of its operations, of every kind, plan and network."""
     sizes = [an_operation(moved=10.0 ** (power / 20)) for power in range(40, 160)]
-    contexts = [a_context(*sizes, network=name) for name in ("gru", "lstm", "looped")]
-    networks = [_point(context) for context in contexts]
-    profile = replace(a_profile((PLAN,)), networks=tuple(networks), contexts=tuple(contexts))
-    model = model_of_plan(profile, PLAN)
+    model = model_of_plan(_profile_of(sizes), PLAN)
     assert model is not None
     assert len(model.fit.left_out) == 3
     prices = model.prices.context
     assert prices is not None
     kept = pickle.dumps((prices.samples, prices.overheads, prices._left_out))
     assert len(kept) < 8 * (3 * len(sizes)) ** 2
+
+
+def test_a_profile_whose_plans_are_all_fitted_has_nothing_left_to_solve_for_the_first_question() -> None:
+    sizes = [an_operation(moved=10.0**power) for power in range(3, 8)]
+    profile = _profile_of(sizes)
+    fit_all_plans(profile)
+    models = [model_of_plan(profile, PLAN, mode) for mode in MODES]
+    prices = [model.prices.context for model in models if model is not None and model.prices.context is not None]
+    samples = [each for of_mode in prices for each in (*of_mode.samples.values(), of_mode.overheads)]
+    assert len(prices) == len(MODES)
+    assert len(samples) > 4
+    assert all(each._known is not None for each in samples if each.rows)
+
+
+def _profile_of(sizes: list[ContextOperation]) -> Profile:
+    """Three networks of these operations, under one plan."""
+    contexts = [a_context(*sizes, network=name) for name in ("gru", "lstm", "looped")]
+    networks = [_point(context) for context in contexts]
+    return replace(a_profile((PLAN,)), networks=tuple(networks), contexts=tuple(contexts))
 
 
 def _point(context: Context) -> NetworkPoint:

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from app.advisor.numerics import np
 from app.advisor.samples import MOST_ROWS, Place, Sample, Samples
 
 
@@ -63,9 +64,27 @@ def test_what_leaving_networks_out_takes_is_let_go_when_all_is_fitted() -> None:
     told, without = samples.log_ratio_at(at), samples.without("a").log_ratio_at(at)
     for each in (samples, asked_later):
         each.finish_fitting()
-        assert each.log_ratio_at(at) == told
+        assert each.log_ratio_at(at) == pytest.approx(told, abs=1e-9)  # solved without the inverse where asked later
         assert len(pickle.dumps(each)) < 8 * len(rows) ** 2  # bytes of a matrix of them
     assert samples.without("a").log_ratio_at(at) == without  # it is solved again
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_what_is_ready_answers_alike_and_solves_nothing_more(fitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, at = some_rows(60), (11.0, 2.0, 0.0, 9.0, 0.0)
+    samples = Samples(rows)
+    if fitted:
+        samples.finish_fitting()
+    samples.get_ready()
+    monkeypatch.setattr(np.linalg, "solve", None)
+    monkeypatch.setattr(np.linalg, "inv", None)
+    ready = samples.log_ratio_at(at)
+    monkeypatch.undo()
+    assert ready == pytest.approx(Samples(rows).log_ratio_at(at), abs=1e-9)
+
+
+def test_nothing_is_ready_at_once() -> None:
+    Samples().get_ready()
 
 
 def test_what_is_added_counts() -> None:
