@@ -43,7 +43,7 @@ class PlanModel:
 
 # Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes longer
 # than an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
-# As many as the store keeps parsed: each takes 25 MB with its models.
+# As many as the store keeps parsed: each takes 40 MB with its models.
 REMEMBERED_PROFILES = 4
 _remembered: OrderedDict[int, tuple[Profile, dict[tuple[Any, ...], PlanModel | None]]] = OrderedDict()
 _remembering = threading.Lock()
