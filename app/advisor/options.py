@@ -21,9 +21,9 @@ OUT_OF_TIME = "more time"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of running this very plan: the largest batch that ran and would now, the smallest that ran out of
-    memory, the smallest that ran but took more than is free now, why torch refused it, if it did, and why it was not
-    reached, if the time ran out before."""
+    """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
+    an optimizer beside it) and would now, the smallest that ran out of memory, the smallest that ran but took more
+    than is free now, why torch refused it, if it did, and why it was not reached, if the time ran out before."""
 
     ran: int | None = None
     too_big: int | None = None
@@ -39,7 +39,8 @@ def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int, avai
     done = [row for row in rows if row.outcome == "ok"]
     over = [(row.batch_size, peak) for row in done if available is not None and (peak := _peak(row) or 0) > available]
     outgrown = min(over, default=None)
-    ran = max((row.batch_size for row in done if outgrown is None or row.batch_size < outgrown[0]), default=None)
+    went_on = [row.batch_size for row in done if row.steps > 1]
+    ran = max((size for size in went_on if outgrown is None or size < outgrown[0]), default=None)
     too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
     failures = [row.reason or "it gave no reason" for row in rows if row.outcome in ("unsupported", "failed")]
     late = [reason for reason in failures if OUT_OF_TIME in reason.lower()]

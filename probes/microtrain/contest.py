@@ -35,6 +35,7 @@ FEW_SAMPLES = 8  # fewer are worth more time than there was to be
 PIECES = 4  # of a block; between them the clock is looked at
 SAMPLES_OF_PROCESS = 3  # before an entry goes on in another
 LONG_SECONDS = 0.5  # an execution that hardly notices that its threads had slept
+NOT_BEGUN = "The time was over before its first step. More time, fewer plans or fewer batch sizes would do."
 LEAD_IN_SHARE = 0.1  # of a block, run untimed before it: caches and threads belong to whoever ran last
 
 
@@ -319,7 +320,7 @@ def _wakes(entry: Entry) -> bool:
 
 def _why_not_begun(expected: float, left: float) -> str:
     if left <= 0 or expected <= 0:
-        return "The time was over before its first step. More time, fewer plans or fewer batch sizes would do."
+        return NOT_BEGUN
     return (
         f"One step was expected to take {expected:.2g} s, with {left:.2g} s left. "
         "More time, fewer plans or a smaller batch would do."

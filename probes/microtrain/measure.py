@@ -10,11 +10,11 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-from probes.measurement import Measurement, Overheads, Timing
+from probes.measurement import Measurement, MemoryPeak, Overheads, Timing
 from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
 from probes.microtrain.compiled_bench import bench_for, changes_of
-from probes.microtrain.contest import Contest, Entry, OutOfTime
+from probes.microtrain.contest import NOT_BEGUN, Contest, Entry, OutOfTime
 from probes.microtrain.failures import Failure, explain_step_failure
 from probes.microtrain.footprint import limited_to
 from probes.microtrain.forking import Forks, Wanted
@@ -178,8 +178,9 @@ class MeasureSession:
                     entries.append(self._make_entry(plan, size))
         return entries
 
-    def _order(self, plan: Plan) -> tuple[float, bool, int]:
-        return self._expected.get(plan.key, 0.0), plan.is_cpu, -(plan.threads or 0)
+    def _order(self, plan: Plan) -> tuple[float, bool, bool, int]:
+        """Every processor computes in fp32, and some take dozens of times as long for anything else."""
+        return self._expected.get(plan.key, 0.0), plan.is_cpu, plan.precision != "fp32", -(plan.threads or 0)
 
     def _why_apart(self, plan: Plan) -> str | None:
         """All plans share one model, which lies in memory in one way and is compiled or not."""
@@ -309,7 +310,8 @@ class MeasureSession:
         samples, steady = entry.settled_samples()
         data = self._job.workload.data
         if entry.error is not None or not samples:
-            outcome, reason = explain_outcome(entry, time.perf_counter() - self._begun)
+            begun = entry is self._contest.current or entry.first_seconds is not None
+            outcome, reason = explain_outcome(entry, time.perf_counter() - self._begun, begun=begun)
             return Measurement(run.plan, run.batch_size, data, outcome, reason)
         timing = Timing.from_samples([significant(sample) for sample in samples])
         slowdown = entry.slowdown
@@ -323,11 +325,18 @@ class MeasureSession:
             steady=steady,
             startup_seconds=self._startup_seconds(entry),
             overheads=self._overheads.get(id(entry)),
-            memory=run.memory(),
+            memory=self._memory_of(entry),
             slow_share=None if slowdown is None else significant(slowdown.share, 3),
             slowdown=None if slowdown is None or slowdown.factor is None else significant(slowdown.factor, 3),
             denormal_share=self._denormals.get((run.plan.precision, run.batch_size)) if run.plan.is_cpu else None,
         )
+
+    def _memory_of(self, entry: Entry) -> MemoryPeak:
+        """A peak only of two steps: during the first, the optimizer has no state yet."""
+        memory = self._runs[id(entry)].memory()
+        if entry.warm_seconds is None:
+            return MemoryPeak(process_base_bytes=memory.process_base_bytes)
+        return memory
 
     def _startup_seconds(self, entry: Entry) -> float | None:
         """First step beyond a steady one, and the way of the weights to the device.
@@ -361,8 +370,10 @@ class MeasureSession:
             self._report((now - self._begun) / self._job.seconds, message)
 
 
-def explain_outcome(entry: Entry, seconds: float) -> tuple[Any, str]:
-    """Outcome and reason of an entry that has no figure."""
+def explain_outcome(entry: Entry, seconds: float, *, begun: bool) -> tuple[Any, str]:
+    """Outcome and reason of an entry that has no figure. begun: its first step was."""
+    if entry.error is None and not begun:
+        return "failed", NOT_BEGUN
     if entry.error is None:
         return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
     if isinstance(entry.error, OutOfTime):

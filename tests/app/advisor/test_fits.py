@@ -76,6 +76,15 @@ def test_what_ran_here_fits_whatever_was_estimated() -> None:
     assert next(option for option in estimated if option.plan == TWO).fits is False
 
 
+def test_a_first_step_does_not_tell_that_the_next_one_fits() -> None:
+    """During it the optimizer has no state yet."""
+    rows = [replace(row, steps=1, memory=MemoryPeak()) for row in measured(**ALL_FOUR)]
+    estimated = answer(survey=a_survey(usable_bytes=1_600_000_000)).options
+    found = answer(rows, survey=a_survey(usable_bytes=1_600_000_000)).options
+    assert {option.plan.key: option.fits for option in found} == {option.plan.key: option.fits for option in estimated}
+    assert not all(option.fits for option in found)
+
+
 def test_what_ran_here_once_does_not_fit_into_less_memory_than_it_took() -> None:
     rows = [a_measurement(TWO, 16, 1.0, memory=BASE), a_measurement(TWO, 4, 0.3)]
     found = answer(rows, survey=a_survey(usable_bytes=19 * 10**8))

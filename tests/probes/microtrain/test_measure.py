@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from probes.measurement import Measurement
+from probes.microtrain.contest import NOT_BEGUN, Entry
+from probes.microtrain.measure import explain_outcome
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.probes.microtrain.pipes import Pipes
@@ -124,14 +126,24 @@ def test_a_batch_that_the_model_refuses_costs_only_that_batch(child: Pipes) -> N
 
 
 def test_without_time_one_plan_still_has_its_step(child: Pipes) -> None:
-    rows = measure(child, Workload(MLP, 4), ONE, BF16, seconds=1e-6)
+    rows = measure(child, Workload(MLP, 4), BF16, ONE, seconds=1e-6)
     assert sorted(row.outcome for row in rows) == ["failed", "ok"]
     (ran,) = (row for row in rows if row.outcome == "ok")
+    assert ran.plan == ONE  # fp32 first: some processors take dozens of times as long for bf16
     assert ran.steps == 1
+    assert ran.memory is not None
+    assert ran.memory.process_base_bytes is not None
+    assert ran.memory.process_bytes is None  # no peak: in a first step the optimizer has no state yet
     assert not ran.steady
     assert ran.startup_seconds is None
     (late,) = (row for row in rows if row.outcome == "failed")
     assert "time was over" in (late.reason or "")
+
+
+def test_what_was_never_begun_is_not_said_to_have_run() -> None:
+    never, stuck = Entry("never", lambda executions: None), Entry("stuck", lambda executions: None)
+    assert explain_outcome(never, 69.0, begun=False) == ("failed", NOT_BEGUN)
+    assert explain_outcome(stuck, 69.0, begun=True)[1].startswith("One step was not done after 69 s.")
 
 
 def test_inference_is_measured_without_an_optimizer(child: Pipes) -> None:
