@@ -19,7 +19,7 @@ from probes.issued import Issued
 # 12: what small steps find fresh after a while; 13: the numbers in a pool's window; 14: more of what kernels take;
 # 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out;
 # 17: the step as a device runs it.
-SCHEMA_VERSION = "17"
+SCHEMA_VERSION = "18"
 
 CURVES = (
     "kernel_peaks",

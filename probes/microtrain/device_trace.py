@@ -20,7 +20,9 @@ def trace_on_device(stepper: PrimedStepper, pair: Pair, trace: Trace) -> Trace |
     plain, plain_differs = _step(stepper, pair, "fp32")
     if not plain.operations:
         return None
-    under, under_differs = _step(stepper, pair, "bf16") if trace.autocast_operations else (TracedStep(), False)
+    # A device may run what a CPU refuses, as recurrent layers in bf16 where it has no instructions for it.
+    tried = trace.autocast_operations or trace.autocast_refused
+    under, under_differs = _step(stepper, pair, "bf16") if tried else (TracedStep(), False)
     if not plain_differs and not under_differs:
         return None
     return replace(
@@ -29,6 +31,7 @@ def trace_on_device(stepper: PrimedStepper, pair: Pair, trace: Trace) -> Trace |
         activation_peaks=plain.peaks,
         operations=plain.operations,
         autocast_operations=under.operations,
+        autocast_refused="",
         autocast_peaks=under.peaks,
         allocations=plain.allocations,
         autocast_allocations=under.allocations,

@@ -1,8 +1,8 @@
 """Where a step takes another way on a CUDA device than on a CPU, so that a CPU can trace what a device would run.
 
 Most of what torch dispatches is the same on both. But on a device attention is one kernel also with dropout, a
-recurrent layer of any kind is one call to cuDNN, dropout draws and scales at once, and autocast keeps normalizations
-and softmax in fp32 (torch docs, "Automatic Mixed Precision", "CUDA Ops that can autocast to float32"). Inside
+recurrent layer of any kind is one call to cuDNN, dropout draws and scales at once, and autocast keeps normalizations,
+softmax and losses in fp32 (torch docs, "Automatic Mixed Precision", "CUDA Ops that can autocast to float32"). Inside
 `as_on_device` torch's functions for these are others, which dispatch operations of the same shapes; they have results
 for fake tensors alone.
 """
@@ -25,7 +25,8 @@ NAMESPACE = "crosspoint"
 KEPT = 6
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 SOFTMAX = ("softmax", "log_softmax")  # also of torch, and of tensors
-IN_FP32 = ("layer_norm", "group_norm", *SOFTMAX)  # of torch.nn.functional, under autocast
+# Of torch.nn.functional, under autocast. Of losses the one that a CPU's autocast leaves in bf16.
+IN_FP32 = ("layer_norm", "rms_norm", "group_norm", "cross_entropy", *SOFTMAX)
 
 
 class Ways:
@@ -68,7 +69,8 @@ class Ways:
         first = states[0] if several else states
         if torch.is_autocast_enabled("cpu"):  # a device's are fp16 in either case, which autocast refuses on a CPU
             data, weights = data.to(torch.bfloat16), [weight.to(torch.bfloat16) for weight in weights]
-        turns = [layers, 2 if both else 1, int(batch_first)]
+        steps = len(arguments[0]) if packed else data.shape[1 if batch_first else 0]
+        turns = [layers, 2 if both else 1, steps]
         begun = [each.to(data.dtype) for each in ((first, states[1]) if several else (first,))]
         output, state, cell, _ = torch.ops.crosspoint._cudnn_rnn(data, list(weights), begun, turns)
         return (output, state, cell) if several else (output, state)
@@ -172,7 +174,7 @@ def _recurrent(
     data: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], turns: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Output, the last states, cells (of an LSTM, which may be wider), and what is kept for the backward. states: the
-    first, and cells. turns: layers, directions, and whether the batch comes first."""
+    first, and cells. turns: layers, directions, and steps."""
     layers, directions, _ = turns
     places, width, hidden = data.shape[:-1], states[0].shape[-1], states[-1].shape[-1]
     output = data.new_empty((*places, width * directions))

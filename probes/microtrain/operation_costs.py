@@ -64,16 +64,16 @@ def _attention_backward(args: tuple[Any, ...]) -> int:
 
 
 def _device_attention(args: tuple[Any, ...]) -> int:
-    """(query, key, value, …) of a device's kernels: all scores, masked or not. Heads of keys may be fewer than of
-    queries, which share them (torch.utils.flop_counter refuses these)."""
+    """(query, key, value, …) of a device's kernels, each (…, places, width): all scores, masked or not. Heads of keys
+    may be fewer than of queries, which share them (torch.utils.flop_counter refuses these)."""
     query, key, value = args[0].shape, args[1].shape, args[2].shape
-    return int(2 * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3]))
+    return int(2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1]))
 
 
 def _device_attention_backward(args: tuple[Any, ...]) -> int:
     """(output's gradient, query, key, value, …). Five products, as on a CPU."""
     query, key, value = args[1].shape, args[2].shape, args[3].shape
-    return int(2 * query[0] * query[1] * query[2] * key[2] * (3 * query[3] + 2 * value[3]))
+    return int(2 * math.prod(query[:-1]) * key[-2] * (3 * query[-1] + 2 * value[-1]))
 
 
 def _flag(args: tuple[Any, ...], place: int) -> bool:
@@ -134,8 +134,9 @@ def _recurrent_backward(args: tuple[Any, ...]) -> int:
 
 
 def _cudnn_recurrent(args: tuple[Any, ...]) -> int:
-    """(input: steps, batch, inputs or batch first; weights of all layers and directions, …): two products a step."""
-    places = args[0].shape[0] * args[0].shape[1]
+    """(input: steps, batch, inputs or batch first, or packed: places, inputs; weights of all layers and directions, …):
+    two products a step."""
+    places = math.prod(args[0].shape[:-1])
     return int(2 * places * sum(weight.numel() for weight in args[1] if weight.dim() == 2))
 
 
@@ -143,16 +144,12 @@ def _cudnn_recurrent_backward(args: tuple[Any, ...]) -> int:
     return 2 * _cudnn_recurrent(args)
 
 
-def _traced_turns(turns: Sequence[int], data: torch.Tensor) -> int:
-    """turns: layers, directions, and whether the batch comes first."""
-    layers, directions, batch_first = turns
-    return int(data.shape[1 if batch_first else 0] * layers * directions)
-
-
 def _cudnn_turns(args: tuple[Any, ...], place: int) -> int:
     """Steps that come one after the other, of all layers and directions. place: of the number of layers; then follow
-    whether the batch comes first, dropout, whether it trains, and whether there are two directions."""
-    steps = args[0].shape[1 if args[place + 1] else 0]
+    whether the batch comes first, dropout, whether it trains, whether there are two directions, and of packed samples
+    how many each step has."""
+    packed = args[place + 5]
+    steps = len(packed) if packed else args[0].shape[1 if args[place + 1] else 0]
     return int(steps * args[place] * (2 if args[place + 4] else 1))
 
 
@@ -217,8 +214,8 @@ BLOCKS: dict[str, Callable[[tuple[Any, ...]], int]] = {
 }
 # Of kernels whose work waits for itself: how often.
 TURNS: dict[str, Callable[[tuple[Any, ...]], int]] = {
-    "crosspoint._cudnn_rnn": lambda args: _traced_turns(args[3], args[0]),
-    "crosspoint._cudnn_rnn_backward": lambda args: _traced_turns(args[4], args[0]),
+    "crosspoint._cudnn_rnn": lambda args: math.prod(args[3]),
+    "crosspoint._cudnn_rnn_backward": lambda args: math.prod(args[4]),
     "aten._cudnn_rnn": lambda args: _cudnn_turns(args, 9),
     "aten._cudnn_rnn_backward": lambda args: _cudnn_turns(args, 13),
 }

@@ -57,6 +57,14 @@ def test_where_the_batch_comes_first_the_steps_come_second() -> None:
     assert grain_of(aten._cudnn_rnn.default, arguments) == 7
 
 
+def test_packed_samples_lie_in_one_row_and_end_at_different_steps() -> None:
+    """Three samples of 4, 2 and 1 places: 7 in all, in 4 steps."""
+    sequence, weight = torch.empty(7, 12, device=META), torch.empty(80, 12, device=META)
+    arguments = (sequence, [weight], 4, None, weight, weight, 2, 20, 0, 1, False, 0.0, True, False, [3, 2, 1, 1], None)
+    assert flops_of(aten._cudnn_rnn.default, arguments, {}, None) == 2 * 7 * weight.numel()
+    assert grain_of(aten._cudnn_rnn.default, arguments) == 4
+
+
 def test_what_works_on_lists_tells_how_many_tensors_these_have() -> None:
     tensors = [torch.empty(5, device=META)] * 6
     assert grain_of(aten._foreach_mul_.Scalar, (tensors, 2.0)) == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
+from probes.microtrain import tracing
 from probes.microtrain.device_ways import Ways, as_on_device
 from probes.microtrain.recording import Record, Recorder
+from probes.microtrain.traced_step import AutocastStep
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Trace
 from probes.trace_check import check_trace
@@ -59,6 +62,22 @@ def test_attention_with_dropout_is_one_operation_each_way(heads_of_keys: int) ->
     assert not named(records, "aten.bmm")
 
 
+@pytest.mark.parametrize("shape", [(24, 16), (8, 24, 16), (2, 2, 4, 24, 16)])
+def test_attention_of_any_number_of_heads_and_samples_is_counted(shape: tuple[int, ...]) -> None:
+    """torch has them as (…, places, width)."""
+    records, _ = recorded(lambda: Alone(), *shape)
+    (forward,) = named(records, "crosspoint.scaled_dot_product_attention")
+    (backward,) = named(records, "crosspoint.scaled_dot_product_attention_backward")
+    scores = prod(shape[:-1]) * 24
+    assert forward.flops == 2 * 2 * scores * 16
+    assert backward.flops == 5 * 2 * scores * 16
+
+
+class Alone(nn.Module):
+    def forward(self, query: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(query, query, query)
+
+
 LAYERS: list[tuple[Callable[[], nn.Module], tuple[int, ...], int, int]] = [
     # steps x layers x directions, and numbers in all matrices
     (lambda: nn.LSTM(6, 10, 2, bidirectional=True), (7, 3, 6), 28, 2 * 40 * (6 + 10) + 2 * 40 * (20 + 10)),
@@ -92,6 +111,26 @@ def test_dropout_draws_and_scales_at_once() -> None:
 def test_autocast_keeps_a_normalization_in_fp32_as_a_card_does() -> None:
     records, _ = recorded(lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)), 4, 8, autocast=True)
     assert {record.dtype for record in named(records, "aten.native_layer_norm")} == {"float32"}
+
+
+def test_autocast_takes_logits_to_fp32_for_a_loss_as_a_card_does() -> None:
+    records, _ = recorded(lambda: Classifier(), 4, 8, autocast=True)
+    assert {record.dtype for record in named(records, "aten._log_softmax")} == {"float32"}
+
+
+def test_autocast_keeps_the_norm_of_llamas_in_fp32_as_a_card_does() -> None:
+    records, _ = recorded(lambda: nn.Sequential(nn.Linear(8, 8), nn.RMSNorm(8)), 4, 8, autocast=True)
+    for name in ("aten.pow", "aten.mean", "aten.rsqrt"):
+        assert {record.dtype for record in named(records, name)} == {"float32"}
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, data: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(self.last(data), torch.zeros(len(data), dtype=torch.long))
 
 
 def test_torchs_own_functions_come_back_whatever_happens() -> None:
@@ -133,10 +172,24 @@ def test_a_trace_holds_the_step_as_a_device_runs_it_where_it_differs() -> None:
 
 
 def test_a_step_that_is_the_same_on_a_device_has_one_trace() -> None:
-    trace = traced({"type": "linear", "out": 8}, "relu", {"type": "linear", "out": 2}, inputs=(6,))
+    layers = [{"type": "linear", "out": 8}, "relu", {"type": "linear", "out": 2}]
+    model = parse_model({"layers": layers, "input_shape": [6]})
+    trace = trace_workload(Workload(model, 4, "inference"), devices=True)  # in training its loss is another in bf16
     assert trace.devices
     assert trace.device is None
     assert trace.on(cpu=False) is trace
+
+
+def test_what_this_cpu_refuses_under_autocast_is_traced_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recurrent layers in bf16 have no kernel on a processor without instructions for it."""
+    refused = AutocastStep(refused="could not create a primitive")
+    monkeypatch.setattr(tracing, "trace_autocast", lambda *_: refused)
+    trace = traced(GRU, {"type": "linear", "out": 2})
+    assert trace.autocast_refused
+    assert not trace.autocast_operations
+    on_device = trace.on(cpu=False)
+    assert not on_device.autocast_refused
+    assert {each.dtype for each in on_device.autocast_operations if each.kind == "recurrent"} == {"bfloat16"}
 
 
 def test_nobody_pays_for_a_devices_trace_who_has_not_asked() -> None:
