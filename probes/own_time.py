@@ -25,7 +25,8 @@ def read_own_ticks(proc: Path = Path("/proc")) -> int:
         if times[2:4] == before[2:4]:
             break
         before = times
-    return int(sum(times[:4]) * os.sysconf("SC_CLK_TCK")) + living
+    # Each is a whole number of ticks, of which seconds are the nearest float: cut off, the sum could go back by one.
+    return round(sum(times[:4]) * os.sysconf("SC_CLK_TCK")) + living
 
 
 def parse_ticks(text: str) -> int:

@@ -24,6 +24,13 @@ _UNSUPPORTED_WORDS = (
 )
 
 
+# A primitive descriptor is oneDNN's choice of a kernel; where it has none for a data type on this processor, there is
+# none to be had.
+_NO_DESCRIPTOR = re.compile(
+    r"could not create a primitive descriptor(?: for (?:the |an? )?(.+?) primitive)?", re.IGNORECASE
+)
+
+
 class Failure(Exception):
     """A job ended without a result. The message is a sentence; code is one of docs/protocol.md."""
 
@@ -43,6 +50,13 @@ def explain_failure(error: BaseException) -> Failure:
     if is_out_of_memory(error):
         return Failure(
             "out-of-memory", "Memory ran out. A smaller batch or a smaller model would fit; so would a larger device."
+        )
+    if isinstance(error, RuntimeError) and (without := _NO_DESCRIPTOR.search(str(error))):
+        what = without[1] or "an operation of this model"
+        return Failure(
+            "unsupported",
+            f"oneDNN, which computes for torch on CPUs, has no kernel for {what} in this precision on this processor. "
+            "Another precision may run.",
         )
     if is_unsupported(error):
         return Failure("unsupported", f"torch cannot do this here: {first_line(error)}")

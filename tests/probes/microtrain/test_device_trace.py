@@ -108,7 +108,21 @@ def test_convolutions_and_batch_norms_are_the_same_on_a_device(mode: Any) -> Non
     convolution = {"type": "conv2d", "out": 8, "kernel": 3}
     found = trace(convolution, "batch_norm", "relu", "global_avg_pool", HEAD, inputs=(3, 12, 12), mode=mode)
     assert found.devices
-    assert found.device is None
+    if mode == "training":  # under a device's autocast the loss is in fp32
+        assert found.device is not None
+        assert found.device.operations == found.operations
+        assert without_copies(found.device) == without_copies(found)
+    else:
+        assert found.device is None
+
+
+def without_copies(found: Trace) -> Counter[str]:
+    """Operations under autocast by name."""
+    names: Counter[str] = Counter()
+    for operation in found.autocast_operations:
+        names[operation.name] += operation.count
+    del names["aten._to_copy"]
+    return names
 
 
 def test_dropout_is_another_step_where_it_drops() -> None:

@@ -21,6 +21,7 @@ from probes.workload.description import InvalidModel
         (RuntimeError("\"slow_conv2d_cpu\" not implemented for 'Half'"), "unsupported"),
         (RuntimeError("CUDA error: no kernel image is available for execution on the device"), "unsupported"),
         (NotImplementedError("Could not run 'aten::x' with arguments from the 'CPU' backend"), "unsupported"),
+        (RuntimeError("could not create a primitive descriptor for a matmul primitive"), "unsupported"),
         (UnsupportedWorkload("Nothing to train."), "unsupported"),
         (InvalidModel("It is wrong."), "invalid-model"),
         (Failure("too-busy", "Later."), "too-busy"),
@@ -33,6 +34,20 @@ def test_every_error_has_a_code_and_words(error: BaseException, code: str) -> No
     assert failure.code == code
     assert str(failure)
     assert "\n" not in str(failure)
+
+
+def test_a_kernel_that_this_processor_has_not_is_named() -> None:
+    """As torch 2.13 says it of an LSTM in bf16 on a processor with AVX2 alone."""
+    said = str(
+        explain_failure(
+            RuntimeError(
+                "could not create a primitive descriptor for the LSTM forward propagation primitive. Run workload with "
+                "environment variable ONEDNN_VERBOSE=all to get additional diagnostic information."
+            )
+        )
+    )
+    assert "no kernel for LSTM forward propagation in this precision on this processor" in said
+    assert "ONEDNN" not in said
 
 
 def test_paths_of_this_machine_stay_here() -> None:

@@ -205,7 +205,7 @@ def test_a_plan_goes_on_in_another_process() -> None:
 
 def test_plans_with_short_steps_have_several_processes_each() -> None:
     rows, session = measured(DENSE, ONE, BF16, seconds=4.0)
-    assert all(row.outcome == "ok" and row.steady for row in rows)
+    assert all(row.outcome == "ok" for row in rows)
     for entry, row in zip(session._contest.entries, rows, strict=True):
         assert entry.process > 0
         assert row.memory is not None
