@@ -16,15 +16,18 @@ STEPS, SETTLED_STEPS = 3, 4
 # A step that asks for less than this takes a few milliseconds at most, and hundreds of them soon ran: by then most of
 # such heaps have found a place for everything (docs/decisions/0010).
 LITTLE_BYTES = 8 * 2**20
-STEPS_OF_LITTLE, SETTLED_STEPS_OF_LITTLE = 20, 20
+STEPS_OF_LITTLE = 20  # and as many settled ones; fewer where these make more tensors than so many together
+TENSORS_OF_LITTLE = 20_000
 # Processes differ by what they find fresh, images' networks by all of it (docs/decisions/0014): several heaps where
 # steps of few allocations leave the time, which so many allocations at a size take.
 ALLOCATIONS, MOST_HEAPS = 2000, 6
 OTHERS_APART = 7919  # of their seeds, so that no other size has the same
 LARGEST_SIZE = 2**16
 LARGEST_BYTES = 2**38
-# A step of more allocations is simulated at fewer sizes: it takes as long as a trace may.
-MANY_ALLOCATIONS = 1000
+# A step of more allocations is simulated at fewer sizes: it takes as long as a trace may. One of very many, a loop over
+# tokens in Python, at a few sizes for few steps, in which chance has had as many turns.
+MANY_ALLOCATIONS, VERY_MANY_ALLOCATIONS = 1000, 5000
+FEW_STEPS = 2
 # Above 32 MiB each tensor is mapped by itself and nothing is left: from where this share is left, no more is looked at.
 NOTHING = 0.005
 # Where this share of the tensors' bytes less is left at the next size, sizes between are looked at, so many times.
@@ -53,7 +56,7 @@ def heap_curves(step: Step | None) -> HeapCurves:
     """None: what the step allocates is not known, and the curves are empty."""
     if step is None:
         return HeapCurves()
-    points = _curve(step, 4 if len(step.allocations.sizes) > MANY_ALLOCATIONS else 2)
+    points = _curve(step)
     surplus = tuple(Knot(point.batch_size, point.surplus) for point in points)
     return HeapCurves(
         (*surplus, Knot(2 * points[-1].batch_size, points[-1].surplus)),  # no more beyond
@@ -63,15 +66,25 @@ def heap_curves(step: Step | None) -> HeapCurves:
 
 def _simulate(step: Step, batch_size: int) -> _Point:
     simulation = Simulation(step, batch_size, seed=batch_size)
-    is_little = simulation.asked <= LITTLE_BYTES
-    steps, settled = (STEPS_OF_LITTLE, SETTLED_STEPS_OF_LITTLE) if is_little else (STEPS, SETTLED_STEPS)
+    tensors = len(step.allocations.sizes)
+    steps, settled = _steps(tensors, is_little=simulation.asked <= LITTLE_BYTES)
     _run(simulation, steps)
     fresh = [_run(simulation, settled)]
-    for seed in range(1, min(ALLOCATIONS // (len(step.allocations.sizes) * (steps + settled) + 1), MOST_HEAPS)):
+    for seed in range(1, min(ALLOCATIONS // (tensors * (steps + settled) + 1), MOST_HEAPS)):
         another = Simulation(step, batch_size, seed=batch_size + seed * OTHERS_APART)
         _run(another, steps)
         fresh.append(_run(another, settled))
     return _Point(batch_size, simulation.surplus, simulation.alive_peak, simulation.asked, fmean(fresh) / settled)
+
+
+def _steps(tensors: int, *, is_little: bool) -> tuple[int, int]:
+    """How many scatter the heap, and how many are looked at then."""
+    if tensors > VERY_MANY_ALLOCATIONS:
+        return FEW_STEPS, FEW_STEPS
+    if not is_little:
+        return STEPS, SETTLED_STEPS
+    more = min(TENSORS_OF_LITTLE // max(tensors, 1), STEPS_OF_LITTLE)
+    return max(more, STEPS), max(more, SETTLED_STEPS)
 
 
 def _simulate_surplus(step: Step, batch_size: int) -> _Point:
@@ -97,12 +110,15 @@ def _smoothed(points: Sequence[_Point]) -> tuple[Knot, ...]:
     return tuple(Knot(point.batch_size, round(mean * point.asked)) for point, mean in zip(points, means, strict=True))
 
 
-def _curve(step: Step, factor: int) -> list[_Point]:
+def _curve(step: Step) -> list[_Point]:
+    tensors = len(step.allocations.sizes)
+    very_many = tensors > VERY_MANY_ALLOCATIONS
+    factor = 16 if very_many else 4 if tensors > MANY_ALLOCATIONS else 2
     points = [_simulate(step, 1)]
     was = False
     while points[-1].batch_size < LARGEST_SIZE:
         point = _simulate(step, points[-1].batch_size * factor)
-        points += [*_between(step, points[-1], point, REFINEMENTS), point]
+        points += [*_between(step, points[-1], point, 0 if very_many else REFINEMENTS), point]
         little = point.surplus <= NOTHING * point.alive
         if point.alive > LARGEST_BYTES or (was and little):
             break

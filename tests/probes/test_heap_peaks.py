@@ -6,7 +6,7 @@ import json
 import platform
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -191,3 +191,22 @@ def test_a_step_of_few_allocations_is_simulated_in_several_heaps(monkeypatch: py
         heap_curves(Step(Allocations((line,) * count, 0, tuple(order)), (0, 0)))
         assert len(seeds[64]) == heaps
         assert seeds[64].isdisjoint(seeds[128])
+
+
+def test_a_step_of_very_many_allocations_is_not_simulated_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a loop over tokens in Python: an RWKV of two layers makes 25,000 tensors a step."""
+    steps: Counter[int] = Counter()  # by the simulated batch size
+
+    class Counting(Simulation):
+        def step(self) -> None:
+            steps[self._batch_size] += 1
+
+    monkeypatch.setattr("probes.heap_peaks.Simulation", Counting)
+    ran = {}
+    for count in (900, 6000):
+        steps.clear()
+        order = [event for made in range(1, count + 1) for event in (0, made)]
+        heap_curves(Step(Allocations((Affine(64.0, 0.0),) * count, 0, tuple(order)), (0, 0)))
+        ran[count] = count * steps.total()
+        assert 1 in steps
+    assert ran[6000] < ran[900] / 4
