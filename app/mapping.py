@@ -104,7 +104,7 @@ async def _row(
     try:
         # Traces, measures where that was asked for, and keeps both.
         answer = await crosspoint.recommend(there, on_progress)
-        survey = await crosspoint.survey()
+        survey = await crosspoint.survey_for_plans()
         profile = await crosspoint.profile(survey, request.profile)
         trace = await crosspoint.known_trace(survey, there.workload)
         here = profile is None or profile.fingerprint == survey.fingerprint

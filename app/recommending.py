@@ -14,10 +14,11 @@ from app.advisor.environment_reason import explain_installed
 from app.advisor.environments import gain_of
 from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
-from app.advisor.plans import candidate_plans
+from app.advisor.plans import candidate_plans, has_unknown_cards
 from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Option, Reason, Recommendation
 from app.advisor.request import Request
+from app.advisor.unknown_cards import explain_unknown_cards
 from app.apart import may_run_apart, start_options
 from app.environments import Trial, affordable, compiling_may_pay, seconds_kept_back, trial_of, variants_of
 from app.errors import LabError
@@ -79,7 +80,8 @@ class Recommending:
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
         try:
-            survey = await self._crosspoint.survey()
+            survey = await self._crosspoint.survey_for_plans()
+            self._note_unknown_cards(survey)
             profile = await self._crosspoint.profile(survey, self._request.profile)
             await self._note_outdated(survey, profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
@@ -307,6 +309,10 @@ class Recommending:
             old = await unless_unreadable(self._crosspoint.store.outdated_profile(survey.fingerprint))
             if old is not None:
                 self._notes.append(explain_outdated(old, survey))
+
+    def _note_unknown_cards(self, survey: Survey) -> None:
+        if self._crosspoint.is_here and has_unknown_cards(survey):
+            self._notes.append(explain_unknown_cards(survey, self._crosspoint.torch_trouble))
 
     def _note_unmeasurable(self, why: str) -> None:
         if self._request.effort != "instant":

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
-from app.advisor.plans import candidate_plans, cuda_accelerators
+from app.advisor.plans import candidate_plans, cuda_accelerators, has_unknown_cards
 from app.advisor.pooled import POOLED, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
@@ -50,12 +52,16 @@ from probes.workload.description import Plan, Workload
 
 __all__ = ["Crosspoint", "CrosspointError", "LabBusy", "LabError", "OnProgress", "StoreError", "UnknownProfile"]
 
+log = logging.getLogger(__name__)
+
 # What a calibration takes at most.
 CALIBRATION_SECONDS = {"quick": 30.0, "full": 60.0}
 # One epoch of an experiment at most (a step of the iris network on a slow, busy core), and the start of its process.
 EXPERIMENT_EPOCH_SECONDS = 0.002
 EXPERIMENT_START_SECONDS = 20.0
 REMEMBERED_TRACES = 64
+# Torch that did not start is not waited for by every request: most likely it fails again.
+TORCH_RETRY_SECONDS = 600.0
 
 
 class Crosspoint:
@@ -70,6 +76,9 @@ class Crosspoint:
         self.lab = Lab(settings)
         self._traces: OrderedDict[object, Trace] = OrderedDict()
         self._unsaved_profiles: dict[str, Profile] = {}
+        self._learning = asyncio.Lock()
+        self._torch_not_before = 0.0
+        self.torch_trouble: str | None = None  # why nobody knows what torch sees
 
     async def __aenter__(self) -> Crosspoint:
         return self
@@ -93,6 +102,32 @@ class Crosspoint:
     async def survey(self, *, fresh: bool = False) -> Survey:
         """What this machine is; its changing facts at most a second old."""
         return (await self.surveyor.read(fresh=fresh)).survey
+
+    async def survey_for_plans(self) -> Survey:
+        """As `survey`, with torch's word on cards that nothing else is certain of: what plans there are depends on it.
+        Where torch was not asked before, the process that traces is started for it, and waited for."""
+        survey = await self.survey()
+        if not self.is_here or not has_unknown_cards(survey) or time.monotonic() < self._torch_not_before:
+            return survey
+        try:
+            await self.learn_torch()
+        except CrosspointError as error:
+            log.warning("What torch sees is not known: %s", error)
+            return survey
+        return await self.survey()
+
+    async def learn_torch(self) -> None:
+        """Ask a measuring process, once, what torch sees; it stays warm for the first trace. Raises LabError."""
+        async with self._learning:
+            if self.surveyor.knows_torch:
+                return
+            try:
+                await self.surveyor.learn_torch(await self.lab.ready())
+            except CrosspointError as error:
+                self.torch_trouble = str(error)
+                self._torch_not_before = time.monotonic() + TORCH_RETRY_SECONDS
+                raise
+            self.torch_trouble = None
 
     async def note_state(self, survey: Survey) -> None:
         """Keep what this machine is now. Raises StoreError. A part that nobody can tell of is no change."""
@@ -141,7 +176,7 @@ class Crosspoint:
 
     async def trace(self, workload: Workload) -> Trace:
         """The operations of one step, from the store or traced now; on this machine's devices, too. Raises LabError."""
-        survey = await self.survey()
+        survey = await self.survey_for_plans()
         devices = bool(cuda_accelerators(survey))
         known = await self.known_trace(survey, workload, devices=devices)
         return known or (await self.new_trace(survey, workload, self.lab.run, devices=devices)).value
@@ -181,7 +216,7 @@ class Crosspoint:
     ) -> Kept[list[Measurement]]:
         """As `measure`, and says whether it was saved."""
         with self._measuring(seconds, on_progress, ticket) as ticket:
-            survey = await self.survey()
+            survey = await self.survey_for_plans()
             here = candidate_plans(survey, request)
             sizes = batch_sizes or (request.workload.batch_size,)
             profile = await self.profile(survey)
@@ -229,6 +264,7 @@ class Crosspoint:
             raise InvalidRequest("A calibration's effort is quick or full.", tuple(CALIBRATION_SECONDS))
         seconds = CALIBRATION_SECONDS[effort]
         with self._measuring(seconds, on_progress, ticket) as ticket:
+            await self.survey_for_plans()  # torch's names for cards are part of what the profile says of the machine
             survey = await self.survey(fresh=True)
             name = name or await free_name(self.store, survey)
             job = labjobs.calibrate_job(survey, effort, devices, name)

@@ -123,6 +123,11 @@ class Surveyor:
         if self._nvidia is not None:
             await in_daemon_thread(self._nvidia.stop)
 
+    @property
+    def knows_torch(self) -> bool:
+        """Whether a micro-training process has said what torch sees."""
+        return self._torch is not None
+
     async def learn_torch(self, ready: dict[str, Any]) -> Reading:
         """Merge what a micro-training process said of torch's devices into this survey and all later ones."""
         self._torch = ready

@@ -76,7 +76,7 @@ class Upkeep:
         if self._torch_is_known or not self._crosspoint.is_here:
             return
         try:
-            await self._crosspoint.surveyor.learn_torch(await self._crosspoint.lab.ready())
+            await self._crosspoint.learn_torch()
             self._torch_is_known = True
         except CrosspointError as error:
             log.warning("What torch sees is not known: %s", error)

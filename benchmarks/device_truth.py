@@ -49,6 +49,8 @@ CPU_BLOCKS, LONG_SECONDS = 3, 0.25  # a step on a CPU that takes longer is timed
 CURVES: tuple[str, ...] = ("iris", "tabular", "digits", "image small", "lstm", "encoder", "tabular inference")
 CURVE_SIZES = tuple(4**power for power in range(9))
 EPOCHS = 1000
+# In their order, each with its share of the time that is left.
+STAGES = {"profile_1": 0.15, "device": 0.51, "cpu": 0.12, "curves": 0.05, "experiment": 0.03, "profile_2": 0.14}
 
 
 def describe_run(run: StepRun, samples: Sequence[float], launch: float | None, device: float | None) -> Document:
@@ -234,20 +236,23 @@ class Truth:
         self._rows: list[Document] = []
         output.mkdir(parents=True, exist_ok=True)
 
-    def run(self, rows: Sequence[Row]) -> None:
+    def run(self, rows: Sequence[Row], stages: Sequence[str]) -> None:
         survey = self._describe_machine()
-        self._calibrate("profile_1", survey, [self._device], 0.15)
-        self._measure(device_jobs(rows, self._device), 0.66)
-        self._measure(cpu_jobs(rows), 0.78)
-        self._measure(curve_jobs(rows, self._device), 0.83)
-        fresh_processes.end()
-        self._job("experiment", {"kind": "experiment", "name": "iris", "epochs": EPOCHS, "log_every": [1, 10, None],
-                                 "devices": []}, 0.86)  # fmt: skip
-        self._calibrate("profile_2", survey, [], 1.0)
-        self._write("events", self._events)
-
-    def _until(self, share: float) -> float:
-        return self._begun + share * self._seconds
+        iris = {"kind": "experiment", "name": "iris", "epochs": EPOCHS, "log_every": [1, 10, None], "devices": []}
+        run: dict[str, Callable[[float], None]] = {
+            "profile_1": lambda end: self._calibrate("profile_1", survey, [self._device], end),
+            "device": lambda end: self._measure("device", device_jobs(rows, self._device), end),
+            "cpu": lambda end: self._measure("cpu", cpu_jobs(rows), end),
+            "curves": lambda end: self._measure("curves", curve_jobs(rows, self._device), end),
+            "experiment": lambda end: self._job("experiment", iris, end),
+            "profile_2": lambda end: self._calibrate("profile_2", survey, [], end),
+        }
+        left = sum(STAGES[name] for name in stages)
+        for name in stages:
+            now = time.perf_counter()
+            run[name](now + max(self._begun + self._seconds - now, 0.0) * STAGES[name] / left)
+            left -= STAGES[name]
+            self._write("events", self._events)
 
     def _describe_machine(self) -> Document:
         done = subprocess.run([sys.executable, "-m", "probes"], capture_output=True, timeout=60, check=False)
@@ -258,7 +263,7 @@ class Truth:
         child.end()
         return survey
 
-    def _calibrate(self, name: str, survey: Document, devices: Sequence[str], share: float) -> None:
+    def _calibrate(self, name: str, survey: Document, devices: Sequence[str], end: float) -> None:
         job = {
             "kind": "calibrate",
             "effort": self._effort,
@@ -268,12 +273,12 @@ class Truth:
             "machine": (survey.get("cpu") or {}).get("name") or "",
             "name": name,
         }
-        self._job(name, job, share)
+        self._job(name, job, end)
 
-    def _job(self, name: str, job: Document, share: float) -> None:
+    def _job(self, name: str, job: Document, end: float) -> None:
         child = Child()
         try:
-            event = child.run(job, max(self._until(share) - time.perf_counter(), 5.0))
+            event = child.run(job, max(end - time.perf_counter(), 5.0))
         finally:
             child.end()
         failed = event["event"] != "result"
@@ -281,12 +286,11 @@ class Truth:
         if not failed:
             self._write(name, event["result"])
 
-    def _measure(self, jobs: Iterable[Job], share: float) -> None:
+    def _measure(self, stage: str, jobs: Iterable[Job], deadline: float) -> None:
         """Process after process; the next ones build their models meanwhile."""
         fresh_processes.prepare(for_configs=True)
         fresh_processes.wait_until_ready()
         waiting, ahead = deque(jobs), deque[tuple[Job, Fresh]]()
-        deadline = self._until(share)
         while waiting or ahead:
             while waiting and len(ahead) <= AHEAD:
                 job = waiting.popleft()
@@ -297,7 +301,8 @@ class Truth:
             if now < deadline:
                 self._ask(job, process, now + max(4 * (deadline - now) / left, 0.5))
             process.end()
-        self._log(f"until {share:.0%}: {len(self._rows)} answers")
+        fresh_processes.end()
+        self._log(f"{stage}: {len(self._rows)} answers")
         path = self._output / "truth.json.gz"
         path.write_bytes(gzip.compress(json.dumps(self._rows).encode()))
 
@@ -327,9 +332,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--seconds", type=float, default=470.0, help="time for everything")
     parser.add_argument("--effort", choices=("quick", "full"), default="full", help="of the calibrations")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=tuple(STAGES), help="what to measure")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     options = parser.parse_args()
-    Truth(options.output, options.device, options.seconds, options.effort).run(WORKLOADS[: options.workloads])
+    Truth(options.output, options.device, options.seconds, options.effort).run(
+        WORKLOADS[: options.workloads], [name for name in STAGES if name in options.stages]
+    )
 
 
 if __name__ == "__main__":

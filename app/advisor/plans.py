@@ -86,6 +86,11 @@ def cuda_accelerators(survey: Survey) -> tuple[Accelerator, ...]:
     return tuple(found.values())
 
 
+def has_unknown_cards(survey: Survey) -> bool:
+    """Whether torch has to be asked which cards it can train on."""
+    return any(accelerator.usable is None for accelerator in survey.accelerators)
+
+
 def _whole_usable_cores(cpu: Cpu) -> int:
     cores = cpu.usable_cores or cpu.physical_cores or cpu.logical_cores or 1
     return max(1, math.floor(cores))
@@ -109,7 +114,8 @@ def _why_not_here(survey: Survey, device: str) -> str:
     for accelerator in survey.accelerators:
         if accelerator.torch_device == device or (device == "cuda" and accelerator.vendor == "NVIDIA"):
             name = accelerator.name or accelerator.id
-            reason = accelerator.why_not or "torch cannot use it here"
+            unknown = "whether torch can use it is not known yet" if accelerator.usable is None else None
+            reason = accelerator.why_not or unknown or "torch cannot use it here"
             return f"{name} cannot be trained on: {reason.rstrip('.')}. Devices here: {_describe_devices(survey)}."
     return f"A device was asked for that is not here. Devices here: {_describe_devices(survey)}."
 

@@ -33,7 +33,7 @@ router = APIRouter(prefix="/calibrations", tags=["calibrations"])
 async def start_calibration(request: Request, context: ContextDep) -> Response:
     """Measure this machine's constants, as soon as it is free, and keep them as a profile."""
     body = await read_body(request, CalibrationBody)
-    devices = find_devices(await context.crosspoint.survey(), body.devices)
+    devices = find_devices(await context.crosspoint.survey_for_plans(), body.devices)
     if body.name is not None:
         await check_new_name(context.crosspoint, body.name)
 

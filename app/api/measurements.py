@@ -33,7 +33,7 @@ async def start_measurement(request: Request, context: ContextDep) -> Response:
     body = await read_body(request, MeasurementBody)
     question = await asyncio.to_thread(body.request)
     plans = tuple(plan.plan() for plan in body.plans)
-    check_measurable(await context.crosspoint.survey(), question, plans)
+    check_measurable(await context.crosspoint.survey_for_plans(), question, plans)
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
         kept = await context.crosspoint.measure_and_keep(

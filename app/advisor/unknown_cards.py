@@ -1,0 +1,17 @@
+"""Cards that nobody could ask torch about: why the answer is without them."""
+
+from __future__ import annotations
+
+from app.advisor.recommendation import Reason
+from probes.hardware import Survey
+
+
+def explain_unknown_cards(survey: Survey, trouble: str | None) -> Reason:
+    """trouble: why torch did not say which cards it can use."""
+    cards = [card.name or card.id for card in survey.accelerators if card.usable is None]
+    why = f" {trouble.rstrip('.')}." if trouble else ""
+    text = (
+        f"Whether torch can use {' and '.join(cards)} is not known, so there is no plan for it here.{why} "
+        "`crosspoint doctor` says how far the way to it is open."
+    )
+    return Reason("unknown-device", text, {"cards": cards})

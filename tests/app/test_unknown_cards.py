@@ -1,0 +1,106 @@
+"""A card that only torch can tell of: whoever is asked for plans asks torch first, from the command line, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.advisor.request import InvalidRequest, Request
+from app.errors import LabError
+from app.service import Crosspoint
+from probes import survey as surveys
+from probes.hardware import Accelerator, Survey
+from probes.workload.description import Workload
+from probes.workload.models import parse_model
+from tests.app.advisor.build import a_gpu
+from tests.app.lab.programs import program
+from tests.app.opened import with_crosspoint
+
+IRIS = Workload(parse_model("iris-mlp"), 8)
+UNKNOWN = a_gpu(usable=None)
+DEVICE = '{"device": "cuda:0", "uuid": "GPU-1", "capability": "8.6", "architectures": ["sm_80"], "why_not": None}'
+NOT_RUN = 'say(event="failed", job=job["job"], code="failed", reason="Not run in this test.")'
+
+
+def seeing(*devices: str) -> tuple[str, ...]:
+    ready = f'say(event="ready", torch="2.13.0", python="3", cuda_version="13.0", devices=[{", ".join(devices)}])'
+    return program(ready, "for line in sys.stdin:", "    job = json.loads(line)", f"    {NOT_RUN}")
+
+
+@pytest.fixture(autouse=True)
+def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine, and a card whose driver and CUDA are there, and of which only torch can tell more."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    take = surveys.take_survey
+    cards: tuple[Accelerator, ...] = (UNKNOWN,)
+
+    def with_card(*arguments: Any, **named: Any) -> Survey:
+        return replace(take(*arguments, **named), accelerators=cards)
+
+    monkeypatch.setattr("probes.survey.take_survey", with_card)
+
+
+def devices_of(survey: Survey) -> list[tuple[str | None, bool | None]]:
+    return [(card.torch_device, card.usable) for card in survey.accelerators]
+
+
+def test_torch_is_asked_before_there_are_plans(tmp_path: Path) -> None:
+    """By the real measuring process, but for the card that it says it sees."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        ready = crosspoint.lab.ready
+
+        async def with_device() -> dict[str, Any]:
+            return {**await ready(), "devices": [{"device": "cuda:0", "uuid": "GPU-1", "capability": "8.6"}]}
+
+        crosspoint.lab.ready = with_device  # type: ignore[method-assign]
+        assert devices_of(await crosspoint.survey()) == [("cuda:0", None)]
+        answer = await crosspoint.recommend(Request(IRIS))
+        assert {option.plan.device for option in answer.options} == {"cpu", "cuda:0"}
+        assert not [reason for reason in answer.reasons if reason.code == "unknown-device"]
+        assert devices_of(await crosspoint.survey()) == [("cuda:0", True)]
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_what_is_asked_for_by_name_is_there(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        with pytest.raises(LabError, match=r"Not run in this test"):
+            await crosspoint.measure(Request(IRIS, devices=("cuda",)), seconds=1.0)
+
+    with_crosspoint(tmp_path, use, seeing(DEVICE))
+
+
+def test_a_card_that_torch_does_not_see_is_no_plan(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey_for_plans()
+        assert devices_of(survey) == [(None, False)]
+        with pytest.raises(InvalidRequest, match=r"torch does not list it"):
+            await crosspoint.measure(Request(IRIS, devices=("cuda",)), seconds=1.0)
+
+    with_crosspoint(tmp_path, use, seeing())
+
+
+def test_torch_that_does_not_start_is_told_and_not_waited_for_again(tmp_path: Path) -> None:
+    """Its summary can be answered for all the same, on what is known."""
+    starts = tmp_path / "starts"
+    dying = program(f"open({str(starts)!r}, 'a').write('x')", "sys.exit(3)")
+    figures = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
+    summary = Workload(parse_model({"summary": figures}), 8)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        for _ in range(3):
+            answer = await crosspoint.recommend(Request(summary))
+            assert {option.plan.device for option in answer.options} == {"cpu"}
+            (told,) = (reason for reason in answer.reasons if reason.code == "unknown-device")
+            assert "NVIDIA A10" in told.text
+            assert "exit code 3" in told.text
+            assert told.evidence == {"cards": ["NVIDIA A10"]}
+        with pytest.raises(InvalidRequest, match=r"not known yet"):
+            await crosspoint.recommend(Request(summary, devices=("cuda",)))
+
+    with_crosspoint(tmp_path, use, dying)
+    assert starts.read_text() == "x"
