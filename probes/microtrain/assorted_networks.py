@@ -48,7 +48,8 @@ class Bags(nn.Module):
         self.table = nn.EmbeddingBag(4_000, WIDTH, mode="sum")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.table(torch.arange(x.shape[0] * ROWS).view(-1, ROWS) % self.table.num_embeddings)
+        places = torch.arange(x.shape[0] * ROWS, device=x.device)
+        return self.table(places.view(-1, ROWS) % self.table.num_embeddings)
 
 
 def elementwise() -> Assortment:
@@ -175,9 +176,13 @@ def _functions() -> tuple[Branch, ...]:
 
 
 def _losses() -> tuple[Branch, ...]:
+    def of_probabilities(x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):  # a GPU's refuses it
+            return functional.binary_cross_entropy(torch.sigmoid(x.float()), torch.sigmoid(x.detach().float()))
+
     return (
         lambda x: functional.binary_cross_entropy_with_logits(x, torch.sigmoid(x.detach())),
-        lambda x: functional.binary_cross_entropy(torch.sigmoid(x.float()), torch.sigmoid(x.detach().float())),
+        of_probabilities,
         lambda x: functional.kl_div(x.float().log_softmax(-1), x.detach().float().softmax(-1), reduction="batchmean"),
         lambda x: functional.mse_loss(x, -x.detach()),
         lambda x: functional.l1_loss(x, -x.detach()),
@@ -213,7 +218,10 @@ def _reductions() -> tuple[Branch, ...]:
 
 def _moves() -> tuple[Branch, ...]:
     def backwards(x: Tensor) -> Tensor:
-        return torch.arange(x.shape[-1] - 1, -1, -1).expand(x.shape)
+        return torch.arange(x.shape[-1] - 1, -1, -1, device=x.device).expand(x.shape)
+
+    def from_last(x: Tensor) -> Tensor:
+        return torch.arange(ROWS - 1, -1, -1, device=x.device)
 
     return (
         lambda x: x.roll(1, 1),
@@ -227,16 +235,19 @@ def _moves() -> tuple[Branch, ...]:
         lambda x: x.unfold(-1, 8, 4).contiguous(),
         lambda x: x.gather(-1, backwards(x)),
         lambda x: torch.zeros_like(x).scatter_add(-1, backwards(x), x),
-        lambda x: x.index_select(1, torch.arange(ROWS - 1, -1, -1)),
-        lambda x: x[:, torch.arange(ROWS - 1, -1, -1)],
-        lambda x: x.new_zeros(x.shape[0], ROWS // 2, WIDTH).index_add(1, torch.arange(ROWS) // 2, x),
+        lambda x: x.index_select(1, from_last(x)),
+        lambda x: x[:, from_last(x)],
+        lambda x: x.new_zeros(x.shape[0], ROWS // 2, WIDTH).index_add(1, from_last(x) // 2, x),
         lambda x: functional.one_hot((x > 0).long(), 2),
         Bags(),
-        lambda x: torch.bucketize(x.float(), torch.linspace(-2, 2, 16)),
+        lambda x: torch.bucketize(x.float(), torch.linspace(-2, 2, 16, device=x.device)),
     )
 
 
 def _transforms() -> tuple[Branch, ...]:
+    def one(x: Tensor) -> Tensor:
+        return torch.eye(ROWS, device=x.device)
+
     return (
         lambda x: torch.fft.rfft(x.float()).abs(),
         lambda x: torch.fft.fft2(x.float()).real,
@@ -244,8 +255,8 @@ def _transforms() -> tuple[Branch, ...]:
         lambda x: torch.cdist(x.float(), x.float()),
         lambda x: (x[:, :, None] - x[:, None]).abs().sum(-1),
         lambda x: torch.einsum("bik,bjk->bij", x, x),
-        lambda x: torch.linalg.solve_ex(x[:, :, :ROWS].float() + 9 * torch.eye(ROWS), x.float()).result,
-        lambda x: torch.linalg.cholesky_ex(x.float() @ x.float().mT + torch.eye(ROWS)).L,
+        lambda x: torch.linalg.solve_ex(x[:, :, :ROWS].float() + 9 * one(x), x.float()).result,
+        lambda x: torch.linalg.cholesky_ex(x.float() @ x.float().mT + one(x)).L,
     )
 
 
@@ -262,7 +273,7 @@ def _pools() -> tuple[Branch, ...]:
 
 def _zooms() -> tuple[Branch, ...]:
     def places(x: Tensor) -> Tensor:
-        return torch.rand(x.shape[0], SIDE, SIDE, 2, dtype=x.dtype) * 2 - 1
+        return torch.rand(x.shape[0], SIDE, SIDE, 2, dtype=x.dtype, device=x.device) * 2 - 1
 
     return (
         lambda x: functional.interpolate(x, scale_factor=2),

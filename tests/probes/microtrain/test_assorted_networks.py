@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from probes.microtrain import assorted_networks, looped_network
 from probes.microtrain.python_models import build_python
@@ -53,6 +56,40 @@ def test_every_step_runs_the_same_operations(name: str) -> None:
             step()
         ran.append([(record.name, record.dtype) for record in recorder.records])
     assert ran[0] == ran[1] == ran[2]
+
+
+MAKERS = {torch.arange, torch.empty, torch.eye, torch.full, torch.linspace, torch.ones, torch.rand, torch.randint,
+          torch.randn, torch.tensor, torch.zeros}  # fmt: skip
+
+
+class OnTheDevice(TorchFunctionMode):
+    """Whoever makes a tensor has to say where: on a GPU a step fails that reads one on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func not in MAKERS or "device" in (kwargs or {}), func
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_device_can_run_every_branch(name: str) -> None:
+    built = build_python(f"{assorted_networks.__name__}:{name}")
+    batch = built.make_batch(2, None)
+    with OnTheDevice():
+        built.forward(built.module, batch)
+
+
+def test_a_gpus_autocast_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's refuses the cross entropy of probabilities whatever their dtype."""
+    plain = functional.binary_cross_entropy
+
+    def refusing(*arguments: Any, **named: Any) -> Any:
+        assert not torch.is_autocast_enabled("cpu")
+        return plain(*arguments, **named)
+
+    monkeypatch.setattr(functional, "binary_cross_entropy", refusing)
+    built = build_python(f"{assorted_networks.__name__}:elementwise")
+    with torch.autocast("cpu", torch.bfloat16):
+        built.forward(built.module, built.make_batch(2, None))
 
 
 def test_there_is_a_price_for_what_people_use() -> None:
