@@ -95,6 +95,11 @@ class Measurement:
     denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
 
     @property
+    def is_first_step(self) -> bool:
+        """There was no time for a second one: it took at least as long as those after it would have."""
+        return self.steps == 1
+
+    @property
     def is_reckoned(self) -> bool:
         """No sample met calm cores."""
         return self.slow_share is not None and self.slowdown is None

@@ -51,6 +51,15 @@ def widen(interval: Interval, spread: float) -> Interval:
     return Interval(interval.median, interval.median * math.exp(-below), interval.median * math.exp(above))
 
 
+def bounded(interval: Interval, low: float, high: float) -> Interval:
+    """What of it lies between these; where nothing does, the nearer of them."""
+
+    def inside(seconds: float) -> float:
+        return min(max(seconds, low), high)
+
+    return Interval(inside(interval.median), inside(interval.low), inside(interval.high))
+
+
 def shift(interval: Interval, seconds: float) -> Interval:
     """A part of known length added (or taken away); the relative spread is kept, the time stays positive."""
     moved = max(interval.median + seconds, interval.median * 0.01)

@@ -70,15 +70,26 @@ def measured_times(measurements: Iterable[Measurement], plan: Plan, data: str) -
 
     On the CPU data is where it is needed whatever the mode. On a device those of the mode asked for are taken, or
     else of the mode with the most batches. A later measurement of the same batch replaces an earlier one.
+    What ran one step alone is not among them (begun_times).
     """
     by_data: dict[str, dict[int, Measurement]] = {}
     for row in measurements:
-        if row.plan.key == plan.key and row.outcome == "ok" and row.step is not None and row.step.median > 0:
+        if row.plan.key == plan.key and _took(row) > 0 and not row.is_first_step:
             by_data.setdefault(data if plan.is_cpu else row.data, {})[row.batch_size] = row
     if not by_data:
         return None
     chosen = data if data in by_data else max(by_data, key=lambda mode: len(by_data[mode]))
     return MeasuredTime(by_data[chosen], chosen)
+
+
+def begun_times(measurements: Iterable[Measurement], plan: Plan) -> dict[int, float]:
+    """By batch size, seconds of a plan's first step where it ran no other: how it was fed is the least of it."""
+    rows = [row for row in measurements if row.plan.key == plan.key and row.is_first_step and _took(row) > 0]
+    return {row.batch_size: _took(row) for row in rows}
+
+
+def _took(row: Measurement) -> float:
+    return row.step.median if row.outcome == "ok" and row.step is not None else 0.0
 
 
 def _neighbours(sizes: Sequence[int], batch_size: int) -> tuple[int, int]:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from app.advisor.measured import begun_times
 from app.advisor.memory import MemoryEstimate
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.step_time import PlanTime, StepEstimate
-from app.advisor.words import say_bytes
+from app.advisor.words import say_bytes, say_seconds
 from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
@@ -30,6 +31,7 @@ class Tried:
     outgrown: tuple[int, int] | None = None  # batch size, and the bytes that it took
     refused: str | None = None
     not_reached: str | None = None
+    begun_seconds: float | None = None  # of the first step at the batch asked for, where no other ran
     peak_bytes: int | None = None  # measured at the batch asked for
 
 
@@ -46,7 +48,8 @@ def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int, avai
     late = [reason for reason in failures if OUT_OF_TIME in reason.lower()]
     refused = [] if done else [reason for reason in failures if reason not in late]
     here = [row for row in done if row.batch_size == batch_size]
-    return Tried(ran, too_big, outgrown, _first(refused), _first(late), _peak(here[-1]) if here else None)
+    begun = begun_times(done, plan).get(batch_size)
+    return Tried(ran, too_big, outgrown, _first(refused), _first(late), begun, _peak(here[-1]) if here else None)
 
 
 def _first(reasons: Sequence[str]) -> str | None:
@@ -89,6 +92,9 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None) -> str 
         return None
     if outcome.not_reached is not None:
         return f"It was not measured. {outcome.not_reached}"
+    if outcome.begun_seconds is not None:
+        first = say_seconds(outcome.begun_seconds)
+        return f"Only its first step ran, which took {first}; those after it take less. More time would do."
     if estimate is not None:
         return None
     if time.measured is not None:

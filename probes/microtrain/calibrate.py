@@ -17,6 +17,7 @@ import torch
 from probes.bounds import MAX_NAME_CHARACTERS
 from probes.context import Context
 from probes.measurement import Timing
+from probes.microtrain import fresh_processes
 from probes.microtrain.calibration_networks import NetworkContest
 from probes.microtrain.calm import Calm
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
@@ -184,6 +185,7 @@ class CalibrationRun:
     """Constant after constant, all plans of one in turns; every one ends when its share of the time is over."""
 
     def __init__(self, job: CalibrateJob, report: OnProgress) -> None:
+        fresh_processes.prepare()  # it imports torch while this process makes what is measured
         self._job = job
         self._report = report
         self._begun = self._reported = time.perf_counter()

@@ -92,9 +92,9 @@ class NetworkContest:
             for mode in network.modes:
                 need = NETWORK_SECONDS + len(self._plans) * _needed_seconds(network, forward, mode)
                 self._rows.append(_Row(network, mode, _named(forward, network.workload(mode)), need))
-        on_devices = any(not plan.is_cpu for plan in self._plans)
-        # On a device fewer have a turn: a step of training runs what one of inference does, and more.
-        self._rows.sort(key=lambda row: (on_devices and row.mode == "inference", row.need))
+        self._rows.sort(key=lambda row: row.need)
+        if any(not plan.is_cpu for plan in self._plans):
+            self._rows = of_each_kind_first(self._rows)
         fresh_processes.wait_until_ready()
 
     def measure(self, deadline: float, on_turn: Callable[[], object]) -> tuple[list[NetworkPoint], list[Context]]:
@@ -177,6 +177,20 @@ class NetworkContest:
 
     def _slowest(self, mode: Mode) -> dict[object, float]:
         return {key: max(lately) for key, lately in self._slowness[mode].items()}
+
+
+def of_each_kind_first(rows: Sequence[_Row]) -> list[_Row]:
+    """On a device, where the first steps of any network cost the most, all take about as long, and the time may not do
+    for all: one of each kind (its name's first word), then the second of each, and of one place a training step first,
+    as it runs what one of inference does, and more. The networks of Python come last: for the first steps of the rare
+    operations a device loads kernels for seconds, and the loop issues thousands."""
+    kinds: dict[tuple[str, Mode], int] = defaultdict(int)
+    order: dict[int, tuple[bool, int, bool]] = {}
+    for row in rows:
+        kind = (row.network.name.partition("-")[0], row.mode)
+        order[id(row)] = (isinstance(row.network.layers, str), kinds[kind], row.mode == "inference")
+        kinds[kind] += 1
+    return sorted(rows, key=lambda row: order[id(row)])
 
 
 def _devices_share(others: int, plans: int) -> float:

@@ -52,6 +52,7 @@ class Entry:
     answer the same question and are compared; None: this one is compared with nothing. setting: entered around
     every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
     a process of its own, whose threads have slept when its turn comes. expected: seconds of an execution, as foretold.
+    excess: seconds that its very first execution may take beyond those after it.
     last: is begun when the others have samples enough, for it is expected to be slow. read_pace: readings of the cores'
     pace since it was last asked, within the setting; calm: shared by entries whose readings can be compared. renew:
     goes on in another process, which is as warm; None: it stays in the one it is in.
@@ -64,6 +65,7 @@ class Entry:
     watch: Setting = contextlib.nullcontext
     rested: bool = False
     expected: float | None = None
+    excess: float = 0.0
     last: bool = False
     read_pace: Callable[[], Sequence[float]] = tuple
     calm: Calm = field(default_factory=Calm)
@@ -171,7 +173,7 @@ class Contest:
         begun = self.clock()
         with entry.watch():
             entry.first_seconds = self._time(entry, 1)
-        if entry.first_seconds < self.deadline - self.clock():
+        if entry.first_seconds - entry.excess < self.deadline - self.clock():
             with entry.watch():
                 entry.warm_seconds = self._time(entry, 1)
             more = int(seconds / max(entry.warm_seconds, 1e-9))

@@ -45,6 +45,9 @@ DENORMALS_SHARE = 0.2  # of what is left after the contest; a step that takes lo
 DENORMALS_SLOWDOWN = 10.0  # a step whose results are looked at for denormals, against one whose are not
 # A process touches its memory for the first time in its first step, which takes up to three times as long as others.
 FIRST_STEP_EXCESS = 2.0
+# On a device a first step loads libraries, and finds out which kernels are quick, whatever the steps after it take
+# (0.42 s were seen on an H100, of a ResNet-18 that steps in some 20 ms): a second one follows all the same.
+FIRST_STEP_OF_DEVICE_SECONDS = 2.0
 # A plan that is expected to take so many times as long as the fastest has what time the others leave.
 SLOW = 3.0
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
@@ -111,6 +114,7 @@ class MeasureSession:
         with self._memory_limit(), flushing_denormals(flush):
             if any(isinstance(run, StepRun) for run in self._runs.values()):
                 self._bench.build()
+            self._start_devices()
             self._compile()
             self._end = max(self._end, time.perf_counter() + LEAST_SHARE * self._job.seconds)
             self._contest.deadline = self._end - self._job.seconds * OVERHEADS_SHARE
@@ -203,6 +207,13 @@ class MeasureSession:
                     entry.error = error.with_traceback(None)
         self._end = end + time.perf_counter() - begun
 
+    def _start_devices(self) -> None:
+        """Their contexts and the weights' way there: not on the time for steps, as building the model is not."""
+        for device in dict.fromkeys(run.plan.device for run in self._runs.values()):
+            if device != "cpu":
+                with suppress(Exception):  # the plans that need it fail, and say why
+                    self._bench.replica(device)
+
     def _make_entry(self, plan: Plan, size: int) -> Entry:
         if self._forks is not None and self._is_forkable(plan):
             forked = self._forks.run_of(plan, size)
@@ -216,6 +227,8 @@ class MeasureSession:
             self._runs[id(entry)] = run
             if plan.is_cpu:
                 entry.read_pace = lambda: (read_pace(),)
+            else:
+                entry.excess = FIRST_STEP_OF_DEVICE_SECONDS
         entry.calm = self._calm[plan.threads]
         entry.expected = self._expected.get(plan.key)
         entry.last = entry.expected is not None and entry.expected > SLOW * min(self._expected.values())

@@ -229,6 +229,20 @@ def test_a_slow_first_execution_is_in_no_sample() -> None:
     assert max(entry.samples) < 0.011
 
 
+@pytest.mark.parametrize(("excess", "warm"), [(0.0, False), (2.0, True)])
+def test_after_a_first_execution_that_may_take_longer_a_second_one_tells_what_others_take(
+    excess: float, warm: bool
+) -> None:
+    """A device's first step loads its libraries: it took most of the time there was, and was told as the step's."""
+    machine = Machine()
+    entry = machine.entry("a", 0.01, first=0.9)
+    entry.excess = excess
+    run_contest(machine, [entry], 1.0)
+    samples, _ = entry.settled_samples()
+    assert (entry.warm_seconds is not None) == warm
+    assert median(samples) == pytest.approx(0.01 if warm else 0.91, rel=0.03)
+
+
 def test_one_execution_longer_than_the_time_is_still_made() -> None:
     machine = Machine()
     first, second = machine.entry("a", 60.0), machine.entry("b", 60.0)
