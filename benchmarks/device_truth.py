@@ -13,6 +13,7 @@ trace has it), experiment.json (iris), events.json (what happened when, and what
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import random
@@ -25,6 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from benchmarks.collect import Child
 from benchmarks.workloads import WORKLOADS, Row
@@ -43,7 +46,7 @@ Document = dict[str, Any]
 
 LARGER = 16  # times the largest batch of the table, where a device computes for longer than it is issued to
 PROCESSES = 2
-AHEAD = 2  # processes that build their models while one measures
+AHEAD = 2  # processes that build their models, on a core each, while one measures; none begins to use the device
 BLOCKS, BLOCK_SECONDS, LEAD_IN_SECONDS = 5, 0.012, 0.003
 CPU_BLOCKS, LONG_SECONDS = 3, 0.25  # a step on a CPU that takes longer is timed once
 CURVES: tuple[str, ...] = ("iris", "tabular", "digits", "image small", "lstm", "encoder", "tabular inference")
@@ -66,14 +69,23 @@ def describe_run(run: StepRun, samples: Sequence[float], launch: float | None, d
     }
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class Measuring:
     """In a process of its own: all plans and batch sizes of one workload, in turns."""
 
     def __init__(self, workload: Workload, sizes: Sequence[int], plans: Sequence[Plan], blocks: int) -> None:
         self._bench = Workbench(workload, frozenset(plan.device for plan in plans))
-        self._bench.build()
-        if not plans[0].is_cpu:
-            self._bench.replica(plans[0].device)
+        with one_thread():  # beside another's steps
+            self._bench.build()
         self._runs = [StepRun(self._bench, plan, size) for size in sizes for plan in plans]
         self._blocks = blocks
         self._second: dict[int, float] = {}  # by run, seconds of its second step
@@ -198,9 +210,9 @@ class Job:
         return Fresh(serve_workload, (self.row.workload().to_json(), tuple(self.sizes), plans, self.blocks))
 
 
-def device_jobs(rows: Sequence[Row], device: str) -> Iterator[Job]:
+def device_jobs(rows: Sequence[Row], device: str, processes: int) -> Iterator[Job]:
     plans = [Plan(device, precision) for precision in cuda_precisions(device)] if device != "cpu" else cpu_plans()[:2]
-    for _ in range(PROCESSES):
+    for _ in range(processes):
         for row in rows:
             yield Job(row, "device", (*row.batch_sizes, LARGER * row.batch_sizes[-1]), plans, BLOCKS)
 
@@ -228,8 +240,8 @@ def curve_jobs(rows: Sequence[Row], device: str) -> Iterator[Job]:
 class Truth:
     """Runs stage after stage within the time, and writes each answer at once."""
 
-    def __init__(self, output: Path, device: str, seconds: float, effort: str) -> None:
-        self._output, self._device, self._effort = output, device, effort
+    def __init__(self, output: Path, device: str, seconds: float, effort: str, processes: int = PROCESSES) -> None:
+        self._output, self._device, self._effort, self._processes = output, device, effort, processes
         self._begun = time.perf_counter()
         self._seconds = seconds
         self._events: list[Document] = []
@@ -241,7 +253,7 @@ class Truth:
         iris = {"kind": "experiment", "name": "iris", "epochs": EPOCHS, "log_every": [1, 10, None], "devices": []}
         run: dict[str, Callable[[float], None]] = {
             "profile_1": lambda end: self._calibrate("profile_1", survey, [self._device], end),
-            "device": lambda end: self._measure("device", device_jobs(rows, self._device), end),
+            "device": lambda end: self._measure("device", device_jobs(rows, self._device, self._processes), end),
             "cpu": lambda end: self._measure("cpu", cpu_jobs(rows), end),
             "curves": lambda end: self._measure("curves", curve_jobs(rows, self._device), end),
             "experiment": lambda end: self._job("experiment", iris, end),
@@ -333,9 +345,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=470.0, help="time for everything")
     parser.add_argument("--effort", choices=("quick", "full"), default="full", help="of the calibrations")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=tuple(STAGES), help="what to measure")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="of each workload on the device")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     options = parser.parse_args()
-    Truth(options.output, options.device, options.seconds, options.effort).run(
+    Truth(options.output, options.device, options.seconds, options.effort, options.processes).run(
         WORKLOADS[: options.workloads], [name for name in STAGES if name in options.stages]
     )
 

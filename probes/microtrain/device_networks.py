@@ -19,6 +19,7 @@ from probes.workload.description import Mode, Plan
 # right for a core.
 LARGER = 16
 MOST_TIMED = 4  # rounds
+FIRST_TURNS = 2  # of the smallest batch, in any case: one turn after a plan's first steps took half as long again
 ISSUED_STEPS, ISSUING_SECONDS = 3, 0.01
 
 
@@ -54,7 +55,9 @@ def measure_on_device(network: MicroNetwork, mode: Mode, plans: Sequence[Plan], 
     bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
     runs = warmed_up(bench, sizes[:2], plans, deadline)  # of the third only operations say something new
     timers = [StepTimer(run) for run in runs if network.timed]
-    for timer in timers[: len(plans)]:
+    if timers:
+        timers[0].settle()
+    for timer in timers[: len(plans)] * FIRST_TURNS:
         timer.take()
     contexts = [
         context for run in runs if _tells_of_issuing(run, sizes[0]) for context in _issuing(network.name, mode, run)
