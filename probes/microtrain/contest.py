@@ -53,6 +53,7 @@ class Entry:
     every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
     a process of its own, whose threads have slept when its turn comes. expected: seconds of an execution, as foretold.
     excess: seconds that its very first execution may take beyond those after it.
+    rest: waits until it leaves the cores to whoever has the next turn.
     last: is begun when the others have samples enough, for it is expected to be slow. read_pace: readings of the cores'
     pace since it was last asked, within the setting; calm: shared by entries whose readings can be compared. renew:
     goes on in another process, which is as warm; None: it stays in the one it is in.
@@ -66,6 +67,7 @@ class Entry:
     rested: bool = False
     expected: float | None = None
     excess: float = 0.0
+    rest: Callable[[], object] = lambda: None
     last: bool = False
     read_pace: Callable[[], Sequence[float]] = tuple
     calm: Calm = field(default_factory=Calm)
@@ -180,6 +182,7 @@ class Contest:
             if more > 0:
                 entry.warm_seconds = self._time(entry, more) / more
         self._read_pace(entry)
+        entry.rest()
         entry.to_begin_seconds, entry.begun_at_seconds = self.clock() - begun, entry.used_seconds
 
     def choose_block_seconds(self) -> float:
@@ -226,6 +229,7 @@ class Contest:
         entry.readings.append(entry.calm.learn(self._read_pace(entry)[-pieces:]))
         entry.processes.append(entry.process)
         entry.executions += done
+        entry.rest()
         return True
 
     def _wants_another_process(self, entry: Entry, left: float) -> bool:

@@ -26,6 +26,7 @@ from probes.microtrain.overhead_meter import OverheadMeter
 from probes.microtrain.pace import read_pace
 from probes.microtrain.plan_process import PlanProcess
 from probes.microtrain.plans import why_impossible
+from probes.microtrain.resting import leaves_threads, wait_for_rest
 from probes.microtrain.step import flushing_denormals
 from probes.microtrain.timing import relative_spread, significant
 from probes.microtrain.workbench import StepRun
@@ -230,6 +231,8 @@ class MeasureSession:
             else:
                 entry.excess = FIRST_STEP_OF_DEVICE_SECONDS
         entry.calm = self._calm[plan.threads]
+        if leaves_threads(plan):
+            entry.rest, entry.rested = lambda: wait_for_rest(self._runs[id(entry)].pid), True
         entry.expected = self._expected.get(plan.key)
         entry.last = entry.expected is not None and entry.expected > SLOW * min(self._expected.values())
         return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from probes.microtrain.operation_clock import clock_step, merge_costs, record_st
 from probes.microtrain.pace import read_pace
 from probes.microtrain.plan_shares import PlanShares
 from probes.microtrain.recording import Record
+from probes.microtrain.resting import leaves_threads, wait_for_rest
 from probes.microtrain.timing import significant
 from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Mode, Plan
@@ -104,6 +106,7 @@ class _NetworkRun:
         self._mode = mode
         self._plans = plans
         self._missed = 0.0
+        self._last: Plan | None = None  # that had a turn
         self._begun, self._deadline = time.perf_counter(), deadline
         self._shares = PlanShares(plans, deadline - self._begun, slowness)
         self._bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
@@ -137,6 +140,7 @@ class _NetworkRun:
     def _time(self, timer: StepTimer, steps: int) -> None:
         plan, size = timer.run.plan, timer.run.batch_size
         if self._shares.affords(plan, size, steps):
+            self._rest_before(plan)
             with self._shares.spending(plan):
                 timer.take()
             if timer.step_seconds is not None:
@@ -163,6 +167,7 @@ class _NetworkRun:
                 if time.perf_counter() > (overdrawn if first else self._deadline) and not owed:
                     break
                 if self._shares.affords(clock.run.plan, clock.run.batch_size, LEAST_CLOCKED):
+                    self._rest_before(clock.run.plan)
                     with self._shares.spending(clock.run.plan):
                         clock.take()
                     if clock.step_seconds is not None:  # of a network that is not timed, nothing else says it
@@ -170,6 +175,12 @@ class _NetworkRun:
         found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
         self._missed = self._share_missed([*clocks, *rare])
         return [context for context, _ in found], [clock for _, clock in found]
+
+    def _rest_before(self, plan: Plan) -> None:
+        """Threads of the plan that ran last hold the cores yet; one of as many or more takes them into its own."""
+        last, self._last = self._last, plan
+        if last is not None and leaves_threads(last) and (plan.threads or 0) < (last.threads or 0):
+            wait_for_rest(os.getpid())
 
     def _share_missed(self, clocks: Sequence[StepClock]) -> float:
         """Without those that would not have run with more time, either."""

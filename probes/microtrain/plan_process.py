@@ -94,6 +94,11 @@ class PlanProcess:
         return self._memory
 
     @property
+    def pid(self) -> int | None:
+        """Of the process that it runs in; None before it begins."""
+        return self.process.pid
+
+    @property
     def seconds_to_start(self) -> float:
         """Of its process, until it could run a step; 0 until then, and where it ran before."""
         return self.process.seconds_to_start if self.is_alone else 0.0

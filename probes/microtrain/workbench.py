@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -162,6 +163,11 @@ class StepRun:
 
     def memory(self) -> MemoryPeak:
         return self._watch.peak()
+
+    @property
+    def pid(self) -> int:
+        """Of the process that it runs in."""
+        return os.getpid()
 
     def denormal_share(self) -> float:
         """Of the results of one real step (probes.microtrain.denormals)."""

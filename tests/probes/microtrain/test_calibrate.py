@@ -19,10 +19,11 @@ from probes.microtrain.calibrate import (
     calibrate,
     choose_plans,
     in_turns,
+    most_telling_first,
     refuse_hopeless,
 )
 from probes.microtrain.calm import Calm
-from probes.microtrain.constants import dispatch, kernels
+from probes.microtrain.constants import dispatch, kernels, transfer
 from probes.microtrain.constants.bench import Bench
 from probes.microtrain.counting import count_dispatches
 from probes.microtrain.failures import Failure
@@ -212,3 +213,14 @@ def test_a_machine_that_others_hold_is_not_calibrated() -> None:
     with pytest.raises(Failure, match="quieter") as caught:
         refuse_hopeless(crowded)
     assert caught.value.code == "too-busy"
+
+
+def test_a_devices_roof_is_measured_first() -> None:
+    """Where many cores' plans have their turns too, the time may do for no more than that."""
+    card = Plan("cuda:0", "bf16")
+    shapes = [bench.flops for bench in most_telling_first(card, kernels.matmul(card, "full"))]
+    assert shapes[0] == max(shapes)
+    mine = kernels.matmul(ONE, "full")
+    assert list(most_telling_first(ONE, mine)) == mine
+    copies = transfer.transfer(Plan("cuda:0", "fp32"), "full")
+    assert list(most_telling_first(card, copies)) == copies

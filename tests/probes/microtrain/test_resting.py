@@ -1,0 +1,108 @@
+"""Who waits for a process to rest waits for as long as one of its threads holds a core."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.resting import MOST_SECONDS, computes, leaves_threads, wait_for_rest
+from probes.workload.description import Plan
+
+# A thread beside the main one, as a pool's, that computes until a line comes.
+PROGRAM = """
+import sys, threading
+stop = False
+def compute():
+    while not stop: pass
+threading.Thread(target=compute).start()
+print(flush=True)
+sys.stdin.readline()
+stop = True
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def say(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_a_thread_that_computes_is_waited_for_but_not_for_ever(process: subprocess.Popen[str]) -> None:
+    assert computes(process.pid)
+    assert wait_for_rest(process.pid) >= MOST_SECONDS
+
+
+def test_one_that_sleeps_is_not(process: subprocess.Popen[str]) -> None:
+    say(process)
+    assert process.stdout is not None
+    process.stdout.readline()
+    deadline = time.monotonic() + 10
+    while computes(process.pid):
+        assert time.monotonic() < deadline
+    assert not computes(process.pid)
+
+
+def test_the_thread_that_asks_does_not_wait_for_itself() -> None:
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    assert not others or wait_for_rest(os.getpid()) >= 0
+    assert wait_for_rest(None) < MOST_SECONDS
+
+
+def test_what_has_ended_rests(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert not computes(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("plan", "leaves"),
+    [
+        (Plan("cpu", "fp32", 1), False),
+        (Plan("cpu", "fp32", 2), False),
+        (Plan("cpu", "bf16", 3), True),
+        (Plan("cpu", "fp32", None), True),
+        (Plan("cuda:0", "fp32"), False),
+    ],
+)
+def test_only_many_threads_are_in_anybodys_way(plan: Plan, leaves: bool) -> None:
+    assert leaves_threads(plan) == leaves
+
+
+def test_in_a_contest_everybody_rests_before_the_next_is_timed() -> None:
+    now = 0.0
+    heard: list[str] = []
+
+    def entry(name: str) -> Entry:
+        def run(executions: int) -> None:
+            nonlocal now
+            now += 0.001 * executions
+            heard.append(name)
+
+        return Entry(name, run, "all", rest=lambda: heard.append("rest"))
+
+    Contest([entry("one"), entry("other")], 0.5, lambda: now).run()
+    pairs = {(before, after) for before, after in itertools.pairwise(heard) if before != after}
+    assert pairs == {("one", "rest"), ("other", "rest"), ("rest", "one"), ("rest", "other")}
