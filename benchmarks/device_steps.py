@@ -28,7 +28,7 @@ from probes.workload.description import Plan
 Document = dict[str, Any]
 Key = tuple[str, tuple[object, ...], int]  # workload, plan, batch size
 
-# Profiles of the first card tell no copies (CHANGELOG): steps that copy more than this are not judged.
+# Profiles of the first card tell no copies (CHANGELOG): steps there that copy more than this are not judged.
 MOST_COPIED = 1_000_000
 SIDES = {
     "issuing": (0.0, 0.5),
@@ -98,11 +98,12 @@ def _step(same: Sequence[tuple[Document, Document]]) -> Step:
 
 def tell(steps: Sequence[Step], profile: Profile, traces: Mapping[str, Trace]) -> list[Step]:
     """Those that something can be told of, with what is told."""
+    most_copied = math.inf if any(point.constant == "transfer" for point in profile.points) else MOST_COPIED
     predicted = {}
     for step in steps:
         trace = traces.get(step.workload)
         found = predict(profile, step.plan, trace, None) if trace is not None else None
-        if trace is not None and found is not None and trace.input_bytes.at(step.batch_size) <= MOST_COPIED:
+        if trace is not None and found is not None and trace.input_bytes.at(step.batch_size) <= most_copied:
             predicted[id(step)] = found
             _tell(step, found, profile, trace)
     told = [step for step in steps if id(step) in predicted]

@@ -10,6 +10,7 @@ from app.advisor.elsewhere import idle_survey
 from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
 from app.advisor.experience import Experience
 from app.advisor.memory import MemoryEstimate, estimate_memory
+from app.advisor.one_value import explain_one_value
 from app.advisor.options import option_for, tried
 from app.advisor.over_batches import Batches
 from app.advisor.pairs import Pair, pairs_worth_telling
@@ -54,6 +55,8 @@ class Known:
         outcome = tried(self.measurements, plan, workload.batch_size, free)
         if outcome.ran is None and outcome.refused is None:
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
+        if outcome.refused is None:
+            outcome = replace(outcome, refused=explain_one_value(self.trace, workload.batch_size))
         return option_for(self.times[plan.key], memory, outcome, workload)
 
     def _refused_in_trace(self, plan: Plan) -> str | None:

@@ -18,6 +18,8 @@ BUSY = {
     "hindrance": 0.1,
     "slow_fraction": 0.25,
 }
+# What plans of the CPU found, by their threads.
+OF_THREADS = frozenset({"hindrance", "slow_fraction"})
 SIGNS = {
     "spread": "its points vary by {}",
     "contention": "others wanted {} of the cores that were measured on",
@@ -38,6 +40,7 @@ def signs_of_noise(profile: Profile) -> dict[str, str]:
     }
 
 
-def is_disturbed(profile: Profile) -> bool:
-    """Whether its times are others' work as much as the machine's. A drift alone is none: a state changed midway."""
-    return bool(signs_of_noise(profile).keys() - {"drift"})
+def is_disturbed(profile: Profile, *, on_devices: bool = False) -> bool:
+    """Whether its times are others' work as much as the machine's. A drift alone is none: a state changed midway.
+    on_devices: whether those of a device's plans are, which have no threads that find the cores slow."""
+    return bool(signs_of_noise(profile).keys() - {"drift"} - (OF_THREADS if on_devices else frozenset()))

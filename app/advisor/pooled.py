@@ -38,7 +38,12 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     latest = calibrations[:POOLED]
     calm = [each for each in latest if not is_disturbed(each)] or latest
     plans = {plan for each in calm for plan in _plans_of(each)}
-    disturbed = [_without_plans(each, plans) for each in latest if not any(each is other for other in calm)]
+    on_cpu = {plan for plan in plans if plan[0] == "cpu"}
+    disturbed = [
+        _without_plans(each, plans if is_disturbed(each, on_devices=True) else on_cpu)
+        for each in latest
+        if not any(each is other for other in calm)
+    ]
     alone = [each for each in disturbed if each.points or each.networks]
     pooled = [each for each in (*calm, *alone) if _same_networks(each, calm[0])]
     newest = pooled[0]

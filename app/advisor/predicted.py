@@ -149,7 +149,7 @@ def _fit_on_device(profile: Profile, prices: Prices, networks: Sequence[NetworkP
         if host is not None and device is not None:
             for found, without in ((rows, None), (left_out, point.name)):
                 parts = features_of_device_contexts(host, device, prices, without)
-                found.append(NetworkRow(point.name, point.seconds.low, parts))
+                found.append(NetworkRow(point.name, point.seconds.median, parts))
     if prices.issuing is not None and prices.kernels is not None:
         prices.issuing.finish_fitting()
         prices.kernels.finish_fitting()

@@ -24,6 +24,9 @@ _UNSUPPORTED_WORDS = (
 )
 
 
+# torch.optim, of Adam, AdamW and RMSprop.
+_SPARSE = "support sparse gradients"
+
 # A primitive descriptor is oneDNN's choice of a kernel; where it has none for a data type on this processor, there is
 # none to be had.
 _NO_DESCRIPTOR = re.compile(
@@ -57,6 +60,12 @@ def explain_failure(error: BaseException) -> Failure:
             "unsupported",
             f"oneDNN, which computes for torch on CPUs, has no kernel for {what} in this precision on this processor. "
             "Another precision may run.",
+        )
+    if isinstance(error, RuntimeError) and _SPARSE in str(error):
+        return Failure(
+            "unsupported",
+            "This model has sparse gradients (embeddings with sparse=True), which this optimizer does not take. "
+            "sgd and adagrad take them; with sparse=False every optimizer does.",
         )
     if is_unsupported(error):
         return Failure("unsupported", f"torch cannot do this here: {first_line(error)}")

@@ -5,10 +5,10 @@
 - `(module, make_batch or example_batch, loss)`: with `loss(output, batch)` returning a scalar;
 - a torch.nn.Module alone, when it begins with nn.Linear: its inputs are then random.
 
-A batch is `(inputs, targets)` — the module is called with the inputs; targets of whole numbers mean cross-entropy,
-others mean squared error — or a dict, and then the module is called with its entries and returns the loss as
-`output.loss`, `output["loss"]` or a scalar. The Python module is found from the current folder first. The code is the
-user's, run with the user's rights; this door is open on the command line only.
+A batch is `(inputs, targets)` — the module is called with the inputs, of a dict with its entries; targets of whole
+numbers mean cross-entropy, others mean squared error — or a dict, and then the module is called with its entries and
+returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python module is found from the current folder
+first. The code is the user's, run with the user's rights; this door is open on the command line only.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def call_module(module: nn.Module, batch: Batch) -> Any:
     if isinstance(batch, dict):
         return module(**batch)
     inputs = batch[0] if isinstance(batch, tuple | list) else batch
+    if isinstance(inputs, dict):
+        return module(**inputs)
     return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
 
 

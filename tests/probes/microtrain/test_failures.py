@@ -50,6 +50,17 @@ def test_a_kernel_that_this_processor_has_not_is_named() -> None:
     assert "ONEDNN" not in said
 
 
+def test_an_optimizer_that_takes_no_sparse_gradients_is_told_which_do() -> None:
+    module = torch.nn.Embedding(10, 4, sparse=True)
+    optimizer = torch.optim.AdamW(module.parameters())
+    module(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(RuntimeError) as caught:
+        optimizer.step()
+    failure = explain_failure(caught.value)
+    assert failure.code == "unsupported"
+    assert "sgd and adagrad take them" in str(failure)
+
+
 def test_paths_of_this_machine_stay_here() -> None:
     said = str(explain_failure(OSError(2, "No such file", "/home/somebody/secret.py")))
     assert "No such file" in said

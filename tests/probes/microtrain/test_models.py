@@ -248,6 +248,17 @@ class Own(nn.Module):
 def with_names():
     return Own(), {"x": torch.randn(10, 3)}
 
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+    def forward(self, x, scale):
+        return self.layer(x) * scale
+
+def with_names_and_targets():
+    batch = lambda size: ({"x": torch.randn(size, 3), "scale": torch.ones(size, 1)}, torch.randint(2, (size,)))
+    return Named(), batch
+
 def nothing():
     return 3
 
@@ -275,7 +286,9 @@ def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_training"
 
 
-@pytest.mark.parametrize("function", ["alone", "with_batches", "with_example", "with_loss", "with_names"])
+@pytest.mark.parametrize("function", [
+    "alone", "with_batches", "with_example", "with_loss", "with_names", "with_names_and_targets"
+])  # fmt: skip
 def test_the_users_own_python_is_stepped(own_code: str, function: str) -> None:
     built = build_model(python_model(f"{own_code}:{function}"))
     batch = built.make_batch(4, None)

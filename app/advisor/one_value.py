@@ -1,0 +1,29 @@
+"""Batch norm over one value a channel, which torch refuses to train: known before it is tried."""
+
+from __future__ import annotations
+
+from probes.trace import Operation, Trace
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+
+
+def explain_one_value(trace: Trace | None, batch_size: int) -> str | None:
+    """Why a step at this batch size is refused (torch.nn.functional: batch_norm wants more than one value a channel);
+    None where it is not."""
+    if trace is None or trace.mode != "training" or batch_size > 1:
+        return None
+    if not any(_has_one_value(operation) for operation in trace.operations):
+        return None
+    return (
+        "torch refuses to train batch norm over one value a channel, which is what a batch of 1 has here. "
+        "A batch of 2 or more runs."
+    )
+
+
+def _has_one_value(operation: Operation) -> bool:
+    """Of each channel in each sample; in training, in which mean and deviation of each channel are kept."""
+    size = _BYTES.get(operation.dtype)
+    if operation.name != "aten.native_batch_norm" or size is None or len(operation.shapes[0]) < 2:
+        return False
+    keeps_statistics = operation.written_bytes.constant > 0
+    return keeps_statistics and operation.written_bytes.per_sample == operation.shapes[0][1] * size

@@ -1,0 +1,55 @@
+"""Batch norm over one value a channel: what torch refuses is not recommended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from app.advisor.known import gather
+from app.advisor.one_value import explain_one_value
+from app.advisor.request import Request
+from probes.microtrain.models import build_model
+from probes.microtrain.tracing import trace_workload
+from probes.trace import Trace
+from probes.workload.description import Mode, Workload
+from probes.workload.models import parse_model
+from tests.app.advisor.build import ONE, a_measurement, a_survey
+from tests.app.advisor.machine import a_profile
+
+DENSE = {"layers": [{"type": "linear", "out": 8}, {"type": "batch_norm"}, {"type": "linear", "out": 2}],
+         "input_shape": [4]}  # fmt: skip
+IMAGES = {"layers": [{"type": "conv2d", "out": 8, "kernel": 3}, {"type": "batch_norm"}, {"type": "flatten"},
+                     {"type": "linear", "out": 2}]}  # fmt: skip
+PLACES = {**IMAGES, "input_shape": [3, 5, 5]}  # nine a channel
+PLACE = {**IMAGES, "input_shape": [3, 3, 3]}  # one
+PLAIN = {"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}
+
+
+def traced(model: Any, mode: Mode) -> Trace:
+    return trace_workload(Workload(parse_model(model), 8, mode=mode))
+
+
+@pytest.mark.parametrize("model", [DENSE, PLACES, PLACE, PLAIN])
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_it_is_told_where_torch_says_so(model: Any, mode: Mode) -> None:
+    trace = traced(model, mode)
+    for batch_size in (1, 2):
+        built = build_model(parse_model(model))
+        built.module.train(mode == "training")
+        try:
+            with torch.no_grad():
+                built.forward(built.module, built.make_batch(batch_size, None))
+            refused = False
+        except ValueError:
+            refused = True
+        assert (explain_one_value(trace, batch_size) is not None) == refused
+
+
+def test_a_plan_that_ran_at_another_batch_cannot_run_at_this_one() -> None:
+    workload = Workload(parse_model(DENSE), 1)
+    rows = [a_measurement(ONE, 8, 0.001)]
+    known = gather(a_survey(), a_profile(), traced(DENSE, "training"), rows, Request(workload))
+    assert all(option.cannot_run and "batch of 2" in (option.why_not or "") for option in known.options(1))
+    assert not any(option.cannot_run for option in known.options(2))
