@@ -53,6 +53,7 @@ class Step:
     told: dict[str, Interval] = field(default_factory=dict)  # by who told it
     beside: dict[str, float] = field(default_factory=dict)  # by rule of thumb
     computing: float = 0.0  # told of its kernels
+    copied: float = 0.0  # bytes of a batch
     allocated: int | None = None  # told
     reserved: int | None = None
 
@@ -120,6 +121,7 @@ def _tell(step: Step, predicted: PredictedTime, profile: Profile, trace: Trace) 
     step.told["instant"] = predicted.at(step.batch_size, "pageable")
     if step.plan.is_cpu:
         return
+    step.copied = trace.input_bytes.at(step.batch_size)
     step.computing = predicted.breakdown(step.batch_size, "resident").compute or 0.0
     beside = baselines(profile, step.plan, trace.on(cpu=False), step.batch_size)
     step.beside = {name: seconds for name, seconds in beside.items() if seconds}
