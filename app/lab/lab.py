@@ -96,6 +96,9 @@ class Lab:
         child = await Child.start(self._living, (*self._program, *options), environment=environment)
         try:
             yield child
+        except LabError:
+            self._check_open()  # what ended the process then is nothing that anybody could mend
+            raise
         finally:
             await child.end()
 

@@ -1,0 +1,36 @@
+"""What a lab says to those whose measurement it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.errors import LabError
+from app.lab import Lab
+from app.settings import Settings
+from tests.app.lab.programs import serving
+
+# As the real one: who sends it jobs is gone, so it leaves.
+LEAVING = serving('say(event="progress", job=job["job"], fraction=0)', "time.sleep(0.3)", "sys.exit(0)")
+
+
+@pytest.mark.parametrize(("closing", "words"), [(True, "shutting down"), (False, "exit code 0")])
+def test_whoever_waits_while_it_closes_is_told_so_and_not_that_a_process_ended(
+    closing: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def use() -> None:
+        lab = Lab(Settings(data_dir=tmp_path), LEAVING)
+        started = asyncio.Event()
+        job = asyncio.create_task(lab.run({"kind": "measure"}, lambda _: started.set()))
+        await asyncio.wait_for(started.wait(), 30)
+        if closing:
+            await lab.close()
+        with pytest.raises(LabError, match=words):
+            await job
+        await lab.close()
+
+    asyncio.run(use())
