@@ -80,7 +80,7 @@ class Recommending:
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
         try:
-            survey = await self._crosspoint.survey_for_plans()
+            survey = await self._crosspoint.survey_for_plans(self._on_progress)
             self._note_unknown_cards(survey)
             profile = await self._crosspoint.profile(survey, self._request.profile)
             await self._note_outdated(survey, profile)

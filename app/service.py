@@ -103,12 +103,13 @@ class Crosspoint:
         """What this machine is; its changing facts at most a second old."""
         return (await self.surveyor.read(fresh=fresh)).survey
 
-    async def survey_for_plans(self) -> Survey:
+    async def survey_for_plans(self, on_progress: OnProgress = say_nothing) -> Survey:
         """As `survey`, with torch's word on cards that nothing else is certain of: what plans there are depends on it.
         Where torch was not asked before, the process that traces is started for it, and waited for."""
         survey = await self.survey()
         if not self.is_here or not has_unknown_cards(survey) or time.monotonic() < self._torch_not_before:
             return survey
+        on_progress(0.0, "asking torch which cards it can use")
         try:
             await self.learn_torch()
         except CrosspointError as error:
@@ -216,7 +217,7 @@ class Crosspoint:
     ) -> Kept[list[Measurement]]:
         """As `measure`, and says whether it was saved."""
         with self._measuring(seconds, on_progress, ticket) as ticket:
-            survey = await self.survey_for_plans()
+            survey = await self.survey_for_plans(on_progress or say_nothing)
             here = candidate_plans(survey, request)
             sizes = batch_sizes or (request.workload.batch_size,)
             profile = await self.profile(survey)
@@ -264,7 +265,7 @@ class Crosspoint:
             raise InvalidRequest("A calibration's effort is quick or full.", tuple(CALIBRATION_SECONDS))
         seconds = CALIBRATION_SECONDS[effort]
         with self._measuring(seconds, on_progress, ticket) as ticket:
-            await self.survey_for_plans()  # torch's names for cards are part of what the profile says of the machine
+            await self.survey_for_plans(on_progress or say_nothing)  # the profile says which cards there are
             survey = await self.survey(fresh=True)
             name = name or await free_name(self.store, survey)
             job = labjobs.calibrate_job(survey, effort, devices, name)

@@ -9,6 +9,7 @@ from statistics import median
 
 from app.advisor.features import CONTEXT_PRIORS, PRIORS, Features
 from app.advisor.fitting import UNFITTED_SPREAD, Fit, solve, spread_of
+from app.advisor.intervals import BETWEEN_PROCESSES_OF_DEVICES
 
 # Networks on a device were not fitted in numbers yet; kernels' efficiency in context is known no better than this.
 LEAST_DEVICE_SPREAD = 0.15
@@ -49,7 +50,8 @@ def fit_device(rows: Sequence[NetworkRow], left_out_rows: Sequence[NetworkRow] |
         mine = [math.log(_step(row, others) / row.seconds) for row in left_out_rows or rows if row.name == name]
         left_out[name] = sum(mine) / len(mine)
         errors += mine
-    return Fit(factors, min(max(spread_of(errors, len(names)), LEAST_DEVICE_SPREAD), 1.5), left_out)
+    known = max(spread_of(errors, len(names)), LEAST_DEVICE_SPREAD)  # of steps in this process, and in this hour
+    return Fit(factors, min(math.hypot(known, BETWEEN_PROCESSES_OF_DEVICES), 1.5), left_out)
 
 
 def _step(row: NetworkRow, factors: Sequence[float]) -> float:

@@ -40,7 +40,7 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     from app.measurable import find_devices
 
     async def work(service: Crosspoint, report: Report) -> Profile:
-        here = find_devices(await service.survey_for_plans(), devices)
+        here = find_devices(await service.survey_for_plans(report), devices)
         return await service.calibrate(effort, devices=here, on_progress=report)
 
     begun = datetime.now(UTC)

@@ -58,7 +58,9 @@ def test_torch_is_asked_before_there_are_plans(tmp_path: Path) -> None:
 
         crosspoint.lab.ready = with_device  # type: ignore[method-assign]
         assert devices_of(await crosspoint.survey()) == [("cuda:0", None)]
-        answer = await crosspoint.recommend(Request(IRIS))
+        heard: list[str] = []
+        answer = await crosspoint.recommend(Request(IRIS), lambda _, message: heard.append(message))
+        assert heard[0] == "asking torch which cards it can use"
         assert {option.plan.device for option in answer.options} == {"cpu", "cuda:0"}
         assert not [reason for reason in answer.reasons if reason.code == "unknown-device"]
         assert devices_of(await crosspoint.survey()) == [("cuda:0", True)]

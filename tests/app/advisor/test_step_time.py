@@ -119,6 +119,12 @@ def test_another_process_may_differ_more_where_several_threads_run() -> None:
     assert several.within == pytest.approx(single.within)  # so which is faster is known as well as before
 
 
+def test_on_a_device_another_process_differs_most() -> None:
+    """Its steps hang on the host that issues them."""
+    two, gpu = times([a_measurement(TWO, 32, 0.01), a_measurement(GPU, 32, 0.01)], None, TWO, GPU)
+    assert seconds(gpu, 32).high / seconds(gpu, 32).median > seconds(two, 32).high / seconds(two, 32).median > 1.1
+
+
 def test_without_a_profile_only_what_was_measured_is_known() -> None:
     (one, two) = times([a_measurement(ONE, 16, 1.0)], None, ONE, TWO)
     assert one.at(16, "pageable") is not None
