@@ -73,8 +73,10 @@ def export_lines(plan: Plan) -> list[str]:
 
 
 def gain_of(row: Measurement) -> Gain | None:
-    """None of a measurement that has no control."""
+    """None of a measurement that has no control, or was no more than a first step."""
     if row.outcome != "ok" or row.step is None or row.control is None or not is_variant(row.plan):
+        return None
+    if row.is_first_step:
         return None
     if row.plan.compiled and row.startup_seconds is None:
         return None  # without its price it is no offer
@@ -111,7 +113,10 @@ def measured_beside(measurements: Sequence[Measurement], gain: Gain, data: str) 
     among = [
         other
         for other in measurements
-        if other.plan.key == bare(gain.plan).key and other.batch_size == gain.batch_size and other.step is not None
+        if other.plan.key == bare(gain.plan).key
+        and other.batch_size == gain.batch_size
+        and other.step is not None
+        and not other.is_first_step
     ]
     assert row.step is not None
     if among and among[-1].step is not None:

@@ -67,6 +67,14 @@ def test_where_it_does_not_pay_nothing_is_said(seconds: float, spread: float) ->
     assert "MALLOC" not in str(found.to_json())
 
 
+def test_a_first_step_shows_no_gain_and_is_nothing_to_compare_with() -> None:
+    assert answer(replace(tried(0.3), steps=1)) == answer()
+    begun = replace(a_measurement(TWO, 16, 6.0), steps=1)
+    found = recommend(a_survey(), None, None, [*REST, begun, tried(0.48)], Request(a_workload()))
+    assert found.options[0].step_seconds is not None
+    assert found.options[0].step_seconds.median == pytest.approx(0.48)
+
+
 def test_a_gain_is_judged_against_its_own_control() -> None:
     found = answer(tried(0.9, control=1.2), among=0.6)
     assert found.recommended == KEEPING
