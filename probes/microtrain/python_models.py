@@ -5,17 +5,20 @@
 - `(module, make_batch or example_batch, loss)`: with `loss(output, batch)` returning a scalar;
 - a torch.nn.Module alone, when it begins with nn.Linear: its inputs are then random.
 
-A batch is `(inputs, targets)` — the module is called with the inputs, of a dict with its entries; targets of whole
-numbers mean cross-entropy, others mean squared error — or a dict, and then the module is called with its entries and
-returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python module is found from the current folder
-first. The code is the user's, run with the user's rights; this door is open on the command line only.
+A batch is `(inputs, targets)` — the module is called with the inputs, of a dict with its entries where its forward has
+arguments of those names; targets of whole numbers mean cross-entropy, others mean squared error — or a dict, and then
+the module is called with its entries and returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python
+module is found from the current folder first. The code is the user's, run with the user's rights; this door is open on
+the command line only.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +45,27 @@ def call_module(module: nn.Module, batch: Batch) -> Any:
     if isinstance(batch, dict):
         return module(**batch)
     inputs = batch[0] if isinstance(batch, tuple | list) else batch
-    if isinstance(inputs, dict):
+    if isinstance(inputs, dict) and _takes_entries(_forward_of(module), tuple(inputs)):
         return module(**inputs)
     return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
+
+
+def _forward_of(module: nn.Module) -> Callable[..., Any]:
+    """As its class has it; a compiled module's takes anything."""
+    kind: Any = type(getattr(module, "_orig_mod", module))
+    forward: Callable[..., Any] = kind.forward
+    return forward
+
+
+@lru_cache(maxsize=64)
+def _takes_entries(forward: Callable[..., Any], names: tuple[str, ...]) -> bool:
+    """Whether a module's forward has arguments of these names; else a dict is one argument. Asked once, not in every
+    step."""
+    try:
+        inspect.signature(forward).bind(None, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
 
 
 def default_loss(output: Any, batch: Batch) -> torch.Tensor:

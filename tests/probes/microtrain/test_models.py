@@ -259,6 +259,13 @@ def with_names_and_targets():
     batch = lambda size: ({"x": torch.randn(size, 3), "scale": torch.ones(size, 1)}, torch.randint(2, (size,)))
     return Named(), batch
 
+class Together(Named):
+    def forward(self, rows):
+        return super().forward(**rows)
+
+def with_names_in_one_argument():
+    return Together(), with_names_and_targets()[1]
+
 def nothing():
     return 3
 
@@ -287,7 +294,8 @@ def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("function", [
-    "alone", "with_batches", "with_example", "with_loss", "with_names", "with_names_and_targets"
+    "alone", "with_batches", "with_example", "with_loss", "with_names", "with_names_and_targets",
+    "with_names_in_one_argument"
 ])  # fmt: skip
 def test_the_users_own_python_is_stepped(own_code: str, function: str) -> None:
     built = build_model(python_model(f"{own_code}:{function}"))
