@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from app.advisor.peaks import Peaks
 from probes.microtrain.kernel_peaks import curve, without_straight
 from probes.microtrain.models import build_model
+from probes.microtrain.scratch import Budget
 from probes.microtrain.step import make_step
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Knot, Trace
@@ -81,7 +82,13 @@ def real_peak_bytes(name: str, mode: Mode, batch_size: int, precision: Precision
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_memory_peak_is_what_torch_allocates_kernels_included(name: str, mode: Mode) -> None:
+def test_the_memory_peak_is_what_torch_allocates_kernels_included(
+    name: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a kernel takes long, with all the time that trying it takes: on slow cores without instructions for bf16
+    there was too little for the depthwise one at a batch of 50, whose memory was then told by smaller batches."""
+    if name == "wide kernels":
+        monkeypatch.setattr(Budget, "allows", lambda budget, seconds: True)
     traced = trace(name, mode)
     without = name == "lstm" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()  # no AVX-512: torch refuses it
     precisions: tuple[Precision, ...] = ("fp32",) if without else ("fp32", "bf16")
