@@ -29,6 +29,7 @@ JOINING_BYTES = 64 * 1024  # FASTBIN_CONSOLIDATION_THRESHOLD: freeing so much ma
 # What an aligned request asks for beyond its chunk: the alignment, a smallest chunk and a header, in grains.
 ALIGNED_BYTES = TENSOR_ALIGNMENT + MIN_CHUNK_BYTES + GRAIN_BYTES
 PLACE_BITS = 44  # no heap is larger
+PLACE_MASK = (1 << PLACE_BITS) - 1
 
 
 @dataclass(slots=True)
@@ -85,19 +86,20 @@ class Heap:
 
     def allocate_aligned(self, size: int) -> int:
         """posix_memalign(3), as torch allocates tensors."""
-        chunk = chunk_bytes(size)
-        place = self._take_large(chunk + ALIGNED_BYTES)
-        if place < 0:
-            return place
-        taken = self._used.pop(place)
-        lead = -(place + GRAIN_BYTES) % TENSOR_ALIGNMENT
-        if lead:
-            lead += TENSOR_ALIGNMENT if lead < MIN_CHUNK_BYTES else 0
-            self._release(place, lead)
-            place, taken = place + lead, taken - lead
-        if taken > chunk + MIN_CHUNK_BYTES:
-            self._release(place + chunk, taken - chunk)
-            taken = chunk
+        return self.allocate_aligned_chunk(chunk_bytes(size))
+
+    def allocate_aligned_chunk(self, chunk: int) -> int:
+        """The same by what it takes (chunk_bytes)."""
+        place, taken = self._carve(chunk + ALIGNED_BYTES)
+        if place >= 0:
+            lead = -(place + GRAIN_BYTES) % TENSOR_ALIGNMENT
+            if lead:
+                lead += TENSOR_ALIGNMENT if lead < MIN_CHUNK_BYTES else 0
+                self._release(place, lead)
+                place, taken = place + lead, taken - lead
+            if taken > chunk + MIN_CHUNK_BYTES:
+                self._release(place + chunk, taken - chunk)
+                taken = chunk
         self._used[place] = taken
         return place
 
@@ -120,32 +122,35 @@ class Heap:
         waiting = self._fast.get(chunk)
         if waiting:
             place = waiting.pop()
-            self._used[place] = chunk
-            return place
-        return self._take_large(chunk)
+        else:
+            place, chunk = self._carve(chunk)
+        self._used[place] = chunk
+        return place
 
-    def _take_large(self, chunk: int) -> int:
-        """The same of one that no fastbin holds: what fits best, without what it has too much; else from the top."""
+    def _carve(self, chunk: int) -> tuple[int, int]:
+        """The same of one that no fastbin holds: its place, and what it took. What fits best, without what it has too
+        much; else from the top."""
         if self._fast and chunk >= SMALL_BYTES:
             self._join_fast()
         by_size = self._sorted
         index = bisect_left(by_size, chunk << PLACE_BITS)
         if index < len(by_size):
-            size, place = divmod(by_size.pop(index), 1 << PLACE_BITS)
-            del self._begins[place], self._ends[place + size]
+            found = by_size.pop(index)
+            size, place = found >> PLACE_BITS, found & PLACE_MASK
+            end = place + size
+            del self._begins[place]
             left = size - chunk
             if left < MIN_CHUNK_BYTES:
-                chunk = size
-            else:
-                self._begins[place + chunk] = left
-                self._ends[place + size] = place + chunk
-                insort(by_size, (left << PLACE_BITS) + place + chunk)
-        elif chunk >= self.threshold and self._end - self._top < chunk + MIN_CHUNK_BYTES:
+                del self._ends[end]
+                return place, size
+            place_left = place + chunk
+            self._begins[place_left] = left
+            self._ends[end] = place_left
+            insort(by_size, (left << PLACE_BITS) + place_left)
+            return place, chunk
+        if chunk >= self.threshold and self._end - self._top < chunk + MIN_CHUNK_BYTES:
             return self._map(chunk)
-        else:
-            place = self._from_top(chunk)
-        self._used[place] = chunk
-        return place
+        return self._from_top(chunk), chunk
 
     def _from_top(self, chunk: int) -> int:
         missing = chunk + MIN_CHUNK_BYTES - (self._end - self._top)
@@ -159,14 +164,13 @@ class Heap:
             self.held_peak = max(self.held_peak, self.held)
         return place
 
-    def _map(self, chunk: int) -> int:
+    def _map(self, chunk: int) -> tuple[int, int]:
         size = _up(chunk + HEADER_BYTES, PAGE_BYTES)
         self._mapped += size
         self.fresh_pages += size // PAGE_BYTES
         self.held_peak = max(self.held_peak, self.held)
         self._mappings += 1
-        self._used[-self._mappings] = size
-        return -self._mappings
+        return -self._mappings, size
 
     def _release(self, place: int, size: int) -> None:
         """_int_free."""

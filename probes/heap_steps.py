@@ -76,12 +76,15 @@ class Simulation:
         self._step = step
         self._batch_size = batch_size
         self._sizes = [max(round(line.at(batch_size)), 0) for line in step.allocations.sizes]
+        self._chunks = [chunk_bytes(size) for size in self._sizes]
+        self._kernel_places = sorted(step.kernels)
         self._alive = 0
         self._made = 0
         self._drawn = islice(cycle(_drawn()), seed * APART % DRAWN, None)
         self._small: list[tuple[float, int]] = []  # when it goes, in tensors made; its block
         _leave_room(self.heap)
-        self._resident = [self._allocate(size) for size in self._sizes[: step.allocations.resident + step.inputs]]
+        lasting = range(len(self._sizes))[: step.allocations.resident + step.inputs]
+        self._resident = [self._allocate(place + 1) for place in lasting]
 
     @property
     def asked(self) -> int:
@@ -96,27 +99,28 @@ class Simulation:
     def step(self) -> None:
         order, kernels = self._step.allocations.order, self._step.kernels
         running = _Running(self._step.inputs, len(self._resident), dict(enumerate(self._resident, start=1)))
-        while running.place <= len(order):
-            began_at = running.place
-            for kernel in kernels.get(began_at, ()):
-                self._run(kernel, running)
-            if running.place == began_at:
-                self._go_on(running)
+        for place in self._kernel_places:
+            if place >= running.place:  # else another kernel's results went beyond it
+                self._go_on(running, place)
+                for kernel in kernels[place]:
+                    self._run(kernel, running)
+        self._go_on(running, len(order))
         live = running.live
         self._settle({made: tensor for made, tensor in live.items() if made > len(self._resident)}, live)
         while self._small:  # nothing of this outlives a step
             self.heap.free(heappop(self._small)[1])
 
-    def _go_on(self, running: _Running) -> None:
-        """The next allocation or free of the step's own."""
-        order, resident, live = self._step.allocations.order, self._step.allocations.resident, running.live
-        event = order[running.place] if running.place < len(order) else None
-        running.place += 1
-        if event == 0:
-            running.made += 1
-            live[running.made] = self._allocate(self._sizes[running.made - 1])
-        elif event and not resident < event <= len(self._resident):  # the batch lives on
-            self._free(live.pop(event), self._sizes[event - 1])
+    def _go_on(self, running: _Running, until: int) -> None:
+        """The step's own allocations and frees, up to this place in its order."""
+        order, sizes, live, made = self._step.allocations.order, self._sizes, running.live, running.made
+        resident, inputs = self._step.allocations.resident, len(self._resident)
+        for event in order[running.place : until]:
+            if event == 0:
+                made += 1
+                live[made] = self._allocate(made)
+            elif not resident < event <= inputs:  # the batch lives on
+                self._free(live.pop(event), sizes[event - 1])
+        running.place, running.made = max(running.place, until), made
 
     def _settle(self, new: dict[int, _Tensor], live: dict[int, _Tensor]) -> None:
         """What the step leaves of what lives from step to step, gradients above all, takes the place of what it freed;
@@ -127,10 +131,11 @@ class Simulation:
         for place, size in enumerate(self._sizes[: len(self._resident)]):
             if place + 1 not in live:
                 alike = by_size[size]
-                self._resident[place] = new.pop(alike.pop()) if alike else self._allocate(size)
+                self._resident[place] = new.pop(alike.pop()) if alike else self._allocate(place + 1)
         each, parameters = self._step.temporaries
-        for size in self._sizes[: self._step.allocations.resident : 2][:parameters]:  # parameters come first
-            held = [self._allocate(size) for _ in range(each)]
+        resident = self._step.allocations.resident
+        for number, size in enumerate(self._sizes[:resident:2][:parameters]):  # parameters come first
+            held = [self._allocate(2 * number + 1) for _ in range(each)]
             for tensor in held:
                 self._free(tensor, size)
         for made, tensor in new.items():
@@ -143,21 +148,22 @@ class Simulation:
         for event in kernel.order:
             if event == RESULT:
                 if running.place < len(order) and not order[running.place]:
-                    self._go_on(running)
+                    self._go_on(running, running.place + 1)
             elif event:
                 self.heap.free(blocks[event - 1])
             else:
                 blocks.append(self.heap.allocate_aligned(sizes[len(blocks)]))
 
-    def _allocate(self, size: int) -> _Tensor:
-        heap, small = self.heap, self._small
+    def _allocate(self, number: int) -> _Tensor:
+        """The tensor of this number, from 1 on, in the order in which a step makes them."""
+        heap, small, size = self.heap, self._small, self._sizes[number - 1]
         self._made = made = self._made + 1
         while small and small[0][0] <= made:
             heap.free(heappop(small)[1])
         self._alive += size
         if self._alive > self.alive_peak:
             self.alive_peak = self._alive
-        own = [heap.allocate_aligned(size)] if size else []
+        own = [heap.allocate_aligned_chunk(self._chunks[number - 1])] if size else []
         beside = next(self._drawn)
         blocks = heap.allocate_chunks(beside.chunks)
         for life in reversed(beside.lives):

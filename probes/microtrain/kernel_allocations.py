@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from probes.allocations import KernelAllocations
-from probes.microtrain.kernel_calls import Call, call_at
-from probes.microtrain.kernel_trials import Taken, measure_call
+from probes.allocations import RESULT, KernelAllocations
+from probes.microtrain.kernel_calls import Call
+from probes.microtrain.kernel_trials import Taken
 from probes.microtrain.merging import affine, same_operations
 from probes.microtrain.primed_stepper import Recording
 from probes.microtrain.scratch import EASY_BYTES, EASY_FLOPS, MAX_BYTES, MAX_FLOPS, Budget
+from probes.microtrain.slow_kernels import is_slow, try_at
 from probes.trace import Affine
 
 # A trial at the largest of these sizes that is easy tells most: with one sample libraries go other ways.
 SIZES = (1, 2, 4, 8, 16, 32)
 # All of a trace's trials in one precision.
 SECONDS = 0.5
+# A loop inside a kernel (over channels, where oneDNN has none) asks for the same thousands of times:
+# the first of them leave the heap as all do.
+MOST_ALLOCATIONS = 64
 
 Places = Mapping[int, list[KernelAllocations]]
 
@@ -58,19 +62,32 @@ def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: 
         return None
     if low.order == high.order:
         lines = (affine(sizes, pair) for pair in zip(low.sizes, high.sizes, strict=True))
-        return KernelAllocations(tuple(lines), high.order)
+        return _shortened(KernelAllocations(tuple(lines), high.order))
     # It goes another way at the smaller size: what it takes at the larger one, as its arguments grow.
     share = 1 / bound.at(sizes[1])
     lines = (Affine(size * bound.constant * share, size * bound.per_sample * share) for size in high.sizes)
-    return KernelAllocations(tuple(lines), high.order)
+    return _shortened(KernelAllocations(tuple(lines), high.order))
+
+
+def _shortened(allocations: KernelAllocations) -> KernelAllocations:
+    """The first so many, with their frees and all results."""
+    sizes, order = allocations
+    if len(sizes) <= MOST_ALLOCATIONS:
+        return allocations
+    kept, made = [], 0
+    for event in order:
+        made += event == 0
+        if event == RESULT or (made if event == 0 else event) <= MOST_ALLOCATIONS:
+            kept.append(event)
+    return KernelAllocations(sizes[:MOST_ALLOCATIONS], tuple(kept))
 
 
 def _try(batch_sizes: tuple[int, int], one: Call, other: Call, size: int, budget: Budget) -> Taken | None:
-    if not budget.allows(0.0):
+    if not budget.allows(0.0) or is_slow(batch_sizes, one, other, size):
         return None
     begun = time.thread_time()
     try:
-        return measure_call(call_at(batch_sizes, one, other, size))
+        return try_at(batch_sizes, one, other, size)
     except Exception:  # noqa: BLE001 - zeros are no fit input for every operation, nor are its lists at any size
         return None
     finally:

@@ -7,12 +7,12 @@ import time
 from probes.microtrain.kernel_calls import Call, call_at
 from probes.microtrain.kernel_trials import measure_call
 from probes.microtrain.merging import affine
+from probes.microtrain.slow_kernels import MAX_SECONDS, inside_as_others, is_slow, try_at
 
 # Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
 MAX_FLOPS = 4e9
 MAX_BYTES = 256 * 2**20
-# One trial, and all of a trace in one precision. What is not known yet is tried once, whatever it takes.
-MAX_SECONDS = 0.1
+# All of a trace's trials in one precision; each call has two, unless others like it were slow.
 MAX_TRACE_SECONDS = 0.3
 # Up to here a trial takes next to no time, whatever one at another size took for the profiler and for choosing kernels.
 EASY_FLOPS, EASY_BYTES = 2e8, 2**25
@@ -44,6 +44,7 @@ class Inside:
         self._seen: dict[int, int] = {}
         self._seconds_a_sample = 0.0  # as it last ran
         self._fails = False
+        self._is_slow = False  # at a size that it was wanted at
 
     def at(self, batch_size: int, budget: Budget) -> float:
         """Run for it where that is cheap, else in line with the largest sizes at which it is."""
@@ -64,12 +65,15 @@ class Inside:
     def _try(self, size: int, budget: Budget) -> None:
         if size in self._seen or self._fails or not self._is_small(size):
             return
+        if is_slow(self._batch_sizes, self._one, self._other, size):
+            self._is_slow = True
+            return
         easy = self._flops.at(size) <= EASY_FLOPS and self._bound.at(size) <= EASY_BYTES
         if len(self._seen) >= 2 and not budget.allows(0.0 if easy else self._seconds_a_sample * size):
             return
         begun = time.thread_time()
         try:
-            taken = measure_call(call_at(self._batch_sizes, self._one, self._other, size))
+            taken = try_at(self._batch_sizes, self._one, self._other, size)
             self._seen[size], self._seconds_a_sample = taken.inside, taken.seconds / size
         except Exception:  # noqa: BLE001 - zeros are no fit input for every operation, nor are its lists at any size
             self._fails = True
@@ -89,6 +93,8 @@ class Inside:
         sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
         if len(sizes) < 2 and self._one.copies:
             return 0.0
+        if len(sizes) < 2 and self._is_slow:
+            return inside_as_others(self._batch_sizes, self._one, self._other, batch_size)
         if len(sizes) < 2:
             known = self._seen.get(sizes[0], 0) if sizes else 0
             return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)

@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from probes.allocations import RESULT
 from probes.microtrain import kernel_allocations as module
+from probes.microtrain import slow_kernels
 from probes.microtrain.fake_models import build_fake
 from probes.microtrain.kernel_allocations import Places, kernel_allocations
 from probes.microtrain.kernel_calls import call_at, call_of
@@ -103,7 +104,7 @@ def test_what_does_not_lie_in_order_is_copied() -> None:
 
 def test_without_time_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS", -1.0)
-    monkeypatch.setattr(module, "measure_call", lambda call: pytest.fail("tried"))
+    monkeypatch.setattr(slow_kernels, "measure_call", lambda call: pytest.fail("tried"))
     places, _, _ = found("images")
     assert places == {}
 
@@ -118,7 +119,7 @@ def test_a_kernel_that_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) 
     def fail(call: object) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(module, "measure_call", fail)
+    monkeypatch.setattr(slow_kernels, "measure_call", fail)
     places, _, _ = found("recurrent")
     assert places == {}
 
@@ -157,7 +158,7 @@ def test_a_kernel_that_goes_another_way_at_the_smaller_size(monkeypatch: pytest.
         sizes.append(size)
         return ways[size < module.SIZES[-1]]
 
-    monkeypatch.setattr(module, "measure_call", measure)
+    monkeypatch.setattr(slow_kernels, "measure_call", measure)
     places, _, _ = found("images")
     kernels = [kernel for each in places.values() for kernel in each]
     assert max(sizes) == module.SIZES[-1]

@@ -1,0 +1,106 @@
+"""Kernels whose trials take long on this machine: remembered by the process, so that the next of their kind waits for
+none.
+
+A processor without instructions for bf16 takes a second for what fp32 does in ten milliseconds (one sample of a BERT).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import torch
+
+from probes.microtrain.kernel_calls import Call, Shape, call_at
+from probes.microtrain.kernel_trials import Taken, measure_call
+from probes.microtrain.merging import affine
+
+# One trial: a longer one is slow.
+MAX_SECONDS = 0.1
+# Kernels of one kind go at other paces by how much they compute with what they move: depthwise convolutions. Alike are
+# those whose FLOPs a byte differ by no more than this factor.
+ALIKE = 4.0
+
+
+class Work(NamedTuple):
+    """What a call computes and moves: flops; moved: a bound of its bytes; read: bytes."""
+
+    flops: float
+    moved: float
+    read: float
+
+    def is_like(self, other: Work) -> bool:
+        mine, others = self.flops * other.moved, other.flops * self.moved  # FLOPs a byte, each times both bytes
+        return mine <= ALIKE * others and others <= ALIKE * mine
+
+    @property
+    def total(self) -> float:
+        return max(self.flops + self.moved, 1.0)
+
+
+class Trial(NamedTuple):
+    """share: bytes taken inside, of those read."""
+
+    work: Work
+    seconds: float
+    share: float
+
+
+class SlowKernels:
+    """Trials by operation and type."""
+
+    def __init__(self) -> None:
+        self._trials: dict[tuple[object, torch.dtype | None], list[Trial]] = defaultdict(list)
+
+    def learn(self, call: Call, trial: Trial) -> None:
+        """Quick ones count once a slow one was seen: that may have been a first run, which chooses a kernel."""
+        known = self._trials[_kind(call)]
+        if known or trial.seconds > MAX_SECONDS:
+            known.append(trial)
+
+    def seconds(self, call: Call, work: Work) -> float:
+        """What its trial will take at least, by the quickest like it; 0: none like it was slow."""
+        alike = self._alike(call, work)
+        if not any(each.seconds > MAX_SECONDS for each in alike):
+            return 0.0
+        return min(each.seconds / each.work.total for each in alike) * work.total
+
+    def share(self, call: Call, work: Work) -> float | None:
+        """Bytes that it takes inside, of those it reads, as by the largest one tried that is like it; None: none is."""
+        alike = self._alike(call, work)
+        return max(alike, key=lambda each: each.work.moved).share if alike else None
+
+    def _alike(self, call: Call, work: Work) -> list[Trial]:
+        return [each for each in self._trials.get(_kind(call), ()) if each.work.is_like(work)]
+
+
+KNOWN = SlowKernels()
+
+
+def try_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> Taken:
+    """The call at another batch size than the two at which it was seen, run for real. Raises what it raises."""
+    taken = measure_call(call_at(batch_sizes, one, other, size))
+    work = work_at(batch_sizes, one, other, size)
+    KNOWN.learn(one, Trial(work, taken.seconds, taken.inside / max(work.read, 1.0)))
+    return taken
+
+
+def is_slow(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> bool:
+    """Whether running it takes too long, by others like it."""
+    return KNOWN.seconds(one, work_at(batch_sizes, one, other, size)) > MAX_SECONDS
+
+
+def inside_as_others(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> float:
+    """Bytes that it takes inside by others like it; where none was tried, as if what it reads were copied."""
+    work = work_at(batch_sizes, one, other, size)
+    share = KNOWN.share(one, work)
+    return work.read * (1.0 if share is None else share)
+
+
+def work_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> Work:
+    pairs = ((one.flops, other.flops), (one.bound, other.bound), (one.read_bytes, other.read_bytes))
+    return Work(*(max(affine(batch_sizes, pair).at(size), 0.0) for pair in pairs))
+
+
+def _kind(call: Call) -> tuple[object, torch.dtype | None]:
+    return call.operation, next((each.dtype for each in call.arguments if isinstance(each, Shape)), None)
