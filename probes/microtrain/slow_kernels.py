@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-import torch
-
 from probes.microtrain.kernel_calls import Call, Shape, call_at
 from probes.microtrain.kernel_trials import Taken, measure_call
 from probes.microtrain.merging import affine
@@ -47,10 +45,11 @@ class Trial(NamedTuple):
 
 
 class SlowKernels:
-    """Trials by operation and type."""
+    """Trials by operation, type and how its operands lie: a product of columns may take twenty times as long as one of
+    rows."""
 
     def __init__(self) -> None:
-        self._trials: dict[tuple[object, torch.dtype | None], list[Trial]] = defaultdict(list)
+        self._trials: dict[object, list[Trial]] = defaultdict(list)
 
     def learn(self, call: Call, trial: Trial) -> None:
         """Quick ones count once a slow one was seen: that may have been a first run, which chooses a kernel."""
@@ -102,5 +101,5 @@ def work_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> 
     return Work(*(max(affine(batch_sizes, pair).at(size), 0.0) for pair in pairs))
 
 
-def _kind(call: Call) -> tuple[object, torch.dtype | None]:
-    return call.operation, next((each.dtype for each in call.arguments if isinstance(each, Shape)), None)
+def _kind(call: Call) -> object:
+    return call.operation, tuple((each.dtype, each.order) for each in call.arguments if isinstance(each, Shape))
