@@ -43,10 +43,11 @@ def kernel_allocations(batch_sizes: tuple[int, int], one: Recording, other: Reco
     return found
 
 
-def _calls(one: Recording, other: Recording) -> set[tuple[Call, Call]]:
+def _calls(one: Recording, other: Recording) -> list[tuple[Call, Call]]:
+    """Each once, in the step's order: which are tried while there is time is the same in every process."""
     numbers = [number for numbers in one.places.values() for number in numbers]
     pairs = ((one.calls[number], other.calls[number]) for number in numbers)
-    return {(a, b) for a, b in pairs if a is not None and b is not None}
+    return list(dict.fromkeys((a, b) for a, b in pairs if a is not None and b is not None))
 
 
 def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: Budget) -> KernelAllocations | None:
