@@ -21,6 +21,11 @@ from probes.profile import Point
 
 MOVING = ("bandwidth", "elementwise")  # constants that tell how fast bytes move
 TURN_FLOORS = 3.0  # a recurrent layer's step waits for the one before: so many times what the shortest kernel takes
+# Operations that are many kernels, one after the other, on a device too: attention of several heads by its projections,
+# the scores and their shares, and a layer of a transformer by that, two products, two norms and what lies between
+# (torch's source, aten/src/ATen/native/transformers/attention.cpp, transformer.cpp). The shortest of them take as many
+# times what the shortest kernel takes, which says nothing of how quickly the longest compute.
+KERNELS_OF = {"aten._native_multi_head_attention": 5.0, "aten._transformer_encoder_layer_fwd": 12.0}
 GRID = 4  # prices are remembered at so many places an e-fold
 
 
@@ -33,7 +38,9 @@ class Roof:
     bandwidth: float
 
     def seconds(self, operation: ContextOperation) -> float:
-        turns = TURN_FLOORS * operation.grain if operation.kind == "recurrent" and operation.grain >= 1 else 1.0
+        turns = KERNELS_OF.get(operation.name, 1.0)
+        if operation.kind == "recurrent" and operation.grain >= 1:
+            turns = TURN_FLOORS * operation.grain
         return turns * self.floor + max(operation.flops / self.flops, moved_bytes(operation) / self.bandwidth)
 
 

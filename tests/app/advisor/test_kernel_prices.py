@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from app.advisor.kernel_prices import KernelPrices, kernel_prices
+from app.advisor.kernel_prices import KERNELS_OF, KernelPrices, kernel_prices
 from app.advisor.pooled import pool
 from app.advisor.predicted import model_of_plan
 from probes.context import Clock, Context, ContextOperation, OperationCost
@@ -74,6 +74,17 @@ def test_a_recurrent_layers_steps_wait_for_each_other() -> None:
     layer = ContextOperation("aten._cudnn_rnn", "recurrent", "", "float32", 1e6, 1e4, 1e4, 50.0)
     assert roof.seconds(layer) > 50 * FLOOR
     assert roof.seconds(layer._replace(grain=100.0)) == pytest.approx(2 * roof.seconds(layer), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"])
+def test_many_kernels_in_one_are_no_slow_kernel_where_they_are_large(name: str) -> None:
+    """Clocked once, where each of its kernels takes three times the shortest, as short ones do."""
+    tiny = ContextOperation(name, "attention", "wide", "float32", 1e5, 2e4, 1e4)
+    large = tiny._replace(flops=1e11, read_bytes=2e9, written_bytes=1e9)
+    least = FLOOR * KERNELS_OF[name]
+    prices = prices_of(clocked("a", {ADD: FLOOR}), clocked("b", {tiny: 3 * least}))
+    assert prices.seconds(tiny) == pytest.approx(3 * least, rel=0.2)
+    assert 1.0 < prices.seconds(large) / prices.roof.seconds(large) < 3.5
 
 
 def test_left_out_a_network_tells_nothing_and_a_view_takes_nothing() -> None:
