@@ -208,7 +208,7 @@ class Trial:
             self.on_turn(number / MOST_TURNS, "measuring what else may pay")
             for child, changed in ((control, False), (treated, True)):
                 row = await self._turn(child, self.plan if changed else bare(self.plan), turn)
-                if row.outcome != "ok" or row.step is None:
+                if row.outcome != "ok" or row.step is None or row.is_first_step:
                     return None
                 self._rows[changed].append(row)
             now = self.clock()

@@ -14,7 +14,7 @@ from app.advisor.environment_reason import explain_installed
 from app.advisor.environments import gain_of
 from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
-from app.advisor.plans import candidate_plans, has_unknown_cards
+from app.advisor.plans import candidate_plans, unknown_cards
 from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Option, Reason, Recommendation
 from app.advisor.request import Request
@@ -80,8 +80,7 @@ class Recommending:
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
         try:
-            survey = await self._crosspoint.survey_for_plans(self._on_progress)
-            self._note_unknown_cards(survey)
+            survey = await self._survey()
             profile = await self._crosspoint.profile(survey, self._request.profile)
             await self._note_outdated(survey, profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
@@ -310,9 +309,19 @@ class Recommending:
             if old is not None:
                 self._notes.append(explain_outdated(old, survey))
 
-    def _note_unknown_cards(self, survey: Survey) -> None:
-        if self._crosspoint.is_here and has_unknown_cards(survey):
+    async def _survey(self) -> Survey:
+        """With torch's word on this machine's cards, where the answer may be a plan for one of them."""
+        survey, request = await self._crosspoint.survey(), self._request
+        if request.devices and all(device == "cpu" for device in request.devices):
+            return survey
+        if request.profile is not None:
+            asked = await self._crosspoint.profile(survey, request.profile)
+            if asked is not None and asked.fingerprint != survey.fingerprint:
+                return survey
+        survey = await self._crosspoint.survey_for_plans(self._on_progress)
+        if self._crosspoint.is_here and unknown_cards(survey):
             self._notes.append(explain_unknown_cards(survey, self._crosspoint.torch_trouble))
+        return survey
 
     def _note_unmeasurable(self, why: str) -> None:
         if self._request.effort != "instant":

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
-from app.advisor.plans import candidate_plans, cuda_accelerators, has_unknown_cards
+from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
 from app.advisor.pooled import POOLED, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
@@ -107,21 +107,24 @@ class Crosspoint:
         """As `survey`, with torch's word on cards that nothing else is certain of: what plans there are depends on it.
         Where torch was not asked before, the process that traces is started for it, and waited for."""
         survey = await self.survey()
-        if not self.is_here or not has_unknown_cards(survey) or time.monotonic() < self._torch_not_before:
+        if not self.is_here or not unknown_cards(survey) or time.monotonic() < self._torch_not_before:
             return survey
         on_progress(0.0, "asking torch which cards it can use")
         try:
-            await self.learn_torch()
+            await self.learn_torch(again=False)
         except CrosspointError as error:
             log.warning("What torch sees is not known: %s", error)
             return survey
         return await self.survey()
 
-    async def learn_torch(self) -> None:
-        """Ask a measuring process, once, what torch sees; it stays warm for the first trace. Raises LabError."""
+    async def learn_torch(self, *, again: bool = True) -> None:
+        """Ask a measuring process, once, what torch sees; it stays warm for the first trace. again: soon after that
+        failed, too. Raises LabError."""
         async with self._learning:
             if self.surveyor.knows_torch:
                 return
+            if not again and time.monotonic() < self._torch_not_before:
+                return  # it failed for another request, while this one waited
             try:
                 await self.surveyor.learn_torch(await self.lab.ready())
             except CrosspointError as error:

@@ -77,7 +77,9 @@ async def run(output: Path, profile: Profile, names: list[str], seconds: float) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder with a profile, and for quick.json")
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=list(ASKED), help="of the workloads these")
+    names = [row.name for row in WORKLOADS]
+    only = {"choices": names, "default": list(ASKED), "help": "of the workloads these"}
+    parser.add_argument("--only", nargs="+", metavar="NAME", **only)
     parser.add_argument("--seconds", type=float, default=90.0, help="after these nothing more is asked")
     options = parser.parse_args()
     profile = Profile.from_json(json.loads(sorted(options.output.glob("profile_*.json"))[-1].read_text()))

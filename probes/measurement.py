@@ -96,8 +96,9 @@ class Measurement:
 
     @property
     def is_first_step(self) -> bool:
-        """There was no time for a second one: it took at least as long as those after it would have."""
-        return self.steps == 1
+        """There was no time for a second one: it took at least as long as those after it would have. Where one followed
+        but the time was for a single sample more, `steps` is 1 as well; what the first took beyond it is known then."""
+        return self.steps == 1 and self.startup_seconds is None
 
     @property
     def is_reckoned(self) -> bool:

@@ -83,9 +83,15 @@ def measured_times(measurements: Iterable[Measurement], plan: Plan, data: str) -
 
 
 def begun_times(measurements: Iterable[Measurement], plan: Plan) -> dict[int, float]:
-    """By batch size, seconds of a plan's first step where it ran no other: how it was fed is the least of it."""
-    rows = [row for row in measurements if row.plan.key == plan.key and row.is_first_step and _took(row) > 0]
-    return {row.batch_size: _took(row) for row in rows}
+    """By batch size, seconds of a plan's first step where it ran no other, then or later: how it was fed is the least
+    of it."""
+    begun: dict[int, float] = {}
+    for row in measurements:
+        if row.plan.key == plan.key and _took(row) > 0:
+            begun.pop(row.batch_size, None)
+            if row.is_first_step:
+                begun[row.batch_size] = _took(row)
+    return begun
 
 
 def _took(row: Measurement) -> float:

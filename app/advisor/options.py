@@ -41,7 +41,7 @@ def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int, avai
     done = [row for row in rows if row.outcome == "ok"]
     over = [(row.batch_size, peak) for row in done if available is not None and (peak := _peak(row) or 0) > available]
     outgrown = min(over, default=None)
-    went_on = [row.batch_size for row in done if row.steps > 1]
+    went_on = [row.batch_size for row in done if row.steps > 0 and not row.is_first_step]
     ran = max((size for size in went_on if outgrown is None or size < outgrown[0]), default=None)
     too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
     failures = [row.reason or "it gave no reason" for row in rows if row.outcome in ("unsupported", "failed")]

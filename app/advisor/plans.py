@@ -14,6 +14,8 @@ from probes.workload.description import Plan, Precision
 # instructions" and "Features and technical specifications").
 AMPERE = (8, 0)
 
+CUDA_VENDORS = ("NVIDIA", "AMD")  # whose cards torch calls cuda:N
+
 
 def candidate_plans(survey: Survey, request: Request) -> tuple[Plan, ...]:
     """Every plan to estimate for this request, the cheaper ones first (CPU before GPU, few threads before many).
@@ -86,9 +88,9 @@ def cuda_accelerators(survey: Survey) -> tuple[Accelerator, ...]:
     return tuple(found.values())
 
 
-def has_unknown_cards(survey: Survey) -> bool:
-    """Whether torch has to be asked which cards it can train on."""
-    return any(accelerator.usable is None for accelerator in survey.accelerators)
+def unknown_cards(survey: Survey) -> list[Accelerator]:
+    """Which torch has to be asked about, whether it can train on them."""
+    return [card for card in survey.accelerators if card.usable is None and card.vendor in CUDA_VENDORS]
 
 
 def _whole_usable_cores(cpu: Cpu) -> int:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from app.advisor.levels import Levels
-from app.advisor.noise_signs import is_disturbed
+from app.advisor.noise_signs import OF_THREADS, is_disturbed
 from probes.context import Context, ContextOperation, OperationCost
 from probes.measurement import Timing
 from probes.profile import NetworkPoint, Point, Profile
@@ -32,8 +32,8 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
     they have it, but for operations inside steps, which are told as all would have timed them (Levels). Disturbed
-    calibrations count only where all are, and for plans that no other measured; one whose networks are not the newest's
-    (of another version of crosspoint) does not.
+    calibrations count only where all are, for plans that no other measured, and for a device's, where only the CPU's
+    threads were disturbed; one whose networks are not the newest's (of another version of crosspoint) does not.
     """
     latest = calibrations[:POOLED]
     calm = [each for each in latest if not is_disturbed(each)] or latest
@@ -69,8 +69,11 @@ def _plans_of(profile: Profile) -> set[tuple[object, ...]]:
 
 
 def _without_plans(profile: Profile, plans: Collection[tuple[object, ...]]) -> Profile:
+    """Nor what those of the CPU found, where it is left out."""
+    without_cpu = any(plan[0] == "cpu" for plan in plans)
     return replace(
         profile,
+        noise={name: value for name, value in profile.noise.items() if not (without_cpu and name in OF_THREADS)},
         points=tuple(point for point in profile.points if point.plan.key not in plans),
         networks=tuple(point for point in profile.networks if point.plan.key not in plans),
         contexts=tuple(context for context in profile.contexts if context.plan.key not in plans),

@@ -214,6 +214,8 @@ class PlanTime:
         first = self.begun[batch_size]
         beyond = FIRST_STEP_SECONDS if self.plan.is_cpu else FIRST_STEP_SECONDS_OF_DEVICE
         least = max(first - beyond, 0.0) / FIRST_STEP_FACTOR
+        if calm is not None and calm.seconds.low > first:  # told too long, by how much a first step does not say
+            return StepEstimate(Interval(first, max(least, first / FIRST_STEP_FACTOR), first), calm.basis)
         if calm is not None:
             return replace(calm, seconds=bounded(calm.seconds, least, first))
         if least <= 0 or not self.plan.is_cpu:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from app.advisor.plans import unknown_cards
 from app.advisor.recommendation import Reason
 from probes.hardware import Survey
 
 
 def explain_unknown_cards(survey: Survey, trouble: str | None) -> Reason:
     """trouble: why torch did not say which cards it can use."""
-    cards = [card.name or card.id for card in survey.accelerators if card.usable is None]
+    cards = [card.name or card.id for card in unknown_cards(survey)]
     why = f" {trouble.rstrip('.')}." if trouble else ""
     text = (
         f"Whether torch can use {' and '.join(cards)} is not known, so there is no plan for it here.{why} "

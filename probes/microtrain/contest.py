@@ -48,15 +48,13 @@ class Entry:
     """One thing to be timed.
 
     run: executes it that often and returns when all is done (devices synchronised); what keeps its own time gives the
-    seconds. group: entries of one group
-    answer the same question and are compared; None: this one is compared with nothing. setting: entered around
-    every run. watch: entered around each of the two first executions, off the clock of any sample. rested: it runs in
-    a process of its own, whose threads have slept when its turn comes. expected: seconds of an execution, as foretold.
-    excess: seconds that its very first execution may take beyond those after it.
-    rest: waits until it leaves the cores to whoever has the next turn.
-    last: is begun when the others have samples enough, for it is expected to be slow. read_pace: readings of the cores'
-    pace since it was last asked, within the setting; calm: shared by entries whose readings can be compared. renew:
-    goes on in another process, which is as warm; None: it stays in the one it is in.
+    seconds. group: entries of one group answer the same question and are compared; None: this one is compared with
+    nothing. setting: entered around every run. watch: entered around each of the two first executions, off the clock
+    of any sample. rested: its threads have slept when its turn comes. expected: seconds of an execution, as foretold.
+    excess: seconds that its very first execution may take beyond those after it. rest: waits until it leaves the cores
+    to whoever has the next turn. last: is begun when the others have samples enough, for it is expected to be slow.
+    read_pace: readings of the cores' pace since it was last asked, within the setting; calm: shared by entries whose
+    readings can be compared. renew: goes on in another process, which is as warm; None: it stays in the one it is in.
     """
 
     name: Hashable

@@ -19,7 +19,8 @@ from probes.workload.description import Mode, Plan
 # right for a core.
 LARGER = 16
 MOST_TIMED = 4  # rounds
-FIRST_TURNS = 2  # of the smallest batch, in any case: one turn after a plan's first steps took half as long again
+# Of each plan, at the smallest batch that it runs, in any case: one turn after its first steps took half as long again.
+FIRST_TURNS = 2
 ISSUED_STEPS, ISSUING_SECONDS = 3, 0.01
 
 

@@ -137,7 +137,7 @@ class MeasureSession:
         rows = [*(self._describe(entry) for entry in self._contest.entries), *self._refused]
         order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
         rows.sort(key=lambda row: order[(row.plan.key, row.batch_size)])
-        spreads = [relative_spread(row.step) for row in rows if row.step is not None and row.steps > 1]
+        spreads = [relative_spread(row.step) for row in rows if row.step is not None and not row.is_first_step]
         threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
         spread = significant(sorted(spreads)[len(spreads) // 2]) if spreads else None
         after = read_moment()
@@ -209,7 +209,8 @@ class MeasureSession:
         self._end = end + time.perf_counter() - begun
 
     def _start_devices(self) -> None:
-        """Their contexts and the weights' way there: not on the time for steps, as building the model is not."""
+        """Their contexts and the weights' way there, before any step; as of building the model, the steps have
+        LEAST_SHARE of the time however long it took."""
         for device in dict.fromkeys(run.plan.device for run in self._runs.values()):
             if device != "cpu":
                 with suppress(Exception):  # the plans that need it fail, and say why

@@ -45,27 +45,26 @@ def call_module(module: nn.Module, batch: Batch) -> Any:
     if isinstance(batch, dict):
         return module(**batch)
     inputs = batch[0] if isinstance(batch, tuple | list) else batch
-    if isinstance(inputs, dict) and _takes_entries(_forward_of(module), tuple(inputs)):
+    if isinstance(inputs, dict) and _takes_entries(_class_of(module), tuple(inputs)):
         return module(**inputs)
     return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
 
 
-def _forward_of(module: nn.Module) -> Callable[..., Any]:
-    """As its class has it; a compiled module's takes anything."""
-    kind: Any = type(getattr(module, "_orig_mod", module))
-    forward: Callable[..., Any] = kind.forward
-    return forward
+def _class_of(module: nn.Module) -> Any:
+    """A compiled module's own takes anything."""
+    return type(getattr(module, "_orig_mod", module))
 
 
 @lru_cache(maxsize=64)
-def _takes_entries(forward: Callable[..., Any], names: tuple[str, ...]) -> bool:
-    """Whether a module's forward has arguments of these names; else a dict is one argument. Asked once, not in every
-    step."""
+def _takes_entries(kind: Any, names: tuple[str, ...]) -> bool:
+    """Whether the forward of a module of this class has arguments of these names; else a dict is one argument, as it is
+    where a wrapper's takes anything. Asked once, not in every step."""
     try:
-        inspect.signature(forward).bind(None, **dict.fromkeys(names))
-    except TypeError:
+        signature = inspect.signature(kind.forward)
+        signature.bind(None, **dict.fromkeys(names))
+    except (AttributeError, TypeError, ValueError):  # a scripted module's has none
         return False
-    return True
+    return not names or any(name in signature.parameters for name in names)
 
 
 def default_loss(output: Any, batch: Batch) -> torch.Tensor:

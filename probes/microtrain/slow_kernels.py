@@ -49,13 +49,13 @@ class SlowKernels:
     rows."""
 
     def __init__(self) -> None:
-        self._trials: dict[object, list[Trial]] = defaultdict(list)
+        self._trials: dict[object, dict[Work, Trial]] = defaultdict(dict)
 
     def learn(self, call: Call, trial: Trial) -> None:
         """Quick ones count once a slow one was seen: that may have been a first run, which chooses a kernel."""
         known = self._trials[_kind(call)]
         if known or trial.seconds > MAX_SECONDS:
-            known.append(trial)
+            known.setdefault(trial.work, trial)  # what is tried again was remembered, and took no time
 
     def seconds(self, call: Call, work: Work) -> float:
         """What its trial will take at least, by the quickest like it; 0: none like it was slow."""
@@ -70,7 +70,7 @@ class SlowKernels:
         return max(alike, key=lambda each: each.work.moved).share if alike else None
 
     def _alike(self, call: Call, work: Work) -> list[Trial]:
-        return [each for each in self._trials.get(_kind(call), ()) if each.work.is_like(work)]
+        return [each for each in self._trials.get(_kind(call), {}).values() if each.work.is_like(work)]
 
 
 KNOWN = SlowKernels()

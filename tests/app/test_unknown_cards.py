@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from probes import survey as surveys
 from probes.hardware import Accelerator, Survey
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.build import a_gpu
+from tests.app.advisor.build import ONE, a_gpu
+from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import program
 from tests.app.opened import with_crosspoint
 
+FIGURES = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
+SUMMARY = Workload(parse_model({"summary": FIGURES}), 8)
 IRIS = Workload(parse_model("iris-mlp"), 8)
 UNKNOWN = a_gpu(usable=None)
 DEVICE = '{"device": "cuda:0", "uuid": "GPU-1", "capability": "8.6", "architectures": ["sm_80"], "why_not": None}'
@@ -86,23 +90,49 @@ def test_a_card_that_torch_does_not_see_is_no_plan(tmp_path: Path) -> None:
     with_crosspoint(tmp_path, use, seeing())
 
 
+def test_what_no_card_here_matters_to_waits_for_no_torch(tmp_path: Path) -> None:
+    """A plan for the CPU, or for another machine by its profile."""
+    starts = tmp_path / "starts"
+    dying = program(f"open({str(starts)!r}, 'a').write('x')", "sys.exit(3)")
+
+    async def use(crosspoint: Crosspoint) -> None:
+        other = a_profile((ONE,))
+        await crosspoint.store.keep_profile(other, other)
+        for request in (Request(SUMMARY, devices=("cpu",)), Request(SUMMARY, profile=other.name)):
+            answer = await crosspoint.recommend(request)
+            assert not [reason for reason in answer.reasons if reason.code == "unknown-device"]
+
+    with_crosspoint(tmp_path, use, dying)
+    assert not starts.exists()
+
+
+def test_requests_at_once_wait_for_one_start_of_torch(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    dying = program(f"open({str(starts)!r}, 'a').write('x')", "sys.exit(3)")
+
+    async def use(crosspoint: Crosspoint) -> None:
+        surveys = await asyncio.gather(*(crosspoint.survey_for_plans() for _ in range(8)))
+        assert [devices_of(survey) for survey in surveys] == [[("cuda:0", None)]] * 8
+
+    with_crosspoint(tmp_path, use, dying)
+    assert starts.read_text() == "x"
+
+
 def test_torch_that_does_not_start_is_told_and_not_waited_for_again(tmp_path: Path) -> None:
     """Its summary can be answered for all the same, on what is known."""
     starts = tmp_path / "starts"
     dying = program(f"open({str(starts)!r}, 'a').write('x')", "sys.exit(3)")
-    figures = {"parameters": 10**6, "flops_per_sample": 10**9, "activation_bytes_per_sample": 10**6, "operations": 50}
-    summary = Workload(parse_model({"summary": figures}), 8)
 
     async def use(crosspoint: Crosspoint) -> None:
         for _ in range(3):
-            answer = await crosspoint.recommend(Request(summary))
+            answer = await crosspoint.recommend(Request(SUMMARY))
             assert {option.plan.device for option in answer.options} == {"cpu"}
             (told,) = (reason for reason in answer.reasons if reason.code == "unknown-device")
             assert "NVIDIA A10" in told.text
             assert "exit code 3" in told.text
             assert told.evidence == {"cards": ["NVIDIA A10"]}
         with pytest.raises(InvalidRequest, match=r"not known yet"):
-            await crosspoint.recommend(Request(summary, devices=("cuda",)))
+            await crosspoint.recommend(Request(SUMMARY, devices=("cuda",)))
 
     with_crosspoint(tmp_path, use, dying)
     assert starts.read_text() == "x"

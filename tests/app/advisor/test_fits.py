@@ -78,7 +78,7 @@ def test_what_ran_here_fits_whatever_was_estimated() -> None:
 
 def test_a_first_step_does_not_tell_that_the_next_one_fits() -> None:
     """During it the optimizer has no state yet."""
-    rows = [replace(row, steps=1, memory=MemoryPeak()) for row in measured(**ALL_FOUR)]
+    rows = [replace(row, steps=1, startup_seconds=None, memory=MemoryPeak()) for row in measured(**ALL_FOUR)]
     estimated = answer(survey=a_survey(usable_bytes=1_600_000_000)).options
     found = answer(rows, survey=a_survey(usable_bytes=1_600_000_000)).options
     assert {option.plan.key: option.fits for option in found} == {option.plan.key: option.fits for option in estimated}

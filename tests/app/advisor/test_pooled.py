@@ -139,6 +139,15 @@ def test_a_disturbed_calibration_counts_for_plans_that_no_other_measured(sign: s
     assert times[GPU.key] == pytest.approx(expected[GPU.key] / (math.sqrt(3) if counts else 3), rel=1e-3)
 
 
+def test_what_threads_found_counts_no_more_than_their_plans() -> None:
+    """Of the whole machine there was a calm one: of a disturbed one the card's steps alone are in the pool."""
+    calm = in_state(1.0, a_profile((ONE, GPU)), noise={"hindrance": 0.0, "drift": 0.1})
+    disturbed = in_state(3.0, a_profile((ONE, GPU)), noise={"hindrance": 0.6, "drift": 0.3})
+    pooled = pool([disturbed, calm])
+    assert pooled.calibrations == 2
+    assert pooled.noise == {"hindrance": 0.0, "drift": pytest.approx(0.2)}
+
+
 def test_cores_are_as_quick_as_any_calibration_has_seen_them() -> None:
     rows = [replace(in_state(1.0), paces={1: 2.0e-4, 2: 3.4e-4}), replace(in_state(1.0), paces={2: 2.3e-4})]
     assert pool(rows).paces == {1: 2.0e-4, 2: 2.3e-4}

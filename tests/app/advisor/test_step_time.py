@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from app.advisor.intervals import deviation
+from app.advisor.measured import begun_times
 from app.advisor.recommendation import Interval
 from app.advisor.step_time import PlanTime, StepEstimate, compare, shared_spread, times_of_plans, weakest
 from app.advisor.summary import trace_of_summary
@@ -83,7 +84,23 @@ def test_several_plans_that_are_off_alike_correct_more_and_none_by_more_than_ten
 
 
 def a_first_step(plan: Plan, batch_size: int, took: float) -> Measurement:
-    return replace(a_measurement(plan, batch_size, took), steps=1)
+    return replace(a_measurement(plan, batch_size, took), steps=1, startup_seconds=None)
+
+
+def test_one_sample_after_the_first_steps_is_a_measurement() -> None:
+    """A step of seconds, for which `quick` has the time of a first, a second and a timed one."""
+    sampled = replace(a_measurement(ONE, 16, 1.0), steps=1, startup_seconds=0.2)
+    (one,) = times([sampled], None, ONE)
+    found = one.at(16, "pageable")
+    assert found is not None
+    assert (found.basis, found.seconds.median) == ("measured", 1.0)
+
+
+def test_a_first_step_counts_until_more_was_measured() -> None:
+    begun, later = a_first_step(ONE, 16, 1.9), replace(a_measurement(ONE, 16, 0.5), data="resident")
+    assert begun_times([begun], ONE) == {16: 1.9}
+    assert begun_times([begun, later], ONE) == {}
+    assert begun_times([later, a_first_step(ONE, 32, 2.0)], ONE) == {32: 2.0}
 
 
 def test_a_first_step_says_no_more_than_that_others_take_no_longer() -> None:
@@ -97,6 +114,7 @@ def test_a_first_step_says_no_more_than_that_others_take_no_longer() -> None:
         assert seconds(two, 16) == seconds(plain[1], 16)
     (one,) = times([a_first_step(ONE, 16, 0.5 * told)], a_profile((ONE,)), ONE)
     assert seconds(one, 16).median == seconds(one, 16).high == 0.5 * told
+    assert seconds(one, 16).low < 0.2 * told  # the steps after it may take a third of it
     (one,) = times([a_first_step(ONE, 16, 30 * told + 1)], a_profile((ONE,)), ONE)
     assert seconds(one, 16).low >= 10 * told  # three times as long as those after it, and not thirty
     assert seconds(one, 32) == seconds(plain[0], 32)

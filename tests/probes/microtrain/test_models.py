@@ -266,6 +266,16 @@ class Together(Named):
 def with_names_in_one_argument():
     return Together(), with_names_and_targets()[1]
 
+class Wrapper(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+def with_names_in_one_argument_of_a_wrapped_model():
+    return Wrapper(Together()), with_names_and_targets()[1]
+
 def nothing():
     return 3
 
@@ -295,7 +305,7 @@ def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("function", [
     "alone", "with_batches", "with_example", "with_loss", "with_names", "with_names_and_targets",
-    "with_names_in_one_argument"
+    "with_names_in_one_argument", "with_names_in_one_argument_of_a_wrapped_model",
 ])  # fmt: skip
 def test_the_users_own_python_is_stepped(own_code: str, function: str) -> None:
     built = build_model(python_model(f"{own_code}:{function}"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 
@@ -66,9 +64,14 @@ def test_one_that_sleeps_is_not(process: subprocess.Popen[str]) -> None:
 
 
 def test_the_thread_that_asks_does_not_wait_for_itself() -> None:
-    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    assert not others or wait_for_rest(os.getpid()) >= 0
-    assert wait_for_rest(None) < MOST_SECONDS
+    asking = "import os; from probes.microtrain.resting import computes; print(computes(os.getpid()))"
+    found = subprocess.run([sys.executable, "-c", asking], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+def test_before_a_process_begins_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited"))
+    wait_for_rest(None)
 
 
 def test_what_has_ended_rests(process: subprocess.Popen[str]) -> None:
