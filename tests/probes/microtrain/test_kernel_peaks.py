@@ -1,6 +1,7 @@
 """The memory peak of a step is what torch hands out in a real one, what kernels take inside included."""
 
 import gc
+import math
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from app.advisor.peaks import Peaks
+from probes.microtrain import slow_kernels
 from probes.microtrain.kernel_peaks import curve, without_straight
 from probes.microtrain.models import build_model
 from probes.microtrain.scratch import Budget
+from probes.microtrain.slow_kernels import SlowKernels
 from probes.microtrain.step import make_step
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Knot, Trace
@@ -87,8 +90,10 @@ def test_the_memory_peak_is_what_torch_allocates_kernels_included(
 ) -> None:
     """Where a kernel takes long, with all the time that trying it takes: on slow cores without instructions for bf16
     there was too little for the depthwise one at a batch of 50, whose memory was then told by smaller batches."""
+    monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())  # as in a process that traced nothing yet
     if name == "wide kernels":
         monkeypatch.setattr(Budget, "allows", lambda budget, seconds: True)
+        monkeypatch.setattr(slow_kernels, "MAX_SECONDS", math.inf)
     traced = trace(name, mode)
     without = name == "lstm" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()  # no AVX-512: torch refuses it
     precisions: tuple[Precision, ...] = ("fp32",) if without else ("fp32", "bf16")
