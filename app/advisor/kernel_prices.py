@@ -22,9 +22,10 @@ from probes.profile import Point
 MOVING = ("bandwidth", "elementwise")  # constants that tell how fast bytes move
 TURN_FLOORS = 3.0  # a recurrent layer's step waits for the one before: so many times what the shortest kernel takes
 # Operations that are many kernels, one after the other, on a device too: attention of several heads by its projections,
-# the scores and their shares, and a layer of a transformer by that, two products, two norms and what lies between
-# (torch's source, aten/src/ATen/native/transformers/attention.cpp, transformer.cpp). The shortest of them take as many
-# times what the shortest kernel takes, which says nothing of how quickly the longest compute.
+# the scores and their shares, and a layer of a transformer by that, two products, two norms, two additions and what is
+# between the products (torch's source, aten/src/ATen/native/transformers/attention.cpp, transformer.cpp; which kernels
+# are one, and so from nine to thirteen in a layer, is the library's choice). The shortest of them take as many times
+# what the shortest kernel takes, which says nothing of how quickly the longest compute.
 KERNELS_OF = {"aten._native_multi_head_attention": 5.0, "aten._transformer_encoder_layer_fwd": 12.0}
 GRID = 4  # prices are remembered at so many places an e-fold
 
