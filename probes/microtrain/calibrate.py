@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections import defaultdict
@@ -36,6 +37,7 @@ from probes.microtrain.plans import (
     read_cores,
     thread_counts,
 )
+from probes.microtrain.resting import Rest, leaves_threads
 from probes.microtrain.step import applied
 from probes.microtrain.timing import MIN_SAMPLES, relative_spread, significant
 from probes.microtrain.workbench import synchronize
@@ -270,13 +272,14 @@ def measure_points(benches: Sequence[Bench], deadline: float, calms: Calms) -> l
     """Points of all benches that ran, on the calm machine where it was calm for long enough; what fails or has no time
     left is no point. calms: learns how quick the cores can be."""
     actions: dict[Any, Action] = {}
-    rows = [(bench, _make_entry(bench, actions, calms)) for bench in benches]
+    rest = Rest()
+    rows = [(bench, _make_entry(bench, actions, calms, rest)) for bench in benches]
     contest = Contest([entry for _, entry in rows], deadline)
     contest.run()
     return [point for bench, entry in rows if (point := _point_of(bench, entry)) is not None]
 
 
-def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms) -> Entry:
+def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms, rest: Rest) -> Entry:
     """Plans that differ in their threads alone share tensors."""
     key = (bench.constant, bench.device, bench.dtype, tuple(bench.parameters.items()), bench.bytes)
 
@@ -293,6 +296,8 @@ def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms) -> Entry
     entry.excess = 0.0 if bench.plan.is_cpu else FIRST_ON_DEVICE_SECONDS
     if bench.plan.is_cpu:
         entry.read_pace, entry.calm = lambda: (read_pace(),), calms[bench.plan.threads]
+    if leaves_threads(bench.plan):
+        entry.rest, entry.rested = lambda: rest.wait_for(os.getpid()), True
     return entry
 
 

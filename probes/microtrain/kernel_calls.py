@@ -30,6 +30,8 @@ _ORDERING_KINDS = {"gather", "reduction"}
 # are filled up (oneDNN's products of small matrices took six times as much), and some rooms of fixed size.
 BOUND_FACTOR = 3
 BOUND_BYTES = 2**15
+# Of a convolution's arguments.
+WEIGHT_AND_GROUPS = {aten.convolution.default: (1, 8), aten.convolution_backward.default: (2, 9)}
 CHANNEL_BLOCK = 16  # oneDNN's blocked formats (oneDNN docs, "Understanding Memory Formats": nChw16c)
 
 
@@ -93,7 +95,7 @@ def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:
 def _blocked_bytes(operation: OpOverload, args: Sequence[Any]) -> int:
     """Weights of a convolution in fp32 with the channels of each group filled up to blocks, as oneDNN's kernels copy
     them: those of a depthwise one become 256 times as large."""
-    places = {aten.convolution.default: (1, 8), aten.convolution_backward.default: (2, 9)}.get(operation)
+    places = WEIGHT_AND_GROUPS.get(operation)
     if places is None:
         return 0
     weight, groups = args[places[0]], args[places[1]]

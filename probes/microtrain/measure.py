@@ -26,7 +26,7 @@ from probes.microtrain.overhead_meter import OverheadMeter
 from probes.microtrain.pace import read_pace
 from probes.microtrain.plan_process import PlanProcess
 from probes.microtrain.plans import why_impossible
-from probes.microtrain.resting import leaves_threads, wait_for_rest
+from probes.microtrain.resting import Rest, leaves_threads
 from probes.microtrain.step import flushing_denormals
 from probes.microtrain.timing import relative_spread, significant
 from probes.microtrain.workbench import StepRun
@@ -77,6 +77,7 @@ class MeasureSession:
         self._bench = bench_for(job.workload, job.plans)
         self._refused: list[Measurement] = []
         self._runs: dict[int, StepRun | PlanProcess] = {}
+        self._rest = Rest()
         self._overheads: dict[int, Overheads] = {}
         self._denormals: dict[tuple[str, int], float] = {}  # by precision and batch size
         self._calm: defaultdict[int | None, Calm] = defaultdict(Calm)  # by threads
@@ -233,7 +234,7 @@ class MeasureSession:
                 entry.excess = FIRST_STEP_OF_DEVICE_SECONDS
         entry.calm = self._calm[plan.threads]
         if leaves_threads(plan):
-            entry.rest, entry.rested = lambda: wait_for_rest(self._runs[id(entry)].pid), True
+            entry.rest, entry.rested = lambda: self._rest.wait_for(self._runs[id(entry)].pid), True
         entry.expected = self._expected.get(plan.key)
         entry.last = entry.expected is not None and entry.expected > SLOW * min(self._expected.values())
         return entry

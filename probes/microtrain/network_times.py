@@ -21,7 +21,7 @@ from probes.microtrain.operation_clock import clock_step, merge_costs, record_st
 from probes.microtrain.pace import read_pace
 from probes.microtrain.plan_shares import PlanShares
 from probes.microtrain.recording import Record
-from probes.microtrain.resting import leaves_threads, wait_for_rest
+from probes.microtrain.resting import Rest, leaves_threads
 from probes.microtrain.timing import significant
 from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Mode, Plan
@@ -107,6 +107,7 @@ class _NetworkRun:
         self._plans = plans
         self._missed = 0.0
         self._last: Plan | None = None  # that had a turn
+        self._rest = Rest()
         self._begun, self._deadline = time.perf_counter(), deadline
         self._shares = PlanShares(plans, deadline - self._begun, slowness)
         self._bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
@@ -180,7 +181,7 @@ class _NetworkRun:
         """Threads of the plan that ran last hold the cores yet; one of as many or more takes them into its own."""
         last, self._last = self._last, plan
         if last is not None and leaves_threads(last) and (plan.threads or 0) < (last.threads or 0):
-            wait_for_rest(os.getpid())
+            self._rest.wait_for(os.getpid())
 
     def _share_missed(self, clocks: Sequence[StepClock]) -> float:
         """Without those that would not have run with more time, either."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from probes.workload.description import Plan
 
 LOOK_SECONDS, MOST_SECONDS = 0.001, 0.05
+MOST_IN_VAIN = 3  # waits in a row
 FEW_THREADS = 2  # of which one waits
 
 
@@ -26,12 +27,26 @@ def leaves_threads(plan: Plan) -> bool:
     return plan.is_cpu and (plan.threads or FEW_THREADS + 1) > FEW_THREADS
 
 
-def wait_for_rest(process: int | None) -> float:
-    """Until no thread of it runs but the one that asks; at most MOST_SECONDS. Seconds that it took."""
-    begun = time.perf_counter()
-    while process is not None and computes(process) and time.perf_counter() - begun < MOST_SECONDS:
+class Rest:
+    """One measurement's waits. Threads may be told never to sleep (OMP_WAIT_POLICY=active): after some waits in vain
+    nobody waits any more, or every turn would be the longer for nothing."""
+
+    def __init__(self) -> None:
+        self._in_vain = 0  # the last ones, in a row
+
+    def wait_for(self, process: int | None) -> None:
+        if self._in_vain < MOST_IN_VAIN:
+            self._in_vain = 0 if comes_to_rest(process) else self._in_vain + 1
+
+
+def comes_to_rest(process: int | None) -> bool:
+    """Waits until no thread of it runs but the one that asks, at most MOST_SECONDS; whether that was so."""
+    end = time.perf_counter() + MOST_SECONDS
+    while process is not None and computes(process):
+        if time.perf_counter() >= end:
+            return False
         time.sleep(LOOK_SECONDS)
-    return time.perf_counter() - begun
+    return True
 
 
 def computes(process: int) -> bool:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from probes.microtrain.kernel_calls import Call, Shape, call_at
+from probes.microtrain.kernel_calls import WEIGHT_AND_GROUPS, Call, Shape, call_at
 from probes.microtrain.kernel_trials import Taken, measure_call
 from probes.microtrain.merging import affine
 
 # One trial: a longer one is slow.
 MAX_SECONDS = 0.1
+# For each FLOP and byte; no kernel was seen to compute so slowly (6e-9 s: two samples of a depthwise convolution in
+# bf16 on a Zen 3). What takes longer did something else: a first run that chose its kernel took 0.3 s for a product of
+# 10,000 FLOPs, and all like it, which were never tried again, were expected to take minutes.
+MAX_SECONDS_EACH = 1e-8
 # Kernels of one kind go at other paces by how much they compute with what they move: depthwise convolutions. Alike are
 # those whose FLOPs a byte differ by no more than this factor.
 ALIKE = 4.0
@@ -45,8 +49,8 @@ class Trial(NamedTuple):
 
 
 class SlowKernels:
-    """Trials by operation, type and how its operands lie: a product of columns may take twenty times as long as one of
-    rows."""
+    """Trials by operation, type, how its operands lie (a product of columns may take twenty times as long as one of
+    rows) and how a convolution is grouped."""
 
     def __init__(self) -> None:
         self._trials: dict[object, dict[Work, Trial]] = defaultdict(dict)
@@ -54,7 +58,10 @@ class SlowKernels:
     def learn(self, call: Call, trial: Trial) -> None:
         """Quick ones count once a slow one was seen: that may have been a first run, which chooses a kernel."""
         known = self._trials[_kind(call)]
-        if known or trial.seconds > MAX_SECONDS:
+        slow = trial.seconds > MAX_SECONDS
+        if slow and trial.seconds > MAX_SECONDS_EACH * trial.work.total:
+            return
+        if known or slow:
             known.setdefault(trial.work, trial)  # what is tried again was remembered, and took no time
 
     def seconds(self, call: Call, work: Work) -> float:
@@ -102,4 +109,13 @@ def work_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> 
 
 
 def _kind(call: Call) -> object:
-    return call.operation, tuple((each.dtype, each.order) for each in call.arguments if isinstance(each, Shape))
+    tensors = tuple((each.dtype, each.order) for each in call.arguments if isinstance(each, Shape))
+    return call.operation, tensors, _grouping(call)
+
+
+def _grouping(call: Call) -> tuple[bool, bool]:
+    """Of a convolution: whether in groups, and whether of one channel each, for which libraries have other kernels."""
+    if call.operation not in WEIGHT_AND_GROUPS:
+        return False, False
+    weight, groups = (call.arguments[place] for place in WEIGHT_AND_GROUPS[call.operation])
+    return groups > 1, groups > 1 and weight.sizes[1] == 1

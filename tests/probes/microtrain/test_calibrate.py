@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import defaultdict
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from probes.microtrain.calibrate import (
     calibrate,
     choose_plans,
     in_turns,
+    measure_points,
     most_telling_first,
     refuse_hopeless,
 )
@@ -32,6 +34,7 @@ from probes.microtrain.network_times import NetworkTimes
 from probes.microtrain.networks import MICRO_NETWORKS
 from probes.microtrain.noise import Noise
 from probes.microtrain.plans import Cores
+from probes.microtrain.resting import Rest
 from probes.profile import Profile
 from probes.workload.description import Plan
 
@@ -96,8 +99,18 @@ def test_benches_that_differ_in_anything_but_threads_run_what_is_their_own() -> 
     plans = (Plan("cuda:0", "fp32"), Plan("cuda:0", "bf16"), Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1))
     benches = [bench for plan in plans for _, make, _ in CONSTANTS for bench in make(plan, "full")]
     actions: dict[object, object] = {}
-    names = [_make_entry(bench, actions, defaultdict(Calm)).name for bench in benches]  # type: ignore[arg-type]
+    names = [_make_entry(bench, actions, defaultdict(Calm), Rest()).name for bench in benches]  # type: ignore[arg-type]
     assert len(set(names)) == len(benches)
+
+
+def test_threads_of_one_constant_rest_before_the_next_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int | None] = []
+    monkeypatch.setattr(Rest, "wait_for", lambda rest, process: waited.append(process))
+    few, many = (dispatch.dispatch(Plan("cpu", "fp32", threads), "quick")[0] for threads in (1, 3))
+    measure_points([few], time.perf_counter() + 0.1, defaultdict(Calm))
+    assert waited == []
+    measure_points([many], time.perf_counter() + 0.1, defaultdict(Calm))
+    assert set(waited) == {os.getpid()}
 
 
 def test_a_quick_calibration_looks_at_few_thread_counts_of_a_large_machine() -> None:

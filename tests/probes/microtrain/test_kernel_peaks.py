@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from app.advisor.peaks import Peaks
-from probes.microtrain import slow_kernels
+from probes.microtrain import autocast_beside, fresh_processes, slow_kernels
 from probes.microtrain.kernel_peaks import curve, without_straight
 from probes.microtrain.models import build_model
 from probes.microtrain.scratch import Budget
@@ -90,8 +90,10 @@ def test_the_memory_peak_is_what_torch_allocates_kernels_included(
 ) -> None:
     """Where a kernel takes long, with all the time that trying it takes: on slow cores without instructions for bf16
     there was too little for the depthwise one at a batch of 50, whose memory was then told by smaller batches."""
-    monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())  # as in a process that traced nothing yet
     if name == "wide kernels":
+        monkeypatch.setattr(fresh_processes, "is_prepared", lambda: False)  # or another process tries what is in bf16
+        autocast_beside.end()
+        monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())  # as in a process that traced nothing yet
         monkeypatch.setattr(Budget, "allows", lambda budget, seconds: True)
         monkeypatch.setattr(slow_kernels, "MAX_SECONDS", math.inf)
     traced = trace(name, mode)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import pytest
@@ -31,6 +33,7 @@ from probes.microtrain.network_times import (
 )
 from probes.microtrain.networks import MICRO_NETWORKS
 from probes.microtrain.recording import Record
+from probes.microtrain.resting import Rest
 from probes.profile import NetworkPoint
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_workload
@@ -253,11 +256,32 @@ class FakeNetwork:
         self.runs.append(run)
         return run
 
-    def measure(self, deadline: float, slowness: dict[object, float]) -> NetworkTimes:
-        return measure_network("mlp-narrow", "training", (ONE, ONE_BF16), deadline, slowness, {})
+    def measure(
+        self, deadline: float, slowness: dict[object, float], plans: Sequence[Plan] = (ONE, ONE_BF16)
+    ) -> NetworkTimes:
+        return measure_network("mlp-narrow", "training", plans, deadline, slowness, {})
 
     def steps(self, plan: Plan, batch_size: int) -> int:
         return sum(sum(run.calls) for run in self.runs if (run.plan, run.batch_size) == (plan, batch_size))
+
+
+def test_the_threads_of_many_rest_before_fewer_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    four, three = Plan("cpu", "fp32", 4), Plan("cpu", "fp32", 3)
+    turns: list[int | None] = []
+
+    def seconds(plan: Plan, batch_size: int) -> float:
+        turns.append(plan.threads)
+        return 0.001
+
+    network = FakeNetwork(monkeypatch, clock, seconds, timed=True)
+    monkeypatch.setattr(Rest, "wait_for", lambda rest, process: turns.append(process))
+    network.measure(1.0, {}, (four, ONE, three))
+    order = [key for key, _ in itertools.groupby(turns)]
+    pairs = set(itertools.pairwise(order))
+    assert {(4, os.getpid()), (os.getpid(), 1), (1, 3)} <= pairs
+    assert not {(4, 3), (4, 1), (3, 1)} & pairs
 
 
 def test_every_batch_size_is_clocked_under_every_plan_though_the_share_is_spent(

@@ -20,6 +20,7 @@ from probes.microtrain.failures import Failure
 from probes.microtrain.measure import MeasureSession
 from probes.microtrain.measure_job import parse_measure_job
 from probes.microtrain.plan_process import PlanProcess
+from probes.microtrain.resting import Rest
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model, python_model
 
@@ -294,6 +295,15 @@ def test_a_first_step_is_expected_to_be_longer_than_others() -> None:
     assert session._expect(other) == pytest.approx(1.0)
     one.warm_seconds = 0.9
     assert session._expect(other) == pytest.approx(0.9)
+
+
+def test_threads_of_a_plan_rest_before_the_next_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int | None] = []
+    monkeypatch.setattr(Rest, "wait_for", lambda rest, process: waited.append(process))
+    measured(DENSE, ONE, seconds=0.5)
+    assert waited == []
+    measured(DENSE, Plan("cpu", "fp32"), seconds=0.5)  # as many threads as torch takes; runs in this process
+    assert set(waited) == {os.getpid()}
 
 
 @pytest.mark.parametrize("apart", [True, False])

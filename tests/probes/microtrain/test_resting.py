@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from probes.microtrain import resting
 from probes.microtrain.contest import Contest, Entry
-from probes.microtrain.resting import MOST_SECONDS, computes, leaves_threads, wait_for_rest
+from probes.microtrain.resting import MOST_IN_VAIN, MOST_SECONDS, Rest, comes_to_rest, computes, leaves_threads
 from probes.workload.description import Plan
 
 # A thread beside the main one, as a pool's, that computes until a line comes.
@@ -50,7 +51,32 @@ def say(process: subprocess.Popen[str]) -> None:
 
 def test_a_thread_that_computes_is_waited_for_but_not_for_ever(process: subprocess.Popen[str]) -> None:
     assert computes(process.pid)
-    assert wait_for_rest(process.pid) >= MOST_SECONDS
+    begun = time.perf_counter()
+    assert not comes_to_rest(process.pid)
+    assert time.perf_counter() - begun >= MOST_SECONDS
+
+
+def test_threads_that_never_sleep_are_waited_for_a_few_times_only(
+    process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user's environment may have it: OMP_WAIT_POLICY=active."""
+    rest = Rest()
+    for _ in range(MOST_IN_VAIN):
+        rest.wait_for(process.pid)
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited"))
+    rest.wait_for(process.pid)
+    assert computes(process.pid)
+
+
+def test_a_wait_that_ends_says_that_they_do_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = [False] * (MOST_IN_VAIN - 1) + [True] + [False] * MOST_IN_VAIN
+    left = iter(waits)
+    monkeypatch.setattr(resting, "comes_to_rest", lambda process: next(left))
+    rest = Rest()
+    for _ in waits:
+        rest.wait_for(None)
+    assert next(left, None) is None
+    rest.wait_for(None)  # and nobody asks again
 
 
 def test_one_that_sleeps_is_not(process: subprocess.Popen[str]) -> None:
@@ -71,7 +97,7 @@ def test_the_thread_that_asks_does_not_wait_for_itself() -> None:
 
 def test_before_a_process_begins_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited"))
-    wait_for_rest(None)
+    assert comes_to_rest(None)
 
 
 def test_what_has_ended_rests(process: subprocess.Popen[str]) -> None:

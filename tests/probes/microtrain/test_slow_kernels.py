@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
@@ -60,6 +61,31 @@ def test_the_quickest_of_its_kind_counts() -> None:
     assert known.seconds(call(), DENSE) == pytest.approx(0.01)
 
 
+def test_what_took_too_long_for_any_kernel_says_nothing_of_others() -> None:
+    known = SlowKernels()
+    small = Work(flops=1e4, moved=4e4, read=1e3)
+    known.learn(call(), Trial(small, 0.3, 0.95))  # chose its kernel
+    assert known.seconds(call(), Work(1e8, 4e8, 1e7)) == 0.0
+    assert known.share(call(), small) is None
+
+
+def test_convolutions_go_by_how_they_are_grouped() -> None:
+    def convolution(channels: int, groups: int) -> Call:
+        shapes = tuple(Shape(sizes, (0, 1, 2, 3), torch.bfloat16) for sizes in ((4, 8, 9, 9), (8, channels, 3, 3)))
+        arguments = (*shapes, None, (1, 1), (0, 0), (1, 1), False, (0, 0), groups)
+        return call()._replace(operation=aten.convolution.default, arguments=arguments)
+
+    known = SlowKernels()
+    known.learn(convolution(8, 1), Trial(DENSE, 0.8, 0.5))
+    assert known.seconds(convolution(8, 1), DENSE) == pytest.approx(0.8)
+    for channels, groups in ((4, 2), (1, 8)):
+        assert known.seconds(convolution(channels, groups), DENSE) == 0.0
+    known.learn(convolution(1, 8), Trial(DENSE, 0.4, 0.25))
+    assert known.share(convolution(1, 8), DENSE) == 0.25
+    assert known.share(convolution(8, 1), DENSE) == 0.5
+    assert known.share(convolution(4, 2), DENSE) is None
+
+
 def traced(monkeypatch: pytest.MonkeyPatch) -> tuple[Trace, Counter[object]]:
     """And how often each operation was tried in fp32 and bf16 together."""
     tried: Counter[object] = Counter()
@@ -76,6 +102,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> tuple[Trace, Counter[object]]:
 def test_a_machine_on_which_every_kernel_is_slow_tries_few(monkeypatch: pytest.MonkeyPatch) -> None:
     all_tried, often = traced(monkeypatch)
     monkeypatch.setattr(slow_kernels, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(slow_kernels, "MAX_SECONDS_EACH", math.inf)
     trace, seldom = traced(monkeypatch)
     for operation in (aten.convolution.default, aten.convolution_backward.default):
         assert 0 < seldom[operation] < often[operation] / 3
