@@ -4,7 +4,6 @@ the library's choice, by processor, shape and type."""
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,13 +49,7 @@ def start_profiler() -> None:
 
 @lru_cache(maxsize=1024)
 def measure_call(call: Call) -> Taken:
-    """Runs it, watched: what torch's allocator hands out. Garbage waits until then: looking for it among a trace's
-    objects may take longer than the run."""
-    with _garbage_left():
-        return _measure(call)
-
-
-def _measure(call: Call) -> Taken:
+    """Runs it, watched: what torch's allocator hands out."""
     begun = time.thread_time()
     with unset_fake_temporarily(), no_dispatch(), torch.inference_mode(mode=False), torch.enable_grad():
         real = list(_thaw(call.arguments))
@@ -73,17 +66,6 @@ def _measure(call: Call) -> Taken:
     alive = list(accumulate((change for _, change in changes), initial=0))
     inside, kept = max(alive) - alive[-1], max(alive[-1] - _bytes(result), 0)
     return Taken(inside, kept, *_given_back(changes), time.thread_time() - begun)
-
-
-@contextlib.contextmanager
-def _garbage_left() -> Iterator[None]:
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _allocations_in(events: Iterable[Any]) -> list[Change]:

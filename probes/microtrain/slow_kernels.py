@@ -16,8 +16,8 @@ from probes.microtrain.merging import affine
 # One trial: a longer one is slow.
 MAX_SECONDS = 0.1
 # For each FLOP and byte; no kernel was seen to compute so slowly (6e-9 s: two samples of a depthwise convolution in
-# bf16 on a Zen 3). What takes longer did something else: a first run that chose its kernel took 0.3 s for a product of
-# 10,000 FLOPs, and all like it, which were never tried again, were expected to take minutes.
+# bf16 on a Zen 3). What takes longer did something else meanwhile: a product of 1,300 FLOPs took 0.3 s once, where it
+# takes a millisecond (why is not known), and of all like it, expected to take minutes, none would be tried again.
 MAX_SECONDS_EACH = 1e-8
 # Kernels of one kind go at other paces by how much they compute with what they move: depthwise convolutions. Alike are
 # those whose FLOPs a byte differ by no more than this factor.

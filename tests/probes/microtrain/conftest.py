@@ -1,10 +1,12 @@
-"""One child for all tests that only send it jobs; and one thread here, as tests share the machine with others."""
+"""What several tests here stand on: one child for all that only send it jobs, a clock of fake steps; and one thread, as
+tests share the machine with others."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from tests.probes.microtrain.fake_runs import FakeClock
 from tests.probes.microtrain.pipes import Pipes, started_child
 
 
@@ -21,3 +23,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The one that networks, plans' shares and fake steps go by."""
+    clock = FakeClock()
+    for module in ("network_times", "plan_shares"):
+        monkeypatch.setattr(f"probes.microtrain.{module}.time", clock)
+    return clock

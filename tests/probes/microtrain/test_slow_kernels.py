@@ -64,7 +64,7 @@ def test_the_quickest_of_its_kind_counts() -> None:
 def test_what_took_too_long_for_any_kernel_says_nothing_of_others() -> None:
     known = SlowKernels()
     small = Work(flops=1e4, moved=4e4, read=1e3)
-    known.learn(call(), Trial(small, 0.3, 0.95))  # chose its kernel
+    known.learn(call(), Trial(small, 0.3, 0.95))
     assert known.seconds(call(), Work(1e8, 4e8, 1e7)) == 0.0
     assert known.share(call(), small) is None
 
