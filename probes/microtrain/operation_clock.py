@@ -21,6 +21,7 @@ from probes.microtrain.recording import SILENT, Record, Recorder, decompose, is_
 from probes.microtrain.sparse_states import sparse_states
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
+from probes.microtrain.unwatched import as_unwatched, unheld
 
 # Visits of one network whose operations take no more than so many times the quickest one's are of calm minutes alike:
 # chosen, a little above the 7 to 11 % by which two processes of a plan differ (app.advisor.intervals).
@@ -33,6 +34,7 @@ class EachOperation(TorchDispatchMode):
 
     def __init__(self, *, autocast: bool = False, device: str = "cpu") -> None:
         super().__init__()
+        unheld()  # for as_unwatched
         self._autocast = autocast
         self._device = device
 
@@ -40,6 +42,7 @@ class EachOperation(TorchDispatchMode):
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        func = as_unwatched(func, args, kwargs)
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         if is_composite(func, self._device):

@@ -21,6 +21,7 @@ from probes.microtrain.operation_costs import flops_of, grain_of, tensors_in, tr
 from probes.microtrain.operation_kinds import kind_of
 from probes.microtrain.repeats import Key, Made, describe, key_of, make
 from probes.microtrain.stand_ins import StandIns
+from probes.microtrain.unwatched import as_unwatched, unheld
 from probes.trace import Kind, Phase
 
 SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
@@ -119,6 +120,7 @@ class Recorder(TorchDispatchMode):
         device: str = "cpu",
     ) -> None:
         super().__init__()
+        unheld()  # for as_unwatched
         self.issuing = issuing
         self.sparse = sparse
         self._autocast = autocast
@@ -134,6 +136,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        func = as_unwatched(func, args, kwargs or {})
         if self.issuing is None or not self.issuing.pause():
             return self._dispatch(func, args, kwargs or {})
         try:
