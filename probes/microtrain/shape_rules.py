@@ -40,6 +40,22 @@ def _batch_norm_backward(gradient: torch.Tensor, images: torch.Tensor, weight: t
     return torch.empty_like(images), torch.empty_like(weight), torch.empty_like(weight)
 
 
+def _group_norm(images: torch.Tensor, weight: torch.Tensor | None, _bias: Any, *sizes: Any) -> Any:
+    """As with a batch norm. sizes: samples, channels, places, groups, epsilon (aten/src/ATen/native/group_norm.cpp)."""
+    if weight is None or not _is_dense(images):
+        return None
+    kept = [weight.new_empty(sizes[0], sizes[3]) for _ in range(2)]
+    return torch.empty_like(images), *kept
+
+
+def _group_norm_backward(gradient: torch.Tensor, images: torch.Tensor, *rest: Any) -> Any:
+    """rest: means, deviations, weight, sizes as above, which gradients are wanted."""
+    weight, wanted = rest[2], rest[-1]
+    if not (_is_dense(images) and images.stride() == gradient.stride() and weight is not None and all(wanted)):
+        return None
+    return torch.empty_like(images), torch.empty_like(weight), torch.empty_like(weight)
+
+
 def _elementwise_backward(gradient: torch.Tensor, of: torch.Tensor, *_: Any, **_options: Any) -> Any:
     alike = gradient.shape == of.shape and gradient.stride() == of.stride() and gradient.dtype == of.dtype
     return torch.empty_like(of) if alike and _is_dense(of) else None
@@ -55,6 +71,8 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 RULES: Mapping[OpOverload, Rule] = {
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
+    aten.native_group_norm.default: _group_norm,
+    aten.native_group_norm_backward.default: _group_norm_backward,
     aten.gelu_backward.default: _elementwise_backward,
     aten.hardsigmoid_backward.default: _elementwise_backward,
     aten.hardswish_backward.default: _elementwise_backward,

@@ -71,6 +71,22 @@ def test_batch_norm_without_parameters_or_statistics() -> None:
     assert not check(aten.native_batch_norm_backward.default, (images, images, None, None, None, *kept, *wanted))
 
 
+@pytest.mark.parametrize("types", TYPES, ids=str)
+@pytest.mark.parametrize("name", IMAGES)
+def test_group_norm(name: str, types: tuple[torch.dtype, torch.dtype]) -> None:
+    images, numbers = IMAGES[name](types[0]), torch.ones(6, dtype=types[1])
+    sizes = (images.shape[0], 6, images.numel() // images.shape[0] // 6, 3)
+    forward, backward = aten.native_group_norm.default, aten.native_group_norm_backward.default
+    assert not check(forward, (images, None, None, *sizes, 1e-5))
+    if name not in KNOWN:  # nor does the kernel take them
+        assert not check(forward, (images, numbers, numbers, *sizes, 1e-5))
+        return
+    assert check(forward, (images, numbers, numbers, *sizes, 1e-5))
+    kept = forward(images, numbers, numbers, *sizes, 1e-5)[1:]
+    assert check(backward, (images, images, *kept, numbers, *sizes, [True, True, True]))
+    assert not check(backward, (images, images, *kept, numbers, *sizes, [True, False, False]))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("operation", ELEMENTWISE, ids=str)
@@ -82,4 +98,10 @@ def test_gradients_of_elementwise_operations(operation: OpOverload, name: str, d
 
 
 def test_every_rule_is_tested() -> None:
-    assert set(RULES) == {aten.native_batch_norm.default, aten.native_batch_norm_backward.default, *ELEMENTWISE}
+    norms = {
+        aten.native_batch_norm.default,
+        aten.native_batch_norm_backward.default,
+        aten.native_group_norm.default,
+        aten.native_group_norm_backward.default,
+    }
+    assert set(RULES) == {*norms, *ELEMENTWISE}
