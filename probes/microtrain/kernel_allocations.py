@@ -58,8 +58,11 @@ def _over_batches(batch_sizes: tuple[int, int], one: Call, other: Call, budget: 
     sizes = (easy[-2], easy[-1]) if len(easy) > 1 else SIZES[:2]
     if flops.at(sizes[1]) > MAX_FLOPS or bound.at(sizes[1]) > MAX_BYTES:
         return None
-    low, high = (_try(batch_sizes, one, other, size, budget) for size in sizes)
-    if low is None or high is None or not high.sizes:
+    high = _try(batch_sizes, one, other, sizes[1], budget)
+    if high is None or not high.sizes:
+        return None
+    low = _try(batch_sizes, one, other, sizes[0], budget)
+    if low is None:
         return None
     if low.order == high.order:
         lines = (affine(sizes, pair) for pair in zip(low.sizes, high.sizes, strict=True))

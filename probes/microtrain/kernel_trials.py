@@ -53,13 +53,14 @@ def measure_call(call: Call) -> Taken:
     begun = time.thread_time()
     with unset_fake_temporarily(), no_dispatch(), torch.inference_mode(mode=False), torch.enable_grad():
         real = list(_thaw(call.arguments))
+        options = {name: _thaw(value) for name, value in call.options}
         if call.operation is aten.mkldnn_rnn_layer_backward.default:
             real[-1] = _workspace(real)
         elif call.operation is aten.native_batch_norm_backward.default:
             # What its forward kept of bf16 images is in fp32; fake tensors have it in bf16.
             real[5:7] = [None if each is None else each.float() for each in real[5:7]]
         with _surroundings(call), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-            result = call.operation(*real)
+            result = call.operation(*real, **options)
     assert watched.profiler is not None
     assert watched.profiler.kineto_results is not None
     changes = _own(_allocations_in(watched.profiler.kineto_results.experimental_event_tree()))

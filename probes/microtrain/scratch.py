@@ -52,6 +52,8 @@ class Inside:
             sizes = COPYING_SIZES if self._one.copies else (*self._cheap_sizes(batch_size), batch_size)
             for size in sizes:
                 self._try(size, budget)
+                if self._one.copies and self._seen.get(size) == 0:
+                    return 0.0
         return float(self._seen[batch_size]) if batch_size in self._seen else self._in_line(batch_size)
 
     def _cheap_sizes(self, below: int) -> tuple[int, ...]:

@@ -25,15 +25,21 @@ ALIKE = 4.0
 
 
 class Work(NamedTuple):
-    """What a call computes and moves: flops; moved: a bound of its bytes; read: bytes."""
+    """What a call computes and moves: flops; moved: a bound of its bytes; read: bytes; unfolded: as Call has it."""
 
     flops: float
     moved: float
     read: float
+    unfolded: float = 0.0
 
     def is_like(self, other: Work) -> bool:
         mine, others = self.flops * other.moved, other.flops * self.moved  # FLOPs a byte, each times both bytes
         return mine <= ALIKE * others and others <= ALIKE * mine
+
+    def times_as_large(self, other: Work) -> float:
+        """By the bytes moved, whichever of both is larger."""
+        small, large = sorted((max(self.moved, 1.0), max(other.moved, 1.0)))
+        return large / small
 
     @property
     def total(self) -> float:
@@ -41,16 +47,22 @@ class Work(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """share: bytes taken inside, of those read."""
+    """inside: bytes."""
 
     work: Work
     seconds: float
-    share: float
+    inside: float
+
+    def inside_of(self, work: Work) -> float:
+        """Bytes of another work, in proportion: to images unfolded where it had room for them, else to what is read."""
+        if 0.0 < self.work.unfolded <= self.inside:
+            return self.inside * work.unfolded / self.work.unfolded
+        return self.inside * work.read / max(self.work.read, 1.0)
 
 
 class SlowKernels:
     """Trials by operation, type, how its operands lie (a product of columns may take twenty times as long as one of
-    rows) and how a convolution is grouped."""
+    rows) and how a convolution is grouped and unfolded."""
 
     def __init__(self) -> None:
         self._trials: dict[object, dict[Work, Trial]] = defaultdict(dict)
@@ -71,10 +83,10 @@ class SlowKernels:
             return 0.0
         return min(each.seconds / each.work.total for each in alike) * work.total
 
-    def share(self, call: Call, work: Work) -> float | None:
-        """Bytes that it takes inside, of those it reads, as by the largest one tried that is like it; None: none is."""
+    def inside(self, call: Call, work: Work) -> float | None:
+        """Bytes that it takes inside, as by the one of those like it that is nearest in size; None: none is."""
         alike = self._alike(call, work)
-        return max(alike, key=lambda each: each.work.moved).share if alike else None
+        return min(alike, key=lambda each: each.work.times_as_large(work)).inside_of(work) if alike else None
 
     def _alike(self, call: Call, work: Work) -> list[Trial]:
         return [each for each in self._trials.get(_kind(call), {}).values() if each.work.is_like(work)]
@@ -87,7 +99,7 @@ def try_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> T
     """The call at another batch size than the two at which it was seen, run for real. Raises what it raises."""
     taken = measure_call(call_at(batch_sizes, one, other, size))
     work = work_at(batch_sizes, one, other, size)
-    KNOWN.learn(one, Trial(work, taken.seconds, taken.inside / max(work.read, 1.0)))
+    KNOWN.learn(one, Trial(work, taken.seconds, taken.inside))
     return taken
 
 
@@ -97,14 +109,20 @@ def is_slow(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> 
 
 
 def inside_as_others(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> float:
-    """Bytes that it takes inside by others like it; where none was tried, as if what it reads were copied."""
+    """Bytes that it takes inside by others like it; where none was tried, as if what it reads were copied, or its
+    images unfolded."""
     work = work_at(batch_sizes, one, other, size)
-    share = KNOWN.share(one, work)
-    return work.read * (1.0 if share is None else share)
+    inside = KNOWN.inside(one, work)
+    return (work.unfolded or work.read) if inside is None else inside
 
 
 def work_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> Work:
-    pairs = ((one.flops, other.flops), (one.bound, other.bound), (one.read_bytes, other.read_bytes))
+    pairs = (
+        (one.flops, other.flops),
+        (one.bound, other.bound),
+        (one.read_bytes, other.read_bytes),
+        (one.unfolded, other.unfolded),
+    )
     return Work(*(max(affine(batch_sizes, pair).at(size), 0.0) for pair in pairs))
 
 
@@ -113,9 +131,10 @@ def _kind(call: Call) -> object:
     return call.operation, tensors, _grouping(call)
 
 
-def _grouping(call: Call) -> tuple[bool, bool]:
-    """Of a convolution: whether in groups, and whether of one channel each, for which libraries have other kernels."""
+def _grouping(call: Call) -> tuple[bool, bool, bool]:
+    """Of a convolution: whether in groups, whether of one channel each, for which libraries have other kernels, and
+    whether there is something to unfold."""
     if call.operation not in WEIGHT_AND_GROUPS:
-        return False, False
+        return False, False, False
     weight, groups = (call.arguments[place] for place in WEIGHT_AND_GROUPS[call.operation])
-    return groups > 1, groups > 1 and weight.sizes[1] == 1
+    return groups > 1, groups > 1 and weight.sizes[1] == 1, call.unfolded > 0

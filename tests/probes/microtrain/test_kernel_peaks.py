@@ -33,6 +33,9 @@ def of(*layers: Any, shape: list[int]) -> dict[str, Any]:
 HEAD = ("global_avg_pool", {"type": "linear", "out": 5})
 LAST = {"type": "linear", "out": 3}
 BLOCK = {"type": "transformer_encoder_layer", "heads": 4, "feedforward": 256, "dropout": 0.0}
+WORDS = {"type": "embedding", "in": 100, "out": 64}
+GROUPS = {"type": "group_norm", "groups": 4}
+VOLUME = {"type": "conv3d", "out": 8, "kernel": 3, "padding": 1}
 UP = {"type": "conv_transpose2d", "kernel": 4, "stride": 2, "padding": 1}
 MODELS = {
     "tiny": of({"type": "linear", "out": 12}, "relu", {"type": "linear", "out": 12}, "relu", LAST, shape=[6]),
@@ -46,6 +49,13 @@ MODELS = {
     "lstm": of({"type": "lstm", "hidden": 48, "num_layers": 2, "bidirectional": True}, LAST, shape=[20, 12]),
     "gru": of({"type": "gru", "hidden": 32, "num_layers": 2}, LAST, shape=[12, 8]),
     "encoder": of({"type": "embedding", "in": 500, "out": 64}, BLOCK, BLOCK, "mean", LAST, shape=[33]),
+    "upsampled": of(conv(24), {"type": "upsample", "scale": 2}, *HEAD, shape=[4, 28, 28]),
+    "highest": of(conv(96, 1), "global_max_pool", LAST, shape=[3, 28, 28]),
+    "grouped norm": of(conv(24), "relu6", conv(96, 1), GROUPS, "elu", "flatten", LAST, shape=[4, 16, 16]),
+    "unfolded": of(conv(16, 7, padding=3), GROUPS, "softplus", "flatten", LAST, shape=[12, 24, 24]),
+    "volume": of(VOLUME, "sigmoid", "batch_norm", VOLUME, "relu6", *HEAD, shape=[3, 8, 8, 8]),
+    "read": of(WORDS, {"type": "gru", "hidden": 64}, "mean", LAST, shape=[24]),
+    "packed": of(WORDS, {**BLOCK, "heads": 8, "feedforward": 64}, "mean", LAST, shape=[128]),
     "bert": TINY["bert"],
     "tied": TINY["gpt2"],
 }

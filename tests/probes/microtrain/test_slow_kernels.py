@@ -33,40 +33,40 @@ SOME = {
 
 def call(dtype: torch.dtype = torch.bfloat16) -> Call:
     arguments = (Shape((4, 8), (0, 1), dtype), Shape((8, 4), (0, 1), dtype))
-    return Call(aten.mm.default, arguments, 0, 0, 0, copies=False, inference=False, autocast=False)
+    return Call(aten.mm.default, arguments, (), 0, 0, 0, 0, copies=False, inference=False, autocast=False)
 
 
 def test_what_was_never_slow_is_never_expected_to_be() -> None:
     known = SlowKernels()
     assert known.seconds(call(), DENSE) == 0.0
-    known.learn(call(), Trial(DENSE, 0.02, 1.0))  # a first run, perhaps: so much for so little says nothing of more
+    known.learn(call(), Trial(DENSE, 0.02, 4e6))  # a first run, perhaps: so much for so little says nothing of more
     assert known.seconds(call(), Work(1e12, 1e10, 4e9)) == 0.0
 
 
 def test_a_slow_one_tells_of_those_like_it_by_what_they_do() -> None:
     known = SlowKernels()
-    known.learn(call(), Trial(DENSE, 0.8, 0.5))
+    known.learn(call(), Trial(DENSE, 0.8, 2e6))
     half = Work(flops=5e8, moved=5e6, read=2e6)
     assert known.seconds(call(), half) == pytest.approx(0.4)
     assert known.seconds(call(), DEPTHWISE) == 0.0  # another pace
     assert known.seconds(call(torch.float32), DENSE) == 0.0
-    assert known.share(call(), half) == 0.5
-    assert known.share(call(), DEPTHWISE) is None
+    assert known.inside(call(), half) == 1e6
+    assert known.inside(call(), DEPTHWISE) is None
 
 
 def test_the_quickest_of_its_kind_counts() -> None:
     known = SlowKernels()
-    known.learn(call(), Trial(DENSE, 0.8, 0.5))
-    known.learn(call(), Trial(Work(2e9, 2e7, 8e6), 0.02, 0.5))  # so the first was slow for something else
+    known.learn(call(), Trial(DENSE, 0.8, 2e6))
+    known.learn(call(), Trial(Work(2e9, 2e7, 8e6), 0.02, 4e6))  # so the first was slow for something else
     assert known.seconds(call(), DENSE) == pytest.approx(0.01)
 
 
 def test_what_took_too_long_for_any_kernel_says_nothing_of_others() -> None:
     known = SlowKernels()
     small = Work(flops=1e4, moved=4e4, read=1e3)
-    known.learn(call(), Trial(small, 0.3, 0.95))
+    known.learn(call(), Trial(small, 0.3, 950))
     assert known.seconds(call(), Work(1e8, 4e8, 1e7)) == 0.0
-    assert known.share(call(), small) is None
+    assert known.inside(call(), small) is None
 
 
 def test_convolutions_go_by_how_they_are_grouped() -> None:
@@ -76,14 +76,24 @@ def test_convolutions_go_by_how_they_are_grouped() -> None:
         return call()._replace(operation=aten.convolution.default, arguments=arguments)
 
     known = SlowKernels()
-    known.learn(convolution(8, 1), Trial(DENSE, 0.8, 0.5))
+    known.learn(convolution(8, 1), Trial(DENSE, 0.8, 2e6))
     assert known.seconds(convolution(8, 1), DENSE) == pytest.approx(0.8)
     for channels, groups in ((4, 2), (1, 8)):
         assert known.seconds(convolution(channels, groups), DENSE) == 0.0
-    known.learn(convolution(1, 8), Trial(DENSE, 0.4, 0.25))
-    assert known.share(convolution(1, 8), DENSE) == 0.25
-    assert known.share(convolution(8, 1), DENSE) == 0.5
-    assert known.share(convolution(4, 2), DENSE) is None
+    known.learn(convolution(1, 8), Trial(DENSE, 0.4, 1e6))
+    assert known.inside(convolution(1, 8), DENSE) == 1e6
+    assert known.inside(convolution(8, 1), DENSE) == 2e6
+    assert known.inside(convolution(4, 2), DENSE) is None
+
+
+def test_unfolded_images_are_followed_where_the_trial_had_room_for_them() -> None:
+    """Else it goes with what is read; of trials of several sizes the nearest tells."""
+    known = SlowKernels()
+    small, large = Work(1e8, 1e6, 1e6, unfolded=9e6), Work(1e9, 1e7, 1e7, unfolded=9e7)
+    known.learn(call(), Trial(small, 0.8, 9e6))
+    known.learn(call(), Trial(large, 0.8, 2e7))
+    assert known.inside(call(), Work(2e8, 2e6, 1.5e6, unfolded=2.7e7)) == pytest.approx(2.7e7)
+    assert known.inside(call(), Work(2e9, 2e7, 2e7, unfolded=5e8)) == pytest.approx(4e7)
 
 
 def traced(monkeypatch: pytest.MonkeyPatch) -> tuple[Trace, Counter[object]]:
