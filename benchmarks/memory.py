@@ -1,13 +1,15 @@
 """How good are the estimates of memory: against real steps, beside three well-known estimators.
 
-    python -m benchmarks.memory --output memory.json                        # every workload: half an hour on two cores
+    python -m benchmarks.memory --output memory.json                        # everything: an hour on two cores
+    python -m benchmarks.memory --output memory.json --random 100 --seed 7  # more networks that nobody chose, others
     python -m benchmarks.memory --output memory.json --cases 3              # the first of them
     python -m benchmarks.memory --output memory.json --truths truths.json   # goes on where it was ended
 
 Truth comes from a process of its own for each case (benchmarks.memory_truth). Beside our estimate stand what
 `accelerate estimate-memory` says (its published rule: weights in fp32, times four for training with Adam), torch's
 MemTracker (which runs the step), and DeepSpeed's rule for ZeRO-2 on one device (20 bytes a parameter; activations are
-left out by both rules). Memory needs no quiet machine. Nothing is fitted to these workloads.
+left out by both rules). Memory needs no quiet machine. Nothing is fitted to these workloads. After those that we chose
+come networks drawn at random (benchmarks.random_networks).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import torch
 from app.advisor.memory import estimate_memory
 from benchmarks.child import run_child
 from benchmarks.output import output_file
+from benchmarks.random_networks import random_networks
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement, MemoryPeak
 from probes.microtrain.tracing import trace_workload
@@ -35,6 +38,7 @@ from probes.workload.description import Plan, Precision, Workload
 Document = dict[str, Any]
 
 CHILD_SECONDS = 600.0
+RANDOM, SEED = 24, 20261127
 # Threads that wait for each other on a crowded machine should sleep, not spin.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1", "KINETO_LOG_LEVEL": "99"}
 FIGURES = ("ours", "accelerate", "mem_tracker", "deepspeed")
@@ -46,8 +50,9 @@ class Case(NamedTuple):
     precision: Precision
 
 
-def all_cases() -> list[Case]:
-    """Every workload in fp32, every other one in bf16, every third that trains with another optimizer."""
+def all_cases(random: int, seed: int) -> list[Case]:
+    """Every workload in fp32, every other one in bf16, every third that trains with another optimizer; and so many
+    random ones in both types."""
     plain = [Case(row, row.workload(), "fp32") for row in WORKLOADS]
     narrow = [Case(row, row.workload(), "bf16") for row in WORKLOADS[::2]]
     training = [row for row in WORKLOADS if row.mode == "training" and row.optimizer == "adamw"]
@@ -55,7 +60,10 @@ def all_cases() -> list[Case]:
         Case(row, replace(row.workload(), optimizer=("sgd", "adam")[index % 2]), "fp32")
         for index, row in enumerate(training[1::3])
     ]
-    return [*plain, *narrow, *others]
+    drawn = random_networks(random, seed)
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    unchosen = [Case(row, row.workload(), precision) for row in drawn for precision in precisions]
+    return [*plain, *narrow, *others, *unchosen]
 
 
 class Truths:
@@ -163,15 +171,18 @@ def _spread(errors: Sequence[float]) -> Document:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=output_file, required=True)
+    parser.add_argument("--random", type=int, default=RANDOM, help=f"how many networks are drawn: {RANDOM}")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"of what is drawn: {SEED}")
     parser.add_argument("--cases", type=int, help="the first so many; all when left out")
     parser.add_argument("--truths", type=Path, help="a file that keeps what real steps took")
     options = parser.parse_args()
     truths = Truths(options.truths)
     rows: list[Document] = []
-    for case in all_cases()[: options.cases]:
+    for case in all_cases(options.random, options.seed)[: options.cases]:
         rows += run_case(case, truths)
         sys.stderr.write(f"{_describe(rows[-1])}\n")
-        document = {"torch": torch.__version__, "summary": summarise(rows), "rows": rows}
+        drawn = {"random": options.random, "seed": options.seed}
+        document = {"torch": torch.__version__, **drawn, "summary": summarise(rows), "rows": rows}
         options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
