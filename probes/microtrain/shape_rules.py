@@ -3,7 +3,10 @@ shape (a ResNet, an EfficientNet; two cores of an EPYC, Zen 4). Here by the CPU 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import torch
@@ -56,9 +59,44 @@ def _group_norm_backward(gradient: torch.Tensor, images: torch.Tensor, *rest: An
     return torch.empty_like(images), torch.empty_like(weight), torch.empty_like(weight)
 
 
+def _layer_norm(of: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, *_: Any) -> Any:
+    """As with a batch norm (aten/src/ATen/native/layer_norm.cpp)."""
+    if weight is None or not of.is_contiguous():
+        return None
+    places = (*of.shape[: of.dim() - len(shape)], *(1 for _ in shape))
+    return torch.empty_like(of), weight.new_empty(places), weight.new_empty(places)
+
+
+def _layer_norm_backward(gradient: torch.Tensor, of: torch.Tensor, *rest: Any) -> Any:
+    """rest: the shape, means, deviations, weight, bias, which gradients are wanted."""
+    weight, bias, wanted = rest[3:]
+    known = of.is_contiguous() and gradient.is_contiguous() and all(wanted)
+    if not known or weight is None or bias is None:
+        return None
+    return torch.empty_like(of), torch.empty_like(weight), torch.empty_like(bias)
+
+
+def _product_with_bias(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **_: Any) -> Any:
+    return left.new_empty(left.shape[0], right.shape[1]) if bias.dtype == left.dtype == right.dtype else None
+
+
+def _elementwise(of: torch.Tensor, *_: Any) -> Any:
+    return torch.empty_like(of) if _is_dense(of) else None
+
+
 def _elementwise_backward(gradient: torch.Tensor, of: torch.Tensor, *_: Any, **_options: Any) -> Any:
     alike = gradient.shape == of.shape and gradient.stride() == of.stride() and gradient.dtype == of.dtype
     return torch.empty_like(of) if alike and _is_dense(of) else None
+
+
+def _view(of: torch.Tensor, shape: Sequence[int]) -> Any:
+    """Of what lies in order: the same numbers in order."""
+    known = math.prod(size for size in shape if size != -1)
+    if not of.is_contiguous() or not of.numel() or of.numel() % known:
+        return None
+    sizes = [of.numel() // known if size == -1 else size for size in shape]
+    strides = list(accumulate(reversed(sizes[1:]), mul, initial=1))[::-1]
+    return aten.as_strided.default(of, sizes, strides[: len(sizes)])
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -69,10 +107,16 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 # Each is called with the operation's arguments. It gives None where it does not know.
 RULES: Mapping[OpOverload, Rule] = {
+    aten.view.default: _view,
+    aten._unsafe_view.default: _view,
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten.native_group_norm.default: _group_norm,
     aten.native_group_norm_backward.default: _group_norm_backward,
+    aten.native_layer_norm.default: _layer_norm,
+    aten.native_layer_norm_backward.default: _layer_norm_backward,
+    aten.addmm.default: _product_with_bias,
+    aten.hardtanh.default: _elementwise,
     aten.gelu_backward.default: _elementwise_backward,
     aten.hardsigmoid_backward.default: _elementwise_backward,
     aten.hardswish_backward.default: _elementwise_backward,

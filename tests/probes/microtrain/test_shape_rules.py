@@ -87,6 +87,47 @@ def test_group_norm(name: str, types: tuple[torch.dtype, torch.dtype]) -> None:
     assert not check(backward, (images, images, *kept, numbers, *sizes, [True, False, False]))
 
 
+@pytest.mark.parametrize(
+    "shape", [(-1,), (24, -1), (4, 2, 3, -1), (1, 4, -1, 1), (4, 6, 64), (1536,), (4, -1, 8, 2, 4)]
+)
+@pytest.mark.parametrize("operation", [aten.view.default, aten._unsafe_view.default], ids=str)
+def test_views(operation: OpOverload, shape: tuple[int, ...]) -> None:
+    images = IMAGES["images"](torch.float32)
+    assert check(operation, (images, shape))
+    assert check(operation, (images[1:2], (6, -1, 2)))
+    for seen in (images, images[1:2]):
+        made = RULES[operation](seen, (2, -1))
+        assert (made.data_ptr(), made.untyped_storage().data_ptr()) == (seen.data_ptr(), images.data_ptr())
+    for unknown in ("a part", "turned", "channels last"):
+        assert RULES[operation](IMAGES[unknown](torch.float32), (-1,)) is None
+
+
+def test_views_of_single_numbers_and_of_none() -> None:
+    assert check(aten.view.default, (torch.zeros(()), (1, 1)))
+    assert check(aten.view.default, (torch.zeros(1, 1), ()))
+    assert not check(aten.view.default, (torch.zeros(0, 3), (3, 0)))
+    assert RULES[aten.view.default](torch.zeros(6), (4, -1)) is None  # torch says why
+
+
+@pytest.mark.parametrize("over", [1, 2])
+@pytest.mark.parametrize("types", TYPES, ids=str)
+@pytest.mark.parametrize("name", IMAGES)
+def test_layer_norm(name: str, types: tuple[torch.dtype, torch.dtype], over: int) -> None:
+    forward, backward = aten.native_layer_norm.default, aten.native_layer_norm_backward.default
+    of = IMAGES[name](types[0])
+    if of.dim() <= over:
+        return
+    shape = list(of.shape[-over:])
+    numbers = torch.ones(shape, dtype=types[1])
+    assert check(forward, (of, shape, numbers, numbers, 1e-5)) is of.is_contiguous()
+    assert not check(forward, (of, shape, None, None, 1e-5))
+    kept = forward(of, shape, numbers, numbers, 1e-5)[1:]
+    every = [True, True, True]
+    assert check(backward, (of, of, shape, *kept, numbers, numbers, every)) is of.is_contiguous()
+    assert not check(backward, (of, of, shape, *kept, numbers, numbers, [True, False, False]))
+    assert not check(backward, (of[:1].expand(of.shape), of, shape, *kept, numbers, numbers, every))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("operation", ELEMENTWISE, ids=str)
@@ -103,5 +144,8 @@ def test_every_rule_is_tested() -> None:
         aten.native_batch_norm_backward.default,
         aten.native_group_norm.default,
         aten.native_group_norm_backward.default,
+        aten.native_layer_norm.default,
+        aten.native_layer_norm_backward.default,
     }
-    assert set(RULES) == {*norms, *ELEMENTWISE}
+    others = {aten.view.default, aten._unsafe_view.default, aten.addmm.default, aten.hardtanh.default}
+    assert set(RULES) == {*norms, *ELEMENTWISE, *others}
