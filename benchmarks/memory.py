@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory --output memory.json                        # everything: an hour on two cores
     python -m benchmarks.memory --output memory.json --random 100 --seed 7  # more networks that nobody chose, others
-    python -m benchmarks.memory --output memory.json --cases 3              # the first of them
+    python -m benchmarks.memory --output memory.json --cases 3 --random 0   # the first of those that we chose
     python -m benchmarks.memory --output memory.json --truths truths.json   # goes on where it was ended
 
 Truth comes from a process of its own for each case (benchmarks.memory_truth). Beside our estimate stand what
@@ -50,9 +50,8 @@ class Case(NamedTuple):
     precision: Precision
 
 
-def all_cases(random: int, seed: int) -> list[Case]:
-    """Every workload in fp32, every other one in bf16, every third that trains with another optimizer; and so many
-    random ones in both types."""
+def chosen_cases() -> list[Case]:
+    """Every workload in fp32, every other one in bf16, every third that trains with another optimizer."""
     plain = [Case(row, row.workload(), "fp32") for row in WORKLOADS]
     narrow = [Case(row, row.workload(), "bf16") for row in WORKLOADS[::2]]
     training = [row for row in WORKLOADS if row.mode == "training" and row.optimizer == "adamw"]
@@ -60,10 +59,12 @@ def all_cases(random: int, seed: int) -> list[Case]:
         Case(row, replace(row.workload(), optimizer=("sgd", "adam")[index % 2]), "fp32")
         for index, row in enumerate(training[1::3])
     ]
-    drawn = random_networks(random, seed)
+    return [*plain, *narrow, *others]
+
+
+def drawn_cases(count: int, seed: int) -> list[Case]:
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
-    unchosen = [Case(row, row.workload(), precision) for row in drawn for precision in precisions]
-    return [*plain, *narrow, *others, *unchosen]
+    return [Case(row, row.workload(), precision) for row in random_networks(count, seed) for precision in precisions]
 
 
 class Truths:
@@ -173,12 +174,12 @@ def main() -> None:
     parser.add_argument("--output", type=output_file, required=True)
     parser.add_argument("--random", type=int, default=RANDOM, help=f"how many networks are drawn: {RANDOM}")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of what is drawn: {SEED}")
-    parser.add_argument("--cases", type=int, help="the first so many; all when left out")
+    parser.add_argument("--cases", type=int, help="so many of those that we chose; all when left out")
     parser.add_argument("--truths", type=Path, help="a file that keeps what real steps took")
     options = parser.parse_args()
     truths = Truths(options.truths)
     rows: list[Document] = []
-    for case in all_cases(options.random, options.seed)[: options.cases]:
+    for case in (*chosen_cases()[: options.cases], *drawn_cases(options.random, options.seed)):
         rows += run_case(case, truths)
         sys.stderr.write(f"{_describe(rows[-1])}\n")
         drawn = {"random": options.random, "seed": options.seed}

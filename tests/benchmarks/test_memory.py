@@ -4,22 +4,33 @@ import json
 from pathlib import Path
 
 from app.advisor.summary import trace_of_summary
-from benchmarks.memory import WORKLOADS, Truths, accelerate_bytes, all_cases, deepspeed_bytes, summarise
+from benchmarks.memory import (
+    WORKLOADS,
+    Truths,
+    accelerate_bytes,
+    chosen_cases,
+    deepspeed_bytes,
+    drawn_cases,
+    summarise,
+)
 from benchmarks.random_networks import random_networks
 from tests.app.advisor.build import a_workload
 
 
 def test_every_workload_is_a_case_and_some_are_in_bf16_or_with_another_optimizer() -> None:
-    cases = all_cases(3, 7)
-    random = {row.name for row in random_networks(3, 7)}
-    assert {case.row.name for case in cases} == {row.name for row in WORKLOADS} | random
-    assert {case.precision for case in cases if case.row.name in random} == {"fp32", "bf16"}
+    cases = chosen_cases()
+    assert {case.row.name for case in cases} == {row.name for row in WORKLOADS}
     assert {case.precision for case in cases} == {"fp32", "bf16"}
     assert {"adamw", "adam", "sgd"} <= {case.workload.optimizer for case in cases}
 
 
+def test_every_drawn_network_is_a_case_in_both_types() -> None:
+    expected = [(row.name, precision) for row in random_networks(3, 7) for precision in ("fp32", "bf16")]
+    assert [(case.row.name, case.precision) for case in drawn_cases(3, 7)] == expected
+
+
 def test_what_real_steps_took_is_kept_and_not_taken_again(tmp_path: Path) -> None:
-    case, path = all_cases(0, 0)[0], tmp_path / "truths.json"
+    case, path = chosen_cases()[0], tmp_path / "truths.json"
     key = json.dumps([case.row.name, case.workload.mode, case.workload.optimizer, case.precision, 16])
     path.write_text(json.dumps({key: {"batch_size": 16}}))
     assert Truths(path).of(case, 16) == {"batch_size": 16}
