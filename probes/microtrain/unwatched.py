@@ -1,14 +1,17 @@
-"""Additions that torch writes over their first operand, unless a dispatch mode watches.
+"""What torch writes over an operand that nobody else holds, unless a dispatch mode watches.
 
-Autograd's engine adds gradients of a tensor that was used twice into the one that came first, where nobody else holds
-it (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). A linear layer of more than two dimensions adds its
-bias into the product (aten/src/ATen/native/Linear.cpp). Both make a third tensor where a mode watches, which no other
-step does; whoever watches by one puts it right here.
+Autograd's engine adds gradients of a tensor that was used twice into the one that came first
+(torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). A linear layer of more than two dimensions adds its bias
+into the product (aten/src/ATen/native/Linear.cpp). Gradients of what was picked are scattered into zeros
+(TensorAdvancedIndexing.cpp, FunctionsManual.cpp: areAnyTensorSubclassLike). All make a further tensor where a mode
+watches, which no other step does; whoever watches by one puts it right here.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,21 +30,38 @@ class Holders(NamedTuple):
     python: int
 
 
+# Of what was picked by an index, a mask, or for being the largest.
+_SCATTERS = {
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.scatter.src: aten.scatter_.src,
+    aten.index_add.default: aten.index_add_.default,
+    aten.index_put.default: aten.index_put_.default,
+    aten.masked_scatter.default: aten.masked_scatter_.default,
+}
+
+
 def as_unwatched(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
     """The operation that runs in its place where no mode watches. unheld was asked before."""
-    if func is not aten.add.Tensor or kwargs or not unheld():
+    if func in _SCATTERS:
+        over = _SCATTERS[func] if _is_in_backward() else None
+    elif func is aten.add.Tensor and not kwargs and (_adds_gradients(*args) or _adds_bias(*args)):
+        over = aten.add_.Tensor
+    else:
+        over = None
+    known = unheld().get(func)
+    if over is None or known is None or not _is_dense(args[0]):
         return func
-    if not (_adds_gradients(*args) or _adds_bias(*args)) or not _is_dense(args[0]):
-        return func
-    return aten.add_.Tensor if _holders(args) in unheld() else func
+    return over if _holders(args) in known else func
+
+
+def _is_in_backward() -> bool:
+    """Of torch's own: what a node written in Python does is its own affair."""
+    node = None if torch.is_grad_enabled() else torch._C._current_autograd_node()
+    return node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
 def _adds_gradients(first: Any, second: Any) -> bool:
-    node = None if torch.is_grad_enabled() else torch._C._current_autograd_node()
-    # What a node written in Python adds is its own affair.
-    if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
-        return False
-    return _are_alike(first, second) and first.shape == second.shape
+    return _is_in_backward() and _are_alike(first, second) and first.shape == second.shape
 
 
 def _adds_bias(first: Any, second: Any) -> bool:
@@ -70,18 +90,18 @@ def _holders(args: tuple[Any, ...]) -> Holders:
     return Holders(args[0]._use_count(), storage, sys.getrefcount(args[0]))
 
 
-class _Additions(TorchDispatchMode):
-    """Counts who holds what is added to."""
+class _Counting(TorchDispatchMode):
+    """Who holds what is written over, by operation."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: set[Holders] = set()
+        self.found: dict[OpOverload, set[Holders]] = defaultdict(set)
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is aten.add.Tensor:
-            self.found.add(_holders(args))
+        if func in (aten.add.Tensor, *_SCATTERS):
+            self.found[func].add(_holders(args))
         elif func is aten.linear.default:
             with self:
                 return func.decompose(*args, **(kwargs or {}))
@@ -89,19 +109,28 @@ class _Additions(TorchDispatchMode):
 
 
 @cache
-def unheld() -> frozenset[Holders]:
-    """Of tensors that nobody but torch itself holds: counted, as it is torch's own affair. Empty: it does not tell. To
-    be asked before a backward, inside of which it counts one less."""
+def unheld() -> Mapping[OpOverload, Collection[Holders]]:
+    """Of tensors that nobody but torch itself holds: counted where that is so, as it is torch's own affair. Empty: it
+    does not tell. To be asked before a backward, inside of which it counts one less."""
     with _disable_current_modes(), torch.inference_mode(mode=False), torch.enable_grad():
         leaf, turned = torch.ones(2, requires_grad=True), torch.ones(2, 2, 2).transpose(0, 1)
         weight, bias = torch.ones(2, 2, requires_grad=True), torch.ones(2)
+        place, mask = torch.zeros(1, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
+        picked = [
+            leaf.gather(0, place),
+            leaf.topk(1).values,
+            leaf.index_select(0, place),
+            leaf[place],
+            leaf.masked_select(mask),
+        ]
         total = torch.stack([leaf.sin(), leaf.cos()]).sum()
         try:
-            with _Additions() as watch:
-                total.backward()
+            with _Counting() as watch:
+                for each in (total, *(part.sum() for part in picked)):
+                    each.backward()
                 torch.nn.functional.linear(turned, weight, bias)
                 with torch.inference_mode():
                     torch.nn.functional.linear(turned, weight, bias)
         except AttributeError:  # another version of torch
-            return frozenset()
-    return frozenset(watch.found)
+            return {}
+    return watch.found
