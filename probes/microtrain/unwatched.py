@@ -30,8 +30,9 @@ class Holders(NamedTuple):
     python: int
 
 
-# Of what was picked by an index, a mask, or for being the largest.
-_SCATTERS = {
+_OVER = {
+    aten.add.Tensor: aten.add_.Tensor,
+    # Of what was picked by an index, a mask, or for being the largest.
     aten.scatter_add.default: aten.scatter_add_.default,
     aten.scatter.src: aten.scatter_.src,
     aten.index_add.default: aten.index_add_.default,
@@ -42,16 +43,17 @@ _SCATTERS = {
 
 def as_unwatched(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
     """The operation that runs in its place where no mode watches. unheld was asked before."""
-    if func in _SCATTERS:
-        over = _SCATTERS[func] if _is_in_backward() else None
-    elif func is aten.add.Tensor and not kwargs and (_adds_gradients(*args) or _adds_bias(*args)):
-        over = aten.add_.Tensor
-    else:
-        over = None
     known = unheld().get(func)
-    if over is None or known is None or not _is_dense(args[0]):
+    if known is None or kwargs or not _goes_over(func, args) or not _is_dense(args[0]):
         return func
-    return over if _holders(args) in known else func
+    return _OVER[func] if _holders(args) in known else func
+
+
+def _goes_over(func: OpOverload, args: tuple[Any, ...]) -> bool:
+    """Whether torch has it go over its first operand, if nobody else holds that."""
+    if func is aten.add.Tensor:
+        return _adds_gradients(*args) or _adds_bias(*args)
+    return _is_in_backward()
 
 
 def _is_in_backward() -> bool:
@@ -100,7 +102,7 @@ class _Counting(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func in (aten.add.Tensor, *_SCATTERS):
+        if func in _OVER:
             self.found[func].add(_holders(args))
         elif func is aten.linear.default:
             with self:
