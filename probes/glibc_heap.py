@@ -95,7 +95,8 @@ class Heap:
             lead = -(place + GRAIN_BYTES) % TENSOR_ALIGNMENT
             if lead:
                 lead += TENSOR_ALIGNMENT if lead < MIN_CHUNK_BYTES else 0
-                self._release(place, lead)
+                waiting = self._cached[lead]
+                (waiting if len(waiting) < CACHED_EACH else self._fast[lead]).append(place)  # both take one as small
                 place, taken = place + lead, taken - lead
             if taken > chunk + MIN_CHUNK_BYTES:
                 self._release(place + chunk, taken - chunk)
@@ -110,8 +111,10 @@ class Heap:
             size = used.pop(place)
             if size <= CACHED_BYTES and len(waiting := cached[size]) < CACHED_EACH:  # no mapping is as small
                 waiting.append(place)
+            elif size <= FAST_BYTES:
+                self._fast[size].append(place)
             elif place >= 0:
-                self._release(place, size)
+                self._release_joining(place, size)
             else:
                 self._mapped -= size
                 if self.threshold < size <= MAX_THRESHOLD_BYTES:
@@ -130,7 +133,7 @@ class Heap:
     def _carve(self, chunk: int) -> tuple[int, int]:
         """The same of one that no fastbin holds: its place, and what it took. What fits best, without what it has too
         much; else from the top."""
-        if self._fast and chunk >= SMALL_BYTES:
+        if chunk >= SMALL_BYTES and self._fast:
             self._join_fast()
         by_size = self._sorted
         index = bisect_left(by_size, chunk << PLACE_BITS)
@@ -178,38 +181,45 @@ class Heap:
             waiting.append(place)
         elif size <= FAST_BYTES:
             self._fast[size].append(place)
-        elif self._join(place, size) >= JOINING_BYTES:
+        else:
+            self._release_joining(place, size)
+
+    def _release_joining(self, place: int, size: int) -> None:
+        """The same of one that neither tcache nor fastbins take."""
+        if self._join(size, (place,)) >= JOINING_BYTES:
             self._join_fast()
             self._trim()
 
-    def _join(self, place: int, size: int) -> int:
-        """With its free neighbours; the size of what it has become."""
+    def _join(self, each: int, places: Iterable[int]) -> int:
+        """Chunks of this size with their free neighbours; the size of what the last has become."""
         begins, ends, by_size = self._begins, self._ends, self._sorted
-        before = ends.pop(place, None)
-        if before is not None:
-            length = begins.pop(before)
-            del by_size[bisect_left(by_size, (length << PLACE_BITS) + before)]
-            place, size = before, size + length
-        after = place + size
-        length = begins.pop(after, 0)
-        if length:
-            del ends[after + length], by_size[bisect_left(by_size, (length << PLACE_BITS) + after)]
-            size += length
-        if place + size == self._top:
-            self._top = place
-            return self._end - place
-        begins[place] = size
-        ends[place + size] = place
-        insort(by_size, (size << PLACE_BITS) + place)
+        size = each
+        for place in places:
+            size = each
+            before = ends.pop(place, None)
+            if before is not None:
+                length = begins.pop(before)
+                del by_size[bisect_left(by_size, (length << PLACE_BITS) + before)]
+                place, size = before, size + length
+            after = place + size
+            length = begins.pop(after, 0)
+            if length:
+                del ends[after + length], by_size[bisect_left(by_size, (length << PLACE_BITS) + after)]
+                size += length
+            if place + size == self._top:
+                self._top = place
+                size = self._end - place
+            else:
+                begins[place] = size
+                ends[place + size] = place
+                insort(by_size, (size << PLACE_BITS) + place)
         return size
 
     def _join_fast(self) -> None:
         """malloc_consolidate."""
-        if self._fast:
-            chunks = [(place, size) for size, places in self._fast.items() for place in places]
-            self._fast.clear()
-            for place, size in chunks:
-                self._join(place, size)
+        fast = self._fast
+        while fast:
+            self._join(*fast.popitem())
 
     def _trim(self) -> None:
         """systrim: what lies free at the top goes back, but for the pad."""

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from probes.allocations import RESULT, Allocations, KernelAllocations
 from probes.glibc_heap import Heap, chunk_bytes
+from probes.trace import Affine
 
 # What torch allocates beside a tensor's own bytes: its storage's record, its own, and its sizes; as seen by taking
 # malloc's place under steps of a BERT (torch 2.13). They lie between tensors, and keep them apart.
@@ -54,6 +55,13 @@ class _Beside(NamedTuple):
     lives: tuple[float, ...]
 
 
+class _Kernel(NamedTuple):
+    """KernelAllocations at one batch size. chunks: what each allocation takes of the heap."""
+
+    chunks: list[int]
+    order: tuple[int, ...]
+
+
 _Tensor: TypeAlias = list[int]  # its blocks: its own, where it has bytes, and its records
 
 
@@ -74,10 +82,9 @@ class Simulation:
         self.heap = Heap(THRESHOLD_BYTES)
         self.alive_peak = 0
         self._step = step
-        self._batch_size = batch_size
-        self._sizes = [max(round(line.at(batch_size)), 0) for line in step.allocations.sizes]
+        self._sizes = _bytes_at(step.allocations.sizes, batch_size)
         self._chunks = [chunk_bytes(size) for size in self._sizes]
-        self._kernel_places = sorted(step.kernels)
+        self._kernels = _kernels_at(step.kernels, batch_size)
         self._alive = 0
         self._made = 0
         self._drawn = islice(cycle(_drawn()), seed * APART % DRAWN, None)
@@ -97,12 +104,12 @@ class Simulation:
         return max(self.heap.held_peak - self.alive_peak, 0)
 
     def step(self) -> None:
-        order, kernels = self._step.allocations.order, self._step.kernels
+        order = self._step.allocations.order
         running = _Running(self._step.inputs, len(self._resident), dict(enumerate(self._resident, start=1)))
-        for place in self._kernel_places:
+        for place, kernels in self._kernels:
             if place >= running.place:  # else another kernel's results went beyond it
                 self._go_on(running, place)
-                for kernel in kernels[place]:
+                for kernel in kernels:
                     self._run(kernel, running)
         self._go_on(running, len(order))
         live = running.live
@@ -141,9 +148,8 @@ class Simulation:
         for made, tensor in new.items():
             self._free(tensor, self._sizes[made - 1])
 
-    def _run(self, kernel: KernelAllocations, running: _Running) -> None:
+    def _run(self, kernel: _Kernel, running: _Running) -> None:
         order = self._step.allocations.order
-        sizes = [max(round(line.at(self._batch_size)), 0) for line in kernel.sizes]
         blocks: list[int] = []
         for event in kernel.order:
             if event == RESULT:
@@ -152,7 +158,7 @@ class Simulation:
             elif event:
                 self.heap.free(blocks[event - 1])
             else:
-                blocks.append(self.heap.allocate_aligned(sizes[len(blocks)]))
+                blocks.append(self.heap.allocate_aligned_chunk(kernel.chunks[len(blocks)]))
 
     def _allocate(self, number: int) -> _Tensor:
         """The tensor of this number, from 1 on, in the order in which a step makes them."""
@@ -173,6 +179,20 @@ class Simulation:
     def _free(self, tensor: _Tensor, size: int) -> None:
         self._alive -= size
         self.heap.free(*tensor)
+
+
+def _bytes_at(sizes: Sequence[Affine], batch_size: int) -> list[int]:
+    return [max(round(constant + per_sample * batch_size), 0) for constant, per_sample in sizes]
+
+
+def _kernels_at(kernels: Mapping[int, Sequence[KernelAllocations]], batch_size: int) -> list[tuple[int, list[_Kernel]]]:
+    """By their places, in order. Most are one of few objects."""
+    known = {id(kernel): kernel for each in kernels.values() for kernel in each}
+    found = {
+        name: _Kernel([chunk_bytes(size) for size in _bytes_at(kernel.sizes, batch_size)], kernel.order)
+        for name, kernel in known.items()
+    }
+    return [(place, [found[id(kernel)] for kernel in kernels[place]]) for place in sorted(kernels)]
 
 
 @cache

@@ -24,6 +24,7 @@ from probes.microtrain.stand_ins import StandIns
 from probes.microtrain.unwatched import as_unwatched, unheld
 from probes.trace import Kind, Phase
 
+DEVICE = torch.ops.prim.device.default  # the engine asks for every gradient's
 SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
 
 
@@ -136,7 +137,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        func = as_unwatched(func, args, kwargs or {})
+        if func is DEVICE and isinstance(args[0], FakeTensor):  # most questions by far, and it knows its own
+            return args[0].fake_device
         if self.issuing is None or not self.issuing.pause():
             return self._dispatch(func, args, kwargs or {})
         try:
@@ -146,7 +148,8 @@ class Recorder(TorchDispatchMode):
 
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace in SILENT:
-            return _answer(func, args, kwargs)
+            return func(*args, **kwargs)
+        func = as_unwatched(func, args, kwargs)
         if is_composite(func, self._device):
             with self, under_autocast(self._device) if self._autocast else nullcontext():
                 parts = decompose(func, args, kwargs)
@@ -229,13 +232,6 @@ def _has_channels_last(inputs: Sequence[torch.Tensor]) -> bool:
     """Of images; torch leaves open what one of a single channel or place is."""
     first = inputs[0] if inputs else _NOTHING
     return first.dim() == 4 and not first.is_contiguous() and first.stride(1) == 1
-
-
-def _answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The engine asks for every gradient's device; a fake tensor knows its own."""
-    if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
-        return args[0].fake_device
-    return func(*args, **kwargs)
 
 
 def _as_cast(result: Any) -> Any:

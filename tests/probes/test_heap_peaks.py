@@ -198,8 +198,12 @@ def test_a_step_of_very_many_allocations_is_not_simulated_for_minutes(monkeypatc
     steps: Counter[int] = Counter()  # by the simulated batch size
 
     class Counting(Simulation):
+        def __init__(self, step: Step, batch_size: int, seed: int = 0) -> None:
+            self.batch_size = batch_size
+            super().__init__(step, batch_size, seed)
+
         def step(self) -> None:
-            steps[self._batch_size] += 1
+            steps[self.batch_size] += 1
 
     monkeypatch.setattr("probes.heap_peaks.Simulation", Counting)
     ran = {}

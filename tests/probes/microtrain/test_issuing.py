@@ -62,6 +62,19 @@ def test_python_functions_count_whatever_they_are() -> None:
     assert ten.calls - one.calls == 9
 
 
+def test_what_is_asked_of_who_holds_a_tensor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient that is summed, and a bias added to a product of three dimensions: each is looked at."""
+    layer, sequences = torch.nn.Linear(6, 6), torch.randn(2, 3, 6, requires_grad=True)
+
+    def step() -> None:
+        (layer(sequences) + sequences * sequences).sum().backward()
+
+    looked_at, _ = counted(step)
+    monkeypatch.setattr("probes.microtrain.recording.as_unwatched", lambda func, *_: func)
+    not_looked_at, _ = counted(step)
+    assert looked_at.calls == not_looked_at.calls > 0
+
+
 def test_each_node_of_the_backward_counts_once_however_many_operations_it_runs() -> None:
     weight = torch.randn(6, 6, requires_grad=True)
     issued, operations = counted(lambda: (WIDE @ weight).relu().sum().backward())
