@@ -20,7 +20,7 @@ from probes.issued import Issued
 # 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out;
 # 17: the step as a device runs it; 18: its losses in fp32, and what this CPU refuses; fewer simulated steps of the heap
 # where there are thousands of allocations; 19: additions where a step makes them, and more of what kernels take.
-SCHEMA_VERSION = "19"
+SCHEMA_VERSION = "20"
 
 CURVES = (
     "kernel_peaks",

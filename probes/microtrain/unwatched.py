@@ -2,9 +2,10 @@
 
 Autograd's engine adds gradients of a tensor that was used twice into the one that came first
 (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). A linear layer of more than two dimensions adds its bias
-into the product (aten/src/ATen/native/Linear.cpp). Gradients of what was picked are scattered into zeros
-(TensorAdvancedIndexing.cpp, FunctionsManual.cpp: areAnyTensorSubclassLike). All make a further tensor where a mode
-watches, which no other step does; whoever watches by one puts it right here.
+into the product (aten/src/ATen/native/Linear.cpp). Attention that no kernel computes whole adds its mask into the
+scores (transformers/attention.cpp, _scaled_dot_product_attention_math). Gradients of what was picked are scattered
+into zeros (TensorAdvancedIndexing.cpp, FunctionsManual.cpp: areAnyTensorSubclassLike). All make a further tensor where
+a mode watches, which no other step does; whoever watches by one puts it right here.
 """
 
 from __future__ import annotations
@@ -52,14 +53,25 @@ def as_unwatched(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _goes_over(func: OpOverload, args: tuple[Any, ...]) -> bool:
     """Whether torch has it go over its first operand, if nobody else holds that."""
     if func is aten.add.Tensor:
-        return _adds_gradients(*args) or _adds_bias(*args)
+        return _adds_gradients(*args) or _adds_bias(*args) or _adds_mask(*args)
     return _is_in_backward()
 
 
+# Their formulas make sums and scatter beside the operands by themselves (FunctionsManual.cpp). What the engine then
+# adds cannot be told from that, and is left beside, too.
+_SUMMING = (
+    *("Cholesky", "LinalgCholesky", "LinalgLstsq", "LinalgLu", "LinalgPinv", "LinalgQr", "LinalgSvd", "LuUnpack"),
+    *("IndexReduce", "Logcumsumexp", "NativeGroupNorm", "ScatterReduce", "SpecialI1E", "StdMean"),
+    *("TriangularSolve", "VarMean"),
+)
+
+
 def _is_in_backward() -> bool:
-    """Of torch's own: what a node written in Python does is its own affair."""
+    """Of torch's own, where it goes over: what a node written in Python does is its own affair."""
     node = None if torch.is_grad_enabled() else torch._C._current_autograd_node()
-    return node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction)
+    if node is None or isinstance(node, torch.autograd.function.BackwardCFunction):
+        return False
+    return not node.name().startswith(_SUMMING)
 
 
 def _adds_gradients(first: Any, second: Any) -> bool:
@@ -68,6 +80,16 @@ def _adds_gradients(first: Any, second: Any) -> bool:
 
 def _adds_bias(first: Any, second: Any) -> bool:
     return _are_alike(first, second) and second.dim() == 1 and first.dim() > 2 and first.shape[-1:] == second.shape
+
+
+def _adds_mask(first: Any, second: Any) -> bool:
+    """Over scores of (…, queries, keys): one for all heads or samples. Where it has one for each, as many numbers as
+    there are scores, it cannot be told from a sum that torch makes of two tensors of its own."""
+    if not _are_alike(first, second) or first.shape == second.shape or not first.dim() >= second.dim() >= 2:
+        return False
+    spread = (1,) * (first.dim() - second.dim()) + tuple(second.shape)
+    fits = all(size in (1, whole) for size, whole in zip(spread, first.shape, strict=True))
+    return fits and first.dim() > 2 and torch._C._current_autograd_node() is None
 
 
 def _are_alike(first: Any, second: Any) -> bool:
@@ -92,6 +114,13 @@ def _holders(args: tuple[Any, ...]) -> Holders:
     return Holders(args[0]._use_count(), storage, sys.getrefcount(args[0]))
 
 
+_WHOLE = (
+    aten.linear.default,
+    aten.scaled_dot_product_attention.default,
+    aten._scaled_dot_product_attention_math.default,
+)
+
+
 class _Counting(TorchDispatchMode):
     """Who holds what is written over, by operation."""
 
@@ -104,7 +133,7 @@ class _Counting(TorchDispatchMode):
     ) -> Any:
         if func in _OVER:
             self.found[func].add(_holders(args))
-        elif func is aten.linear.default:
+        elif func in _WHOLE:
             with self:
                 return func.decompose(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -114,6 +143,7 @@ class _Counting(TorchDispatchMode):
 def unheld() -> Mapping[OpOverload, Collection[Holders]]:
     """Of tensors that nobody but torch itself holds: counted where that is so, as it is torch's own affair. Empty: it
     does not tell. To be asked before a backward, inside of which it counts one less."""
+    attend = torch.nn.functional.scaled_dot_product_attention
     with _disable_current_modes(), torch.inference_mode(mode=False), torch.enable_grad():
         leaf, turned = torch.ones(2, requires_grad=True), torch.ones(2, 2, 2).transpose(0, 1)
         weight, bias = torch.ones(2, 2, requires_grad=True), torch.ones(2)
@@ -126,13 +156,15 @@ def unheld() -> Mapping[OpOverload, Collection[Holders]]:
             leaf.masked_select(mask),
         ]
         total = torch.stack([leaf.sin(), leaf.cos()]).sum()
+        heads, scores = torch.ones(1, 1, 2, 2, requires_grad=True), torch.zeros(2, 2)
         try:
             with _Counting() as watch:
                 for each in (total, *(part.sum() for part in picked)):
                     each.backward()
-                torch.nn.functional.linear(turned, weight, bias)
-                with torch.inference_mode():
-                    torch.nn.functional.linear(turned, weight, bias)
+                for mode in (False, True):
+                    with torch.inference_mode(mode):
+                        torch.nn.functional.linear(turned, weight, bias)
+                        attend(heads, heads, heads, scores, dropout_p=0.5)
         except AttributeError:  # another version of torch
             return {}
     return watch.found

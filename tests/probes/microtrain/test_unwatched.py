@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -118,6 +119,11 @@ LOSSES: dict[str, Loss] = {
     "selected": lambda y: (y.index_select(0, torch.zeros(5, dtype=torch.int64)) * 2).sum(),
     "indexed": lambda y: (y[torch.zeros(5, dtype=torch.int64)] * 2).sum(),
     "masked": lambda y: (y.masked_select(torch.ones(4, dtype=torch.bool)) * 2).sum(),
+    "spread and mean": lambda y: torch.stack(torch.var_mean(y, 1)).sum(),
+    "reduced": lambda y: y.scatter_reduce(1, torch.zeros(3, 4, dtype=torch.int64), y * 2, "amax").sum(),
+    "running sum": lambda y: (y.logcumsumexp(1) * 2).sum(),
+    "solved": lambda y: (torch.linalg.qr(y.t()).R * 2).sum(),
+    "differences": lambda y: sum((each * each).sum() for each in torch.gradient(y.reshape(3, 2, 2), dim=1, spacing=2)),
     "products": lambda y: ((y @ y.t()) @ y).sum(),
 }
 
@@ -148,6 +154,53 @@ def test_biases_are_added_into_the_product(bias: bool, train: bool) -> None:
             layer(turned)
 
     assert recorded(step) == additions(step) == ({"aten::add_": 1} if bias else {})
+
+
+ATTENTION: dict[str, dict[str, Any]] = {
+    "mask": {"attn_mask": torch.zeros(5, 5)},
+    "of each sample": {"attn_mask": torch.zeros(3, 1, 5, 5)},
+    "of keys": {"attn_mask": torch.zeros(3, 1, 1, 5)},
+    "booleans": {"attn_mask": torch.ones(5, 5, dtype=torch.bool)},
+    "causal": {"is_causal": True},
+    "none": {},
+}
+
+
+@pytest.mark.parametrize("fake", [False, True])
+@pytest.mark.parametrize("mode", ["train", "no_grad", "inference"])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_masks_are_added_into_the_scores(name: str, mode: str, fake: bool) -> None:
+    guard = {"train": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}[mode]
+    given = ATTENTION[name]
+
+    def step() -> None:
+        made = {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in given.items()}
+        with guard():
+            leaf = torch.ones(3, 2, 5, 4, requires_grad=mode == "train")
+            # Dropout keeps it from the kernels that compute the whole.
+            result = nn.functional.scaled_dot_product_attention(leaf, leaf * 2, leaf * 3, dropout_p=0.1, **made)
+            if mode == "train":
+                result.sum().backward()
+
+    with FakeTensorMode(allow_non_fake_inputs=True) if fake else nullcontext():
+        found = recorded(step)
+    assert found == additions(step)
+    assert found["aten::add"] == 0
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_masks_that_python_adds_stay_beside_the_scores(grad: bool) -> None:
+    mask = torch.zeros(5, 5)
+
+    def step() -> None:
+        heads = torch.ones(3, 2, 5, 4, requires_grad=grad)
+        scores = heads @ heads.transpose(-1, -2)
+        scores = scores + mask
+        _ = (heads @ heads.transpose(-1, -2) + mask).softmax(-1)
+        _ = torch.add(scores * 2, scores)
+        _ = (scores * 2).add(mask)
+
+    assert recorded(step) == additions(step) == {"aten::add": 4}
 
 
 def test_sums_that_python_writes_stay_sums() -> None:
