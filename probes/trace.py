@@ -19,7 +19,8 @@ from probes.issued import Issued
 # 12: what small steps find fresh after a while; 13: the numbers in a pool's window; 14: more of what kernels take;
 # 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out;
 # 17: the step as a device runs it; 18: its losses in fp32, and what this CPU refuses; fewer simulated steps of the heap
-# where there are thousands of allocations; 19: additions where a step makes them, and more of what kernels take.
+# where there are thousands of allocations; 19: additions where a step makes them, and more of what kernels take;
+# 20: masks of attention among them.
 SCHEMA_VERSION = "20"
 
 CURVES = (
