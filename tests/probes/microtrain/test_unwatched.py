@@ -228,3 +228,10 @@ def test_a_step_learns_the_same_watched_or_not(watch: Callable[[], Any]) -> None
 def test_this_torch_tells_who_holds_a_tensor() -> None:
     """Else memory and time are told with a tensor too many."""
     assert set(unheld()) == set(_OVER)
+
+
+def test_asking_draws_no_random_numbers() -> None:
+    before = torch.get_rng_state()
+    unheld.cache_clear()
+    unheld()
+    assert torch.equal(torch.get_rng_state(), before)
