@@ -33,14 +33,11 @@ class LabError(CrosspointError):
 
 
 class LabBusy(LabError):
-    """The machine is measuring and the queue is full."""
+    """Too many wait already."""
 
-    def __init__(self, retry_after_seconds: int) -> None:
-        super().__init__(
-            "too-busy",
-            "This machine is measuring and its queue is full. "
-            f"Ask again in about {retry_after_seconds} seconds, or use effort instant, which measures nothing.",
-        )
+    def __init__(self, retry_after_seconds: int, busy: str, otherwise: str = "") -> None:
+        """busy: with what, a sentence. otherwise: what else could be done than to come back."""
+        super().__init__("too-busy", f"{busy} Ask again in about {retry_after_seconds} seconds{otherwise}.")
         self.retry_after_seconds = retry_after_seconds
 
 

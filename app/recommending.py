@@ -289,10 +289,10 @@ class Recommending:
         return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request, experience)
 
     async def _known(self, survey: Survey) -> list[Measurement]:
-        """What was measured of this workload here, now and before."""
+        """What was measured of this workload here, before and now."""
         stored = await self._crosspoint.measurements(survey, self._request.workload)
         fresh = {_identity(item) for item in self._fresh}
-        return [*self._fresh, *(item for item in stored if _identity(item) not in fresh)]
+        return [*(item for item in stored if _identity(item) not in fresh), *self._fresh]
 
     async def _with_load(self, survey: Survey) -> Survey:
         """The survey with the newest that is known of the load: a process's first reading has no fractions."""

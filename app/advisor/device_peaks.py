@@ -10,9 +10,10 @@ from probes.allocations import Allocations, unpack
 from probes.trace import AUTOCAST, Trace
 
 STEPS = 2  # the second finds what the first left behind
-# On a GPU torch.optim's default updates all tensors at once ("foreach"); Adam's and AdamW's hold the roots of all
-# second moments for that moment (torch/optim/adam.py, _multi_tensor_adam).
-HOLD_ROOTS = ("adam", "adamw")
+# On a GPU torch.optim's default updates all tensors at once ("foreach"), and holds so many of each parameter's size for
+# that moment: the roots of all second moments, and Adagrad's steps as well (torch/optim/adam.py, _multi_tensor_adam,
+# and the same of rmsprop.py and adagrad.py).
+HELD_AT_ONCE = {"adam": 1, "adamw": 1, "rmsprop": 1, "adagrad": 2}
 
 
 class DevicePeaks(NamedTuple):
@@ -25,12 +26,20 @@ class DevicePeaks(NamedTuple):
 def device_peaks(trace: Trace, precision: str, batch_size: int) -> DevicePeaks | None:
     """None: what the step allocates is not known in this precision."""
     packed = trace.autocast_allocations if precision in AUTOCAST else trace.allocations
-    roots = trace.parameter_tensors if trace.mode == "training" and trace.optimizer in HOLD_ROOTS else 0
-    return _simulated(packed, roots, batch_size)
+    return _simulated(packed, _held_at_once(trace), trace.parameter_tensors, batch_size)
+
+
+def bytes_held_at_once(trace: Trace) -> int:
+    """What the optimizer's step takes of a GPU beyond what lives from step to step."""
+    return _held_at_once(trace) * trace.gradient_bytes
+
+
+def _held_at_once(trace: Trace) -> int:
+    return HELD_AT_ONCE.get(trace.optimizer, 0) if trace.mode == "training" else 0
 
 
 @lru_cache(maxsize=256)
-def _simulated(packed: str, roots: int, batch_size: int) -> DevicePeaks | None:
+def _simulated(packed: str, held_each: int, parameters: int, batch_size: int) -> DevicePeaks | None:
     allocations = unpack(packed)
     if allocations is None:
         return None
@@ -39,7 +48,8 @@ def _simulated(packed: str, roots: int, batch_size: int) -> DevicePeaks | None:
     resident = [allocator.allocate(size) for size in sizes[: allocations.resident]]
     for _ in range(STEPS):
         _step(allocator, allocations, sizes, resident)
-        held = [allocator.allocate(size) for size in sizes[: allocations.resident : 2][:roots]]  # parameters come first
+        stepped = sizes[: allocations.resident : 2][:parameters]  # parameters come first
+        held = [allocator.allocate(size) for size in held_each * stepped]
         for block in held:
             allocator.free(block)
     return DevicePeaks(allocator.allocated_peak, allocator.reserved_peak)

@@ -52,12 +52,13 @@ class Known:
     def _option(self, plan: Plan, workload: Workload) -> Option:
         memory = self.memory[plan.key]
         free = None if memory is None else memory.available
-        outcome = tried(self.measurements, plan, workload.batch_size, free)
+        beside = 0 if memory is None or plan.is_cpu else memory.overhead or 0
+        outcome = tried(self.measurements, plan, workload.batch_size, free, beside)
         if outcome.ran is None and outcome.refused is None:
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
         if outcome.refused is None:
             outcome = replace(outcome, refused=explain_one_value(self.trace, workload.batch_size))
-        return option_for(self.times[plan.key], memory, outcome, workload)
+        return option_for(self.times[plan.key], memory, outcome, workload, elsewhere=self.elsewhere is not None)
 
     def _refused_in_trace(self, plan: Plan) -> str | None:
         """Why a step fails on this machine's CPU, known from tracing it; another machine may run it."""

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.advisor.device_peaks import device_peaks
+from app.advisor.device_peaks import bytes_held_at_once, device_peaks
 from app.advisor.peaks import NOTHING, Peaks
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
-from probes.trace import Trace
+from probes.trace import Affine, Trace
 from probes.workload.description import Plan
 
 # Autocast leaves these in fp32: normalizations, softmax and losses (torch.amp docs, "Ops that autocast to float32").
@@ -152,7 +152,7 @@ def estimate_memory(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
-        activations=activation_peaks(trace, plan),
+        activations=with_update(activation_peaks(trace, plan), trace, plan),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
@@ -177,7 +177,14 @@ def _workspace(profile: Profile | None, plan: Plan, mode: str) -> int:
 
 def step_peaks(trace: Trace, plan: Plan) -> Peaks:
     """What a step takes beyond what lives from step to step, on a CPU with what its heap holds of what was freed."""
-    return activation_peaks(trace, plan).and_with(fragmentation(trace, plan))
+    return with_update(activation_peaks(trace, plan), trace, plan).and_with(fragmentation(trace, plan))
+
+
+def with_update(activations: Peaks, trace: Trace, plan: Plan) -> Peaks:
+    """With what a GPU's optimizer holds, where that is more: it updates all parameters at once, when the activations
+    are gone."""
+    held = 0 if plan.is_cpu else bytes_held_at_once(trace)
+    return Peaks((*activations.lines, Affine(held, 0.0)), activations.knots) if held else activations
 
 
 def fragmentation(trace: Trace, plan: Plan) -> Peaks:
@@ -221,13 +228,14 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
 
 
 def activation_peaks(trace: Trace, plan: Plan) -> Peaks:
-    """What is alive at the peak beyond what lives from step to step."""
+    """What is alive at the peak of forward and backward beyond what lives from step to step; on a CPU, where an
+    optimizer goes from parameter to parameter, with what its step holds meanwhile."""
     knots = trace.kernel_peaks_under(plan.precision) if plan.is_cpu else ()
     lines = trace.peaks_under(plan.precision)
-    if knots or lines:
-        return Peaks(lines, knots)
-    lines = trace.activation_peaks or (trace.activation_bytes,)
-    return Peaks(lines).plus(_copied_weights(trace, plan), _autocast_factor(trace))
+    if not knots and not lines:
+        lines = trace.activation_peaks or (trace.activation_bytes,)
+        lines = Peaks(lines).plus(_copied_weights(trace, plan), _autocast_factor(trace)).lines
+    return Peaks(lines, knots)
 
 
 def _autocast_factor(trace: Trace) -> float:

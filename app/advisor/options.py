@@ -18,13 +18,15 @@ from probes.workload.description import Plan, Workload
 # Every sentence about a step that was not reached in time advises more of it (probes.microtrain, contest and measure;
 # a test holds them to it).
 OUT_OF_TIME = "more time"
+NOT_ONE = "Not even one sample fits: it takes smaller inputs, a smaller model, or a larger machine."
+BESIDE = "what the process takes beside is not known before a calibration"
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
     """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
     an optimizer beside it) and would now, the smallest that ran out of memory, the smallest that ran but took more
-    than is free now, why torch refused it, if it did, and why it was not reached, if the time ran out before."""
+    than is free now, why it did not run, if it did not, and why it was not reached, if the time ran out before."""
 
     ran: int | None = None
     too_big: int | None = None
@@ -32,28 +34,36 @@ class Tried:
     refused: str | None = None
     not_reached: str | None = None
     begun_seconds: float | None = None  # of the first step at the batch asked for, where no other ran
-    peak_bytes: int | None = None  # measured at the batch asked for
+    peak_bytes: int | None = None  # measured at the batch asked for, on a device with what it takes beside
 
 
-def tried(measurements: Sequence[Measurement], plan: Plan, batch_size: int, available: int | None = None) -> Tried:
-    """available: bytes free on the plan's device now. A measurement may be old, and memory may be taken since."""
+def tried(
+    measurements: Sequence[Measurement], plan: Plan, batch_size: int, available: int | None = None, beside: int = 0
+) -> Tried:
+    """available: bytes free on the plan's device now. A measurement may be old, and memory may be taken since. beside:
+    bytes that a device's context takes, which torch's allocator does not count.
+
+    What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own."""
     rows = [row for row in measurements if row.plan.key == plan.key]
     done = [row for row in rows if row.outcome == "ok"]
-    over = [(row.batch_size, peak) for row in done if available is not None and (peak := _peak(row) or 0) > available]
+    peaks = [(row.batch_size, peak + beside) for row in done if (peak := _peak(row)) is not None]
+    over = [(size, peak) for size, peak in peaks if available is not None and peak > available]
     outgrown = min(over, default=None)
     went_on = [row.batch_size for row in done if row.steps > 0 and not row.is_first_step]
     ran = max((size for size in went_on if outgrown is None or size < outgrown[0]), default=None)
     too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
-    failures = [row.reason or "it gave no reason" for row in rows if row.outcome in ("unsupported", "failed")]
-    late = [reason for reason in failures if OUT_OF_TIME in reason.lower()]
-    refused = [] if done else [reason for reason in failures if reason not in late]
-    here = [row for row in done if row.batch_size == batch_size]
+    here = [peak for size, peak in peaks if size == batch_size]
     begun = begun_times(done, plan).get(batch_size)
-    return Tried(ran, too_big, outgrown, _first(refused), _first(late), begun, _peak(here[-1]) if here else None)
+    unsupported = [row for row in rows if row.outcome == "unsupported"]
+    failed = _last_reason([row for row in rows if row.outcome == "failed" and row.batch_size == batch_size])
+    late = failed is not None and OUT_OF_TIME in failed.lower()
+    refused = failed if not late and all(row.batch_size != batch_size for row in done) else None
+    refused = refused if done else _last_reason(unsupported) or refused
+    return Tried(ran, too_big, outgrown, refused, failed if late else None, begun, here[-1] if here else None)
 
 
-def _first(reasons: Sequence[str]) -> str | None:
-    return reasons[0] if reasons else None
+def _last_reason(rows: Sequence[Measurement]) -> str | None:
+    return (rows[-1].reason or "It gave no reason.") if rows else None
 
 
 def _peak(row: Measurement) -> int | None:
@@ -62,12 +72,14 @@ def _peak(row: Measurement) -> int | None:
     return row.memory.process_bytes if row.plan.is_cpu else row.memory.reserved_bytes
 
 
-def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload) -> Option:
-    """What is known about one plan at the batch asked for."""
+def option_for(
+    time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload, *, elsewhere: bool = False
+) -> Option:
+    """What is known about one plan at the batch asked for. elsewhere: on another machine."""
     plan, batch = time.plan, workload.batch_size
     fits, why_not = _fits(memory, outcome, workload, plan)
     if fits is False or outcome.refused is not None:
-        why_not = why_not if fits is False else outcome.refused
+        why_not = outcome.refused or why_not
         empty = Option(plan, fits, why_not, None, None, None, Breakdown(), _parts(memory, outcome, batch), None)
         return replace(empty, max_batch_size=_max_batch(memory, outcome), cannot_run=outcome.refused is not None)
     estimate = time.at(batch, workload.data)
@@ -81,12 +93,13 @@ def option_for(time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, wo
         breakdown_seconds=time.breakdown(batch, workload.data),
         memory=_parts(memory, outcome, batch),
         max_batch_size=_max_batch(memory, outcome),
-        note=_note(time, outcome, estimate),
+        note=_note(time, outcome, estimate, elsewhere),
         crowded=estimate is not None and estimate.crowded,
+        within=estimate.within if estimate is not None else None,
     )
 
 
-def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None) -> str | None:
+def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, elsewhere: bool) -> str | None:
     """Why this plan was not measured at this batch, or why nothing is known of it."""
     if estimate is not None and estimate.basis == "measured":
         return None
@@ -99,6 +112,8 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None) -> str 
         return None
     if time.measured is not None:
         return "It ran at other batch sizes only, and without a calibration nothing is known about this one."
+    if elsewhere:
+        return "The profile has nothing for it: calibrate it on that machine, and import its profile again."
     return "It has been neither calibrated nor measured here: run `crosspoint calibrate`, or ask with effort quick."
 
 
@@ -110,47 +125,55 @@ def _fits(
     if outcome.ran is not None and batch <= outcome.ran:
         return True, None
     if outcome.too_big is not None and batch >= outcome.too_big:
-        return False, f"It ran out of memory here at batch size {outcome.too_big}. {_remedy(memory, workload, plan)}"
+        return False, f"It ran out of memory here at batch size {outcome.too_big}. {_remedy(memory, outcome, workload)}"
     if outcome.outgrown is not None and memory is not None and batch >= outcome.outgrown[0]:
         size, took = outcome.outgrown
         now = f"it took {say_bytes(took)} here, and {say_bytes(memory.available or 0)} are free on {plan.device} now"
-        return False, f"At batch size {size} {now}. {_remedy(memory, workload, plan)}"
+        return False, f"At batch size {size} {now}. {_remedy(memory, outcome, workload)}"
     if memory is None:
         return None, None
     fits = memory.fits(batch)
-    return fits, explain_missing(memory, workload, plan) if fits is False else None
+    return fits, explain_missing(memory, outcome, workload, plan) if fits is False else None
 
 
-def explain_missing(memory: MemoryEstimate, workload: Workload, plan: Plan) -> str:
+def explain_missing(memory: MemoryEstimate, outcome: Tried, workload: Workload, plan: Plan) -> str:
     """How much memory is missing, and what would make it fit."""
     available = memory.available or 0
     need = memory.peak(workload.batch_size)
     return (
         f"It needs {say_bytes(need)} and {say_bytes(available)} are free on {plan.device}: "
-        f"{say_bytes(need - available)} are missing. {_remedy(memory, workload, plan)}"
+        f"{say_bytes(need - available)} are missing. {_remedy(memory, outcome, workload)}"
     )
 
 
-def _remedy(memory: MemoryEstimate | None, workload: Workload, plan: Plan) -> str:
-    """The first thing that would make it fit, the least intrusive first."""
+def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload) -> str:
+    """The first thing that would make it fit, the least intrusive first. What ran, or did not, knows better than what
+    is estimated."""
+    smaller = workload.batch_size > 1
+    largest, estimated = _max_batch(memory, outcome), memory.max_batch_size() if memory is not None else None
+    if smaller and largest is not None and 1 <= largest < workload.batch_size and largest in (estimated, outcome.ran):
+        unknown = memory is not None and memory.overhead is None and largest != outcome.ran
+        return f"A batch of {largest} would fit{', or somewhat less: {BESIDE}' if unknown else ''}."
+    if smaller and largest != 0:
+        return "A smaller batch may fit."
     if memory is None or memory.available is None:
-        return "A smaller batch may fit."
-    largest = memory.max_batch_size()
-    if largest is not None and largest >= max(workload.batch_size, 2):  # what was measured knows better
-        return "A smaller batch may fit."
-    if largest is not None and 1 <= largest < workload.batch_size:
-        return f"A batch of {largest} would fit."
-    room = memory.available - memory.peak(1)
+        return NOT_ONE
+    return _remedy_of_one(memory, workload, memory.available)
+
+
+def _remedy_of_one(memory: MemoryEstimate, workload: Workload, available: int) -> str:
+    room = available - memory.peak(1)
+    if room >= 0:  # and yet it did not run
+        return NOT_ONE
     lighter = _lighter_optimizer(memory, workload)
     if lighter is not None and room + lighter[1] >= 0:
         return f"Not even one sample fits; with the optimizer {lighter[0]} one would."
     training_only = memory.gradients + memory.optimizer
     if workload.mode == "training" and room + training_only >= 0:
         return "Not even one sample fits in training; inference of one would."
-    weights = memory.weights + (memory.overhead or 0)
-    if weights > memory.available:
+    if memory.weights > available:
         return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or a larger machine."
-    return "Not even one sample fits: it takes smaller inputs, a smaller model, or a larger machine."
+    return NOT_ONE
 
 
 def _lighter_optimizer(memory: MemoryEstimate, workload: Workload) -> tuple[str, int] | None:
@@ -170,8 +193,8 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
         return parts
     above = max(outcome.peak_bytes - memory.fixed, 0)
     if not memory.on_cpu:
-        measured = replace(parts, peak_bytes=outcome.peak_bytes, reserved_peak_bytes=outcome.peak_bytes)
-        return replace(measured, activations_bytes=above)
+        reserved = outcome.peak_bytes - (memory.overhead or 0)
+        return replace(parts, peak_bytes=outcome.peak_bytes, reserved_peak_bytes=reserved, activations_bytes=above)
     activations = min(math.ceil(memory.activations_at(batch_size)), above)
     measured = replace(parts, peak_bytes=outcome.peak_bytes, process_peak_bytes=outcome.peak_bytes)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)

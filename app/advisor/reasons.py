@@ -13,6 +13,7 @@ from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.environment_reason import explain_environment, explain_too_late
 from app.advisor.environments import Gain, bare, gains_too_late, is_variant
+from app.advisor.intervals import interval_around
 from app.advisor.noise_signs import signs_of_noise
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
@@ -24,14 +25,14 @@ from app.advisor.slow_cores_reason import explain_slow_cores
 from app.advisor.words import say_duration, say_percent, say_ratio, say_seconds
 from probes.measurement import Measurement
 from probes.profile import Profile
-from probes.trace import Trace
-from probes.workload.description import Plan, Workload
+from probes.trace import AUTOCAST, Trace
+from probes.workload.description import Plan, Precision, Workload
 
 # A part is what limits a step when it takes more than half of it.
 LIMITING = 0.5
 # Differences below this are within what a machine does from run to run.
 WORTH_TELLING = 0.05
-# A median whose own interval is wider than this says little.
+# A median whose interval by its own samples is wider than this says little.
 NOISY = 0.25
 
 
@@ -150,20 +151,21 @@ def _device_choice(evidence: Evidence, best: Option) -> Reason | None:
 
 
 def _threads(evidence: Evidence, best: Option) -> Reason | None:
-    """Most threads against one, both in the recommended precision."""
+    """Most threads against fewest, both in the recommended precision."""
     rows = [o for o in _plain(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
     rows = [row for row in rows if row.crowded == best.crowded]  # a crowded one's median is a guess between extremes
     rows.sort(key=lambda option: option.plan.threads or 0)
     if not best.plan.is_cpu or len(rows) < 2:
         return None
-    one, most = rows[0], rows[-1]
-    ratio = _median(most) / _median(one)
+    fewest, most = rows[0], rows[-1]
+    ratio = _median(most) / _median(fewest)
     numbers = {
         "seconds": {str(row.plan.threads): _median(row) for row in rows},
         "ratio": ratio,
-        "basis": [one.basis, most.basis],
+        "basis": [fewest.basis, most.basis],
     }
-    taken = f"{say_seconds(_median(most))} with {most.plan.threads} threads, {say_seconds(_median(one))} with one"
+    few = "one" if fewest.plan.threads == 1 else str(fewest.plan.threads)
+    taken = f"{say_seconds(_median(most))} with {most.plan.threads} threads, {say_seconds(_median(fewest))} with {few}"
     if ratio > 1 + WORTH_TELLING:
         return Reason("threads-hurt", f"More threads are slower here: a step takes {taken}.", numbers)
     if ratio < 1 - WORTH_TELLING:
@@ -221,15 +223,16 @@ def _too_close(ranking: Ranking) -> Reason | None:
 
 
 def _noise(best: Option) -> Reason | None:
-    seconds = best.step_seconds
-    if seconds is None or best.basis != "measured":
+    """By what was measured alone: what another process would take differs on a calm machine, too."""
+    if best.step_seconds is None or best.basis != "measured" or best.within is None:
         return None
-    spread = (seconds.high - seconds.low) / seconds.median
+    here = interval_around(best.step_seconds.median, best.within)
+    spread = (here.high - here.low) / here.median
     if spread < NOISY:
         return None
     text = (
-        f"The machine was busy or unsteady while this was measured: the step's median lies somewhere between "
-        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)}."
+        f"The machine was busy or unsteady while this was measured: the step's median there lies somewhere between "
+        f"{say_seconds(here.low)} and {say_seconds(here.high)}."
     )
     return Reason("noise", text, {"relative_spread": spread})
 
@@ -238,26 +241,40 @@ def _too_big(evidence: Evidence) -> Iterable[Reason]:
     """One reason a device for what does not fit; with the precision that would, where one does."""
     told: set[str] = set()
     for option in evidence.ranking.options:
-        if option.fits is not False or option.plan.device in told:
+        if option.fits is not False or option.cannot_run or option.plan.device in told:
             continue
         told.add(option.plan.device)
         memory = option.memory
-        fitting = [o for o in evidence.ranking.options if o.fits and o.plan.device == option.plan.device]
+        there = [o for o in evidence.ranking.options if o.plan.device == option.plan.device]
+        fitting = [o for o in there if o.fits and not o.cannot_run]
         also = f" In {fitting[0].plan.precision} it fits." if fitting else ""
         numbers = {
             "peak_bytes": memory.peak_bytes,
             "available_bytes": memory.available_bytes,
             "max_batch_size": option.max_batch_size,
         }
-        remedies = remedies_for(option, evidence.trace, evidence.workload) if evidence.trace is not None else ()
+        remedies = (
+            remedies_for(option, evidence.trace, evidence.workload, _halved(evidence, there))
+            if evidence.trace is not None
+            else ()
+        )
         text = f"{option.plan.label} does not fit. {option.why_not}{also}{say_remedies(remedies)}"
         yield Reason("does-not-fit", text, {**numbers, "remedies": [asdict(remedy) for remedy in remedies]})
+
+
+def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:
+    """A precision of two bytes in which one of a device's plans can run, or could where it was not asked for."""
+    runs = {option.plan.precision: not option.cannot_run for option in there if option.plan.precision in AUTOCAST}
+    if runs:
+        return next((name for name in runs if runs[name]), None)
+    refused = evidence.trace is not None and evidence.trace.autocast_refused and there[0].plan.is_cpu
+    return None if refused and not evidence.elsewhere else "bf16"
 
 
 def _refused(evidence: Evidence) -> Iterable[Reason]:
     for option in evidence.ranking.options:
         if option.cannot_run:
-            yield Reason("cannot-run", f"{option.plan.label} was tried and did not run: {option.why_not}", {})
+            yield Reason("cannot-run", f"{option.plan.label} cannot run: {option.why_not}", {})
 
 
 def _uncalibrated(evidence: Evidence) -> Reason | None:
@@ -271,7 +288,12 @@ def _uncalibrated(evidence: Evidence) -> Reason | None:
         plans = {"plans": [option.plan.label for option in unknown]}
         return Reason("not-reached", f"Nothing is known about the time of {names}. {late[0]}", plans)
     names = _listed([option.plan.label for option in unknown])
-    if evidence.profile is None:
+    if evidence.elsewhere and evidence.profile is not None:
+        text = (
+            f"The profile {evidence.profile.name} has nothing for {names}. Calibrate that machine again, and import "
+            "its profile."
+        )
+    elif evidence.profile is None:
         text = (
             f"This machine has not been calibrated, so nothing is known about the time of {names}. "
             "Run `crosspoint calibrate` once, or ask with effort quick, which measures this model."

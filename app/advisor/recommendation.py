@@ -60,6 +60,8 @@ class Option:
 
     fits: None when memory is not known. cannot_run: it was tried, for real or in tracing, and torch refused. note: why
     the time is unknown. crowded: others hold cores that it needs, so that its step may take far longer than its median.
+    within: of a measurement, the spread of its median by its own samples, on either side, without what another process
+    would differ by, which step_seconds has; it is told by a reason alone.
     """
 
     plan: Plan
@@ -74,6 +76,7 @@ class Option:
     note: str | None = None
     cannot_run: bool = False
     crowded: bool = False
+    within: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """By hand, as `asdict` copies every number twice, which took a third of an answer."""
@@ -161,8 +164,9 @@ class Recommendation:
 
     @property
     def nothing_fits(self) -> bool:
-        """Every plan is known to need more memory than there is."""
-        return bool(self.options) and all(option.fits is False for option in self.options)
+        """Every plan is known to need more memory than there is, but for those that cannot run at all."""
+        too_big = [option.fits is False for option in self.options]
+        return any(too_big) and all(big or option.cannot_run for big, option in zip(too_big, self.options, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """The body of the answer, as docs/http-api.md has it."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.advisor.memory import activation_peaks, step_peaks
+from app.advisor.memory import activation_peaks, step_peaks, with_update
+from app.advisor.peaks import NOTHING
 from app.advisor.recommendation import Option
 from app.advisor.words import say_bytes
 from probes.trace import AUTOCAST, Trace
-from probes.workload.description import Plan, Workload
+from probes.workload.description import Plan, Precision, Workload
 
 SMALLER, LIGHTER = "a batch of", "the optimizer sgd"
 
@@ -24,12 +25,15 @@ class Remedy:
     fits: bool | None
 
 
-def remedies_for(option: Option, trace: Trace, workload: Workload) -> tuple[Remedy, ...]:
-    """The changes that save anything, the one that saves most first."""
-    missing = _missing(option)
+def remedies_for(
+    option: Option, trace: Trace, workload: Workload, halved: Precision | None = "bf16"
+) -> tuple[Remedy, ...]:
+    """The changes that save anything, the one that saves most first. halved: a precision of two bytes in which the
+    plan's device runs this; None: there is none."""
+    missing, trace = _missing(option), trace.on(cpu=option.plan.is_cpu)
     found = [
         Remedy(change, round(saves), None if missing is None else saves >= missing)
-        for change, saves in _changes(option, trace, workload)
+        for change, saves in _changes(option, trace, workload, halved)
         if saves >= 1
     ]
     return tuple(sorted([*found, *_together(found, missing)], key=lambda remedy: -remedy.saves_bytes))
@@ -57,25 +61,27 @@ def say_remedies(remedies: tuple[Remedy, ...]) -> str:
 
 
 def _missing(option: Option) -> int | None:
+    """None where it is not known: of what ran out of memory, though by its estimate nothing is missing."""
     memory = option.memory
-    if memory.peak_bytes is None or memory.available_bytes is None:
+    if memory.peak_bytes is None or memory.available_bytes is None or memory.peak_bytes <= memory.available_bytes:
         return None
     return memory.peak_bytes - memory.available_bytes
 
 
-def _changes(option: Option, trace: Trace, workload: Workload) -> Iterator[tuple[str, float]]:
+def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision | None) -> Iterator[tuple[str, float]]:
     """Each change with the bytes that it saves, by itself."""
     plan, batch = option.plan, workload.batch_size
     now = step_peaks(trace, plan).at(batch)
     largest = option.max_batch_size
     if largest is not None and 1 <= largest < batch:
         yield f"{SMALLER} {largest}", now - step_peaks(trace, plan).at(largest)
-    if plan.precision not in AUTOCAST:
-        yield "bf16", now - step_peaks(trace, Plan(plan.device, "bf16")).at(batch)
+    if halved is not None and plan.precision not in AUTOCAST:
+        yield halved, now - step_peaks(trace, Plan(plan.device, halved)).at(batch)
     if workload.mode == "training":
         yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
-            yield LIGHTER, float(trace.optimizer_bytes)
+            held = now - step_peaks(replace(trace, optimizer="sgd"), plan).at(batch)
+            yield LIGHTER, trace.optimizer_bytes + held
 
 
 def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
@@ -88,8 +94,10 @@ def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
         for operation in trace.operations
         if operation.phase == "forward" and operation.kind in ("matmul", "convolution", "attention", "recurrent")
     ]
-    activations = activation_peaks(trace, plan).at(batch) - trace.input_bytes.at(batch)
-    return (1 - _kept_share(layers)) * activations
+    activations = activation_peaks(trace, plan).at(batch)
+    saved = (1 - _kept_share(layers)) * (activations - trace.input_bytes.at(batch))
+    update = with_update(NOTHING, trace, plan).at(batch)
+    return max(activations, update) - max(activations - saved, update)
 
 
 def _kept_share(layers: Sequence[tuple[int, float]]) -> float:

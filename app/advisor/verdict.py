@@ -57,7 +57,8 @@ def _without_answer(ranking: Ranking, workload: Workload, where: str, advice: st
     if ranking.options and not possible:
         if all(option.cannot_run for option in ranking.options):
             return f"It cannot run {where}: {ranking.options[0].why_not}"
-        biggest = max(ranking.options, key=lambda option: option.max_batch_size or 0)
+        running = [option for option in ranking.options if not option.cannot_run]
+        biggest = max(running, key=lambda option: option.max_batch_size or 0)
         what = f"Nothing {where} is big enough for batch size {workload.batch_size}."
         return f"{what} {biggest.why_not or ''}".strip()
     return f"Not known yet: {advice}"

@@ -16,35 +16,27 @@ if TYPE_CHECKING:
 def command(name: str | None, as_json: bool) -> None:
     """List the models known by name, or show NAME with its description."""
     from app.cli.output import print_json
-    from probes.workload.catalogue import list_models
+    from probes.workload.catalogue import find_row, list_models
+    from probes.workload.written import write_model
 
-    rows = list_models()
     if name is not None:
-        row = _find(rows, name)
-        print_json(_document(row, whole=True)) if as_json else _show_model(row)
+        row = find_row(name)
+        written = write_model(row.description)
+        print_json({**_document(row), "description": written}) if as_json else _show_model(row, written)
     elif as_json:
-        print_json({"models": [_document(row) for row in rows]})
+        print_json({"models": [_document(row) for row in list_models()]})
     else:
-        _show_models(rows)
+        _show_models(list_models())
 
 
-def _find(rows: tuple[CatalogueRow, ...], name: str) -> CatalogueRow:
-    """The row of a name or alias. Raises InvalidModel, with near names, for one that the catalogue does not have."""
-    from probes.workload.models import parse_model
-
-    found = parse_model(name).name
-    return next(row for row in rows if row.name == found)
-
-
-def _document(row: CatalogueRow, whole: bool = False) -> dict[str, Any]:
-    document = {
+def _document(row: CatalogueRow) -> dict[str, Any]:
+    return {
         "name": row.name,
         "family": row.family,
         "summary": row.summary,
         "parameters": row.parameters,
         "source": row.source,
     }
-    return document | {"description": row.description.content} if whole else document
 
 
 def _show_models(rows: tuple[CatalogueRow, ...]) -> None:
@@ -60,7 +52,8 @@ def _show_models(rows: tuple[CatalogueRow, ...]) -> None:
     print_table(columns, [[row.name, row.family, format_count(row.parameters), row.summary] for row in rows])
 
 
-def _show_model(row: CatalogueRow) -> None:
+def _show_model(row: CatalogueRow, written: dict[str, Any]) -> None:
+    """written: as `recommend` takes it from a file or standard input."""
     import json
 
     from app.cli.output import print_heading, print_pairs, print_verbatim
@@ -75,4 +68,4 @@ def _show_model(row: CatalogueRow) -> None:
             ("source", row.source),
         ]
     )
-    print_verbatim(json.dumps(row.description.content, indent=2, ensure_ascii=False))
+    print_verbatim(json.dumps(written, indent=2, ensure_ascii=False))

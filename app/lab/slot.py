@@ -15,6 +15,7 @@ from app.lab.lock import MachineLock
 LOCK_RETRY_SECONDS = 0.2
 # How long to wait for another process: a quick calibration takes 30 s, a thorough recommendation 60 s.
 LOCK_WAIT_SECONDS = 120.0
+OTHERWISE = ", or use effort instant, which measures nothing"
 
 
 class Ticket:
@@ -65,7 +66,8 @@ class Slot:
         """
         ahead = [ticket for ticket in self._tickets if ticket.on_preempt is None]
         if on_preempt is None and len(ahead) > self._queue_length:
-            raise LabBusy(math.ceil(sum(ticket.remaining_seconds() for ticket in ahead)))
+            seconds = math.ceil(sum(ticket.remaining_seconds() for ticket in ahead))
+            raise LabBusy(seconds, "This machine is measuring and its queue is full.", OTHERWISE)
         ticket = Ticket(expected_seconds, on_preempt)
         if on_preempt is None:
             self._make_way()

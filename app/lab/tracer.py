@@ -51,7 +51,7 @@ class Tracer:
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """The job's result. Raises LabError, and LabBusy when too many wait."""
         if self._waiting >= MAX_WAITING:
-            raise LabBusy(self._waiting)
+            raise LabBusy(self._waiting, f"{self._waiting} models are being traced or wait for it.")
         self._waiting += 1
         try:
             async with self._turn:

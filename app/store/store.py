@@ -155,14 +155,15 @@ class Store:
         return [float(at) for (at,) in rows]
 
     async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
-        """What this machine measured of this model, the latest of each plan, batch size and way of feeding."""
+        """What this machine measured of this model, the latest of each plan, batch size and way of feeding; in the
+        order in which it was."""
         statement = (
             "SELECT document FROM measurements WHERE fingerprint = ? AND workload_key = ? ORDER BY id DESC LIMIT 1000"
         )
         latest: dict[object, Measurement] = {}
         for item in await self._select(statement, (fingerprint, workload_key(workload)), Measurement.from_json):
             latest.setdefault((item.plan.key, item.batch_size, item.data), item)
-        return list(latest.values())
+        return list(reversed(latest.values()))
 
     async def keep_measurements(
         self, fingerprint: str, workload: Workload, measurements: Sequence[Measurement]

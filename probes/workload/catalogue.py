@@ -35,13 +35,18 @@ def list_models() -> tuple[CatalogueRow, ...]:
 
 
 def find_model(name: str) -> ModelDescription:
+    """What find_row's model is."""
+    return find_row(name).description
+
+
+def find_row(name: str) -> CatalogueRow:
     """The model of a name or alias; case does not count, nor whether `-`, `_` or a space was typed.
 
     Raises InvalidModel, with near names, for any other: exact or unknown, never fuzzy.
     """
     found = _names().get(_normalised(name)) if len(name) <= LONGEST_NAME else None
     if found is not None:
-        return _row(found).description
+        return _row(found)
     if "/" in name or "\\" in name:
         raise InvalidModel(
             f'"{clean(name)}" looks like a path or a name on a hub. Nothing is downloaded: write the content of the '

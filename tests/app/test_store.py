@@ -132,6 +132,19 @@ def test_the_latest_measurement_of_a_plan_counts(tmp_path: Path) -> None:
     in_store(tmp_path, use)
 
 
+def test_measurements_come_in_the_order_in_which_they_were_taken(tmp_path: Path) -> None:
+    rows = [replace(MEASUREMENT, data=data) for data in ("pageable", "resident")]
+
+    async def use(store: Store) -> None:
+        for row in rows:
+            await store.keep_measurements("f1", WORKLOAD, [row])
+        assert await store.measurements("f1", WORKLOAD) == rows
+        await store.keep_measurements("f1", WORKLOAD, rows[:1])
+        assert await store.measurements("f1", WORKLOAD) == rows[::-1]
+
+    in_store(tmp_path, use)
+
+
 def test_a_profile_that_cannot_be_read_leaves_the_good_one_before_it(tmp_path: Path) -> None:
     async def use(store: Store) -> None:
         await store.keep_profile(PROFILE)

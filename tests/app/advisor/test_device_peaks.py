@@ -75,6 +75,21 @@ def test_updates_of_all_tensors_at_once_hold_the_roots_of_second_moments(traced:
     assert plain.allocated < adamw.allocated
 
 
+@pytest.mark.parametrize(("optimizer", "held"), [("sgd", 0), ("sgd-momentum", 0), ("rmsprop", 1), ("adagrad", 2)])
+def test_what_fits_on_a_gpu_counts_what_its_optimizer_holds_at_once(traced: Trace, optimizer: str, held: int) -> None:
+    """Which the simulated blocks of the same answer have, too."""
+    trace = replace(traced, optimizer=optimizer)
+    estimate = estimate_memory(None, None, trace, [], GPU)
+    peaks = device_peaks(trace, "fp32", 1)
+    assert peaks is not None
+    lasting = estimate.weights + estimate.gradients + estimate.optimizer
+    assert estimate.allocated(1) == pytest.approx(lasting + max(held * traced.gradient_bytes, 0), rel=0.02)
+    if held:
+        assert estimate.allocated(1) == pytest.approx(peaks.allocated, rel=0.02)
+    on_cpu = estimate_memory(None, None, trace, [], Plan("cpu"))
+    assert on_cpu.allocated(1) < lasting + trace.parameter_bytes
+
+
 def test_an_option_on_a_gpu_tells_allocated_and_reserved_bytes_apart(traced: Trace) -> None:
     parts = estimate_memory(None, None, traced, [], GPU).parts(64)
     assert parts.reserved_peak_bytes is not None

@@ -77,3 +77,22 @@ def test_reading_the_loss_every_step_is_told_with_its_cost() -> None:
     (reason,) = [reason for reason in found.reasons if reason.code == "reading-the-loss"]
     assert "3.0 ms a step here, 30 %" in reason.text
     assert found.options[0].breakdown_seconds.synchronize == pytest.approx(0.003)
+
+
+def test_threads_are_told_against_the_fewest_that_ran() -> None:
+    four = Plan("cpu", "fp32", 4)
+    rows = [a_measurement(four, 16, 0.3), a_measurement(TWO, 16, 0.5)]
+    found = answer(rows, survey=a_survey(usable_cores=4.0, physical_cores=4))
+    (reason,) = [reason for reason in found.reasons if reason.code == "threads-help"]
+    assert "with 4 threads, 0.50 s with 2" in reason.text or "with 4 threads, 500 ms with 2" in reason.text
+    assert "with one" not in reason.text
+
+
+def test_another_machine_is_not_to_be_measured_from_here() -> None:
+    lacking = a_profile((ONE,), fingerprint="elsewhere")
+    lacking = replace(lacking, points=lacking.points[:1], networks=())
+    found = recommend(a_survey(), lacking, None, [], Request(a_workload(), profile="made-up"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "no-calibration"]
+    notes = [option.note for option in found.options]
+    assert all("effort quick" not in (text or "") for text in (reason.text, *notes))
+    assert "that machine" in reason.text

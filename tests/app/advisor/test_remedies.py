@@ -6,7 +6,7 @@ import pytest
 
 from app.advisor.memory import estimate_memory
 from app.advisor.recommendation import Breakdown, Option
-from app.advisor.remedies import Remedy, remedies_for, say_remedies
+from app.advisor.remedies import LIGHTER, Remedy, remedies_for, say_remedies
 from app.advisor.summary import trace_of_summary
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
@@ -88,3 +88,35 @@ def test_without_known_memory_no_change_is_said_to_be_enough() -> None:
 def test_the_sentence_says_which_change_is_enough(fits: bool | None, word: str) -> None:
     assert say_remedies((Remedy("bf16", 2 * GB, fits),)) == f" What saves memory: bf16 (2.0 GB{word})."
     assert say_remedies(()) == ""
+
+
+def test_a_precision_is_told_that_the_device_has_for_it() -> None:
+    workload = a_workload(16)
+    option = an_option(workload)
+    changes = [{r.change for r in remedies_for(option, traced(workload), workload, half)} for half in ("fp16", None)]
+    assert "fp16" in changes[0]
+    assert not {"bf16", "fp16"} & changes[1]
+    assert "bf16" not in changes[0]
+
+
+def test_a_device_is_told_what_its_own_step_saves() -> None:
+    workload, card = a_workload(16), Plan("cuda:0")
+    there = replace(traced(workload), activation_peaks=(Affine(0.0, 200e6),), autocast_peaks=(Affine(0.0, 50e6),))
+    trace = replace(traced(workload), device=there)
+    saved = [
+        next(r.saves_bytes for r in remedies_for(an_option(workload, plan), trace, workload) if r.change == "bf16")
+        for plan in (ONE, card)
+    ]
+    assert saved == [16 * 40e6, 16 * 150e6]
+
+
+def test_sgd_saves_what_an_optimizer_of_a_device_holds_at_once_as_well() -> None:
+    workload, card = a_workload(1), Plan("cuda:0")
+    trace = replace(traced(workload), activation_peaks=(Affine(0.0, 60e6),))
+    saved = {
+        plan.device: next(
+            r.saves_bytes for r in remedies_for(an_option(workload, plan), trace, workload) if r.change == LIGHTER
+        )
+        for plan in (ONE, card)
+    }
+    assert saved == {"cpu": 200_000_000, "cuda:0": 200_000_000 + 100_000_000 - 60_000_000}

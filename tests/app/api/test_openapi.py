@@ -132,6 +132,7 @@ def test_the_catalogue_is_listed_and_its_models_can_be_asked_about(client: httpx
         model = client.get(f"/models/{row['name']}").json()
         assert {name: model[name] for name in row} == row
         assert parse_model(model["model"]).key == parse_model(row["name"]).key
+    assert client.get("/models/ResNet_50").json() == client.get("/models/resnet-50").json()
 
 
 def test_metrics_count_requests_by_route(client: httpx.Client) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from app.cli.endings import ExitCode
 from app.cli.main import main
+from probes.workload.models import parse_model
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +31,11 @@ def test_hardware_prints_the_document_of_get_hardware(capsys: pytest.CaptureFixt
 def test_models_lists_the_catalogue_and_shows_a_row_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
     _, listed = run_json(["models", "--json"], capsys)
     assert listed["models"][0]["name"] == "iris-mlp"
-    _, row = run_json(["models", "iris-mlp", "--json"], capsys)
-    assert row["description"]["layers"]
+    for name in (row["name"] for row in listed["models"]):
+        _, row = run_json(["models", name, "--json"], capsys)
+        assert parse_model(row["description"]).key == parse_model(name).key  # it can be changed and asked about
+    _, row = run_json(["models", "LeNet", "--json"], capsys)
+    assert row["name"] == parse_model("lenet").name
 
 
 def test_measure_runs_real_steps_under_every_plan(capsys: pytest.CaptureFixture[str]) -> None:

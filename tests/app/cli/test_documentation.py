@@ -1,5 +1,6 @@
 """What the pages promise is there."""
 
+import ast
 import json
 import re
 from dataclasses import fields
@@ -59,6 +60,25 @@ def test_every_code_of_a_failure_is_documented() -> None:
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     assert {"killed", "too-slow", "cancelled", "fault", "invalid-model"} <= made
     assert sorted(code for code in made if f"| `{code}` |" not in page) == []
+
+
+def codes_of_problems() -> set[str]:
+    """Of every problem that the HTTP interface makes, and of the errors that become one."""
+    places = {"Problem": 1, "FeedRefused": 0, "ProfileRefused": 0}
+    found: set[str] = set()
+    for path in (ROOT / "app").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in places:
+                words = node.args[places[node.func.id] :]
+                found |= {word.value for word in words[:1] if isinstance(word, ast.Constant)}
+    return found | {"unknown-profile", "too-busy", "not-saved", "invalid-model", "not-found", "method-not-allowed"}
+
+
+def test_every_code_of_a_problem_is_documented() -> None:
+    page = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
+    codes = codes_of_problems()
+    assert {"too-slow", "unknown-host", "captured", "profile-exists", "twice"} <= codes
+    assert sorted(code for code in codes if f"`{code}`" not in page) == []
 
 
 def test_the_index_of_decisions_names_each() -> None:

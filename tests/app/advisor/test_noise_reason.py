@@ -1,0 +1,32 @@
+"""Whether the machine is said to have been busy is judged by what was measured there, on every kind of device."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.advisor import Request, recommend
+from app.advisor.recommendation import Reason
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, TWO, a_gpu, a_measurement, a_survey, a_workload
+
+GPU = Plan("cuda:0")
+
+
+def noise_of(plan: Plan, spread: float) -> Reason | None:
+    survey = a_survey(gpus=[a_gpu()])
+    found = recommend(survey, None, None, [a_measurement(plan, 16, 1.0, spread)], Request(a_workload()))
+    assert found.recommended == plan
+    return next((reason for reason in found.reasons if reason.code == "noise"), None)
+
+
+@pytest.mark.parametrize("plan", [ONE, TWO, GPU])
+def test_a_calm_measurement_is_not_called_noisy_for_what_another_process_would_differ_by(plan: Plan) -> None:
+    assert noise_of(plan, 0.01) is None
+
+
+@pytest.mark.parametrize("plan", [ONE, TWO, GPU])
+def test_samples_far_apart_are_told_with_where_the_median_lies(plan: Plan) -> None:
+    reason = noise_of(plan, 0.6)
+    assert reason is not None
+    assert 0.25 < reason.evidence["relative_spread"] < 1.2
+    assert "busy or unsteady" in reason.text

@@ -1,0 +1,151 @@
+"""What came of running a plan counts where it says something: at its own batch size, or at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.recommendation import Option, Reason
+from app.advisor.summary import trace_of_summary
+from probes.measurement import Measurement, MemoryPeak
+from probes.workload.description import Plan
+from tests.app.advisor.answered import answer
+from tests.app.advisor.build import GB, ONE, ONE_BF16, TWO, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import a_profile
+
+GPU = Plan("cuda:0")
+ENDED = "Its process ended before the step did, most likely for want of memory."
+
+
+def not_run(plan: Plan, batch_size: int, outcome: str, reason: str | None = None) -> Measurement:
+    return a_measurement(plan, batch_size, 1.0, outcome=outcome, step=None, reason=reason)
+
+
+def option_of(found: Recommendation, plan: Plan) -> Option:
+    return next(option for option in found.options if option.plan == plan)
+
+
+def reasons_of(found: Recommendation, code: str) -> list[Reason]:
+    return [reason for reason in found.reasons if reason.code == code]
+
+
+def predicted(rows: list[Measurement], batch_size: int = 16, **changes: Any) -> Recommendation:
+    workload = a_workload(batch_size)
+    survey = changes.pop("survey", a_survey())
+    trace = replace(trace_of_summary(workload), **changes)
+    return recommend(survey, a_profile(), trace, rows, Request(workload))
+
+
+@pytest.mark.parametrize("reason", ["The step failed (ValueError): Expected more than 1 value per channel.", ENDED])
+def test_a_step_that_failed_at_one_batch_may_run_at_another(reason: str) -> None:
+    rows = [not_run(plan, 4096, "failed", reason) for plan in (ONE, TWO, ONE_BF16)]
+    assert option_of(predicted(rows, 4096), ONE).why_not == reason
+    found = predicted(rows, 16)
+    assert found.recommended is not None
+    assert not any(option.cannot_run for option in found.options)
+    assert not reasons_of(found, "cannot-run")
+
+
+def test_what_torch_cannot_do_it_cannot_at_any_batch() -> None:
+    found = predicted([not_run(ONE_BF16, 4, "unsupported", "No kernel.")])
+    assert option_of(found, ONE_BF16).cannot_run
+    ran_since = predicted([not_run(ONE_BF16, 4, "unsupported"), a_measurement(ONE_BF16, 8, 1.0)])
+    assert not option_of(ran_since, ONE_BF16).cannot_run
+
+
+def test_what_failed_once_and_ran_at_that_batch_runs() -> None:
+    rows = [not_run(ONE, 16, "failed", "A fault."), a_measurement(ONE, 16, 1.0)]
+    assert not option_of(answer(rows), ONE).cannot_run
+
+
+def test_a_batch_that_was_not_reached_in_time_is_not_told_of_another() -> None:
+    late = "One step was not done after 9 s. A smaller batch or more time would do."
+    rows = [not_run(ONE, 64, "failed", late)]
+    assert late in (option_of(predicted(rows, 64), ONE).note or "")
+    assert option_of(predicted(rows, 16), ONE).note is None
+
+
+def test_a_later_measurement_counts_whatever_way_it_was_fed() -> None:
+    rows = [a_measurement(ONE, 16, 3.0, data="pageable"), a_measurement(ONE, 16, 1.0, data="resident")]
+    for given, seconds in ((rows, 1.0), (rows[::-1], 3.0)):
+        step = option_of(answer(given), ONE).step_seconds
+        assert step is not None
+        assert step.median == seconds
+
+
+def test_a_plan_that_cannot_run_is_no_way_out_of_too_little_memory() -> None:
+    refused = "torch cannot do this here: no kernel."
+    little = predicted([], 16, autocast_refused=refused, survey=a_survey(usable_bytes=22 * 10**8))
+    assert option_of(little, ONE).fits is False
+    assert option_of(little, ONE_BF16).fits is not False  # by its memory alone
+    assert little.nothing_fits
+    assert refused not in little.verdict
+    assert "are missing" in little.verdict
+    (reason,) = reasons_of(little, "does-not-fit")
+    assert "bf16" not in reason.text
+    assert not any(remedy["change"] == "bf16" for remedy in reason.evidence["remedies"])
+
+
+def test_what_cannot_run_says_so_rather_than_how_much_it_lacks() -> None:
+    found = predicted([], 16, autocast_refused="No kernel.", survey=a_survey(usable_bytes=10**9))
+    bf16 = option_of(found, ONE_BF16)
+    assert bf16.fits is False
+    assert bf16.cannot_run
+    assert "No kernel." in (bf16.why_not or "")
+    for reason in reasons_of(found, "cannot-run"):
+        assert "missing" not in reason.text
+
+
+@pytest.mark.parametrize("largest", [None, 4])
+def test_what_ran_out_of_memory_is_not_told_a_batch_that_did_so_too(largest: int | None) -> None:
+    ran = [] if largest is None else [a_measurement(ONE, largest, 1.0)]
+    why_not = option_of(answer([*ran, not_run(ONE, 10, "out-of-memory")], batch_size=100), ONE).why_not
+    assert why_not is not None
+    assert "A smaller batch may fit." in why_not
+
+
+def test_the_largest_batch_that_ran_is_told_where_the_next_did_not() -> None:
+    rows = [a_measurement(ONE, 9, 1.0), not_run(ONE, 10, "out-of-memory")]
+    assert "A batch of 9 would fit." in (option_of(answer(rows, batch_size=100), ONE).why_not or "")
+
+
+def test_no_batch_is_smaller_than_one() -> None:
+    option = option_of(answer([not_run(ONE, 1, "out-of-memory")], batch_size=1), ONE)
+    assert option.max_batch_size == 0
+    assert "smaller batch" not in (option.why_not or "")
+    assert "Not even one sample fits" in (option.why_not or "")
+    assert "smaller batch" not in (option_of(answer([not_run(ONE, 1, "out-of-memory")]), ONE).why_not or "")
+
+
+def test_no_remedy_is_enough_for_what_ran_out_of_memory_against_the_estimate() -> None:
+    found = recommend(
+        a_survey(), a_profile(), None, [not_run(ONE, 16, "out-of-memory")], Request(a_workload(), precision="fp32")
+    )
+    (reason,) = reasons_of(found, "does-not-fit")
+    assert reason.evidence["remedies"]
+    assert all(remedy["fits"] is None for remedy in reason.evidence["remedies"])
+
+
+def on_a_card(free: int) -> Option:
+    """24 GB, of which the step took 2 of torch's allocator and the context half a GB."""
+    survey = a_survey(gpus=[a_gpu(memory_free_bytes=free)])
+    row = a_measurement(GPU, 16, 0.01, memory=MemoryPeak(allocated_bytes=GB, reserved_bytes=2 * GB))
+    profile = a_profile((ONE, GPU))
+    return option_of(recommend(survey, profile, None, [row], Request(a_workload())), GPU)
+
+
+def test_what_ran_on_a_card_takes_its_context_as_well() -> None:
+    memory = on_a_card(23 * GB).memory
+    assert memory.peak_bytes == 2 * GB + 500_000_000
+    assert memory.reserved_peak_bytes == 2 * GB
+    parts = (memory.weights_bytes, memory.gradients_bytes, memory.optimizer_bytes, memory.activations_bytes)
+    assert sum(part or 0 for part in (*parts, memory.overhead_bytes)) == memory.peak_bytes
+
+
+def test_what_ran_on_a_card_does_not_fit_beside_its_context_into_less() -> None:
+    option = on_a_card(22 * 10**8)
+    assert option.fits is False
+    assert "it took 2.5 GB here" in (option.why_not or "")
