@@ -136,7 +136,8 @@ class Jobs:
     async def cancel(self, job: Job) -> None:
         """End a job's work and wait until its process is gone. Harmless when it has ended."""
         if job.task is not None and not job.task.done():
-            job.task.cancel()
+            if not job.task.cancelling():  # a second time would cut off the ending of its process
+                job.task.cancel()
             await asyncio.wait([job.task])
         if job.state not in FINISHED:  # cancelled before its first step
             job.finish("cancelled", ("cancelled", "It was cancelled on request."))

@@ -14,7 +14,7 @@ from probes import bounds
 from probes.checked import Refused, check_text
 from probes.hardware import Survey
 from probes.machine_facts import describe_changes, facts_of
-from probes.profile import InvalidProfile, Profile, parse_profile
+from probes.profile import InvalidProfile, Profile, moment_of, parse_profile
 
 
 async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
@@ -46,13 +46,17 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     refuse_impostor(profile, survey)
     await _refuse_shadowing(crosspoint, profile)
     await crosspoint.store.keep_profile(profile)
+    crosspoint.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
     return profile
 
 
 async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
     """Forget every profile of this name. Raises UnknownProfile, StoreError."""
-    if name not in (known := await crosspoint.store.profile_names()):
-        raise UnknownProfile(known)
+    was_unsaved = crosspoint.forget_unsaved(lambda unsaved: unsaved.name == name)
+    if not await crosspoint.store.has_profile(name):
+        if was_unsaved:
+            return
+        raise UnknownProfile(await crosspoint.store.profile_names())
     await crosspoint.store.forget_profiles(name)
 
 
@@ -116,7 +120,7 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
         )
     now = datetime.now(UTC)
     for stored in (named, await crosspoint.store.profile(profile.fingerprint)):
-        if stored is not None and _moment(profile.created_at) < _moment(stored.created_at) <= now:
+        if stored is not None and moment_of(profile.created_at) < moment_of(stored.created_at) <= now:
             raise ProfileRefused(
                 "profile-exists",
                 "A newer profile of that machine is stored; the older one would hide it. Remove the stored one first "
@@ -139,10 +143,5 @@ def summarize(head: dict[str, Any], survey: Survey) -> dict[str, Any]:
 
 def age_seconds(created_at: str, now: datetime | None = None) -> float | None:
     """None where it was made in the future: one of two clocks is wrong."""
-    age = ((now or datetime.now(UTC)) - _moment(created_at)).total_seconds()
+    age = ((now or datetime.now(UTC)) - moment_of(created_at)).total_seconds()
     return age if age >= 0 else None
-
-
-def _moment(created_at: str) -> datetime:
-    moment = datetime.fromisoformat(created_at)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

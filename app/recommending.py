@@ -75,6 +75,7 @@ class Recommending:
         self._load: Load | None = None  # while real steps ran
         self._paces: Mapping[int, float] = {}
         self._untraceable: LabError | None = None
+        self._unmeasured: LabError | None = None
         self._devices = False  # whether any plan is a device's
 
     async def answer(self) -> Recommendation:
@@ -141,11 +142,12 @@ class Recommending:
                     if trace and kept_back:
                         await self._try_variants(survey, profile, trace, ticket, child.start_seconds)
         except LabError as error:
-            if (trace is None and (ticket.running or self._untraceable)) or error.code in _USERS_TO_MEND:
+            if (trace is None and ticket.running and not self._untraceable) or error.code in _USERS_TO_MEND:
                 raise
+            self._unmeasured = error
             failed = "The measurement failed" if ticket.running else "Nothing was measured"
             self._notes.append(Reason("not-measured", f"{failed}, so this is an estimate. {error}"))
-        return trace or (None if self._untraceable else await self._trace(survey, lab.run))
+        return trace or (None if self._untraceable else await self._trace_if_possible(survey, lab.run))
 
     async def _run_plans(
         self,
@@ -277,7 +279,7 @@ class Recommending:
         if all(item.outcome != "ok" for item in known):
             if self._fresh:
                 check_outcome(self._fresh)
-            raise untraceable
+            raise self._unmeasured or untraceable
         text = "This model's operations cannot be followed without running it: only what was measured here is known."
         self._notes.append(Reason("not-traced", text))
 

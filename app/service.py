@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +46,7 @@ from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.machine_facts import facts_of
 from probes.measurement import Measurement
-from probes.profile import Profile
+from probes.profile import Profile, moment_of
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
@@ -152,12 +152,22 @@ class Crosspoint:
         if name is None:
             if not survey.fingerprint:  # the survey failed: whose profile it would be is not known
                 return None
-            unsaved = self._unsaved_profiles.get(survey.fingerprint)
-            return unsaved or await unless_unreadable(self.store.profile(survey.fingerprint))
+            here = [self._unsaved_profiles.get(survey.fingerprint)]
+            here.append(await unless_unreadable(self.store.profile(survey.fingerprint)))
+            return max(
+                (each for each in here if each is not None), key=lambda each: moment_of(each.created_at), default=None
+            )
         found = await unless_unreadable(self.store.named_profile(name))
         if found is None:
             raise UnknownProfile(await unless_unreadable(self.store.profile_names()) or ())
         return found
+
+    def forget_unsaved(self, chosen: Callable[[Profile], bool]) -> bool:
+        """Of the profiles of this machine that could not be saved; False where there is none to forget."""
+        names = [name for name, profile in self._unsaved_profiles.items() if chosen(profile)]
+        for name in names:
+            del self._unsaved_profiles[name]
+        return bool(names)
 
     async def known_trace(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
         """The trace of this workload's content under the torch that is installed, if it was made before; devices: with

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 # How often it is looked whether the machine has changed (another driver, card, torch or limit): a survey takes 30 ms.
 WATCH_SECONDS = 60.0
-# A store that could not be opened (another process holds its file) is tried again; until then this is not ready.
+# A store that could not be opened is tried again; until then this is not ready. One that cannot be written (a full
+# disk, another process holds its file) is tried again with each look.
 STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
@@ -59,8 +60,7 @@ class Upkeep:
         await self._crosspoint.survey()
         fingerprint = None
         while True:
-            if not self.store_opened:
-                self.store_opened = await trouble_with(self._crosspoint.store.open()) is None
+            self.store_opened = await trouble_with(self._crosspoint.store.open()) is None
             survey = await self._crosspoint.survey()
             if survey.fingerprint != fingerprint:
                 fingerprint = survey.fingerprint
@@ -99,8 +99,10 @@ class Upkeep:
             }
             return
         try:
-            while (profile := await self._crosspoint.profile(survey)) is None:
-                await self._calibrate("quick")
+            profile = await self._first_profile(survey)
+            if profile is None:  # of whatever the machine is by then, the next look finds out
+                self.calibration = {"state": "waiting", "reason": "What this machine is has changed, or is not known."}
+                return
             await asyncio.to_thread(fit_all_plans, profile)
             if await self._is_due_again(survey, profile):
                 await self._calibrate(profile.effort, profile.name)
@@ -111,6 +113,17 @@ class Upkeep:
             return
         self.calibration = {"state": "done", "reason": None}
 
+    async def _first_profile(self, survey: Survey) -> Profile | None:
+        """This machine's, calibrated where there is none; None where the calibration was of another state of it than
+        this survey tells of, or this survey knows no fingerprint. Raises LabError."""
+        done = False
+        while (profile := await self._crosspoint.profile(survey)) is None and survey.fingerprint and not done:
+            done = await self._calibrate("quick")
+            survey = await self._crosspoint.survey()
+        if profile is None and done:
+            self._retry_later()
+        return profile
+
     async def _is_due_again(self, survey: Survey, profile: Profile) -> bool:
         """A profile from elsewhere is left as it is."""
         if self._crosspoint.lab.measuring or not is_quiet(survey):
@@ -119,8 +132,8 @@ class Upkeep:
         times = await unless_unreadable(reading) or []
         return 0 < len(times) < POOLED and time.time() - times[0] >= AGAIN_SECONDS
 
-    async def _calibrate(self, effort: str, name: str | None = None) -> None:
-        """Calibrate, or give way to somebody who waits for a measurement. Raises LabError."""
+    async def _calibrate(self, effort: str, name: str | None = None) -> bool:
+        """Calibrate, or give way to somebody who waits for a measurement: False. Raises LabError."""
         preempted = asyncio.Event()
         seconds = CALIBRATION_SECONDS[effort]
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
@@ -135,8 +148,10 @@ class Upkeep:
             if not work.done():
                 work.cancel()
                 await asyncio.wait([work])
-        if not work.cancelled():
-            work.result()
+        if work.cancelled():
+            return False
+        work.result()
+        return True
 
     def _say_running(self) -> None:
         self.calibration = {"state": "running", "reason": None}

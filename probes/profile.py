@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from probes import bounds
@@ -232,6 +232,12 @@ def _time(value: Any) -> str:
     except ValueError:
         raise Refused("created_at is no time as RFC 3339 has it") from None
     return text
+
+
+def moment_of(created_at: str) -> datetime:
+    """Of a profile: in UTC where it says no zone."""
+    moment = datetime.fromisoformat(created_at)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _texts(value: Any, place: str) -> dict[str, str]:

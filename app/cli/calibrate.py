@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app.cli.endings import CommandFailed, ExitCode
+
 if TYPE_CHECKING:
     from app.cli.progress import Report
+    from app.keeping import Kept
     from app.service import Crosspoint
     from probes.profile import Profile
 
@@ -39,14 +42,17 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     from app.cli.session import run_with_service
     from app.measurable import find_devices
 
-    async def work(service: Crosspoint, report: Report) -> Profile:
+    async def work(service: Crosspoint, report: Report) -> Kept[Profile]:
         here = find_devices(await service.survey_for_plans(report), devices)
-        return await service.calibrate(effort, devices=here, on_progress=report)
+        return await service.calibrate_and_keep(effort, here, on_progress=report)
 
     begun = datetime.now(UTC)
-    profile = run_with_service(work)
+    kept = run_with_service(work)
+    profile = kept.value
     if as_json:
         print_json(profile.to_json())
     else:
         show_profile(profile)
         show_calibrated(profile, begun)
+    if kept.trouble is not None:
+        raise CommandFailed(f"{kept.trouble} Nothing answers from it later.", ExitCode.FAULT)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import uuid
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,7 +35,8 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
     if PYTHON_TARGET.fullmatch(argument):
         if ".py:" in argument:
             fail_usage(f"Write {argument.replace('.py:', ':')}: module:function names a module, without .py.")
-        return python_model(argument, hash_source(argument) or "")
+        # What its source is nobody knows: it may be another one each time, and is its own model then.
+        return python_model(argument, hash_source(argument) or uuid.uuid4().hex)
     return parse_model(argument)
 
 

@@ -75,6 +75,17 @@ class Database:
     def close(self) -> None:
         self.connection.close()
 
+    def try_again(self) -> None:
+        """Where nothing could be saved: from now on it is, if it can be. What was kept in memory alone is let go."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            connection = _connect(self._path)
+        except (sqlite3.DatabaseError, OSError):
+            return
+        self.connection.close()
+        self.connection, self.trouble = connection, None
+        log.warning("The store can be written again.")
+
     def replace_damaged(self) -> None:
         """Move a damaged file aside and begin a new one."""
         self.connection.close()

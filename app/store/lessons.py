@@ -52,7 +52,9 @@ def keep_lessons(connection: sqlite3.Connection, fingerprint: str, rows: Sequenc
     )
     with connection:
         connection.executemany(insert, [(fingerprint, time.time(), *_values(row)) for row in rows])
-        connection.execute("DELETE FROM lessons WHERE id <= (SELECT max(id) FROM lessons) - ?", (KEPT_LESSONS,))
+        connection.execute(
+            "DELETE FROM lessons WHERE id NOT IN (SELECT id FROM lessons ORDER BY id DESC LIMIT ?)", (KEPT_LESSONS,)
+        )
 
 
 def read_stamp(connection: sqlite3.Connection, fingerprint: str) -> tuple[object, ...]:

@@ -57,8 +57,9 @@ class Store:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def open(self) -> None:
-        """Open now, to learn early what is wrong."""
+        """Open now, to learn early what is wrong; again, where nothing could be saved."""
         await self._run(lambda connection: None)
+        await self._in_thread(self._try_again)
 
     @property
     def trouble(self) -> str | None:
@@ -98,15 +99,20 @@ class Store:
 
     async def named_profile(self, name: str) -> Profile | None:
         """The latest profile of this name that can be read."""
-        return await self._latest_profile("name", name)
+        return await self._latest_profile("name", _text(name))
+
+    async def has_profile(self, name: str) -> bool:
+        """Whether there is one of this name, one that cannot be read among them."""
+        return bool(await self._rows("SELECT 1 FROM profiles WHERE name = ? LIMIT 1", (_text(name),)))
 
     async def profile_names(self) -> tuple[str, ...]:
-        """Names of stored profiles, newest first."""
+        """Names of stored profiles, the 50 newest, newest first."""
         statement = "SELECT name FROM profiles GROUP BY name ORDER BY max(id) DESC LIMIT 50"
         return tuple(str(name) for (name,) in await self._rows(statement, ()))
 
     async def profile_heads(self) -> list[dict[str, Any]]:
-        """Of the latest profile of each name, newest first: its document with numbers of points in their place."""
+        """Of the latest profile of each name, the 50 newest, newest first: its document with numbers of points in
+        their place."""
         statement = (
             "SELECT document FROM profiles WHERE id IN (SELECT max(id) FROM profiles GROUP BY name) "
             "ORDER BY id DESC LIMIT 50"
@@ -303,16 +309,28 @@ class Store:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
+                if self._database.trouble:  # read beside whoever writes it, it looks damaged and need not be
+                    raise
                 self._database.replace_damaged()
                 self._profiles.clear()
                 return work(self._database.connection)
         except sqlite3.Error as error:
             raise StoreError(f"This was not {done}: the store could not be used ({error}).") from error
 
+    def _try_again(self) -> None:
+        if self._database is not None and self._database.trouble:
+            self._database.try_again()
+            self._profiles.clear()
+
     def _close(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
+
+
+def _text(name: str) -> str:
+    """A command line's argument that is no UTF-8 holds what SQLite cannot look for; nothing here is called so."""
+    return name.encode(errors="replace").decode()
 
 
 def workload_key(workload: Workload) -> str:

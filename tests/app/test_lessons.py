@@ -229,6 +229,22 @@ def test_lessons_are_kept_within_bounds_and_the_latest_of_a_plan_counts(tmp_path
     assert [row.seconds for row in rows if row.batch_size == KEPT_LESSONS] == [7.0]
 
 
+def test_one_model_asked_about_again_and_again_leaves_what_others_taught(tmp_path: Path) -> None:
+    """A later measurement takes an earlier one's place with a number of its own."""
+
+    async def session() -> list[LessonRow]:
+        store = Store(tmp_path)
+        try:
+            await store.keep_lessons("f", [a_row(1)])
+            for _ in range(3):
+                await store.keep_lessons("f", [a_row(batch) for batch in range(2, KEPT_LESSONS - 10)])
+            return await store.lessons("f")
+        finally:
+            await store.close()
+
+    assert 1 in {row.batch_size for row in asyncio.run(session())}
+
+
 def a_trace() -> Trace:
     return a_profile().networks[0].trace
 

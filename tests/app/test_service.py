@@ -14,6 +14,7 @@ import pytest
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError, UnknownProfile
 from app.lab import Lab
+from app.profiles import forget_profile, import_profile
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.hardware import Survey
@@ -310,5 +311,39 @@ def test_a_step_is_traced_as_a_device_runs_it_where_a_plan_is_a_devices(tmp_path
         assert trace.on(cpu=False).operation_count() < 0.5 * trace.operation_count()
         await crosspoint.recommend(Request(GRU))
         assert await crosspoint.known_trace(survey, GRU, devices=True) is trace  # nobody traces it again without
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_profile_that_could_not_be_saved_hides_none_that_came_later(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        unsaved, later = (
+            replace(a_profile(fingerprint=survey.fingerprint), name=name, created_at=f"2026-11-2{day}T09:00:00Z")
+            for name, day in (("unsaved", 1), ("later", 2))
+        )
+        crosspoint._unsaved_profiles[survey.fingerprint] = later
+        await crosspoint.store.keep_profile(unsaved)
+        assert await crosspoint.profile(survey) == later
+        crosspoint._unsaved_profiles[survey.fingerprint] = unsaved
+        await crosspoint.store.keep_profile(later)
+        assert await crosspoint.profile(survey) == later
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_profile_that_could_not_be_saved_is_forgotten_when_one_is_taken_in_or_it_is_removed(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        unsaved = replace(a_profile(fingerprint=survey.fingerprint), name="unsaved", created_at="2026-11-22T09:00:00Z")
+        crosspoint._unsaved_profiles[survey.fingerprint] = unsaved
+        taken = replace(unsaved, name="taken", created_at="2026-11-21T09:00:00Z")
+        await import_profile(crosspoint, json.dumps(taken.to_json()).encode())
+        assert await crosspoint.profile(survey) == taken
+        crosspoint._unsaved_profiles[survey.fingerprint] = unsaved
+        await forget_profile(crosspoint, "unsaved")
+        assert await crosspoint.profile(survey) == taken
+        with pytest.raises(UnknownProfile):
+            await forget_profile(crosspoint, "unsaved")
 
     with_crosspoint(tmp_path, use)

@@ -228,6 +228,57 @@ def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_sav
     in_store(tmp_path / "file" / "below", use)
 
 
+def test_a_store_that_could_not_be_written_is_used_once_it_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.touch()  # a file in the folder's place
+
+    async def use() -> None:
+        store = Store(folder)
+        with pytest.raises(StoreError):
+            await store.keep_profile(PROFILE)
+        await store.open()
+        assert store.trouble is not None
+        folder.unlink()
+        await store.open()
+        assert store.trouble is None
+        await store.keep_profile(PROFILE)
+        await store.close()
+        again = Store(folder)
+        assert await again.profile(PROFILE.fingerprint) == PROFILE
+        await again.close()
+
+    asyncio.run(use())
+
+
+def test_a_file_that_can_only_be_read_is_not_moved_away_for_what_reading_it_says(tmp_path: Path) -> None:
+    """Beside whoever writes it, it may look damaged and be sound."""
+
+    def broken(connection: sqlite3.Connection) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        assert store._database is not None
+        store._database.trouble = "the store cannot be written"
+        with pytest.raises(StoreError, match="malformed"):
+            await store._run(broken)
+        assert await store.profile(PROFILE.fingerprint) == PROFILE
+
+    in_store(tmp_path, use)
+    assert not list(tmp_path.glob("*.damaged-*"))
+
+
+def test_a_profile_is_there_by_its_name_however_many_are_newer(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        for number in range(51):
+            await store.keep_profile(replace(PROFILE, name=f"rig {number}", fingerprint=str(number)))
+        assert "rig 0" not in await store.profile_names()
+        assert await store.has_profile("rig 0")
+        assert not await store.has_profile("rig 51")
+
+    in_store(tmp_path, use)
+
+
 def test_a_store_of_a_newer_crosspoint_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from app.advisor import Recommendation, Request
+from app.advisor.plans import candidate_plans
 from app.errors import LabError
+from app.lab.child import Child
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import python_model
+from tests.app.advisor.build import a_measurement
 
 # What it does depends on its numbers, and its weights are larger than what is stepped for a trace.
 CODE = """
@@ -52,5 +57,32 @@ def test_quick_measures_what_cannot_be_traced_and_instant_knows_it_afterwards(
                 answer = await ask(crosspoint, effort)
                 assert answer.options[0].basis == "measured"
                 assert "not-traced" in {reason.code for reason in answer.reasons}
+
+    asyncio.run(use())
+
+
+def test_on_a_busy_machine_what_was_measured_of_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "busy_model.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    workload = Workload(python_model("busy_model:make_model"), batch_size=4, mode="inference")
+    request = Request(workload, precision="fp32", effort="quick")
+
+    @contextlib.asynccontextmanager
+    async def busy(*_: object, **__: object) -> AsyncIterator[Child]:
+        raise LabError("too-busy", "Others measure.")
+        yield
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path / "data")) as crosspoint:
+            monkeypatch.setattr(crosspoint.lab, "session", busy)
+            with pytest.raises(LabError, match="Others measure"):
+                await crosspoint.recommend(request)  # nothing is known of it
+            survey = await crosspoint.survey()
+            row = a_measurement(candidate_plans(survey, request)[0], 4, 0.01)
+            await crosspoint.store.keep_measurements(survey.fingerprint, workload, [row])
+            answer = await crosspoint.recommend(request)
+            assert answer.options[0].basis == "measured"
+            assert {"not-traced", "not-measured"} <= {reason.code for reason in answer.reasons}
 
     asyncio.run(use())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
 from app.upkeep import AGAIN_SECONDS, ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, _rest_seconds, is_quiet
-from probes.hardware import Load, Memory
+from probes.hardware import Load, Memory, Survey
 from probes.profile import Profile
 from probes.workload.description import MODES
 from tests.app.advisor.build import a_gpu, a_survey
@@ -133,3 +134,42 @@ def test_a_quiet_machine_is_calibrated_again_an_hour_later_until_there_are_four(
 def test_somebody_s_job_and_a_profile_from_elsewhere_are_left_alone(tmp_path: Path) -> None:
     assert again(tmp_path / "1", [9 * AGAIN_SECONDS], Load(busy_fraction=0.9, steal_fraction=0.0)) == []
     assert again(tmp_path / "2", [9 * AGAIN_SECONDS], imported=True) == []
+
+
+def test_a_machine_that_changes_while_it_is_calibrated_is_not_calibrated_without_end(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            real = await crosspoint.survey()
+            states = itertools.count()
+
+            async def survey(*, fresh: bool = False) -> Survey:
+                return replace(real, fingerprint=f"state-{next(states)}")
+
+            async def calibrate(effort: str, **_: object) -> Profile:
+                asked.append(effort)
+                profile = a_profile(fingerprint=(await crosspoint.survey(fresh=True)).fingerprint)
+                await crosspoint.store.keep_profile(profile, profile)
+                return profile
+
+            crosspoint.survey = survey  # type: ignore[assignment, method-assign]
+            crosspoint.calibrate = calibrate  # type: ignore[method-assign]
+            upkeep = Upkeep(crosspoint)
+            await asyncio.wait_for(upkeep._calibrate_if_due(await survey()), 30)
+            assert upkeep.calibration["state"] == "waiting"
+            assert upkeep._not_before > asyncio.get_running_loop().time()
+
+    asyncio.run(use())
+    assert asked == ["quick"]
+
+
+def test_a_survey_that_failed_is_no_reason_to_calibrate(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            upkeep = Upkeep(crosspoint)
+            await asyncio.wait_for(upkeep._calibrate_if_due(replace(await crosspoint.survey(), fingerprint="")), 30)
+            assert upkeep.calibration["state"] == "waiting"
+            assert await crosspoint.store.profile_names() == ()
+
+    asyncio.run(use())

@@ -8,7 +8,11 @@ import pytest
 
 from app.cli.endings import ExitCode
 from app.cli.main import main
+from app.keeping import Kept
+from app.service import Crosspoint
+from probes.profile import Profile
 from probes.workload.models import parse_model
+from tests.app.advisor.machine import a_profile
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +99,16 @@ def test_the_experiment_ends_with_its_words_and_writes_its_report(
     assert "the time does not follow the number of readings" in " ".join(out.split())
     assert "Accuracy on the 30 held-out rows" in out
     assert "Time against readings" in report.read_text(encoding="utf-8")
+
+
+def test_a_calibration_that_could_not_be_kept_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def calibrate(*_: object, **__: object) -> Kept[Profile]:
+        return Kept(a_profile(), "This was not saved: the disk is full.")
+
+    monkeypatch.setattr(Crosspoint, "calibrate_and_keep", calibrate)
+    assert main(["calibrate", "--device", "cpu", "--json"]) == ExitCode.FAULT
+    out, err = capsys.readouterr()
+    assert json.loads(out)["name"] == a_profile().name
+    assert "not saved: the disk is full" in err

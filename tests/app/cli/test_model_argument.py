@@ -111,3 +111,9 @@ def test_rubbish_that_begins_like_a_document_is_wrong_usage_in_a_sentence(argume
         read_model(argument)
     assert getattr(caught.value, "code", ExitCode.USAGE) == ExitCode.USAGE
     assert len(str(caught.value)) < 400
+
+
+def test_own_code_whose_source_is_not_found_is_another_model_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured of it before may be another's."""
+    monkeypatch.setattr("probes.workload.python_sources.hash_source", lambda target: None)
+    assert read_model("own.train:make").key != read_model("own.train:make").key

@@ -129,6 +129,13 @@ def test_where_nothing_can_be_saved_an_import_says_so(run: Run, data: Path) -> N
     assert "Error: This was not saved: the data folder cannot be used" in refused.stderr
 
 
+def test_a_name_that_is_no_utf_8_is_one_that_is_not_known(run: Run) -> None:
+    for words in (("show",), ("export",), ("remove",)):
+        refused = run(*words, "caf\udce9")
+        assert refused.returncode == ExitCode.USAGE
+        assert "rig" in refused.stderr
+
+
 def test_a_name_that_another_machine_has_is_not_taken_over(run: Run) -> None:
     stranger = json.dumps(a_profile_of("rig", created_at="2027-01-01T00:00:00Z").to_json() | {"fingerprint": "third"})
     refused = run("import", "-", given=stranger)
