@@ -11,6 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from probes.microtrain.built import Batch, MakeBatch
+from probes.microtrain.feeding import alike
 from probes.microtrain.models import BuiltModel, build_model
 from probes.workload.description import ModelDescription
 
@@ -63,7 +64,7 @@ def _fake_batches(make_batch: MakeBatch, mode: FakeTensorMode) -> MakeBatch:
                 return done.setdefault(id(value), _fake(value, mode))
             if isinstance(value, dict):
                 return {key: fake(item) for key, item in value.items()}
-            return type(value)(fake(item) for item in value) if isinstance(value, tuple | list) else value
+            return alike(value, (fake(item) for item in value)) if isinstance(value, tuple | list) else value
 
         return fake(batch)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle
 from typing import Any, Protocol
 
@@ -90,8 +90,13 @@ def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(batch, dict):
         return {name: map_tensors(value, change) for name, value in batch.items()}
     if isinstance(batch, tuple | list):
-        return type(batch)([map_tensors(value, change) for value in batch])
+        return alike(batch, [map_tensors(value, change) for value in batch])
     return batch
+
+
+def alike(like: Any, items: Iterable[Any]) -> Any:
+    """A tuple or list of the same class: a named tuple takes its fields one by one."""
+    return type(like)(*items) if hasattr(like, "_fields") else type(like)(items)
 
 
 def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:

@@ -15,7 +15,7 @@ from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
 from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import NOT_BEGUN, Contest, Entry, OutOfTime
-from probes.microtrain.failures import Failure, explain_step_failure
+from probes.microtrain.failures import explain_step_failure
 from probes.microtrain.footprint import limited_to
 from probes.microtrain.forking import Forks, Wanted
 from probes.microtrain.least_memory import LeastMemory, estimate_least_memory, why_too_large
@@ -296,7 +296,8 @@ class MeasureSession:
             if entry.error is None and samples and not compiled:
                 self._say("measuring overheads")
                 run, median = self._runs[id(entry)], Timing.from_samples(samples).median
-                with suppress(Failure):  # a process that ended meanwhile; the times stand
+                # A process may have ended meanwhile, and copies may not fit; the times stand.
+                with suppress(Exception):
                     told = meter.measure(run, median) if isinstance(run, StepRun) else run.overheads(median, self._end)
                     if told is not None:
                         self._overheads[id(entry)] = told
@@ -305,7 +306,8 @@ class MeasureSession:
             run = self._runs[id(entry)]
             if isinstance(run, StepRun) and not run.plan.is_cpu:
                 told = self._overheads[id(entry)]
-                self._overheads[id(entry)] = replace(told, device_busy=meter.measure_busy(run, median))
+                with suppress(Exception):
+                    self._overheads[id(entry)] = replace(told, device_busy=meter.measure_busy(run, median))
 
     def _look_for_denormals(self, share: float) -> None:
         """Once a precision on the CPU, at the workload's own batch, where that share of the time left does for it."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import torch
-
+from probes.microtrain.device_cache import empty_device_cache
 from probes.microtrain.failures import Failure, explain_failure
 
 Document = dict[str, Any]
@@ -87,5 +86,4 @@ def _run_job(job: Document, kinds: Mapping[str, RunJob], emit: Emit) -> Document
 
 def _clean_up() -> None:
     """Leave nothing of a job behind for the next: device memory, and the rest of a failed CUDA call."""
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    empty_device_cache()

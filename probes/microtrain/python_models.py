@@ -27,6 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 from probes.microtrain.built import Batch, BuiltModel, MakeBatch
+from probes.microtrain.feeding import alike
 from probes.workload.description import InvalidModel
 
 _EXPECTED = (
@@ -166,6 +167,6 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
             return value[rows[count]]
         if isinstance(value, dict):
             return {key: draw(item) for key, item in value.items()}
-        return type(value)(draw(item) for item in value) if isinstance(value, tuple | list) else value
+        return alike(value, (draw(item) for item in value)) if isinstance(value, tuple | list) else value
 
     return draw(example)

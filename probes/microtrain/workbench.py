@@ -16,6 +16,7 @@ from torch import nn
 
 from probes.measurement import MemoryPeak
 from probes.microtrain.denormals import measure_denormal_share
+from probes.microtrain.device_cache import empty_device_cache
 from probes.microtrain.feeding import Batch, batch_bytes, make_feed
 from probes.microtrain.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.models import BuiltModel, build_model
@@ -178,8 +179,7 @@ class StepRun:
         """Let go of everything that only this plan needed."""
         self.step = None
         gc.collect()
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        empty_device_cache()
 
     def prepared(self) -> Step:
         """The step, made when it is first needed."""
