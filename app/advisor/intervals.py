@@ -57,6 +57,13 @@ def widen(interval: Interval, spread: float) -> Interval:
     return Interval(interval.median, interval.median * math.exp(-below), interval.median * math.exp(above))
 
 
+def narrow(interval: Interval, spread: float) -> Interval:
+    """What `widen` made it of."""
+    below = math.sqrt(max(math.log(interval.median / interval.low) ** 2 - spread**2, 0.0))
+    above = math.sqrt(max(math.log(interval.high / interval.median) ** 2 - spread**2, 0.0))
+    return Interval(interval.median, interval.median * math.exp(-below), interval.median * math.exp(above))
+
+
 def bounded(interval: Interval, low: float, high: float) -> Interval:
     """What of it lies between these; where nothing does, the nearer of them."""
 

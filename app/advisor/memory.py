@@ -54,6 +54,7 @@ class MemoryEstimate:
     precision: str = "fp32"
     fragmentation: Peaks = NOTHING
     workspace: int = 0  # what libraries keep of a device's allocator
+    update: int = 0  # what a device's optimizer holds at once, when the activations are gone
 
     @property
     def fixed(self) -> int:
@@ -62,11 +63,12 @@ class MemoryEstimate:
 
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
-        return math.ceil(self.fixed + self.activations_at(batch_size) + self.fragmentation_at(batch_size))
+        step = self.activations_at(batch_size) + self.fragmentation_at(batch_size)
+        return math.ceil(self.fixed + max(step, self.update))
 
     def allocated(self, batch_size: int) -> int:
         """What torch's allocator hands out of it: the tensors, and on a CPU what kernels take inside."""
-        return math.ceil(self.fixed - (self.overhead or 0) + self.activations_at(batch_size))
+        return math.ceil(self.fixed - (self.overhead or 0) + max(self.activations_at(batch_size), self.update))
 
     def activations_at(self, batch_size: int) -> float:
         return self.activations.at(batch_size)
@@ -93,6 +95,8 @@ class MemoryEstimate:
         if self.available is None:
             return None
         room = self.available - self.fixed
+        if self.update > room:
+            return 0
         largest = self.activations.and_with(self.fragmentation).largest_within(room)
         while largest is not None and largest > 1 and self.peak(largest) > self.available:  # the sums were rounded
             largest -= 1
@@ -122,7 +126,7 @@ class MemoryEstimate:
             weights_bytes=self.weights,
             gradients_bytes=self.gradients,
             optimizer_bytes=self.optimizer,
-            activations_bytes=math.ceil(self.activations_at(batch_size)),
+            activations_bytes=math.ceil(max(self.activations_at(batch_size), self.update)),
             overhead_bytes=self.overhead + self.workspace if self.overhead is not None else None,
             fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.on_cpu else None,
             peak_bytes=self.peak(batch_size) if known else None,
@@ -152,7 +156,7 @@ def estimate_memory(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
-        activations=with_update(activation_peaks(trace, plan), trace, plan),
+        activations=activation_peaks(trace, plan),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
@@ -161,6 +165,7 @@ def estimate_memory(
         precision=plan.precision,
         fragmentation=fragmentation(trace, plan),
         workspace=_workspace(profile, plan, trace.mode),
+        update=0 if plan.is_cpu else bytes_held_at_once(trace),
     )
 
 

@@ -95,7 +95,6 @@ def option_for(
         max_batch_size=_max_batch(memory, outcome),
         note=_note(time, outcome, estimate, elsewhere),
         crowded=estimate is not None and estimate.crowded,
-        within=estimate.within if estimate is not None else None,
     )
 
 

@@ -13,7 +13,7 @@ from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
 from app.advisor.environment_reason import explain_environment, explain_too_late
 from app.advisor.environments import Gain, bare, gains_too_late, is_variant
-from app.advisor.intervals import interval_around
+from app.advisor.intervals import between_processes, narrow
 from app.advisor.noise_signs import signs_of_noise
 from app.advisor.options import OUT_OF_TIME
 from app.advisor.over_batches import startup_of
@@ -224,9 +224,9 @@ def _too_close(ranking: Ranking) -> Reason | None:
 
 def _noise(best: Option) -> Reason | None:
     """By what was measured alone: what another process would take differs on a calm machine, too."""
-    if best.step_seconds is None or best.basis != "measured" or best.within is None:
+    if best.step_seconds is None or best.basis != "measured":
         return None
-    here = interval_around(best.step_seconds.median, best.within)
+    here = narrow(best.step_seconds, between_processes(best.plan))
     spread = (here.high - here.low) / here.median
     if spread < NOISY:
         return None

@@ -60,8 +60,6 @@ class Option:
 
     fits: None when memory is not known. cannot_run: it was tried, for real or in tracing, and torch refused. note: why
     the time is unknown. crowded: others hold cores that it needs, so that its step may take far longer than its median.
-    within: of a measurement, the spread of its median by its own samples, on either side, without what another process
-    would differ by, which step_seconds has; it is told by a reason alone.
     """
 
     plan: Plan
@@ -76,7 +74,6 @@ class Option:
     note: str | None = None
     cannot_run: bool = False
     crowded: bool = False
-    within: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """By hand, as `asdict` copies every number twice, which took a third of an answer."""

@@ -1,10 +1,11 @@
 import math
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.intervals import apart, deviation, interval_around, interval_of_timing, shift, widen
+from app.advisor.intervals import apart, deviation, interval_around, interval_of_timing, narrow, shift, widen
 from app.advisor.recommendation import Interval
 from probes.measurement import Timing
 
@@ -64,3 +65,10 @@ def test_touching_intervals_are_not_apart() -> None:
     assert apart(Interval(1, 0.9, 1.1), Interval(2, 1.2, 3))
     assert not apart(Interval(1, 0.9, 1.2), Interval(2, 1.2, 3))
     assert not apart(Interval(2, 1.2, 3), Interval(1, 0.9, 1.1))
+
+
+def test_narrowing_takes_back_what_widening_did() -> None:
+    around = Interval(1.0, 0.9, 1.3)
+    back = narrow(widen(around, 0.15), 0.15)
+    assert (back.low, back.high) == (pytest.approx(0.9), pytest.approx(1.3))
+    assert narrow(Interval(1.0, 0.95, 1.05), 0.15) == Interval(1.0, 1.0, 1.0)
