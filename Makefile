@@ -11,8 +11,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crosspoint needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 …")'
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "crosspoint needs Python 3.11 to 3.14; choose one with: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV); with torch for a GPU that is several GB."
 	$(PIP) -e .
 	@$(BIN)/python -m compileall -q probes app  # else each command compiles anew where PYTHONDONTWRITEBYTECODE is set
 	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -136,6 +138,7 @@ def serve(settings: Settings) -> None:
         loop="asyncio",
         lifespan="on",
         access_log=settings.access_log,
+        log_config=_logging_to_standard_error(),
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
@@ -144,6 +147,13 @@ def serve(settings: Settings) -> None:
     # uvicorn raises the signal that ended it once more. TERM is how a service is meant to end: exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
     Server(config, app, owns_process=True).run(sockets=[listener])
+
+
+def _logging_to_standard_error() -> dict[str, Any]:
+    """uvicorn's, whose lines of requests would go to standard output."""
+    config = copy.deepcopy(uvicorn.config.LOGGING_CONFIG)
+    config["handlers"]["access"]["stream"] = "ext://sys.stderr"
+    return config
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -159,10 +169,11 @@ def listen(settings: Settings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # what cannot be a host's name is no error of the system's
+        why = getattr(error, "strerror", None) or "no host can have that name"
         raise AddressTaken(
             "address-taken",
-            f"Port {settings.port} of {settings.host} cannot be listened on: {error.strerror}. "
+            f"Port {settings.port} of {settings.host} cannot be listened on: {why}. "
             "Choose another with --port, or end what listens there.",
         ) from error
     host, port = listener.getsockname()[:2]

@@ -24,12 +24,14 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One width. why_not: why there is nothing in it; cells are then empty."""
+    """One width. why_not: why there is nothing in it; cells are then empty. failure: where that is not for its width,
+    which can be had, but for what became of it then."""
 
     width: float
     parameters: int | None
     cells: tuple[Cell, ...]
     why_not: str | None = None
+    failure: LabError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ async def draw_map(
     crosspoint: Crosspoint, request: Request, widths: Sequence[float] = WIDTHS, on_progress: OnProgress | None = None
 ) -> Map:
     """The map up to the request's batch size. Above effort `instant` each width is measured first, at a middle batch,
-    within what the effort allows a question. Raises InvalidRequest, LabError when no width can be traced."""
+    within what the effort allows a question. What goes wrong at a width costs its row. Raises InvalidRequest."""
     sizes = batch_grid(request.workload.batch_size)
     chosen = sorted(set(widths))
     rows = [
@@ -97,8 +99,10 @@ async def _row(
     on_progress(0.0, "looking")
     try:
         model = await _wider(crosspoint, request.workload.model, width)
-    except (InvalidModel, LabError) as error:
+    except InvalidModel as error:
         return Row(width, None, (), str(error))
+    except LabError as error:
+        return Row(width, None, (), str(error), None if error.code == "invalid-model" else error)
     middle = sizes[len(sizes) // 2]
     there = replace(request, workload=replace(request.workload, model=model, batch_size=middle))
     try:
@@ -112,7 +116,7 @@ async def _row(
         experience = await crosspoint.lessons.like(survey, profile, trace, there.workload)
         cells = await asyncio.to_thread(winners, survey, profile, trace, measured, there, sizes, experience)
     except LabError as error:
-        return Row(width, None, (), str(error))
+        return Row(width, None, (), str(error), error)
     return Row(width, answer.parameters, tuple(cells))
 
 

@@ -13,14 +13,15 @@ from app.service import Crosspoint
 from probes import bounds
 from probes.checked import Refused, check_text
 from probes.hardware import Survey
-from probes.machine_facts import describe_changes, facts_of
+from probes.machine_facts import changes_since
 from probes.profile import InvalidProfile, Profile, moment_of, parse_profile
 
 
 async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
-    """A summary of the latest profile of each name, newest first. Raises StoreError."""
+    """A summary of one profile of each name, newest first: this machine's as it is now, else the latest. Raises
+    StoreError."""
     survey = await crosspoint.survey()
-    return [summarize(head, survey) for head in await crosspoint.store.profile_heads()]
+    return [summarize(head, survey) for head in await crosspoint.store.profile_heads(survey.fingerprint)]
 
 
 async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
@@ -100,7 +101,7 @@ def refuse_impostor(profile: Profile, survey: Survey) -> None:
     """Raises ProfileRefused for one that has this machine's fingerprint and speaks of another machine."""
     if profile.fingerprint != survey.fingerprint or profile.hardware is None:
         return
-    if changes := describe_changes(profile.hardware, facts_of(survey)):
+    if changes := changes_since(profile.hardware, survey):
         raise ProfileRefused(
             "profile-refused",
             "This profile was not taken: it claims to be this machine's and describes another one "
@@ -112,15 +113,18 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
     """Raises ProfileRefused where it would stand before another machine's, or before a newer one of its own. One that
     was made in the future (a clock was wrong) is newer than none."""
     named = await crosspoint.store.named_profile(profile.name)
-    if named is not None and named.fingerprint != profile.fingerprint:
+    same = await crosspoint.store.profile(profile.fingerprint)
+    is_its_name = same is not None and same.name == profile.name
+    if named is not None and named.fingerprint != profile.fingerprint and not is_its_name:
         raise ProfileRefused(
             "profile-exists",
             "Another machine's profile is stored under this name, or this one's before it changed. Give the new one "
             "another name, or remove the stored one first.",
         )
     now = datetime.now(UTC)
-    for stored in (named, await crosspoint.store.profile(profile.fingerprint)):
-        if stored is not None and moment_of(profile.created_at) < moment_of(stored.created_at) <= now:
+    for stored in (named, same):
+        is_that = stored is not None and stored.fingerprint == profile.fingerprint
+        if stored is not None and is_that and moment_of(profile.created_at) < moment_of(stored.created_at) <= now:
             raise ProfileRefused(
                 "profile-exists",
                 "A newer profile of that machine is stored; the older one would hide it. Remove the stored one first "

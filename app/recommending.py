@@ -146,7 +146,8 @@ class Recommending:
                 raise
             self._unmeasured = error
             failed = "The measurement failed" if ticket.running else "Nothing was measured"
-            self._notes.append(Reason("not-measured", f"{failed}, so this is an estimate. {error}"))
+            text = f"{failed}, so this is an estimate. {error}"
+            self._notes.append(Reason("not-measured", text, {"possible": True}))
         return trace or (None if self._untraceable else await self._trace_if_possible(survey, lab.run))
 
     async def _run_plans(
@@ -327,7 +328,7 @@ class Recommending:
 
     def _note_unmeasurable(self, why: str) -> None:
         if self._request.effort != "instant":
-            self._notes.append(Reason("not-measured", f"Nothing was measured: {why}."))
+            self._notes.append(Reason("not-measured", f"Nothing was measured: {why}.", {"possible": False}))
 
     def _note_trouble(self, kept: Kept[T]) -> T:
         """The value; that it was not saved becomes a reason, once."""

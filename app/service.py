@@ -19,7 +19,7 @@ from typing import Any
 
 from app import labjobs
 from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
-from app.advisor.pooled import POOLED, pool
+from app.advisor.pooled import LOOKED_AT, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
@@ -157,6 +157,9 @@ class Crosspoint:
             return max(
                 (each for each in here if each is not None), key=lambda each: moment_of(each.created_at), default=None
             )
+        own = await self.profile(survey)
+        if own is not None and own.name == name:  # also where this machine was calibrated in another state since
+            return own
         found = await unless_unreadable(self.store.named_profile(name))
         if found is None:
             raise UnknownProfile(await unless_unreadable(self.store.profile_names()) or ())
@@ -280,13 +283,15 @@ class Crosspoint:
         with self._measuring(seconds, on_progress, ticket) as ticket:
             await self.survey_for_plans(on_progress or say_nothing)  # the profile says which cards there are
             survey = await self.survey(fresh=True)
+            if not survey.fingerprint:
+                raise LabError("failed", "The survey failed: nobody could tell whose profile it would be. Try again.")
             name = name or await free_name(self.store, survey)
             job = labjobs.calibrate_job(survey, effort, devices, name)
             result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
         measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
         calibration = replace(measured, hardware=facts_of(survey))
         key = (calibration.name, calibration.fingerprint)
-        earlier = await unless_unreadable(self.store.calibrations(*key, POOLED - 1)) or []
+        earlier = await unless_unreadable(self.store.calibrations(*key, LOOKED_AT)) or []
         profile = await asyncio.to_thread(pool, [calibration, *earlier])
         await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
         trouble = await trouble_with(self.store.keep_profile(profile, calibration))

@@ -109,6 +109,8 @@ class Surveyor:
     def awake(self) -> Iterator[None]:
         """Cards stay watched for as long as this is held."""
         self._holders += 1
+        if self._rest is not None:
+            self._rest.cancel()
         try:
             yield
         finally:

@@ -58,6 +58,7 @@ class _Beside(NamedTuple):
 class _Kernel(NamedTuple):
     """KernelAllocations at one batch size. chunks: what each allocation takes of the heap."""
 
+    sizes: list[int]
     chunks: list[int]
     order: tuple[int, ...]
 
@@ -75,8 +76,8 @@ class _Running:
 
 
 class Simulation:
-    """Steps at one batch size. alive_peak: the most bytes of tensors at once, without what kernels take inside. The
-    small blocks beside tensors are drawn by chance, from `seed`: two processes differ by theirs as well."""
+    """Steps at one batch size. alive_peak: the most bytes of tensors at once, with what kernels take inside. The small
+    blocks beside tensors are drawn by chance, from `seed`: two processes differ by theirs as well."""
 
     def __init__(self, step: Step, batch_size: int, seed: int = 0) -> None:
         self.heap = Heap(THRESHOLD_BYTES)
@@ -156,8 +157,10 @@ class Simulation:
                 if running.place < len(order) and not order[running.place]:
                     self._go_on(running, running.place + 1)
             elif event:
+                self._alive -= kernel.sizes[event - 1]
                 self.heap.free(blocks[event - 1])
             else:
+                self._take(kernel.sizes[len(blocks)])
                 blocks.append(self.heap.allocate_aligned_chunk(kernel.chunks[len(blocks)]))
 
     def _allocate(self, number: int) -> _Tensor:
@@ -166,15 +169,18 @@ class Simulation:
         self._made = made = self._made + 1
         while small and small[0][0] <= made:
             heap.free(heappop(small)[1])
-        self._alive += size
-        if self._alive > self.alive_peak:
-            self.alive_peak = self._alive
+        self._take(size)
         own = [heap.allocate_aligned_chunk(self._chunks[number - 1])] if size else []
         beside = next(self._drawn)
         blocks = heap.allocate_chunks(beside.chunks)
         for life in reversed(beside.lives):
             heappush(small, (made + life, blocks.pop()))
         return own + blocks
+
+    def _take(self, size: int) -> None:
+        self._alive += size
+        if self._alive > self.alive_peak:
+            self.alive_peak = self._alive
 
     def _free(self, tensor: _Tensor, size: int) -> None:
         self._alive -= size
@@ -188,11 +194,13 @@ def _bytes_at(sizes: Sequence[Affine], batch_size: int) -> list[int]:
 def _kernels_at(kernels: Mapping[int, Sequence[KernelAllocations]], batch_size: int) -> list[tuple[int, list[_Kernel]]]:
     """By their places, in order. Most are one of few objects."""
     known = {id(kernel): kernel for each in kernels.values() for kernel in each}
-    found = {
-        name: _Kernel([chunk_bytes(size) for size in _bytes_at(kernel.sizes, batch_size)], kernel.order)
-        for name, kernel in known.items()
-    }
+    found = {name: _kernel_at(kernel, batch_size) for name, kernel in known.items()}
     return [(place, [found[id(kernel)] for kernel in kernels[place]]) for place in sorted(kernels)]
+
+
+def _kernel_at(kernel: KernelAllocations, batch_size: int) -> _Kernel:
+    sizes = _bytes_at(kernel.sizes, batch_size)
+    return _Kernel(sizes, [chunk_bytes(size) for size in sizes], kernel.order)
 
 
 @cache

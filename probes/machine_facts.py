@@ -13,6 +13,7 @@ from probes.checked import check_count, check_list, check_number, check_object, 
 from probes.hardware import Survey
 
 MAX_BYTES = 10**17
+SAME_MEMORY = 0.02  # so much more or less is the same memory
 # cpu, cuda:0, xpu:1, mps: torch's own names.
 DEVICE_PATTERN = r"[a-z]{2,16}(:\d{1,4})?"
 
@@ -103,13 +104,16 @@ def facts_of(survey: Survey) -> MachineFacts:
     )
 
 
-def describe_changes(before: MachineFacts, now: MachineFacts) -> tuple[str, ...]:
-    """Where two sets of facts differ, in words; what either does not know is no difference."""
+def changes_since(before: MachineFacts, survey: Survey) -> tuple[str, ...]:
+    """Where the machine differs from what it was, in words; what either does not know is no difference. Of some cards
+    only torch can tell whether they are used, and a survey may come before it was asked."""
+    now = facts_of(survey)
+    unsure = any(card.usable is None for card in survey.accelerators)
     pairs = (
         ("processor", before.cpu, now.cpu),
         ("usable cores", _figure(before.usable_cores), _figure(now.usable_cores)),
-        ("memory", _gibibytes(before.memory_bytes), _gibibytes(now.memory_bytes)),
-        ("accelerators", _named(before), _named(now)),
+        ("memory", *_memories(before.memory_bytes, now.memory_bytes)),
+        ("accelerators", _named(before), None if unsure else _named(now)),
     )
     return tuple(
         f"{what} {old} then, {new} now"
@@ -122,8 +126,11 @@ def _figure(value: float | None) -> str | None:
     return None if value is None else f"{value:g}"
 
 
-def _gibibytes(size: int | None) -> str | None:
-    return None if size is None else f"{size / 2**30:.3g} GiB"
+def _memories(before: int | None, now: int | None) -> tuple[str | None, str | None]:
+    """What the system keeps for itself is another amount with each version of it."""
+    if before is None or now is None or abs(before - now) <= SAME_MEMORY * max(before, now):
+        return None, None
+    return f"{before / 2**30:.3g} GiB", f"{now / 2**30:.3g} GiB"
 
 
 def _named(facts: MachineFacts) -> str:

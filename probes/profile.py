@@ -41,8 +41,10 @@ CalibrationEffort = Literal["quick", "full"]
 EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)
 
 CONSTANT_PATTERN = r"[a-z][a-z0-9_-]*"  # one that is not known is kept: a newer crosspoint measured more
-# Variables that tune an allocator, threads or a library. Those that load code (LD_PRELOAD and its like) are none.
+# Variables that tune an allocator, threads or a library. Those that load code (LD_PRELOAD, OMP_TOOL_LIBRARIES,
+# CUDA_INJECTION64_PATH and their like), or say where something lies, are none.
 VARIABLE_PATTERN = (
+    r"(?!.*(PATH|LIB|TOOL|INJECT|PRELOAD|PLUGIN|DIR|FILE|HOME))"
     r"(MALLOC|TCMALLOC|GLIBC|OMP|KMP|GOMP|MKL|ONEDNN|DNNL|ATEN|TORCH|TORCHINDUCTOR|PYTORCH|CUDA|CUBLAS|NVIDIA)_"
     r"[A-Z0-9_]+"
 )
@@ -213,6 +215,11 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
 
 def _check_plans(profile: Profile) -> None:
     """How many there are, and how much each has: what an estimate costs grows with the square of either."""
+    steps = [(each.name, each.batch_size, each.plan.key, each.trace.mode) for each in profile.networks]
+    clocked = [(each.network, each.batch_size, each.plan.key, each.mode, each.clock) for each in profile.contexts]
+    for name, keys in (("networks", steps), ("contexts", clocked)):
+        if len(set(keys)) < len(keys):
+            raise Refused(f"{name} has one step of a plan twice")
     networks = Counter(network.plan.key for network in profile.networks)
     costs: Counter[tuple[Any, ...]] = Counter()
     for context in profile.contexts:

@@ -21,7 +21,7 @@ from probes.issued import Issued
 # 17: the step as a device runs it; 18: its losses in fp32, and what this CPU refuses; fewer simulated steps of the heap
 # where there are thousands of allocations; 19: additions where a step makes them, and more of what kernels take;
 # 20: masks of attention among them.
-SCHEMA_VERSION = "20"
+SCHEMA_VERSION = "21"
 
 CURVES = (
     "kernel_peaks",
@@ -99,7 +99,7 @@ ROW_FIELDS: tuple[str, ...] = Operation.__slots__
 class Trace:
     """One step.
 
-    parameters: trainable scalars; parameter_tensors: how many tensors hold them. activation_bytes: alive at the
+    parameters: trainable scalars; parameter_tensors: how many tensors a step trains. activation_bytes: alive at the
     step's peak beyond weights, gradients and optimizer state (inputs and temporaries included), as one line that is
     close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
     layer's gradient at small batches, the end of the forward at ordinary ones): activation_bytes_at is exact.

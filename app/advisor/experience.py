@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from app.advisor.intervals import Z
 from app.advisor.likeness import OTHER_MODE, likeness
@@ -26,6 +27,8 @@ DOUBT = 0.5
 WEIGHT_OF_SPREAD = 4.0
 # Less likeness than this, all lessons together, says nothing.
 LEAST_WEIGHT, LEAST_LIKENESS = 0.1, 1e-3
+# Of the most alike: what is less like than that is among those that count, and hardly does.
+TELLING = 0.05
 # What is off by more than this factor is off for a reason of its own.
 MOST_LOG_RATIO = math.log(10)
 # Corrections are worked out at powers of this, and lie on straight lines over the batch's logarithm in between.
@@ -61,6 +64,10 @@ class Learned:
 NOTHING = Learned()
 
 
+# Of each workload the lessons that count for a step: how much, and the logarithm of the ratio.
+Voices: TypeAlias = dict[str, list[tuple[float, float]]]
+
+
 def learn(
     lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature, known: dict[int, float] | None = None
 ) -> Learned:
@@ -68,15 +75,7 @@ def learn(
 
     known: likenesses to this step found so far, by the identity of the signature; the plans of a step share them.
     """
-    alike = {} if known is None else known
-    voices: dict[str, list[tuple[float, float]]] = {}
-    for lesson in lessons:
-        if lesson.plan.device != plan.device or abs(lesson.log_ratio) > MOST_LOG_RATIO:
-            continue
-        likely = _remembered_likeness(alike, step, lesson.signature) * _same_plan(lesson.plan, plan)
-        likely *= 1.0 if lesson.mode == mode else OTHER_MODE
-        if likely > LEAST_LIKENESS:
-            voices.setdefault(lesson.workload, []).append((likely, lesson.log_ratio))
+    voices = hear(lessons, plan, mode, step, {} if known is None else known)
     weights = {name: max(weight for weight, _ in rows) for name, rows in voices.items()}
     total = sum(weights.values())
     if total < LEAST_WEIGHT:
@@ -84,6 +83,19 @@ def learn(
     middle = sum(weights[name] * _mean(rows, 0.0) for name, rows in voices.items()) / (total + DOUBT)
     square = sum(weights[name] * _mean(rows, middle, power=2) for name, rows in voices.items()) / total
     return Learned(middle, total, math.sqrt(square))
+
+
+def hear(lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature, known: dict[int, float]) -> Voices:
+    """What of the lessons is like enough to this step."""
+    voices: Voices = {}
+    for lesson in lessons:
+        if lesson.plan.device != plan.device or abs(lesson.log_ratio) > MOST_LOG_RATIO:
+            continue
+        likely = _remembered_likeness(known, step, lesson.signature) * _same_plan(lesson.plan, plan)
+        likely *= 1.0 if lesson.mode == mode else OTHER_MODE
+        if likely > LEAST_LIKENESS:
+            voices.setdefault(lesson.workload, []).append((likely, lesson.log_ratio))
+    return voices
 
 
 def _remembered_likeness(known: dict[int, float], step: Signature, other: Signature) -> float:
@@ -123,6 +135,14 @@ class Experience:
         return Learned(
             *(low + share * (high - low) for low, high in zip(_numbers(before), _numbers(after), strict=True))
         )
+
+    def voices(self, plan: Plan, batch_size: int) -> Voices:
+        """Those worth telling of, at the nearest of the batch sizes between which `at` goes in a straight line."""
+        step, known = self._step(round(math.log(batch_size, KNOT)))
+        heard = {} if step is None else hear(self.lessons, plan, self.trace.mode, step, known)
+        least = TELLING * max((weight for rows in heard.values() for weight, _ in rows), default=0.0)
+        told = {name: [row for row in rows if row[0] >= least] for name, rows in heard.items()}
+        return {name: rows for name, rows in told.items() if rows}
 
     def _knot(self, plan: Plan, power: int) -> Learned:
         key = (plan.key, power)

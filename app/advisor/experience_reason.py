@@ -19,11 +19,13 @@ def explain_experience(time: PlanTime | None, batch_size: int, data: str) -> Rea
     estimate, learned = time.at(batch_size, data), time.learned(batch_size)
     if estimate is None or estimate.basis != "predicted" or learned.weight <= 0:
         return None
-    lessons = [lesson for lesson in time.experience.lessons if lesson.plan.device == time.plan.device]
-    count, factor = len({lesson.workload for lesson in lessons}), math.exp(learned.log_ratio)
+    voices = time.experience.voices(time.plan, batch_size)
+    if not voices:
+        return None
+    count, factor = len(voices), math.exp(learned.log_ratio)
     numbers = {
         "workloads": count,
-        "measurements": len(lessons),
+        "measurements": sum(len(rows) for rows in voices.values()),
         "factor": factor,
         "likeness": learned.weight,
         "scatter": learned.scatter,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from app.advisor.context_prices import HEAVY_KINDS, ContextPrices
 from app.advisor.device_operations import on_device
@@ -131,6 +132,19 @@ def _issued(prices: ContextPrices, issued: Issued | None, light: float, executio
     return max(light + min(between, 0.0), LEAST_LIGHT * light), max(between, 0.0)
 
 
+def issuing_seconds(trace: Trace, prices: Prices) -> float:
+    """What a CPU takes at least to hand a step's operations on, whatever there is to compute: the shortest time that
+    any took for each, and what lies between them. 0 where no operation was timed inside a step: there `dispatch` is
+    all that is known of it."""
+    context, precision = prices.context, prices.plan.precision
+    if context is None:
+        return 0.0
+    executions, issued = sum(each.count for each in trace.operations_under(precision)), trace.issued_under(precision)
+    if context.issue is None or issued is None:
+        return (1 + BETWEEN_FLOORS) * context.floor * executions
+    return max(context.floor * executions + context.issue.seconds(issued), 0.0)
+
+
 def features_of_context(
     context: Context, prices: ContextPrices, fault_seconds: float = 0.0, without: str | None = None
 ) -> Features:
@@ -174,6 +188,11 @@ class FeatureCurve:
     trace: Trace
     prices: Prices
     _knots: dict[int, Features] = field(default_factory=dict)
+
+    @cached_property
+    def issuing(self) -> float:
+        """Seconds of a step that no batch is too small for (issuing_seconds)."""
+        return issuing_seconds(self.trace, self.prices)
 
     def at(self, batch_size: int) -> Features:
         below = 1 << (batch_size.bit_length() - 1)

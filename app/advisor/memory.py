@@ -38,7 +38,7 @@ class MemoryEstimate:
 
     overhead: what a process takes beside its tensors (interpreter, libraries at work; on a GPU the context). workspace:
     on a GPU, what libraries keep of torch's allocator.
-    fragmentation: what a CPU's heap holds beyond them, freed and not given back.
+    fragmentation: what a CPU's heap holds beyond them, freed and not given back; without knots: not known.
     overhead_at_most: where the overhead was not measured, what it surely stays below.
     """
 
@@ -128,7 +128,7 @@ class MemoryEstimate:
             optimizer_bytes=self.optimizer,
             activations_bytes=math.ceil(max(self.activations_at(batch_size), self.update)),
             overhead_bytes=self.overhead + self.workspace if self.overhead is not None else None,
-            fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.on_cpu else None,
+            fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.fragmentation.knots else None,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
             allocated_peak_bytes=self.allocated(batch_size) if blocks is None else blocks.allocated + self.workspace,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.advisor.recommendation import Reason
 from probes.hardware import Survey
-from probes.machine_facts import describe_changes, facts_of
+from probes.machine_facts import changes_since
 from probes.profile import Profile
 
 
@@ -14,7 +14,7 @@ def explain_outdated(profile: Profile, survey: Survey) -> Reason:
     what = "; ".join(changes) or "a driver, a limit or an instruction set is another one"
     text = (
         f"This machine has changed since it was calibrated at {profile.created_at} ({what}), so that profile is not "
-        "used. Run `crosspoint calibrate` once; a running service does so by itself."
+        "used. Run `crosspoint calibrate` once; a running service does so by itself, where it may."
     )
     return Reason("stale-profile", text, {"profile": profile.name, "created_at": profile.created_at})
 
@@ -26,4 +26,4 @@ def _software_changes(profile: Profile, survey: Survey) -> tuple[str, ...]:
 
 
 def _hardware_changes(profile: Profile, survey: Survey) -> tuple[str, ...]:
-    return () if profile.hardware is None else describe_changes(profile.hardware, facts_of(survey))
+    return () if profile.hardware is None else changes_since(profile.hardware, survey)

@@ -8,7 +8,7 @@ about meet others. The mean of calibrations of different hours is nearer to thos
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -23,19 +23,20 @@ from probes.trace import Trace
 
 T = TypeVar("T")
 
-# The latest so many.
-POOLED = 4
+# The latest so many of each plan, among the latest so many: of one device alone there may be several in a row.
+POOLED, LOOKED_AT = 4, 8
 
 
 def pool(calibrations: Sequence[Profile]) -> Profile:
-    """One profile of the latest POOLED calibrations (newest first, at least one) of one machine in one state.
+    """One profile of the latest POOLED calibrations of each plan (newest first, at least one) of one machine in one
+    state.
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
     they have it, but for operations inside steps, which are told as all would have timed them (Levels). Disturbed
     calibrations count only where all are, for plans that no other measured, and for a device's, where only the CPU's
     threads were disturbed; one whose networks are not the newest's (of another version of crosspoint) does not.
     """
-    latest = calibrations[:POOLED]
+    latest = _latest(calibrations)
     calm = [each for each in latest if not is_disturbed(each)] or latest
     plans = {plan for each in calm for plan in _plans_of(each)}
     on_cpu = {plan for plan in plans if plan[0] == "cpu"}
@@ -61,6 +62,19 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         networks=_mean_networks(pooled),
         contexts=_mean_contexts(pooled),
     )
+
+
+def _latest(calibrations: Sequence[Profile]) -> list[Profile]:
+    """What counts of each: the plans that fewer than POOLED newer ones measured."""
+    counts: Counter[tuple[object, ...]] = Counter()
+    found: list[Profile] = []
+    for each in calibrations[:LOOKED_AT]:
+        mine = _plans_of(each)
+        enough = {plan for plan in mine if counts[plan] >= POOLED}
+        if not found or len(enough) < len(mine):
+            found.append(_without_plans(each, enough) if enough else each)
+            counts.update(mine)
+    return found
 
 
 def _plans_of(profile: Profile) -> set[tuple[object, ...]]:
@@ -97,7 +111,9 @@ def _grouped(calibrations: Iterable[Iterable[T]], key: Callable[[T], Hashable]) 
 
 
 def _point_key(point: Point) -> Hashable:
-    return point.constant, point.plan.key, tuple(sorted(point.parameters.items())), point.flops, point.bytes
+    """Page faults were counted, and may be one more or less each time; everything else was chosen."""
+    chosen = {name: value > 0 if name == "faults" else value for name, value in point.parameters.items()}
+    return point.constant, point.plan.key, tuple(sorted(chosen.items())), point.flops, point.bytes
 
 
 def _network_key(point: NetworkPoint) -> Hashable:

@@ -180,16 +180,22 @@ class PredictedTime:
     log_every: int | None
 
     def at(self, batch_size: int, data: str) -> Interval:
-        breakdown = self.breakdown(batch_size, data)
-        return interval_around(sum(breakdown_parts(breakdown)), self.model.fit.spread)
+        if self.model.plan.is_cpu:
+            seconds = sum(self._parts(batch_size))
+        else:
+            seconds = sum(breakdown_parts(self.breakdown(batch_size, data)))
+        return interval_around(seconds, self.model.fit.spread)
+
+    def _parts(self, batch_size: int) -> Features:
+        return weighted(self.curve.at(batch_size), self.model.fit.factors)
 
     def breakdown(self, batch_size: int, data: str) -> Breakdown:
         """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing."""
-        parts = weighted(self.curve.at(batch_size), self.model.fit.factors)
+        parts = self._parts(batch_size)
         if self.model.plan.is_cpu:
-            heavy, light, dispatch, optimizer, faults = parts
-            compute = heavy + light + optimizer + faults
-            return Breakdown(transfer=0.0, launch=dispatch, compute=compute, synchronize=0.0)
+            *_, dispatch, _, faults = parts
+            launch = max(min(self.curve.issuing, sum(parts) - faults), dispatch)
+            return Breakdown(transfer=0.0, launch=launch, compute=sum(parts) - launch, synchronize=0.0)
         return self._device_breakdown(parts, batch_size, data)
 
     def _device_breakdown(self, parts: Features, batch_size: int, data: str) -> Breakdown:

@@ -182,7 +182,8 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
     if "matmul" not in arithmetic or not moving:
         return None
     optimizers = _optimizers(by_constant.get("optimizer", ()))
-    work = min(moving["normalization"].seconds_a_byte) if by_constant.get("normalization") else 0.0
+    norm = moving.get("normalization") if by_constant.get("normalization") else None
+    work = min(norm.seconds_a_byte) if norm is not None else 0.0
     fault = _fault_price(profile, plan)
     if not plan.is_cpu:
         here = [context for context in profile.contexts if context.plan.device == plan.device]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -140,6 +141,12 @@ class Reason:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
+def nothing_fits(options: Sequence[Option]) -> bool:
+    """Every plan is known to need more memory than there is, but for those that cannot run at all."""
+    too_big = [option.fits is False for option in options]
+    return any(too_big) and all(big or option.cannot_run for big, option in zip(too_big, options, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """Ranked plans, crossovers, settings, reasons and a snippet to paste."""
@@ -161,9 +168,7 @@ class Recommendation:
 
     @property
     def nothing_fits(self) -> bool:
-        """Every plan is known to need more memory than there is, but for those that cannot run at all."""
-        too_big = [option.fits is False for option in self.options]
-        return any(too_big) and all(big or option.cannot_run for big, option in zip(too_big, self.options, strict=True))
+        return nothing_fits(self.options)
 
     def to_json(self) -> dict[str, Any]:
         """The body of the answer, as docs/http-api.md has it."""

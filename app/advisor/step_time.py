@@ -127,7 +127,7 @@ class PlanTime:
         estimate = self.at(batch_size, data)
         if estimate is None:
             return Breakdown()
-        overheads = self._overheads(batch_size)
+        overheads = self._overheads(batch_size, data)
         if overheads is not None:
             return _measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
         if self.predicted is None:
@@ -149,8 +149,11 @@ class PlanTime:
         seconds = in_company(calm.seconds, self.plan, exposure)
         return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high)
 
-    def _overheads(self, batch_size: int) -> Overheads | None:
-        row = None if self.measured is None else self.measured.rows.get(batch_size)
+    def _overheads(self, batch_size: int, data: str) -> Overheads | None:
+        """Of a step that was fed like this: on a CPU every way is the same."""
+        if self.measured is None or not (self.plan.is_cpu or data == self.measured.data):
+            return None
+        row = self.measured.rows.get(batch_size)
         return None if row is None else row.overheads
 
     def _from_measurements(self, batch_size: int, data: str) -> StepEstimate | None:
@@ -231,7 +234,7 @@ class PlanTime:
             wanted = self.predicted.breakdown(batch_size, data).transfer
             had = self.predicted.breakdown(batch_size, measured.data).transfer
             return None if wanted is None or had is None else wanted - had
-        overheads = self._overheads(batch_size)
+        overheads = self._overheads(batch_size, measured.data)
         if data == "resident" and overheads is not None and overheads.transfer_seconds is not None:
             return -overheads.transfer_seconds
         return None

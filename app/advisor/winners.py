@@ -8,7 +8,7 @@ from typing import Any
 
 from app.advisor.experience import Experience
 from app.advisor.known import Known, gather
-from app.advisor.recommendation import Basis, Interval, plan_name
+from app.advisor.recommendation import Basis, Interval, nothing_fits, plan_name
 from app.advisor.request import Request
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -53,7 +53,7 @@ def _cell(known: Known, batch_size: int) -> Cell:
     ranking = known.ranking(batch_size, options)
     best = ranking.best
     if best is None or best.step_seconds is None:
-        return Cell(batch_size, fits=False if all(option.fits is False for option in options) else None)
+        return Cell(batch_size, fits=False if nothing_fits(options) else None)
     times = [option.step_seconds.median for option in options if option.step_seconds is not None]
     ratio = max(times) / best.step_seconds.median
     return Cell(batch_size, best.plan, best.fits, best.step_seconds, best.basis, bool(ranking.close), ratio)

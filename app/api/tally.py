@@ -55,4 +55,4 @@ class Counting:
 
 
 def _known_method(method: str) -> str:
-    return method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "(other)"
+    return method if method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS") else "(other)"

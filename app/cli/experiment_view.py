@@ -40,8 +40,8 @@ def _show_device(device: Document, result: Document) -> None:
     print_table(COLUMNS, [_row(variant, result) for variant in device["variants"]])
     print_text(
         f"One reading costs {format_timing(device['reading_seconds'])} right after a step, "
-        f"{format_timing(device['ready_reading_seconds'])} on an idle device. The first step took "
-        f"{format_seconds(device['startup_seconds'])}, which is not in the table."
+        f"{format_timing(device['ready_reading_seconds'])} on an idle device. Starting up, with the first "
+        f"step, took {format_seconds(device['startup_seconds'])}, which is not in the table."
     )
     print_text()
 

@@ -13,13 +13,19 @@ def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
     """The new content or the old one, whenever this is ended. mode: the file's permissions; None: as files are made
     here. Raises CommandFailed with a sentence."""
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device keeps its place
-            path.write_bytes(content)
+        if _keeps_its_place(path):
+            with path.open("ab") as file:
+                file.write(content)
         else:
-            _replace(path, content, mode)
+            _replace(path.resolve(), content, mode)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise CommandFailed(f"{path.name} could not be written: {why}.", ExitCode.FAULT) from None
+
+
+def _keeps_its_place(path: Path) -> bool:
+    """A pipe, a device, or a file that another program has open for us (/dev/stdout)."""
+    return path.exists() and (not path.is_file() or path.absolute().is_relative_to("/dev"))
 
 
 def _replace(path: Path, content: bytes, mode: int | None) -> None:

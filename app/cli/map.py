@@ -92,11 +92,14 @@ def command(widths: tuple[float, ...], effort: str, profile: str | None, svg: Pa
 
 
 def check_drawn(drawn: Map) -> None:
-    """Raises CommandFailed where no cell has a plan, and none would have one if more were known. A program has had its
-    document by then, and a person the picture."""
+    """Raises CommandFailed where no cell has a plan, and none would have one if more were known, and what went wrong
+    where it left no cells. A program has had its document by then, and a person the picture."""
     cells = [cell for row in drawn.rows for cell in row.cells]
     if any(cell.fits is not False for cell in cells):
         return
+    failures = [row.failure for row in drawn.rows if row.failure is not None]
+    if failures and not cells:
+        raise failures[-1]
     if cells:
         said = f"Nothing here fits at any batch size from {drawn.batch_sizes[0]} on: every plan needs more memory."
     else:

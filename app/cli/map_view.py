@@ -15,6 +15,7 @@ COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#c
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 UNKNOWN, TOO_BIG = "?", "-"
 CELL, LEFT, TOP, LINE = 44, 150, 60, 22  # pixels
+CHARACTER = 8  # pixels of one, in bold
 
 
 def show_map(drawn: Map) -> None:
@@ -82,10 +83,12 @@ def _style(drawn: Map, cell: Cell) -> str:
 
 def write_svg(drawn: Map) -> str:
     """A picture of its own, without script, font or anything from elsewhere."""
-    width = LEFT + CELL * len(drawn.batch_sizes) + 20
+    title = f"Which plan wins: {drawn.workload.model.name}, {drawn.workload.mode}"
+    plans = max((len(describe_plan(plan)) for plan in drawn.plans), default=0)
+    wide = (CELL * len(drawn.batch_sizes), CHARACTER * len(title) - LEFT, CHARACTER * (plans + 3) + 22)
+    width = LEFT + max(wide) + 20
     legend = TOP + CELL * len(drawn.rows) + 40
     height = legend + LINE * (len(drawn.plans) + 1)
-    title = f"Which plan wins: {drawn.workload.model.name}, {drawn.workload.mode}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="13">',

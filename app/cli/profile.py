@@ -128,7 +128,7 @@ def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None]:
     from app.cli.session import run_with_service
     from app.errors import UnknownProfile
     from app.profiles import find_profile
-    from probes.machine_facts import describe_changes, facts_of
+    from probes.machine_facts import changes_since
 
     async def work(service: Crosspoint, _report: Report) -> tuple[Profile, tuple[str, ...] | None]:
         survey = await service.survey()
@@ -137,7 +137,7 @@ def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None]:
             raise UnknownProfile(await service.store.profile_names())
         if profile.fingerprint == survey.fingerprint:
             return profile, None
-        return profile, () if profile.hardware is None else describe_changes(profile.hardware, facts_of(survey))
+        return profile, () if profile.hardware is None else changes_since(profile.hardware, survey)
 
     return run_with_service(work, quiet=True)
 

@@ -12,7 +12,6 @@ from probes import bounds
 
 if TYPE_CHECKING:
     from app.advisor.recommendation import Recommendation
-    from app.advisor.request import Request
     from app.cli.progress import Report
     from app.service import Crosspoint
 
@@ -59,12 +58,11 @@ def command(
         show_recommendation(answer.to_json())
     if answer.nothing_fits:
         ctx.exit(ExitCode.NOTHING_FITS)
-    if measurement_failed(answer, request):
+    if measurement_failed(answer):
         ctx.exit(ExitCode.MEASUREMENT_FAILED)
 
 
-def measurement_failed(answer: Recommendation, request: Request) -> bool:
-    """Real steps were asked for and none came. A summary, and another machine, cannot be measured at all."""
-    if request.effort == "instant" or request.workload.model.kind == "summary" or request.profile is not None:
-        return False
-    return any(reason.code == "not-measured" for reason in answer.reasons)
+def measurement_failed(answer: Recommendation) -> bool:
+    """Real steps were asked for and none came, of what can be measured: a summary, a capture and another machine
+    cannot."""
+    return any(reason.code == "not-measured" and reason.evidence["possible"] for reason in answer.reasons)

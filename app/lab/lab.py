@@ -25,7 +25,7 @@ class Lab:
         self._grace_seconds = settings.grace_seconds
         self._slot = Slot(settings.queue_length)
         self._living: set[Child] = set()
-        self._tracer = Tracer(settings.trace_idle_seconds, self._living, program)
+        self._tracer = Tracer(settings.trace_idle_seconds, self._living, program, self._check_open)
         self._closed = False
 
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
@@ -95,6 +95,7 @@ class Lab:
         self._check_open()
         child = await Child.start(self._living, (*self._program, *options), environment=environment)
         try:
+            self._check_open()  # it may have been closed meanwhile
             yield child
         except LabError:
             self._check_open()  # what ended the process then is nothing that anybody could mend

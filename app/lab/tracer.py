@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.errors import LabBusy, LabError
@@ -22,8 +22,12 @@ _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 class Tracer:
     """One job at a time; the process ends after `idle_seconds` without work."""
 
-    def __init__(self, idle_seconds: float, living: set[Child], program: Sequence[str]) -> None:
+    def __init__(
+        self, idle_seconds: float, living: set[Child], program: Sequence[str], check_open: Callable[[], None]
+    ) -> None:
+        """check_open: raises LabError once no process is to be started any more."""
         self._program = program
+        self._check_open = check_open
         self._idle_seconds = idle_seconds
         self._living = living
         self._turn = asyncio.Lock()
@@ -74,6 +78,7 @@ class Tracer:
         except LabError as error:
             if error.code not in _HARMLESS:
                 await self.close()
+            self._check_open()  # what ended the process then is nothing that anybody could mend
             raise
         except BaseException:  # cancelled: the process still works on it
             await self.close()
@@ -83,11 +88,21 @@ class Tracer:
 
     async def _warm_child(self, options: Sequence[str] = ()) -> Child:
         """options: of its command line, where it is started now."""
+        self._check_open()
         self._cancel_idle()
         if self._child is None or not self._child.alive:
             await self.close()
             self._child = await Child.start(self._living, (*self._program, *options), environment=ENVIRONMENT)
+            await self._end_if_shut()
         return self._child
+
+    async def _end_if_shut(self) -> None:
+        """What ends every process may have come while this one was started. Raises LabError."""
+        try:
+            self._check_open()
+        except LabError:
+            await self.close()
+            raise
 
     def _rest(self) -> None:
         self._cancel_idle()

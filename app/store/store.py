@@ -110,14 +110,15 @@ class Store:
         statement = "SELECT name FROM profiles GROUP BY name ORDER BY max(id) DESC LIMIT 50"
         return tuple(str(name) for (name,) in await self._rows(statement, ()))
 
-    async def profile_heads(self) -> list[dict[str, Any]]:
-        """Of the latest profile of each name, the 50 newest, newest first: its document with numbers of points in
-        their place."""
+    async def profile_heads(self, fingerprint: str = "") -> list[dict[str, Any]]:
+        """Of the latest profile of each name, with this fingerprint where one has it, the 50 newest, newest first: its
+        document with numbers of points in their place."""
         statement = (
-            "SELECT document FROM profiles WHERE id IN (SELECT max(id) FROM profiles GROUP BY name) "
+            "SELECT document FROM profiles WHERE id IN "
+            "(SELECT coalesce(max(CASE fingerprint WHEN ? THEN id END), max(id)) FROM profiles GROUP BY name) "
             "ORDER BY id DESC LIMIT 50"
         )
-        return await self._select(statement, (), _head_of_profile)
+        return await self._select(statement, (fingerprint,), _head_of_profile)
 
     async def outdated_profile(self, fingerprint: str) -> Profile | None:
         """The latest profile of this machine as it was in a state before: another fingerprint that was seen here."""

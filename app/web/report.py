@@ -66,15 +66,16 @@ def _section(device: Document) -> str:
     rows = "".join(_row(variant) for variant in device["variants"])
     return (
         f"<section><h2>{title}</h2><p>{_text(_costs(device))}</p>"
-        f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div></section>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">'
+        f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
 def _costs(device: Document) -> str:
     return (
         f"One reading costs {_micro(device['reading_seconds'])} right after a step and "
-        f"{_micro(device['ready_reading_seconds'])} on an idle device. The first step took "
-        f"{device['startup_seconds']:.3g} s, which is in no row."
+        f"{_micro(device['ready_reading_seconds'])} on an idle device. Starting up, with the first "
+        f"step, took {device['startup_seconds']:.3g} s, which is in no row."
     )
 
 

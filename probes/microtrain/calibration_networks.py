@@ -114,7 +114,8 @@ class NetworkContest:
             found[id(row)].append(self._measure_row(row, now + min(share, deadline - now), on_turn))
         self._kernels.end()
         fresh_processes.end()
-        calmest = [min(visit.disturbed for visit in visits) for visits in found.values()]
+        ran = [[visit for visit in visits if visit.steps or visit.contexts] for visits in found.values()]
+        calmest = [min(visit.disturbed for visit in visits) for visits in ran if visits]
         self.slow_fraction = significant(fmean(calmest)) if calmest else None
         points: list[NetworkPoint] = []
         contexts: list[Context] = []

@@ -160,7 +160,8 @@ class Contest:
 
         What cannot be done in time fails with OutOfTime; but if there is time for nothing, one execution of the first.
         """
-        for waiting, entry in zip(range(len(entries), 0, -1), entries, strict=True):
+        live = [entry for entry in entries if entry.live]
+        for waiting, entry in zip(range(len(live), 0, -1), live, strict=True):
             expected = self.expect(entry) or 0.0
             left = self.deadline - self.clock()
             if expected >= left and any(other.first_seconds is not None for other in self.entries):

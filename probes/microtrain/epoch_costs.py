@@ -34,24 +34,25 @@ class EpochCosts:
 class CostMeter:
     """Measures with networks of its own, a sample of each part a turn, so that it sees the machine that the runs see.
 
-    startup_seconds: the very first step on this device (context, libraries, first allocations); in nothing else here.
+    startup_seconds: until the very first step on this device was done (context, network and data put there, libraries,
+    first allocations); in nothing else here.
     """
 
     def __init__(self, device: torch.device, rows: Sequence[Row]) -> None:
+        make_learner(torch.device("cpu"), rows[:1])  # torch imports its compiler with the first optimizer, once
+        begun = time.perf_counter()
         self._device = device
         self._rows = tensors_of(rows)
         self._learner = make_learner(device, rows)
+        self._learner()
+        synchronize(device)
+        self.startup_seconds = time.perf_counter() - begun
         self._one_row = make_learner(device, rows[:1])
         self._samples: dict[str, list[float]] = defaultdict(list)
-        self.startup_seconds = _seconds(self._first_step)
         for _ in range(WARM_UP_STEPS):
             self._learner()
             self._one_row()
         synchronize(device)
-
-    def _first_step(self) -> None:
-        self._learner()
-        synchronize(self._device)
 
     def take_samples(self) -> None:
         """One sample of each part, about 20 ms."""

@@ -7,7 +7,7 @@ with a model of its own, so that a machine that grows slower or faster meanwhile
 
     {"schema_version", "name", "epochs", "software", "data": {…},
      "devices": [{"device", "name", "threads", "outcome", "reason",
-        "startup_seconds",            the very first step: context, first allocations; not in the totals
+        "startup_seconds",            until the very first step is done: context, copies, libraries; not in the totals
         "step_seconds": Timing,       of one epoch without a reading, measured between the runs' turns
         "overheads": Overheads,       of such an epoch, each measured directly; transfer: the data set, once
         "reading_seconds": Timing,    `.item()` right after a step, as the loop does it

@@ -22,7 +22,7 @@ def build_fake(description: ModelDescription, mode: FakeTensorMode) -> BuiltMode
     raise anything, as code may that finds no numbers where it looks for them."""
     built = build_meta(description)
     if description.kind == "python":
-        return _fake_python(built, mode)
+        return fake_python(built, mode)
     replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
     return built
 
@@ -37,9 +37,9 @@ def build_meta(description: ModelDescription) -> BuiltModel:
         return build_model(description)
 
 
-def _fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
-    """The user's module may be one that lives on, so it is copied; batches are made as the user makes them, of real
-    tensors or numpy arrays, and only their shapes are kept."""
+def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
+    """With fake tensors of the CPU in place of real and meta ones. The user's module may be one that lives on, so it is
+    copied; batches are made as the user makes them, of real tensors or numpy arrays, and only their shapes are kept."""
     tensors = [*built.module.parameters(), *built.module.buffers()]
     if any(not tensor.is_meta for tensor in tensors):
         shells = {id(tensor): _like(tensor, torch.empty_like(tensor, device="meta")) for tensor in tensors}

@@ -14,7 +14,11 @@ Batch = Any  # a tensor, or tuples, lists and dicts of them; other values pass t
 
 
 class Feed(Protocol):
-    """Gives one batch on the device a call; the batches come round and round."""
+    """Gives one batch on the device a call; the batches come round and round.
+
+    held_bytes: of the batches that it keeps on the device from step to step."""
+
+    held_bytes: int
 
     def next(self) -> Batch: ...
 
@@ -38,6 +42,7 @@ class ResidentFeed:
 
     def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
         self._ring = cycle([to_device(batch, device) for batch in batches])
+        self.held_bytes = sum(batch_bytes(batch) for batch in batches)
 
     def next(self) -> Batch:
         return next(self._ring)
@@ -48,6 +53,7 @@ class PageableFeed:
 
     def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
         self._ring = cycle(batches)
+        self.held_bytes = 0
         self._device = device
 
     def next(self) -> Batch:
@@ -63,6 +69,7 @@ class PinnedFeed:
         self._device = device
         self._side = torch.cuda.Stream(device)
         self._ahead = self._start_copy()
+        self.held_bytes = batch_bytes(batches[0])
 
     def next(self) -> Batch:
         batch = self._ahead

@@ -14,9 +14,11 @@ from torch import nn
 from torch.nn import functional
 
 from probes.microtrain.built import BuiltModel
+from probes.microtrain.failures import is_out_of_memory
 from probes.microtrain.random_samples import LABELS, make_sampler
 from probes.microtrain.sample_sizes import config_parts, token_limit
 from probes.workload.architectures import read_architectures
+from probes.workload.config import SPECIAL_FLOAT
 from probes.workload.description import InvalidModel
 from probes.workload.wording import clean
 
@@ -89,7 +91,7 @@ def _build(content: dict[str, Any]) -> tuple[Any, Any]:
 def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
     """transformers' config object, and the class that builds its model. Raises InvalidModel."""
     transformers = import_transformers()
-    options = dict(content["config"])
+    options = _with_special_floats(content["config"])
     model_type = options.pop("model_type")
     known = read_architectures()
     table = known.table(model_type, content["task"]) or ""
@@ -101,16 +103,27 @@ def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
         return config, getattr(transformers, AUTO_CLASSES[table])
 
 
+def _with_special_floats(value: Any) -> Any:
+    """A copy with the numbers that JSON has none for (probes.workload.config)."""
+    if isinstance(value, dict):
+        if list(value) == [SPECIAL_FLOAT]:
+            return float(value[SPECIAL_FLOAT])
+        return {key: _with_special_floats(item) for key, item in value.items()}
+    return [_with_special_floats(item) for item in value] if isinstance(value, list) else value
+
+
 @contextmanager
 def _explained(written: dict[str, Any]) -> Iterator[None]:
-    """Around transformers at work on a config: whatever it chokes on raises InvalidModel."""
+    """Around transformers at work on a config: whatever it chokes on raises InvalidModel, but for memory."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice for those who load weights
             yield
-    except (InvalidModel, MemoryError):
+    except InvalidModel:
         raise
     except Exception as error:  # a config that transformers chokes on can raise anything
+        if is_out_of_memory(error):
+            raise
         options = {name: value for name, value in written.items() if name != "model_type"}
         raise InvalidModel(_name_place(options, error) or _explain(written["model_type"], error)) from error
 

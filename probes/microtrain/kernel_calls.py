@@ -82,6 +82,7 @@ def call_of(
         copies, bound = True, _widening(args) * moved + BOUND_BYTES
     else:
         return None
+    bound = max(bound, sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(args)))  # a trial makes them
     inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
     options = tuple((name, _freeze(value)) for name, value in sorted(kwargs.items()))
     return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, copies, inference, casts)

@@ -136,6 +136,7 @@ class MeasureSession:
 
     def result(self) -> Document:
         rows = [*(self._describe(entry) for entry in self._contest.entries), *self._refused]
+        rows += self._describe_unbuilt({(row.plan.key, row.batch_size) for row in rows})
         order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
         rows.sort(key=lambda row: order[(row.plan.key, row.batch_size)])
         spreads = [relative_spread(row.step) for row in rows if row.step is not None and not row.is_first_step]
@@ -148,6 +149,13 @@ class MeasureSession:
         taken = None if noise.taken_cores is None else significant(noise.taken_cores)
         documents = [{**row.to_json(), "others_cores": taken} for row in rows]
         return {"measurements": documents, "noise": noise.to_json()}
+
+    def _describe_unbuilt(self, told: set[tuple[object, int]]) -> list[Measurement]:
+        """Of those not told yet: the time was over while the model was built, before there was anything to run."""
+        seconds = time.perf_counter() - self._begun
+        reason = f"The model was not built after {seconds:.0f} s. A smaller model or more time would do."
+        missing = [(plan, size) for size, plan in self._pairs() if (plan.key, size) not in told]
+        return [Measurement(plan, size, self._job.workload.data, "failed", reason) for plan, size in missing]
 
     def _pairs(self) -> list[tuple[int, Plan]]:
         return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
@@ -207,6 +215,7 @@ class MeasureSession:
                     run.compile()
                 except Exception as error:  # noqa: BLE001 - whatever a plan dies of is its own answer
                     entry.error = error.with_traceback(None)
+                    run.drop()
         self._end = end + time.perf_counter() - begun
 
     def _start_devices(self) -> None:

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from probes.microtrain.recording import Record
 
 
+# What becomes so many times as large as the batch does is on no line; one sample less or more is.
+FASTER = 1.5
+# It counts where it is this share of all that a step of this batch computes, or writes.
+LARGE_BATCH, COUNTING_SHARE = 4096, 0.05
+
+
 def affine(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
     """The line through two points."""
     slope = (values[1] - values[0]) / (batch_sizes[1] - batch_sizes[0])
@@ -22,6 +28,22 @@ def affine(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
 def same_operations(one: Sequence[Record], other: Sequence[Record]) -> bool:
     """Whether both steps ran the same operations in the same order."""
     return len(one) == len(other) and all(a[:4] == b[:4] for a, b in zip(one, other, strict=True))
+
+
+def outgrowing(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]) -> Record | None:
+    """An operation that grows with the batch's square, and is a real part of a large step: two sizes tell of lines
+    alone. A loss that compares all samples of a batch with each other has one."""
+    if not same_operations(one, other):
+        return None
+    low, high = batch_sizes
+    beyond = (LARGE_BATCH / high) ** 2
+    for size in (lambda record: record.flops, lambda record: record.written_bytes):
+        pairs = [(size(a), size(b), b) for a, b in zip(one, other, strict=True)]
+        total = sum(affine(batch_sizes, (a, b)).at(LARGE_BATCH) for a, b, _ in pairs)
+        for a, b, record in pairs:
+            if b > FASTER * high / low * a > 0 and b * beyond > COUNTING_SHARE * total:
+                return record
+    return None
 
 
 def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence[int]) -> tuple[Affine, ...]:

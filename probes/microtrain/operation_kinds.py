@@ -26,7 +26,8 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
         r"^(_unsafe_view|_reshape_alias|alias|detach|lift_fresh|empty|new_empty|resize|set|item|_local_scalar|is_)",
     ),
     ("gather", r"embedding|^index|gather|scatter|^take|nonzero|masked_select|searchsorted|bucketize|_unique|^one_hot"),
-    ("copy", r"^(copy|clone|_to_copy|to|contiguous|cat|stack|fill|zero|ones?|full|new_(zeros|ones|full)|constant_pad)"),
+    ("copy", r"^(copy|clone|_to_copy|to(?!pk)|contiguous|cat|stack|fill|zero|ones?|full|constant_pad)"),
+    ("copy", r"^new_(zeros|ones|full)"),
     (
         "copy",
         r"^(repeat|roll|flip|select_backward|slice_backward|slice_scatter|select_scatter|arange|linspace|eye|tri)",

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from probes.measurement import Overheads
 from probes.microtrain.counting import OperationCounts, count_operations
-from probes.microtrain.feeding import Batch, map_tensors, to_device
+from probes.microtrain.feeding import Batch, ResidentFeed, map_tensors, to_device
 from probes.microtrain.step import Step, applied, make_optimizer
 from probes.workload.description import Data, Mode, OptimizerName, Plan, Precision
 
@@ -56,14 +56,6 @@ class _TinyNetwork:
         return functional.mse_loss(output, batch[1])
 
 
-class _SameBatch:
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def next(self) -> Batch:
-        return self._batch
-
-
 def measure_dispatch(mode: Mode, optimizer: OptimizerName, precision: Precision) -> DispatchCosts:
     """On the CPU, about 50 ms. With one thread: there is nothing to share out, and nobody to wait for."""
     with applied(Plan("cpu", precision, 1)):
@@ -74,8 +66,9 @@ def _measure_dispatch(mode: Mode, optimizer: OptimizerName, precision: Precision
     network = _TinyNetwork()
     network.module.train(mode == "training")
     stepper = make_optimizer(optimizer, network.module) if mode == "training" else None
-    feed = _SameBatch((torch.randn(2, 4), torch.randn(2, 4)))
-    step = Step(network, network.module, stepper, feed, torch.device("cpu"), precision)
+    cpu = torch.device("cpu")
+    feed = ResidentFeed([(torch.randn(2, 4), torch.randn(2, 4))], cpu)
+    step = Step(network, network.module, stepper, feed, cpu, precision)
     counts = count_operations(step)
     inside = _time_optimizer(stepper)
     model, optimizing = [], []

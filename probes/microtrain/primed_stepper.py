@@ -64,6 +64,7 @@ class PrimedStepper:
         self._known: dict[Key, Known] = {}
         self._recorder = Recorder(self._known)
         self._step: Step | None = None
+        self._gradients = 0  # that lived from the step before to the last one recorded
         self.evenly_routed = False  # whether that was assumed in a step so far
 
     def forward(self, module: nn.Module, batch: Batch) -> Any:
@@ -76,7 +77,15 @@ class PrimedStepper:
 
     def record(self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False) -> Recording:
         """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops.
-        counts: what issues its operations, which takes a tenth longer."""
+        counts: what issues its operations, which takes a tenth longer.
+
+        A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
+        again: no later step has it."""
+        recording = self._record(batch_size, precision, counts=counts)
+        before, self._gradients = self._gradients, self._count_gradients()
+        return self._record(batch_size, precision, counts=counts) if self._gradients < before else recording
+
+    def _record(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
         torch.manual_seed(0)
         batch = self.built.make_batch(batch_size, None)
         step = self._step or self._make_step(batch)
@@ -127,21 +136,28 @@ class PrimedStepper:
                 if parameter.requires_grad:
                     parameter.grad = torch.zeros_like(parameter)
             prime(optimizer)
+        self._gradients = self._count_gradients()
+
+    def _count_gradients(self) -> int:
+        return sum(parameter.grad is not None for parameter in self.module.parameters())
 
     def _resident_tensors(self) -> Iterator[torch.Tensor]:
-        """Everything that lives from step to step."""
+        """Everything that lives from step to step: what is trained first, each with its gradient beside it."""
+        frozen = []
         for parameter in self.module.parameters():
-            yield parameter
-            if parameter.grad is not None:
-                yield parameter.grad
+            if parameter.grad is None:
+                frozen.append(parameter)
+            else:
+                yield from (parameter, parameter.grad)
+        yield from frozen
         yield from self.module.buffers()
-        yield from self._state_tensors(with_gradient=False)
+        yield from self._state_tensors()
 
-    def _state_tensors(self, *, with_gradient: bool) -> Iterator[torch.Tensor]:
-        """The optimizer's. with_gradient: only of parameters that a step trains."""
+    def _state_tensors(self) -> Iterator[torch.Tensor]:
+        """The optimizer's, of the parameters that a step trains."""
         optimizer = self._step.optimizer if self._step is not None else None
         for parameter, state in optimizer.state.items() if optimizer is not None else ():
-            if not with_gradient or parameter.grad is not None:
+            if parameter.grad is not None:
                 yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 
     def resident_bytes(self) -> Resident:
@@ -149,11 +165,11 @@ class PrimedStepper:
         parameters = [p for p in self.module.parameters() if p.requires_grad]
         return Resident(
             parameters=sum(p.numel() for p in parameters),
-            parameter_tensors=len(parameters),
+            parameter_tensors=self._gradients if self.workload.mode == "training" else len(parameters),
             parameter_bytes=_total(self.module.parameters()),
             buffer_bytes=_total(self.module.buffers()),
             gradient_bytes=_total(p.grad for p in parameters if p.grad is not None),
-            optimizer_bytes=_total(self._state_tensors(with_gradient=True)),
+            optimizer_bytes=_total(self._state_tensors()),
         )
 
 

@@ -27,6 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 from probes.microtrain.built import Batch, BuiltModel, MakeBatch
+from probes.microtrain.failures import is_out_of_memory
 from probes.microtrain.feeding import alike
 from probes.workload.description import InvalidModel
 
@@ -37,7 +38,8 @@ _EXPECTED = (
 
 
 def build_python(target: str) -> BuiltModel:
-    """Import and call. Raises InvalidModel when that does not give a module and batches."""
+    """Import and call. Raises InvalidModel when that does not give a module and batches, and torch's own errors when
+    memory runs out."""
     module, batches, loss = _parts(target, _call(target))
     return BuiltModel(module, _make_batch(target, batches), call_module, loss)
 
@@ -85,13 +87,16 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
 
 def import_target(target: str) -> Any:
     """The Python module of `module:function`, which comes from the cache the next time: what it makes when imported is
-    to be real, so this is called before building on the meta device. Raises InvalidModel."""
+    to be real, so this is called before building on the meta device. Raises InvalidModel, and torch's own errors when
+    memory runs out."""
     name, folder = target.partition(":")[0], str(Path.cwd())
     if name not in sys.modules and folder not in sys.path:  # our own networks are there, and need no folder
         sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
         raise InvalidModel(_not_called(target, error)) from error
 
 
@@ -108,6 +113,8 @@ def _call(target: str) -> Any:
             found = getattr(found, name)
         return found() if callable(found) and not isinstance(found, nn.Module) else found
     except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
         raise InvalidModel(_not_called(target, error)) from error
 
 

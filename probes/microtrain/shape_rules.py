@@ -91,9 +91,11 @@ def _elementwise_backward(gradient: torch.Tensor, of: torch.Tensor, *_: Any, **_
 
 def _view(of: torch.Tensor, shape: Sequence[int]) -> Any:
     """Of what lies in order: the same numbers in order."""
-    known = math.prod(size for size in shape if size != -1)
-    if not of.is_contiguous() or not of.numel() or of.numel() % known:
+    known, all_known = math.prod(size for size in shape if size != -1), -1 not in shape
+    if not of.is_contiguous() or not of.numel() or not known or of.numel() % known:
         return None
+    if all_known and of.numel() != known:
+        return None  # torch says what is wrong with it
     sizes = [of.numel() // known if size == -1 else size for size in shape]
     strides = list(accumulate(reversed(sizes[1:]), mul, initial=1))[::-1]
     return aten.as_strided.default(of, sizes, strides[: len(sizes)])

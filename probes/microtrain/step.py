@@ -83,6 +83,14 @@ class Step:
         """Whether it runs under autocast."""
         return self._dtype is not None
 
+    @property
+    def holds_state(self) -> bool:
+        """Whether the optimizer has all that it keeps: its first step makes it, and the scaler of fp16 may skip several
+        before it lets one through."""
+        optimizer = self.optimizer
+        stateless = isinstance(optimizer, torch.optim.SGD) and not optimizer.defaults["momentum"]
+        return optimizer is None or stateless or bool(optimizer.state)
+
     def __call__(self) -> Any:
         """Take a batch, compute, and read the loss when it is time to. Returns the loss (inference: the output)."""
         result = self.compute(self.feed.next())

@@ -18,8 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.device_trace import trace_on_device
-from probes.microtrain.fake_models import build_fake, build_meta
-from probes.microtrain.merging import affine, ordinary_line, same_operations
+from probes.microtrain.failures import is_out_of_memory
+from probes.microtrain.fake_models import build_fake, build_meta, fake_python
+from probes.microtrain.merging import affine, ordinary_line, outgrowing, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
 from probes.microtrain.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
@@ -34,6 +35,8 @@ REAL_BATCH_PAIRS = ((2, 4),)
 # A model that needs real numbers is stepped for real below this: two steps take seconds, and gradients and optimizer
 # state make it four times as much.
 MAX_REAL_PARAMETER_BYTES = 200_000_000
+# What is built for real and stepped under fake tensors takes its weights' memory, and no more.
+MAX_BUILT_PARAMETER_BYTES = 4_000_000_000
 
 
 class Untraceable(RuntimeError):
@@ -65,19 +68,29 @@ def _old_objects_left_alone() -> Iterator[None]:
 
 
 def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Trace:
-    own, asks = workload.model.kind == "python", None
+    own = workload.model.kind == "python"
     try:
         return _trace_fake(workload, plainly, devices)
-    except InvalidModel:
+    except Untraceable:
+        raise
+    except InvalidModel as error:
         if not own:
             raise
-    except MemoryError as error:
-        raise Untraceable("Memory ran out while this model was traced. Describe a smaller one.") from error
+        failed: Exception = error
     except Exception as error:
-        if not own and not _needs_numbers(error):
+        if is_out_of_memory(error) or (not own and not _needs_numbers(error)):
             raise Untraceable(_explain(error)) from error
-        asks = _asking_operation(error)
-    return replace(_trace_real(workload, asks, plainly), devices=devices)
+        failed = error
+    if own and not _needs_numbers(failed):
+        try:
+            return _trace_shells(workload, failed, plainly, devices)
+        except Untraceable:
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise Untraceable(_explain(error)) from error
+            failed = error
+    return replace(_trace_real(workload, failed, plainly), devices=devices)
 
 
 def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
@@ -89,20 +102,24 @@ def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
             return _trace(workload, built, BATCH_PAIRS, plainly, autocast, devices=devices)
 
 
-def _trace_real(workload: Workload, asks: str | None, plainly: bool) -> Trace:
+def _trace_shells(workload: Workload, failed: Exception, plainly: bool, devices: bool) -> Trace:
+    """The user's own Python, built for real and stepped under fake tensors: it may load its weights, which nothing does
+    on the meta device, and keep tensors that torch knows nothing of."""
+    _check_size_on_meta(workload, failed, MAX_BUILT_PARAMETER_BYTES)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    built = fake_python(build_model(workload.model), mode)
+    with mode:
+        return _trace(workload, built, BATCH_PAIRS, plainly, devices=devices)
+
+
+def _trace_real(workload: Workload, failed: Exception, plainly: bool) -> Trace:
     """For models that look at their numbers. Raises Untraceable when the model is too large to be tried.
 
-    asks: the operation that has no answer without numbers."""
-    try:
-        _check_size(build_meta(workload.model), asks)
-    except Untraceable:
-        raise
-    except Exception:
-        if workload.model.kind != "python":  # its constructor may ask for numbers
-            raise
+    failed: what became of it under fake tensors."""
+    _check_size_on_meta(workload, failed, MAX_REAL_PARAMETER_BYTES)
     try:
         built = build_model(workload.model)
-        _check_size(built, asks)
+        _check_size(built, failed, MAX_REAL_PARAMETER_BYTES)
         return _trace(workload, built, REAL_BATCH_PAIRS, plainly)
     except (InvalidModel, Untraceable):
         raise
@@ -110,14 +127,30 @@ def _trace_real(workload: Workload, asks: str | None, plainly: bool) -> Trace:
         raise Untraceable(_explain(error)) from error
 
 
-def _check_size(built: BuiltModel, asks: str | None) -> None:
-    if sum(p.numel() * p.element_size() for p in built.module.parameters()) > MAX_REAL_PARAMETER_BYTES:
-        by = f" ({asks} gives as much as the numbers say)" if asks else ""
-        raise Untraceable(
-            f"What this model does depends on the numbers that flow through it{by}, so it cannot be followed without "
-            "running it, and it is too large to be run for that. Measure it instead (effort quick), or trace a "
-            "smaller one of its kind."
-        )
+def _check_size_on_meta(workload: Workload, failed: Exception, most_bytes: int) -> None:
+    """Where it can be built there: of the user's own Python a constructor may ask for numbers."""
+    try:
+        built = build_meta(workload.model)
+    except Exception:
+        if workload.model.kind != "python":
+            raise
+    else:
+        _check_size(built, failed, most_bytes)
+
+
+def _check_size(built: BuiltModel, failed: Exception, most_bytes: int) -> None:
+    if sum(p.numel() * p.element_size() for p in built.module.parameters()) > most_bytes:
+        raise Untraceable(_explain_numbers(failed) if _needs_numbers(failed) else _explain(failed)) from failed
+
+
+def _explain_numbers(error: Exception) -> str:
+    asks = _asking_operation(error)
+    by = f" ({asks} gives as much as the numbers say)" if asks else ""
+    return (
+        f"What this model does depends on the numbers that flow through it{by}, so it cannot be followed without "
+        "running it, and it is too large to be run for that. Measure it instead (effort quick), or trace a "
+        "smaller one of its kind."
+    )
 
 
 def _needs_numbers(error: BaseException) -> bool:
@@ -135,6 +168,8 @@ def _asking_operation(error: BaseException) -> str | None:
 
 
 def _explain(error: BaseException) -> str:
+    if is_out_of_memory(error):
+        return "Memory ran out while this model was traced. Describe a smaller one."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[0][:200] if lines and not any(mark in lines[0] for mark in "/\\") else "no reason was given"
     what = f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}."
@@ -155,6 +190,12 @@ def _trace(
         one, other = stepper.record(pair[0]), stepper.record(pair[1], counts=not plainly)
         if same_operations(one.records, other.records):
             break
+    if (grown := outgrowing(pair, one.records, other.records)) is not None:
+        raise Untraceable(
+            f"{grown.name} in this model becomes four times as large where the batch is doubled, as where a loss "
+            "compares all samples of a batch with each other. A trace tells what grows with the batch, and would be "
+            "wrong at any other batch size. Measure it instead (effort quick)."
+        )
     recordings, resident = (one, other), stepper.resident_bytes()
     if plainly:
         plain, autocast = trace_plainly(pair, recordings), AutocastStep()

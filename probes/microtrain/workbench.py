@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ from torch import nn
 from probes.measurement import MemoryPeak
 from probes.microtrain.denormals import measure_denormal_share
 from probes.microtrain.device_cache import empty_device_cache
-from probes.microtrain.feeding import Batch, batch_bytes, make_feed
+from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed
 from probes.microtrain.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.models import BuiltModel, build_model
 from probes.microtrain.step import Step, applied, make_optimizer
@@ -55,6 +56,8 @@ class Workbench:
     _built: BuiltModel | None = None
     _replicas: dict[str, Replica] = field(default_factory=dict)
     _rings: dict[int, list[Batch]] = field(default_factory=dict)
+    # Shared by all plans of a device and batch size, and gone with the last of them.
+    _feeds: WeakValueDictionary[tuple[str, int], Feed] = field(default_factory=WeakValueDictionary)
 
     def build(self) -> BuiltModel:
         """The model on the CPU, with the same weights every time. Raises InvalidModel."""
@@ -97,7 +100,7 @@ class Workbench:
         """A step that shares weights, optimizer and batches with the others."""
         device = torch.device(plan.device)
         replica = self.replica(plan.device)
-        feed = make_feed(self.ring(batch_size), device, self.workload.data)
+        feed = self._feed(plan.device, batch_size)
         return Step(
             self.build(), replica.called, replica.optimizer, feed, device, plan.precision, self.workload.log_every
         )
@@ -108,12 +111,18 @@ class Workbench:
         ring = self._rings.get(batch_size)
         return held - batch_bytes(ring[0]) if ring else held
 
-    def spare_device_bytes(self, batch_size: int) -> int:
-        """The same on a device, where resident data lies in as many batches."""
-        if self.workload.data != "resident":
-            return 0
-        ring = self._rings.get(batch_size, [])
-        return sum(batch_bytes(batch) for batch in ring[1:])
+    def spare_device_bytes(self, device: str, batch_size: int) -> int:
+        """The same on a device: resident data lies in as many batches, and those of other batch sizes beside them."""
+        held = sum(feed.held_bytes for (where, _), feed in self._feeds.items() if where == device)
+        own = self._feeds.get((device, batch_size))
+        return held if own is None else held - min(own.held_bytes, batch_bytes(self.ring(batch_size)[0]))
+
+    def _feed(self, device: str, batch_size: int) -> Feed:
+        feed = self._feeds.get((device, batch_size))
+        if feed is None:
+            feed = make_feed(self.ring(batch_size), torch.device(device), self.workload.data)
+            self._feeds[(device, batch_size)] = feed
+        return feed
 
 
 class StepRun:
@@ -125,6 +134,7 @@ class StepRun:
         self.step: Step | None = None
         self._bench = bench
         self._watch = PeakWatch(torch.device(plan.device), bench.base_bytes)
+        self._held_state = False  # while a step was watched
 
     def __call__(self, executions: int) -> None:
         step = self.prepared()
@@ -137,8 +147,9 @@ class StepRun:
         """Peaks of memory are taken; preparing is not part of what runs inside."""
         with applied(self.plan):
             self.prepared()
+        self._held_state = self._held_state or self.prepared().holds_state
         bench, size = self._bench, self.batch_size
-        with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(size)):
+        with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)):
             yield
 
     def setting(self) -> contextlib.AbstractContextManager[None]:
@@ -163,7 +174,9 @@ class StepRun:
         return self._bench.replica(self.plan.device).startup_seconds
 
     def memory(self) -> MemoryPeak:
-        return self._watch.peak()
+        """The peaks over what was watched; none where the optimizer held nothing yet, as later steps take more."""
+        peak = self._watch.peak()
+        return peak if self._held_state else MemoryPeak(process_base_bytes=peak.process_base_bytes)
 
     @property
     def pid(self) -> int:

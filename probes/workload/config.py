@@ -9,6 +9,7 @@ from typing import Any
 from probes.bounds import (
     MAX_CONFIG_COUNT,
     MAX_CONFIG_ENTRIES,
+    MAX_CONFIG_EXPERTS,
     MAX_CONFIG_FREE_INTEGER,
     MAX_CONFIG_INTEGER,
     MAX_CONFIG_LABELS,
@@ -46,6 +47,7 @@ IGNORED = {
 _COUNTED = {"layer", "layers", "depth", "depths", "block", "blocks", "stage", "stages", "repeat", "repeats", "experts"}
 _NOT_COUNTED = {
     "size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max", "channels",
+    "theta",
 }  # fmt: skip
 _FREE = {"id", "ids", "seed", "length", "index"}
 _SIZES = {
@@ -60,9 +62,14 @@ _NEVER_LISTS = _NEVER_NULL | {
     "encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff",
 }  # fmt: skip
 _WHOLE = _SIZES | _NEVER_LISTS
+_NUMBERS = ("num_", "n_")  # how keys begin that are numbers and nothing else
 _SHARES = {"dropout", "prob", "probs", "pdrop", "eps", "epsilon"}  # words of keys that are numbers and never names
 _PATH = re.compile(r"[/\\]|^[~.]|^[A-Za-z]:|\.(py|json|bin|pt|pth|ckpt|safetensors|gguf|h5|onnx)$")
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,99}")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,99}|\d{1,6}")  # a number is a layer's, as in Gemma 4's per_layer_config
+# How transformers writes what JSON has no number for (Mamba 2's time_step_limit).
+SPECIAL_FLOAT, SPECIAL_FLOATS = "__float__", ("Infinity", "-Infinity", "NaN")
+# What a class works out by itself and writes down all the same.
+_WORKED_OUT = {("lxmert", "num_hidden_layers")}
 
 
 def check_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +90,7 @@ class _Reader:
         checked: dict[str, Any] = {}
         labels = _count_labels(where, written)
         for key, value in written.items():
-            if not _wanted(where, key, value):
+            if not _wanted(where, key, value) or (written.get("model_type"), key) in _WORKED_OUT:
                 continue
             self.count(where)
             checked[key] = self.read(f"{where}.{key}", key, value, depth + 1)
@@ -94,6 +101,8 @@ class _Reader:
             raise InvalidModel(f"The huggingface config nests deeper than {MAX_JSON_DEPTH} levels; no model does.")
         if (key in _NEVER_LISTS and isinstance(value, dict | list)) or (key in _NEVER_NULL and value is None):
             raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+        if isinstance(value, dict) and list(value) == [SPECIAL_FLOAT] and value[SPECIAL_FLOAT] in SPECIAL_FLOATS:
+            return dict(value)
         if isinstance(value, dict):
             return self.read_object(where, value, depth)
         if isinstance(value, list):
@@ -143,7 +152,7 @@ def _read_scalar(where: str, key: str, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, bool):
-        if _is_count(key) or key in _WHOLE:
+        if key in _WHOLE or (_is_count(key) and key.startswith(_NUMBERS)):  # first_layer_is_expansion is yes or no
             raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
         return value
     if key in _WHOLE and isinstance(value, float) and value.is_integer():
@@ -163,7 +172,8 @@ def _read_scalar(where: str, key: str, value: Any) -> Any:
 
 def _read_integer(where: str, key: str, value: int) -> int:
     words = set(key.split("_"))
-    high = MAX_CONFIG_COUNT if _is_count(key) else MAX_CONFIG_FREE_INTEGER if words & _FREE else MAX_CONFIG_INTEGER
+    most = MAX_CONFIG_EXPERTS if "experts" in words else MAX_CONFIG_COUNT
+    high = most if _is_count(key) else MAX_CONFIG_FREE_INTEGER if words & _FREE else MAX_CONFIG_INTEGER
     low = 1 if key in _SIZES else 0 if _is_count(key) and words & {"num", "n", "layers"} else MIN_CONFIG_INTEGER
     if low <= value <= high:
         return value

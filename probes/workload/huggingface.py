@@ -19,7 +19,10 @@ IMAGE_TASKS = ("image-classification", "semantic-segmentation")
 AUDIO_TASKS = ("audio-classification", "speech-recognition")
 # Without a task and without `architectures`: what the model type was made for.
 _SPECIALISED = ("image-classification", "speech-recognition", "audio-classification", "seq2seq-lm")
-_POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "max_seq_len")
+_POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "max_seq_len",
+    "max_encoder_position_embeddings", "max_decoder_position_embeddings",
+)  # fmt: skip
 _OPTIONS = ("huggingface", "task", "sequence_length", "image_size", "audio_samples")
 
 
@@ -141,8 +144,17 @@ def _sequence_length(written: Any, config: dict[str, Any]) -> int | None:
 def max_positions(config: dict[str, Any]) -> int | None:
     """Tokens that a config has positions for; None: it does not say."""
     nested = [part for part in (config.get("text_config"), config.get("decoder")) if isinstance(part, dict)]
-    found = [part[name] for part in (config, *nested) for name in _POSITIONS if isinstance(part.get(name), int)]
+    found = [part[name] for part in (config, *nested) for name in _POSITIONS if _limits(part, name)]
     return min((limit for limit in found if limit > 0), default=None)
+
+
+def _limits(part: dict[str, Any], name: str) -> bool:
+    """Whether tokens beyond this number have no position: T5 and DeBERTa tell tokens' distances, and their published
+    configs have numbers that nothing reads."""
+    relative = (name == "n_positions" and "relative_attention_num_buckets" in part) or (
+        name == "max_position_embeddings" and part.get("position_biased_input") is False
+    )
+    return isinstance(part.get(name), int) and not relative
 
 
 def _image_size(written: Any, config: dict[str, Any]) -> list[int] | None:

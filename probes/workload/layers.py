@@ -37,12 +37,12 @@ def parse_layers(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
     layers = document.get("layers")
     if not isinstance(layers, list) or not layers:
         raise InvalidModel(f'"layers" {_no_list(layers)}; a list of at least one layer is expected, as in {_EXAMPLE}.')
-    flow = Flow(_input_shape(document, layers), tokens=_first_type(layers) == "embedding")
+    flow = Flow(_input_shape(document, layers), tokens=_type_of(_first(layers)) == "embedding")
     chain = _chain("layers", layers, flow, 0)
     if not 0 < chain.parameters <= MAX_PARAMETERS:
         amount = "nothing to train" if not chain.parameters else f"more than {MAX_PARAMETERS} parameters"
         raise InvalidModel(f'The layers have {amount}. A model has at least one layer with weights, such as "linear".')
-    tokens = chain.content["layers"][0]["in"] if flow.tokens else None
+    tokens = _first(chain.content["layers"])["in"] if flow.tokens else None
     content = {"layers": chain.content["layers"], "input_shape": list(flow.shape), "tokens": tokens}
     return content | _loss(document, chain.flow), chain.parameters
 
@@ -75,9 +75,10 @@ def _input_shape(document: dict[str, Any], layers: list[Any]) -> tuple[int, ...]
 
 def _input_size(layers: list[Any]) -> int:
     """The input of a model that begins with a linear layer is what that layer takes."""
-    kind = _first_type(layers)
+    first = _first(layers)
+    kind = _type_of(first)
     if kind == "linear":
-        sizes = read_options("layers[0] (linear)", _BY_SPELLING["linear"].options, _without_type(layers[0]))
+        sizes = read_options("layers[0] (linear)", _BY_SPELLING["linear"].options, _without_type(first))
         if "in" in sizes:
             size: int = sizes["in"]
             return size
@@ -87,9 +88,19 @@ def _input_size(layers: list[Any]) -> int:
     raise InvalidModel(f'"input_shape" is missing: write the shape of one sample without the batch, such as {example}.')
 
 
-def _first_type(layers: list[Any]) -> str | None:
+def _first(layers: list[Any]) -> Any:
+    """What the input goes into: of layers that begin with a sequence of layers, the first of that."""
     first = layers[0]
-    name = first.get("type") if isinstance(first, dict) else first
+    for _ in range(MAX_LAYER_NESTING):
+        within = first.get("layers") if _type_of(first) == "sequential" and isinstance(first, dict) else None
+        if not isinstance(within, list) or not within:
+            break
+        first = within[0]
+    return first
+
+
+def _type_of(layer: Any) -> str | None:
+    name = layer.get("type") if isinstance(layer, dict) else layer
     return _SPELLINGS.get(spelling(name)) if isinstance(name, str) and len(name) < 100 else None
 
 

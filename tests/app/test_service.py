@@ -14,7 +14,7 @@ import pytest
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError, UnknownProfile
 from app.lab import Lab
-from app.profiles import forget_profile, import_profile
+from app.profiles import forget_profile, import_profile, list_profiles
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.hardware import Survey
@@ -181,6 +181,41 @@ def test_a_machine_that_changed_keeps_its_profiles_name(tmp_path: Path) -> None:
         await crosspoint.store.keep_survey(replace(survey, fingerprint="before"))
         await crosspoint.store.keep_profile(replace(a_profile(fingerprint="before"), name=host))
         assert (await crosspoint.calibrate("quick")).name == host
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+def test_of_a_name_that_several_states_of_this_machine_have_the_present_one_s_profile_answers(tmp_path: Path) -> None:
+    """Two virtual environments with another torch each, and one folder of data."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        ours = await crosspoint.calibrate("quick")
+        survey = await crosspoint.survey()
+        other = replace(a_profile(fingerprint="the other state"), name=ours.name, created_at="2099-01-01T00:00:00Z")
+        await crosspoint.store.keep_profile(other)
+        assert await crosspoint.profile(survey, ours.name) == await crosspoint.profile(survey) == ours
+        (row,) = await list_profiles(crosspoint)
+        assert (row["fingerprint"], row["this_machine"]) == (survey.fingerprint, True)
+        exported = json.dumps(ours.to_json()).encode()
+        assert await import_profile(crosspoint, exported) == ours
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+def test_a_machine_that_could_not_be_surveyed_is_not_calibrated(tmp_path: Path) -> None:
+    """Nobody could tell whose profile it would be."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+
+        async def failed(*, fresh: bool = False) -> Survey:
+            return replace(survey, fingerprint="") if fresh else survey
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(crosspoint, "survey", failed)
+            with pytest.raises(LabError, match="survey failed"):
+                await crosspoint.calibrate("quick")
+        assert await crosspoint.store.profile_names() == ()
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path))
 

@@ -65,11 +65,11 @@ def test_the_batch_lives_from_step_to_step() -> None:
 def test_what_a_kernel_takes_inside_is_held_and_found_fresh() -> None:
     allocations = Allocations(of(1), 0, (0, 1))
     kernel = KernelAllocations(of(40, 2), (0, 0, 1, 2))
-    for place in (1, 2):  # after the tensor was made, and as the step ends
+    for place, alive in ((1, 43), (2, 42)):  # after the tensor was made, and as the step ends
         step = Step(allocations, (0, 0), kernels={place: [kernel]})
         simulation = ran(step, 3)
-        assert simulation.alive_peak == MIB
-        assert simulation.surplus >= 42 * MIB
+        assert simulation.alive_peak == alive * MIB
+        assert simulation.surplus < 8 * MIB  # it is in use, not freed
         assert fresh_mebibytes(step) > 40
 
 
@@ -78,7 +78,7 @@ def test_a_result_is_made_where_the_kernel_makes_it() -> None:
     allocations = Allocations(of(35), 0, (0, 1))
     for order, most in (((0, RESULT, 1), 75), ((RESULT, 0, 1), 75), ((0, 1, RESULT), 40)):
         simulation = ran(Step(allocations, (0, 0), kernels={0: [KernelAllocations(of(40), order)]}), 1)
-        assert simulation.alive_peak == 35 * MIB
+        assert simulation.alive_peak == most * MIB
         assert simulation.heap.held_peak == pytest.approx(most * MIB, abs=4 * MIB)
 
 
@@ -87,8 +87,8 @@ def test_kernels_that_begin_at_one_place_run_one_after_the_other() -> None:
     allocations = Allocations(of(1), 0, (0, 1))
     kernels = [KernelAllocations(of(40), (0, 1)), KernelAllocations(of(50), (0, RESULT, 1, RESULT))]
     simulation = ran(Step(allocations, (0, 0), kernels={0: kernels}), 3)
-    assert simulation.alive_peak == MIB
-    assert simulation.surplus == pytest.approx(50 * MIB, rel=0.1)
+    assert simulation.alive_peak == 51 * MIB
+    assert simulation.heap.held_peak == pytest.approx(51 * MIB, rel=0.1)
 
 
 def test_a_large_block_that_was_freed_keeps_the_heap_from_being_trimmed() -> None:

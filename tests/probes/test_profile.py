@@ -115,6 +115,8 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "half a thread": point(lambda row: row["plan"].update(threads=0.5)),
     "a device that is a path": point(lambda row: row["plan"].update(device="../etc")),
     "a variable that loads code": point(lambda row: row["plan"].update(environment={"LD_PRELOAD": "evil.so"})),
+    "a library in a variable": point(lambda row: row["plan"].update(environment={"OMP_TOOL_LIBRARIES": "evil.so"})),
+    "code in a variable": point(lambda row: row["plan"].update(environment={"CUDA_INJECTION64_PATH": "evil.so"})),
     "a command in a variable": point(lambda row: row["plan"].update(environment={"OMP_NUM_THREADS": "$(reboot)"})),
     "a plan that is missing": point(lambda row: row.pop("plan")),
     "a plan that is not there": point(lambda row: row.update(plan=99)),
@@ -150,6 +152,20 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
             {**document["points"][0], "plan": {**document["points"][0]["plan"], "threads": threads}}
             for threads in range(1, 301)
         ]
+    ),
+    "a step that stands twice": lambda document: document["networks"].append(document["networks"][0]),
+    "a clocked step that stands twice": lambda document: document.update(
+        operations=[["mm", "matmul", "", "float32", 1.0, 1.0, 1.0]],
+        contexts=[
+            {
+                "network": "one",
+                "batch_size": 1,
+                "mode": "training",
+                "plan": document["points"][0]["plan"],
+                "costs": [[0, 1, 1e-6, 0.0]],
+            }
+        ]
+        * 2,
     ),
     "a thousand networks for one plan": lambda document: document.update(networks=[document["networks"][0]] * 1000),
     "twenty thousand costs for one plan": lambda document: document.update(

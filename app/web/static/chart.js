@@ -4,17 +4,22 @@ const chart = (() => {
   const HEIGHT = 320;
   const COLOURS = 6;
   const TICK_WIDTH = 64;  // room for "20,000" and some air
-  const drawn = new Map();  // element -> what was drawn there, to draw it again when its width or the colours change
+  const drawn = new Map();  // element -> what was drawn there and how, to draw it again when its width or the colours change
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const width = (element) => Math.max(240, element.clientWidth);
 
   // spec: {x: [...], xLabel, xLog, xTicks: {value: text}, yLabel, yLog, yFormat, xFormat, xLine: [{at, text}],
-  //        series: [{label, values, dashed, points}]}
+  //        series: [{label, values, dashed, points}], told: the same in words}
   function draw(element, spec) {
-    drawn.set(element, spec);
-    element.replaceChildren();
-    return new uPlot(options(element, spec), [spec.x, ...spec.series.map((series) => series.values)], element);
+    if (drawn.has(element)) drawn.get(element).plot.destroy();
+    if (spec.told) {
+      element.setAttribute("role", "img");
+      element.setAttribute("aria-label", spec.told);
+    }
+    const plot = new uPlot(options(element, spec), [spec.x, ...spec.series.map((series) => series.values)], element);
+    drawn.set(element, { spec, plot });
+    return plot;
   }
 
   function options(element, spec) {
@@ -33,7 +38,7 @@ const chart = (() => {
     const colour = css(series.dashed ? "--plot-6" : `--plot-${(index % COLOURS) + 1}`);
     return {
       label: series.label, stroke: colour, width: 2, spanGaps: false,
-      dash: series.dashed ? [6, 5] : undefined,
+      dash: series.dashed || index >= COLOURS ? [6, 5] : undefined,  // the colours begin anew
       points: { show: series.points !== false, size: 6, fill: colour },
       value: (_, value) => (value === null || value === undefined ? "–" : spec.yFormat(value)),
     };
@@ -90,7 +95,7 @@ const chart = (() => {
   }
 
   function drawAllAgain() {
-    for (const [element, spec] of drawn) draw(element, spec);
+    for (const [element, { spec }] of [...drawn]) draw(element, spec);
   }
 
   let timer = 0;

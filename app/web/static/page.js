@@ -62,9 +62,13 @@ function machineFacts(hardware) {
   ];
   for (const accelerator of accelerators) facts.push([accelerator.torch_device || "Accelerator", acceleratorLine(accelerator)]);
   if (!accelerators.length) facts.push(["Accelerator", "none found"]);
-  const torch = software.torch;
-  facts.push(["torch", torch && torch.version ? `${torch.version}${torch.cuda_version ? `, CUDA ${torch.cuda_version}` : ""}` : "not installed"]);
+  facts.push(["torch", torchLine(software)]);
   return facts;
+}
+
+function torchLine({ torch, python }) {
+  if (!torch || !torch.version) return python ? "not installed" : "unknown";  // of a captured machine nobody can tell
+  return `${torch.version}${torch.cuda_version ? `, CUDA ${torch.cuda_version}` : ""}`;
 }
 
 function acceleratorLine(accelerator) {
@@ -161,7 +165,7 @@ function parseOwn(text) {
   } catch (error) {
     throw new Problem(`The model's JSON cannot be read: ${error.message}`);
   }
-  const isConfig = description && typeof description === "object" && "model_type" in description;
+  const isConfig = description && typeof description === "object" && ("model_type" in description || "auto_map" in description);
   return isConfig ? { huggingface: description } : description;
 }
 
@@ -172,7 +176,10 @@ async function answerQuestion(event) {
   showProblem("");
   button.disabled = true;
   const begun = performance.now();
-  const tick = () => { status.textContent = `Working … ${((performance.now() - begun) / 1000).toFixed(0)} s`; };
+  const clock = make("span");
+  clock.setAttribute("aria-hidden", "true");  // not to be read aloud each second
+  const tick = () => { clock.textContent = `${((performance.now() - begun) / 1000).toFixed(0)} s`; };
+  status.replaceChildren("Working … ", clock);
   tick();
   const timer = setInterval(tick, 1000);
   try {
@@ -205,7 +212,7 @@ function showAnswer(answer) {
   byId("answer").hidden = false;
   byId("verdict").textContent = answer.verdict;
   byId("workload").textContent = workloadLine(answer);
-  byId("options").replaceChildren(optionsTable(answer.options));
+  byId("options").replaceChildren(optionsTable(answer));
   fillList("notes", noteLines(answer.options));
   showCurves(answer);
   fillPart("crossovers", answer.crossovers.map(describeCrossover));
@@ -224,7 +231,7 @@ function workloadLine({ workload, confidence }) {
   return parts.join("; ");
 }
 
-function optionsTable(options) {
+function optionsTable({ options, recommended }) {
   const table = make("table");
   const head = table.createTHead().insertRow();
   for (const title of ["plan", "one step", "samples/s", "memory at peak", "largest batch", "basis"]) {
@@ -233,7 +240,7 @@ function optionsTable(options) {
     head.append(cell);
   }
   const body = table.createTBody();
-  options.forEach((option, index) => body.append(optionRow(option, index === 0 && option.fits !== false)));
+  options.forEach((option, index) => body.append(optionRow(option, index === 0 && recommended !== null)));
   return table;
 }
 
@@ -291,12 +298,15 @@ function showCurves(answer) {
   const known = (plans || []).filter((plan) => plan.step_seconds.some((value) => value !== null));
   byId("chart-figure").hidden = !known.length || batches.length < 2;
   if (byId("chart-figure").hidden) return;
-  const crossings = answer.crossovers.filter((crossover) => crossover.kind === "at").slice(0, 1);
+  const drawn = new Set(known.map(units.plan));
+  const crossings = answer.crossovers.filter((crossover) => crossover.kind === "at" && crossover.data === answer.workload.data
+    && drawn.has(units.plan(crossover.from)) && drawn.has(units.plan(crossover.to))).slice(0, 1);
   chart.draw(byId("chart"), {
     x: batches, xLabel: "batch size", xLog: true, yLog: true, yLabel: "one step", yFormat: units.seconds, xFormat: String,
     xTicks: batches.map((batch) => [batch, batch.toLocaleString("en")]),
-    xLine: crossings.map((crossover) => ({ at: crossover.batch_size, text: `crossover at ${crossover.batch_size}` })),
+    xLine: crossings.map((crossover) => ({ at: crossover.batch_size, text: `${units.plan(crossover.to)} from ${crossover.batch_size} on` })),
     series: known.map((plan) => ({ label: units.plan(plan), values: plan.step_seconds })),
+    told: ["Time of one step over the batch size.", ...answer.crossovers.filter((crossover) => crossover.data === answer.workload.data).map(describeCrossover)].join(" "),
   });
 }
 

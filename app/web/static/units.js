@@ -9,7 +9,7 @@ const units = (() => {
     if (value < 0) return "-" + seconds(-value);
     if (value >= 48 * 3600) return digits(value / 86400) + " days";
     if (value >= 2 * 3600) return digits(value / 3600) + " h";
-    if (value >= 120) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+    if (value >= 120) return `${Math.floor(Math.round(value) / 60)} min ${Math.round(value) % 60} s`;
     for (const [size, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {
       if (value >= size * 0.9995) return `${digits(value / size)} ${unit}`;
     }
@@ -27,7 +27,12 @@ const units = (() => {
   const bytes = (value) => scaled(value, [" B", " KB", " MB", " GB", " TB", " PB"]);
   const count = (value) => (typeof value === "number" && Math.abs(value) < 10000
     ? digits(value) : scaled(value, ["", " thousand", " million", " billion", " trillion", " quadrillion"]));
-  const share = (value) => (value === null || value === undefined ? UNKNOWN : `${(value * 100).toFixed(value < 0.0995 ? 1 : 0)} %`);
+
+  function share(value) {
+    if (value === null || value === undefined) return UNKNOWN;
+    if (value > 0 && value < 0.001) return "<0.1 %";
+    return `${(value * 100).toFixed(value < 0.0995 ? 1 : 0)} %`;
+  }
 
   function plan(document) {
     const threads = document.threads === null || document.threads === undefined

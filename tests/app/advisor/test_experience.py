@@ -107,6 +107,18 @@ def test_an_answer_says_what_it_learned_from_how_many_and_by_how_much() -> None:
     assert all(reason.code != "learned-from-like-models" for reason in without.reasons)
 
 
+def test_an_answer_tells_only_of_those_that_are_like_it() -> None:
+    like = an_experience(1.5)
+    unlike = [Lesson(f"u{number}", "training", TWO, UNLIKE, math.log(3.0)) for number in range(20)]
+    wild = [Lesson("wild", "training", TWO, like.lessons[0].signature, math.log(500.0))]
+    more = Experience([*like.lessons, *unlike, *wild], like.trace)
+    answer = recommend(a_survey(), a_profile(), None, [], Request(a_workload()), more)
+    (reason,) = [reason for reason in answer.reasons if reason.code == "learned-from-like-models"]
+    assert (reason.evidence["workloads"], reason.evidence["measurements"]) == (3, 6)
+    assert reason.text.startswith("The time is")
+    assert "because 3 other workloads that ran here" in reason.text
+
+
 def test_a_batch_far_from_those_that_ran_is_corrected_less() -> None:
     experience = an_experience(1.5, batch_size=16)
     near, far = (experience.at(TWO, batch).log_ratio for batch in (16, 65536))

@@ -160,7 +160,7 @@ def test_a_cpu_s_heap_holds_more_than_is_alive_and_fewer_samples_fit() -> None:
     halved = estimate_memory(a_survey(), None, scattered, [row], ONE_BF16)
     assert halved.parts(5).fragmentation_bytes == GB
     elsewhere = replace(ONE, environment={"MALLOC_TRIM_THRESHOLD_": "1"})
-    assert estimate_memory(a_survey(), None, scattered, [row], elsewhere).parts(5).fragmentation_bytes == 0
+    assert estimate_memory(a_survey(), None, scattered, [row], elsewhere).parts(5).fragmentation_bytes is None
 
 
 def test_a_shared_pool_is_counted_once_and_a_card_by_what_is_free() -> None:

@@ -164,6 +164,28 @@ def test_the_latest_few_count() -> None:
     assert pooled.points[0].seconds.median == pytest.approx(a_profile().points[0].seconds.median, rel=1e-3)
 
 
+def test_calibrations_of_the_card_alone_leave_what_was_known_of_the_cpu() -> None:
+    card = replace(a_profile((GPU,)))
+    whole = a_profile((ONE, GPU))
+    pooled = pool([*[card] * POOLED, *[whole] * POOLED])
+    assert {point.plan.key for point in pooled.networks} == {ONE.key, GPU.key}
+    on_card = [point for point in pooled.networks if point.plan == GPU]
+    assert {len(point.seconds.samples) for point in on_card} == {POOLED}
+    assert len(pooled.networks) == len({(each.name, each.batch_size, each.plan.key) for each in pooled.networks})
+
+
+def test_page_faults_that_were_counted_once_more_are_of_the_same_point() -> None:
+    fresh = replace(a_profile().points[0], constant="page-fault", parameters={"faults": 2064}, bytes=2.0**23)
+    again = replace(fresh, parameters={"faults": 0})
+    profiles = [
+        in_state(times, replace(a_profile(), points=(replace(fresh, parameters={"faults": faults}), again)))
+        for times, faults in ((1.0, 2064), (4.0, 2065))
+    ]
+    pooled = pool(profiles).points
+    assert [point.seconds.median for point in pooled] == pytest.approx([2 * fresh.seconds.median] * 2, rel=1e-3)
+    assert [point.parameters["faults"] > 0 for point in pooled] == [True, False]
+
+
 def test_networks_of_another_version_are_not_mixed_in() -> None:
     other = [replace(point, trace=replace(point.trace, model_key="another")) for point in a_profile().networks]
     older = replace(a_profile(), networks=tuple(other))

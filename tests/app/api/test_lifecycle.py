@@ -130,6 +130,21 @@ def test_a_setting_that_cannot_be_used_is_wrong_usage() -> None:
     assert "CROSSPOINT_PORT" in ended.stderr
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "no host"])
+def test_an_address_that_is_none_is_wrong_usage(host: str) -> None:
+    ended = subprocess.run(
+        [COMMAND, "serve", "--host", host], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert ended.returncode == 2
+    assert f"of {host} cannot be listened on" in ended.stderr
+
+
+def test_requests_are_written_to_standard_error_where_that_was_asked_for(tmp_path: Path) -> None:
+    with running_server(tmp_path, access_log="true") as server, server.client() as client:
+        client.get("/livez").raise_for_status()
+        wait_until(lambda: any('"GET /livez HTTP/1.1" 200' in line for line in server.log), "the request's line")
+
+
 def test_a_host_name_that_was_allowed_is_served(tmp_path: Path) -> None:
     with running_server(tmp_path, allowed_hosts="gpu-node.example") as server, server.client() as client:
         assert client.get("/livez", headers={"Host": "gpu-node.example:8000"}).is_success

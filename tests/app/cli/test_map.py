@@ -111,6 +111,29 @@ def test_ones_own_python_has_its_own_width_only(
     assert f"Error: No width works out. {row['why_not']}" in said
 
 
+@pytest.mark.parametrize(("model", "code"), [("own_broken:make", ExitCode.USAGE), ("own_broken:odd", ExitCode.USAGE)])
+def test_a_map_of_what_works_out_at_no_width_ends_as_a_recommendation_does(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, code: ExitCode
+) -> None:
+    (tmp_path / "own_broken.py").write_text(
+        "def make():\n    raise KeyError('no weights')\n\ndef odd():\n    return 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["recommend", model, "--effort", "instant"]) == code
+    said = capsys.readouterr().err
+    assert main(["map", model, "--profile", "rig", "--widths", "1"]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_a_picture_is_as_wide_as_what_is_written_in_it(tmp_path: Path) -> None:
+    picture = tmp_path / "map.svg"
+    main(["map", MODEL, "--profile", "rig", "--largest-batch", "1", "--widths", "1", "--svg", str(picture)])
+    drawn = ElementTree.parse(picture).getroot()
+    for text in (element for element in drawn.iter() if element.tag.endswith("text") and element.text):
+        if text.get("text-anchor") in (None, "start"):
+            assert float(text.get("x", "0")) + 7 * len(text.text or "") <= float(drawn.get("width", "0"))
+
+
 def test_a_map_of_what_fits_nowhere_is_drawn_and_ends_with_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     huge = json.dumps({"summary": {**SUMMARY, "parameters": 10**13}})
     assert main(["map", huge, "--widths", "1", "--largest-batch", "2"]) == ExitCode.NOTHING_FITS

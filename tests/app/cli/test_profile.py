@@ -175,6 +175,28 @@ def test_a_file_is_written_whole_or_left_as_it_was(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
 
 
+def test_what_a_link_names_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    for before in (None, b"old"):
+        there.unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
+        if before is not None:
+            there.write_bytes(before)
+        link.symlink_to(there)
+        write_whole(link, b"new")
+        assert link.is_symlink()
+        assert there.read_bytes() == b"new"
+
+
+def test_standard_output_that_goes_to_a_file_gets_what_is_written_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    program = "import pathlib, app.cli.files as files; files.write_whole(pathlib.Path('/dev/stdout'), b'new')"
+    with file.open("wb") as out:
+        subprocess.run([sys.executable, "-c", program], stdout=out, check=True)
+    assert file.read_bytes() == b"new"
+    assert Path("/dev/stdout").is_symlink()
+
+
 def test_a_pipe_keeps_its_place(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -13,7 +13,6 @@ from app.advisor.recommendation import (
     Reason,
     Recommendation,
 )
-from app.advisor.request import Request
 from app.cli.recommend import measurement_failed
 from app.cli.recommend_view import describe_crossover, show_recommendation
 from probes.workload.description import ModelDescription, Plan, Workload
@@ -63,20 +62,15 @@ def show(answer: Recommendation, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("effort", "profile", "code", "failed"),
-    [
-        ("quick", None, "not-measured", True),
-        ("quick", None, "compute-bound", False),
-        ("quick", "node-1", "not-measured", False),
-        ("instant", None, "not-measured", False),
-    ],
+    ("code", "possible", "failed"),
+    [("not-measured", True, True), ("not-measured", False, False), ("compute-bound", True, False)],
 )
 def test_a_measurement_that_was_asked_for_and_failed_is_known_to_the_caller(
-    effort: str, profile: str | None, code: str, failed: bool
+    code: str, possible: bool, failed: bool
 ) -> None:
-    workload = Workload(ModelDescription("layers", "own", {}), batch_size=64)
-    answer = replace(recommendation(option(GPU, 0.031)), reasons=(Reason(code, "…"),))
-    assert measurement_failed(answer, Request(workload, effort=effort, profile=profile)) is failed
+    reason = Reason(code, "…", {"possible": possible})
+    answer = replace(recommendation(option(GPU, 0.031)), reasons=(reason,))
+    assert measurement_failed(answer) is failed
 
 
 def test_the_verdict_comes_first_and_the_snippet_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from app import labjobs
+from app.lab import Lab
 from app.lab.tracer import Tracer
+from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.lab.programs import serving
+from tests.app.lab.programs import HANGING, serving
 
 ARGUMENTS = serving('say(event="result", job=job["job"], result={"arguments": sys.argv[1:]})')
 LAYERS = {"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}
@@ -17,7 +20,7 @@ BERT = {"huggingface": {"model_type": "bert"}, "task": "text-classification", "s
 
 def arguments_for(model: Any) -> list[str]:
     async def use() -> list[str]:
-        tracer = Tracer(60.0, set(), ARGUMENTS)
+        tracer = Tracer(60.0, set(), ARGUMENTS, lambda: None)
         try:
             workload = Workload(parse_model(model), 1)
             answer = await tracer.run({"kind": "trace", "workload": workload.to_json()})
@@ -31,3 +34,20 @@ def arguments_for(model: Any) -> list[str]:
 def test_a_config_is_traced_by_two_processes_and_a_layer_list_by_one() -> None:
     assert arguments_for(BERT)[:2] == ["--forks", "--configs"]
     assert "--forks" not in arguments_for(LAYERS)
+
+
+def test_a_trace_that_waits_when_the_service_ends_starts_no_process() -> None:
+    """And the one that ran is told why it ended, too."""
+
+    async def use() -> tuple[list[BaseException | dict[str, Any]], int]:
+        lab = Lab(Settings(), HANGING)
+        job = labjobs.trace_job(Workload(parse_model(LAYERS), 1), devices=False)
+        asked = [asyncio.create_task(lab.run(job)) for _ in range(3)]
+        await asyncio.sleep(0)  # until the first one's process is being started
+        await lab.close()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return answers, len(lab._living)
+
+    answers, living = asyncio.run(use())
+    assert [getattr(answer, "code", None) for answer in answers] == ["ended"] * 3
+    assert living == 0

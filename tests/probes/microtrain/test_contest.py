@@ -61,6 +61,15 @@ def test_entries_are_timed_by_what_they_take() -> None:
         assert samples[0] == pytest.approx(seconds, rel=0.02)
 
 
+def test_what_failed_before_it_began_is_not_begun() -> None:
+    machine = Machine()
+    entries = [machine.entry("a", 0.001), machine.entry("b", 0.001)]
+    entries[0].error = RuntimeError("It would not compile.")
+    run_contest(machine, entries)
+    assert set(machine.log) == {"b"}
+    assert str(entries[0].error) == "It would not compile."
+
+
 def test_a_machine_that_grows_slower_favours_none() -> None:
     machine = Machine()
     machine.pace = lambda now: 1.0 + now / 10

@@ -8,7 +8,8 @@ import pytest
 
 from probes.measurement import Measurement
 from probes.microtrain.contest import NOT_BEGUN, Entry
-from probes.microtrain.measure import explain_outcome
+from probes.microtrain.measure import MeasureSession, explain_outcome
+from probes.microtrain.measure_job import MeasureJob
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.probes.microtrain.pipes import Pipes
@@ -144,6 +145,13 @@ def test_what_was_never_begun_is_not_said_to_have_run() -> None:
     never, stuck = Entry("never", lambda executions: None), Entry("stuck", lambda executions: None)
     assert explain_outcome(never, 69.0, begun=False) == ("failed", NOT_BEGUN)
     assert explain_outcome(stuck, 69.0, begun=True)[1].startswith("One step was not done after 69 s.")
+
+
+def test_where_the_time_is_over_before_the_model_is_built_every_plan_says_so() -> None:
+    session = MeasureSession(MeasureJob(Workload(MLP, 16), (ONE, BF16), (16, 64), 0.5, None), lambda *_: None)
+    rows = [Measurement.from_json(row) for row in session.result()["measurements"]]
+    assert [(row.plan, row.batch_size) for row in rows] == [(ONE, 16), (BF16, 16), (ONE, 64), (BF16, 64)]
+    assert all(row.outcome == "failed" and "was not built" in (row.reason or "") for row in rows)
 
 
 def test_inference_is_measured_without_an_optimizer(child: Pipes) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from probes.microtrain import built as building
+from probes.microtrain.failures import explain_failure
 from probes.microtrain.fake_models import build_fake
 from probes.microtrain.models import build_model
 from probes.workload.catalogue import CatalogueRow, list_models
@@ -229,6 +230,12 @@ from torch import nn
 def alone():
     return nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 2))
 
+def too_large_for_torch():
+    return nn.Linear(1 << 25, 1 << 25)
+
+def too_large_for_python():
+    return bytearray(1 << 55)
+
 def with_batches():
     return nn.Linear(3, 2), lambda size: (torch.randn(size, 3), torch.randint(2, (size,)))
 
@@ -312,6 +319,13 @@ def test_the_users_own_python_is_stepped(own_code: str, function: str) -> None:
     batch = built.make_batch(4, None)
     built.loss(built.forward(built.module, batch), batch).backward()
     assert all(parameter.grad is not None for parameter in built.module.parameters())
+
+
+@pytest.mark.parametrize("function", ["too_large_for_torch", "too_large_for_python"])
+def test_python_that_runs_out_of_memory_is_not_called_wrong(own_code: str, function: str) -> None:
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        build_model(python_model(f"{own_code}:{function}"))
+    assert explain_failure(caught.value).code == "out-of-memory"
 
 
 @pytest.mark.parametrize("function", ["nothing", "unclear", "shape_for_a_batch", "broken", "leaving", "missing"])

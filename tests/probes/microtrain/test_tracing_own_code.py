@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from probes.microtrain import tracing
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
 from probes.microtrain.tracing import Untraceable, trace_workload
@@ -248,3 +249,149 @@ def test_own_python_with_real_data_is_traced_and_left_as_it_was(
     built = build_model(model)  # real, after the fake one
     batch = built.make_batch(5, None)
     assert torch.isfinite(built.loss(built.forward(built.module, batch), batch)).item()
+
+
+OUT_OF_THE_WAY_PROGRAM = """
+import torch
+from torch import nn
+
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
+
+
+class Masked(nn.Module):
+    # keeps a tensor that is neither a parameter nor a buffer
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.mask = torch.tril(torch.ones(8, 8))
+
+    def forward(self, x):
+        return self.layer(x @ self.mask)
+
+
+def batch(size):
+    return torch.randn(size, 8), torch.randint(3, (size,))
+
+def masked():
+    return Masked(), batch
+
+def loaded():
+    # as transformers' from_pretrained does
+    if torch.get_default_device().type == "meta":
+        raise RuntimeError("weights are not loaded on the meta device")
+    return nn.Linear(8, 3), batch
+
+def weighted():
+    return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.cross_entropy(output, rows[1], weight=WEIGHTS)
+"""
+
+
+@pytest.mark.parametrize("function", ["masked", "loaded", "weighted"])
+def test_a_model_too_large_to_be_run_is_traced_though_it_keeps_real_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    (tmp_path / "own_ways.py").write_text(OUT_OF_THE_WAY_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
+    traced = trace_workload(Workload(python_model(f"own_ways:{function}"), 4))
+    assert traced.batch_sizes == tracing.BATCH_PAIRS[0]  # not run for real
+    assert traced.heap_fresh
+    assert traced.autocast_operations
+
+
+def test_a_model_that_only_fails_is_not_said_to_need_numbers(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 5)
+    with pytest.raises(Untraceable, match=r"fails with .*inner dimensions must match"):
+        trace_workload(Workload(python_model(f"{own_code}:wrong"), 4))
+
+
+CONTRASTIVE_PROGRAM = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def contrast(output, rows):
+    # every sample of a batch against every other one
+    return functional.cross_entropy(output @ output.T / 0.1, torch.arange(len(output)))
+
+def small():
+    return nn.Linear(512, 128), lambda size: torch.randn(size, 512), contrast
+
+def behind_much_else():
+    layers = [nn.Linear(512, 2048), *(nn.Linear(2048, 2048) for _ in range(20)), nn.Linear(2048, 16)]
+    return nn.Sequential(*layers), lambda size: torch.randn(size, 512), contrast
+
+def one_sample_less():
+    return nn.Linear(512, 128), lambda size: torch.randn(size, 512), lambda output, rows: output[1:].square().mean()
+"""
+
+
+@pytest.fixture
+def contrastive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_contrast.py").write_text(CONTRASTIVE_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "own_contrast"
+
+
+def test_what_grows_with_the_square_of_the_batch_is_not_told_as_a_line(contrastive: str) -> None:
+    with pytest.raises(Untraceable, match=r"aten\.\w+ in this model becomes four times as large.*Measure it instead"):
+        trace_workload(Workload(python_model(f"{contrastive}:small"), 4))
+
+
+@pytest.mark.parametrize("function", ["behind_much_else", "one_sample_less"])
+def test_what_does_not_or_is_next_to_nothing_of_a_step_is(contrastive: str, function: str) -> None:
+    assert trace_workload(Workload(python_model(f"{contrastive}:{function}"), 4), plainly=True).operations
+
+
+SPARE_PROGRAM = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, spare):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(64, 600), nn.ReLU(), nn.Linear(600, 10))
+        if spare:
+            self.spare = nn.Linear(700, 700)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def batch(size):
+    return torch.randn(size, 64), torch.randint(10, (size,))
+
+def whole():
+    return Net(False), batch
+
+def with_spare():
+    return Net(True), batch
+"""
+
+
+def test_a_parameter_that_gets_no_gradient_changes_the_weights_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pooler of a BERT that is asked for its last hidden state, a mask token: no step after the first has a
+    gradient of it, nor the optimizer a state."""
+    (tmp_path / "own_spare.py").write_text(SPARE_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    whole, spare = (
+        trace_workload(Workload(python_model(f"own_spare:{name}"), 4, optimizer="adam"))
+        for name in ("whole", "with_spare")
+    )
+    assert spare.parameter_bytes - whole.parameter_bytes == 4 * 700 * 701
+    assert (spare.gradient_bytes, spare.optimizer_bytes) == (whole.gradient_bytes, whole.optimizer_bytes)
+    assert spare.allocations
+    assert spare.autocast_allocations
+    for batch_size in (1, 16, 1000):
+        for precision in ("fp32", "bf16"):
+            told = [max(line.at(batch_size) for line in trace.peaks_under(precision)) for trace in (whole, spare)]
+            assert told[0] == pytest.approx(told[1])
+    assert spare.heap_surplus[0].bytes == pytest.approx(whole.heap_surplus[0].bytes, rel=0.01)
+    assert spare.heap_fresh

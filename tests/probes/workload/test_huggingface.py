@@ -37,6 +37,8 @@ def refusal(config: dict[str, Any], **options: Any) -> InvalidModel:
         {"text_config": {"auto_map": {"AutoModel": "x.Y"}}},
         {"backbone_config": {"nested": [{"hidden_act": "file:///x"}]}},
         {"__class__": "x"},
+        {"time_step_limit": [0.0, {"__float__": "__import__"}]},
+        {"time_step_limit": [0.0, {"__float__": "Infinity", "__class__": "x"}]},
     ],
 )
 def test_code_paths_and_urls_are_refused_at_any_depth(part: dict[str, Any]) -> None:
@@ -170,6 +172,42 @@ def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
     config = {"model_type": "bert", "max_position_embeddings": 64}
     assert parse(config, sequence_length=64)["sequence_length"] == 64
     assert "64" in str(refusal(config, sequence_length=65))
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        ({"model_type": "t5", "n_positions": 512, "relative_attention_num_buckets": 32}, None),  # as it is published
+        ({"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False}, None),
+        ({"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": True}, 512),
+        ({"model_type": "gpt2", "n_positions": 512}, 512),
+        ({"model_type": "led", "max_encoder_position_embeddings": 16384, "max_decoder_position_embeddings": 600}, 600),
+    ],
+)
+def test_positions_that_nothing_reads_are_no_limit(config: dict[str, Any], limit: int | None) -> None:
+    if limit is None:
+        assert parse(config, sequence_length=1024)["sequence_length"] == 1024
+    else:
+        assert parse(config, sequence_length=limit)["sequence_length"] == limit
+        assert str(limit) in str(refusal(config, sequence_length=limit + 1))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"downsample_in_first_stage": False},
+        {"use_weighted_layer_sum": True},
+        {"first_layer_is_expansion": True},
+        {"enable_moe_block": False},
+        {"stage_downsample": [False, True, True]},
+        {"num_experts": 16_384},
+        {"layer_rope_theta": [10_000, 500_000]},
+        {"per_layer_config": {"05": {"hidden_size": 64}}},
+        {"time_step_limit": [0.0, {"__float__": "Infinity"}]},
+    ],
+)
+def test_a_word_for_what_is_built_often_makes_no_number_of_a_yes_or_no(part: dict[str, Any]) -> None:
+    assert parse({"model_type": "bert", **part})["config"].items() >= part.items()
 
 
 def test_a_size_that_makes_no_sense_for_the_task_is_refused() -> None:

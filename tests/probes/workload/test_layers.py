@@ -64,7 +64,11 @@ def test_a_first_linear_layer_says_the_input_shape() -> None:
 
 
 def test_an_embedding_first_means_that_whole_numbers_go_in() -> None:
-    content = parse({"type": "embedding", "in": 100, "out": 8}, "mean", LINEAR, shape=[16])
+    layers = ({"type": "embedding", "in": 100, "out": 8}, "mean", LINEAR)
+    within = {"type": "sequential", "layers": [{"type": "sequential", "layers": [*layers[:2]]}]}
+    for each in (layers, (within, LINEAR)):
+        assert parse(*each, shape=[16])["tokens"] == 100
+    content = parse(*layers, shape=[16])
     assert content["tokens"] == 100
     assert parse(LINEAR, shape=[4])["tokens"] is None
 

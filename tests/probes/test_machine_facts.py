@@ -1,0 +1,28 @@
+"""What of a machine differs from what a profile says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from probes.machine_facts import changes_since, facts_of
+from tests.app.advisor.build import GB, a_gpu, a_survey
+
+
+def test_the_same_machine_has_not_changed() -> None:
+    survey = a_survey(gpus=[a_gpu()])
+    assert changes_since(facts_of(survey), survey) == ()
+
+
+def test_a_card_that_only_torch_can_tell_of_is_not_gone_before_it_was_asked() -> None:
+    before = facts_of(a_survey(gpus=[a_gpu()]))
+    assert changes_since(before, a_survey(gpus=[a_gpu(usable=None)])) == ()
+    assert changes_since(before, a_survey(gpus=[a_gpu(usable=False)])) == ("accelerators NVIDIA A10 then, none now",)
+    assert changes_since(before, a_survey()) == ("accelerators NVIDIA A10 then, none now",)
+
+
+def test_what_a_system_keeps_for_itself_makes_no_other_memory() -> None:
+    before = facts_of(a_survey(usable_bytes=64 * GB))
+    assert changes_since(before, a_survey(usable_bytes=int(64.5 * GB))) == ()
+    (said,) = changes_since(before, a_survey(usable_bytes=80 * GB))
+    assert said.startswith("memory ")
+    assert changes_since(replace(before, memory_bytes=None), a_survey(usable_bytes=80 * GB)) == ()
