@@ -133,16 +133,14 @@ def _issued(prices: ContextPrices, issued: Issued | None, light: float, executio
 
 
 def issuing_seconds(trace: Trace, prices: Prices) -> float:
-    """What a CPU takes at least to hand a step's operations on, whatever there is to compute: the shortest time that
-    any took for each, and what lies between them. 0 where no operation was timed inside a step: there `dispatch` is
-    all that is known of it."""
-    context, precision = prices.context, prices.plan.precision
-    if context is None:
+    """What a CPU takes to hand a step's operations on, whatever there is to compute: for each what operations on next
+    to nothing took in such steps; views take hardly any. 0 where no operation was timed inside a step: there `dispatch`
+    is all that is known of it."""
+    if prices.context is None:
         return 0.0
-    executions, issued = sum(each.count for each in trace.operations_under(precision)), trace.issued_under(precision)
-    if context.issue is None or issued is None:
-        return (1 + BETWEEN_FLOORS) * context.floor * executions
-    return max(context.floor * executions + context.issue.seconds(issued), 0.0)
+    operations = [each for each in trace.operations_under(prices.plan.precision) if each.kind != "view"]
+    footprint, _ = surroundings((_sized(each, 1), each.count) for each in operations)
+    return prices.context.overhead(footprint) * sum(each.count for each in operations)
 
 
 def features_of_context(

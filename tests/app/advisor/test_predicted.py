@@ -1,4 +1,6 @@
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,10 @@ from app.advisor.features import FeatureCurve, features_at
 from app.advisor.predicted import breakdown_parts, predict
 from app.advisor.prices import prices_for
 from app.advisor.summary import trace_of_summary
+from probes.microtrain.tracing import trace_workload
+from probes.profile import Profile
 from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_summary, a_workload
 from tests.app.advisor.machine import GPU, a_profile, true_seconds, truth_of
 
@@ -100,3 +105,27 @@ def test_a_small_batch_is_bound_by_launching_until_the_device_is_busy() -> None:
     assert (predicted.breakdown(until, "resident").launch or 0.0) == 0
     assert (predicted.breakdown(1, "resident").launch or 0.0) > 0
     assert predicted.launch_bound_until([1]) is None
+
+
+RESULTS = Path(__file__).parents[3] / "benchmarks/results/2026-11-26-amd-epyc-zen-4-2-cores"
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> Profile:
+    """What a real machine's operations took inside steps."""
+    return Profile.from_json(json.loads((RESULTS / "estimates_added_up_profile_1.json").read_text()))
+
+
+@pytest.mark.parametrize("plan", [ONE, TWO], ids=lambda plan: plan.label)
+def test_a_step_of_next_to_nothing_goes_into_dispatching_and_a_large_one_does_not(
+    calibrated: Profile, plan: Plan
+) -> None:
+    """The iris network's was measured to spend 54 % on dispatching there (README)."""
+    for name, batch_size, low, high in (("iris-mlp", 120, 0.3, 0.9), ("mnist-cnn", 256, 0.0, 0.05)):
+        workload = Workload(parse_model(name), batch_size)
+        predicted = predict(calibrated, plan, trace_workload(workload, plainly=True), None)
+        assert predicted is not None
+        parts = predicted.breakdown(batch_size, "pageable")
+        step = predicted.at(batch_size, "pageable").median
+        assert sum(breakdown_parts(parts)) == pytest.approx(step)
+        assert low <= (parts.launch or 0.0) / step <= high
