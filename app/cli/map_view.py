@@ -16,6 +16,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 UNKNOWN, TOO_BIG = "?", "-"
 CELL, LEFT, TOP, LINE = 44, 150, 60, 22  # pixels
 CHARACTER = 8  # pixels of one, in bold
+AXIS = "batch size from left to right"
 
 
 def show_map(drawn: Map) -> None:
@@ -85,8 +86,8 @@ def write_svg(drawn: Map) -> str:
     """A picture of its own, without script, font or anything from elsewhere."""
     title = f"Which plan wins: {drawn.workload.model.name}, {drawn.workload.mode}"
     plans = max((len(describe_plan(plan)) for plan in drawn.plans), default=0)
-    wide = (CELL * len(drawn.batch_sizes), CHARACTER * len(title) - LEFT, CHARACTER * (plans + 3) + 22)
-    width = LEFT + max(wide) + 20
+    lines = (CHARACTER * len(title) - LEFT, CHARACTER * (plans + 3) + 22, CHARACTER * len(AXIS))
+    width = LEFT + max(CELL * len(drawn.batch_sizes), *lines) + 20
     legend = TOP + CELL * len(drawn.rows) + 40
     height = legend + LINE * (len(drawn.plans) + 1)
     parts = [
@@ -101,7 +102,7 @@ def write_svg(drawn: Map) -> str:
     for line, row in enumerate(drawn.rows):
         parts.append(_text(LEFT - 10, TOP + CELL * line + CELL / 2 + 5, f"width {row.width:g}", anchor="end"))
         parts += [_square(drawn, cell, column, line) for column, cell in enumerate(row.cells)]
-    parts.append(_text(LEFT, TOP + CELL * len(drawn.rows) + 20, "batch size from left to right", small=True))
+    parts.append(_text(LEFT, TOP + CELL * len(drawn.rows) + 20, AXIS, small=True))
     for place, plan in enumerate(drawn.plans):
         y = legend + LINE * place
         parts.append(f'<rect x="{LEFT}" y="{y - 12}" width="14" height="14" fill="{_colour(place)}"/>')
