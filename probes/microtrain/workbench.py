@@ -134,6 +134,7 @@ class StepRun:
         self.step: Step | None = None
         self._bench = bench
         self._watch = PeakWatch(torch.device(plan.device), bench.base_bytes)
+        self._executions = 0
         self._held_state = False  # while a step was watched
 
     def __call__(self, executions: int) -> None:
@@ -141,16 +142,19 @@ class StepRun:
         for _ in range(executions):
             step()
         synchronize(step.device)
+        self._executions += executions
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Peaks of memory are taken; preparing is not part of what runs inside."""
         with applied(self.plan):
-            self.prepared()
-        self._held_state = self._held_state or self.prepared().holds_state
+            step = self.prepared()
+        held, before = step.holds_state, self._executions
         bench, size = self._bench, self.batch_size
         with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)):
             yield
+        made = step.holds_state and self._executions > before + 1  # by the first of several
+        self._held_state = self._held_state or held or made
 
     def setting(self) -> contextlib.AbstractContextManager[None]:
         return applied(self.plan)

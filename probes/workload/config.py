@@ -69,7 +69,7 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,99}|\d{1,6}")  # a number is a la
 # How transformers writes what JSON has no number for (Mamba 2's time_step_limit).
 SPECIAL_FLOAT, SPECIAL_FLOATS = "__float__", ("Infinity", "-Infinity", "NaN")
 # What a class works out by itself and writes down all the same.
-_WORKED_OUT = {("lxmert", "num_hidden_layers")}
+_WORKED_OUT = {"num_hidden_layers": "lxmert"}
 
 
 def check_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,8 @@ class _Reader:
         checked: dict[str, Any] = {}
         labels = _count_labels(where, written)
         for key, value in written.items():
-            if not _wanted(where, key, value) or (written.get("model_type"), key) in _WORKED_OUT:
+            worked_out = key in _WORKED_OUT and written.get("model_type") == _WORKED_OUT[key]
+            if worked_out or not _wanted(where, key, value):
                 continue
             self.count(where)
             checked[key] = self.read(f"{where}.{key}", key, value, depth + 1)
