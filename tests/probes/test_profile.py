@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,18 @@ def operation(change: Callable[[Document], object]) -> Callable[[Document], None
     return apply
 
 
+def clocked(batch_sizes: Sequence[int], costs: int) -> Callable[[Document], None]:
+    """Steps of one network whose operations were clocked, so many costs each."""
+
+    def change(document: Document) -> None:
+        context = {"network": "one", "mode": "training", "plan": document["points"][0]["plan"]}
+        context["costs"] = [[0, 1, 1e-6, 0.0]] * costs
+        document["operations"] = [["mm", "matmul", "", "float32", 1.0, 1.0, 1.0]]
+        document["contexts"] = [{**context, "batch_size": size} for size in batch_sizes]
+
+    return change
+
+
 HOSTILE: dict[str, Callable[[Document], object]] = {
     "paces that are a list": lambda document: document.update(paces=[1.0]),
     "a pace of no number of threads": lambda document: document.update(paces={"two": 1e-4}),
@@ -154,33 +166,11 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
         ]
     ),
     "a step that stands twice": lambda document: document["networks"].append(document["networks"][0]),
-    "a clocked step that stands twice": lambda document: document.update(
-        operations=[["mm", "matmul", "", "float32", 1.0, 1.0, 1.0]],
-        contexts=[
-            {
-                "network": "one",
-                "batch_size": 1,
-                "mode": "training",
-                "plan": document["points"][0]["plan"],
-                "costs": [[0, 1, 1e-6, 0.0]],
-            }
-        ]
-        * 2,
+    "a clocked step that stands twice": clocked([1, 1], costs=1),
+    "a thousand networks for one plan": lambda document: document.update(
+        networks=[{**document["networks"][0], "batch_size": size} for size in range(1, 1001)]
     ),
-    "a thousand networks for one plan": lambda document: document.update(networks=[document["networks"][0]] * 1000),
-    "twenty thousand costs for one plan": lambda document: document.update(
-        operations=[["mm", "matmul", "", "float32", 1.0, 1.0, 1.0]],
-        contexts=[
-            {
-                "network": "one",
-                "batch_size": 1,
-                "mode": "training",
-                "plan": document["points"][0]["plan"],
-                "costs": [[0, 1, 1e-6, 0.0]] * 10_001,
-            }
-        ]
-        * 2,
-    ),
+    "twenty thousand costs for one plan": clocked([1, 2], costs=10_001),
     "operations without end": lambda document: document["traces"][0].update(operations=[{}] * 20_001),
 }
 
@@ -221,3 +211,19 @@ def test_a_profile_cut_off_anywhere_is_refused(real: Document) -> None:
     for end in range(0, len(content), len(content) // 37):
         with pytest.raises(InvalidProfile):
             parse_profile(content[:end])
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("a step that stands twice", "networks has one step of a plan twice"),
+        ("a clocked step that stands twice", "contexts has one step of a plan twice"),
+        ("a thousand networks for one plan", "networks has more than"),
+        ("twenty thousand costs for one plan", "contexts has more than"),
+    ],
+)
+def test_how_much_a_plan_has_is_bounded_and_each_step_stands_once(real: Document, what: str, why: str) -> None:
+    document = copy.deepcopy(real)
+    HOSTILE[what](document)
+    with pytest.raises(InvalidProfile, match=why):
+        Profile.from_json(document)

@@ -71,12 +71,17 @@ def wrong():
 """
 
 
+def place(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, program: str) -> None:
+    """A module of the user's in the current folder."""
+    (folder / f"{name}.py").write_text(program)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+
+
 @pytest.fixture
 def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module in the current folder."""
-    (tmp_path / "own_tracing.py").write_text(PROGRAM)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    place(tmp_path, monkeypatch, "own_tracing", PROGRAM)
     return "own_tracing"
 
 
@@ -170,9 +175,7 @@ def kinds():
 def test_a_users_unusual_module_is_traced_as_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any
 ) -> None:
-    (tmp_path / "own_kinds.py").write_text(KINDS_PROGRAM)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    place(tmp_path, monkeypatch, "own_kinds", KINDS_PROGRAM)
     described = Workload(python_model("own_kinds:kinds"), 4, mode=mode)
     traced = trace_workload(described)
     real = PrimedStepper(described, build_model(described.model)).record(37).records
@@ -237,9 +240,7 @@ def looks_while_building():
 def test_own_python_with_real_data_is_traced_and_left_as_it_was(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "own_data.py").write_text(DATA_PROGRAM)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    place(tmp_path, monkeypatch, "own_data", DATA_PROGRAM)
     monkeypatch.delitem(sys.modules, "own_data", raising=False)
     model = python_model(f"own_data:{function}")
     traced = trace_workload(Workload(model, 4))
@@ -290,9 +291,7 @@ def weighted():
 def test_a_model_too_large_to_be_run_is_traced_though_it_keeps_real_tensors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
-    (tmp_path / "own_ways.py").write_text(OUT_OF_THE_WAY_PROGRAM)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    place(tmp_path, monkeypatch, "own_ways", OUT_OF_THE_WAY_PROGRAM)
     monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
     traced = trace_workload(Workload(python_model(f"own_ways:{function}"), 4))
     assert traced.batch_sizes == tracing.BATCH_PAIRS[0]  # not run for real
@@ -330,9 +329,7 @@ def one_sample_less():
 
 @pytest.fixture
 def contrastive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "own_contrast.py").write_text(CONTRASTIVE_PROGRAM)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    place(tmp_path, monkeypatch, "own_contrast", CONTRASTIVE_PROGRAM)
     return "own_contrast"
 
 
@@ -378,9 +375,7 @@ def test_a_parameter_that_gets_no_gradient_changes_the_weights_and_nothing_else(
 ) -> None:
     """The pooler of a BERT that is asked for its last hidden state, a mask token: no step after the first has a
     gradient of it, nor the optimizer a state."""
-    (tmp_path / "own_spare.py").write_text(SPARE_PROGRAM)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    place(tmp_path, monkeypatch, "own_spare", SPARE_PROGRAM)
     whole, spare = (
         trace_workload(Workload(python_model(f"own_spare:{name}"), 4, optimizer="adam"))
         for name in ("whole", "with_spare")
