@@ -167,3 +167,21 @@ def test_a_kernel_that_goes_another_way_at_the_smaller_size(monkeypatch: pytest.
         assert kernel.order == (0, 0, 1, RESULT, 2)
         assert [round(line.at(module.SIZES[-1])) for line in kernel.sizes] == [800, 400]
         assert 1 < kernel.sizes[0].at(2 * module.SIZES[-1]) / 800 <= 2
+
+
+@pytest.mark.parametrize(
+    ("operation", "rest"),
+    [
+        (aten.nll_loss_forward.default, (torch.zeros(2**15, dtype=torch.int64), None, 1, -100)),
+        (aten.gather.default, (-1, torch.zeros(2**15, 1, dtype=torch.int64))),
+        (aten.index_select.default, (0, torch.zeros(1, dtype=torch.int64))),
+    ],
+)
+def test_an_operation_that_reads_little_of_a_large_table_is_bounded_by_the_table(
+    operation: OpOverload, rest: tuple[Any, ...]
+) -> None:
+    """A trial would make it: of a GPT-2's vocabulary and 32 samples of 1,024 tokens 6.6 GB."""
+    table = torch.empty(2**15, 50_257, device="meta")
+    call = call_of(operation, kind_of(operation), "float32", (table, *rest), {}, (0, 2**18, 2**18))
+    assert call is not None
+    assert call.bound >= table.numel() * table.itemsize
