@@ -22,7 +22,7 @@ Kind = Literal["measurement", "calibration"]
 Work = Callable[[Ticket, OnProgress], Awaitable[Kept[dict[str, Any]]]]
 
 log = logging.getLogger(__name__)
-REMEMBERED_JOBS = 100
+REMEMBERED_JOBS, REMEMBERED_RESULTS = 100, 10
 FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -35,12 +35,14 @@ class Job:
         self.ticket = ticket
         self.created_at = _now()
         self.finished_at: str | None = None
+        self.is_stored = False  # as it ended
+        self.is_let_go = False
         self.task: asyncio.Task[None] | None = None
         self._ended: State | None = None
         self._progress = 0.0
         self._message = ""
         self._failure: tuple[str, str] | None = None
-        self._kept: Kept[dict[str, Any]] | None = None
+        self._kept: Kept[dict[str, Any] | None] | None = None
         self._change = asyncio.Event()
 
     @property
@@ -78,6 +80,12 @@ class Job:
             self._progress = 1.0
         self.notify()
 
+    def let_go(self) -> None:
+        """Of the result, which the store has: a calibration's is a megabyte."""
+        if self._kept is not None:
+            self._kept = Kept(None, self._kept.trouble)
+            self.is_let_go = True
+
     def notify(self) -> None:
         """Wake everybody who waits for a change."""
         self._change.set()
@@ -88,7 +96,7 @@ class Job:
 
 
 class Jobs:
-    """Starts, finds and cancels jobs; the last ones are in memory, older ones in the store."""
+    """Starts, finds and cancels jobs; the last ones are in memory, older ones and their results in the store."""
 
     def __init__(self, lab: Lab, store: Store) -> None:
         self._lab = lab
@@ -114,13 +122,16 @@ class Jobs:
 
     async def document(self, kind: Kind, name: str) -> dict[str, Any] | None:
         """A job's document, of this process or of one before."""
-        if (job := self.find(kind, name)) is not None:
+        job = self.find(kind, name)
+        if job is not None and not job.is_let_go:
             return job.document()
         try:
             stored = await self._store.job(kind, name)
         except StoreError:
-            return None
-        return _orphan(stored) if stored is not None else None
+            stored = None
+        if stored is not None:
+            return _orphan(stored)
+        return job.document() if job is not None else None
 
     async def recent(self, kind: Kind) -> list[dict[str, Any]]:
         """Jobs of a kind without their results, newest first."""
@@ -167,10 +178,16 @@ class Jobs:
         await self._keep(job)
 
     async def _keep(self, job: Job) -> None:
+        document = job.document()
         try:
-            await self._store.keep_job(job.document())
+            await self._store.keep_job(document)
         except StoreError as error:
             log.warning("%s", error)
+            return
+        if document["state"] in FINISHED:
+            job.is_stored = True
+            for old in [other for other in self._jobs.values() if other.is_stored][:-REMEMBERED_RESULTS]:
+                old.let_go()
 
 
 def _orphan(document: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Lessons:
         """Of a workload whose trace is known; what cannot be kept can be measured again."""
         if not self._enabled or trace is None or not survey.fingerprint:
             return
-        cores = survey.cpu.usable_cores or survey.cpu.logical_cores
+        cores = survey.cpu.logical_cores or survey.cpu.usable_cores  # others are counted on all of the machine
         rows = await asyncio.to_thread(lessons_of, profile, trace, workload, measurements, cores)
         if rows:
             await trouble_with(self._store.keep_lessons(survey.fingerprint, rows))
@@ -111,7 +111,8 @@ def lessons_of(
     measurements: Iterable[Measurement],
     cores: float | None = None,
 ) -> list[LessonRow]:
-    """Of plain plans that ran undisturbed. cores: that may be used; None: not known, so that any core taken counts."""
+    """Of plain plans that ran undisturbed. cores: of the machine whose others are counted; None: not known, so that
+    any core taken counts."""
     signatures: dict[int, Signature | None] = {}
     rows = []
     for item in measurements:

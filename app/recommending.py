@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,10 @@ from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
 from app.measurable import check_outcome
+from app.store.latest import latest_of
 from probes.allocators import read_allocators
 from probes.hardware import Load, Survey
+from probes.load import SHORTEST_SECONDS
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.reading import Root
@@ -56,6 +59,8 @@ BUILDING_SECONDS, CONTEST_STEPS = 2.5, 19
 LEAST_PATIENCE_SECONDS = 6.0
 # The code of the reason that says that something was not saved.
 NOT_SAVED = "not-saved"
+# A trace that cannot be had: steps may be run all the same.
+_UNTRACEABLE = frozenset({"unsupported", "too-slow", "failed"})
 # What the user has to mend; the answer would be of no use without it.
 _USERS_TO_MEND = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
@@ -111,22 +116,28 @@ class Recommending:
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
         known = await self._known_trace(survey)
-        return known or await self._trace_if_possible(survey, self._crosspoint.lab.run)
+        return known or await self._trace_if_possible(survey)
 
     async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace | None:
-        """Measure in a fresh process, which also traces when no other process is warm for that."""
+        """Measure in a fresh process, which also traces when no other process is warm for that. The machine's slot is
+        taken once a trace is there that the warm one makes: others may measure meanwhile."""
         lab = self._crosspoint.lab
+        if self._ticket is None:
+            lab.check_room()
+        trace = await self._known_trace(survey)
+        if trace is None and lab.tracer_is_warm:
+            trace = await self._trace_if_possible(survey)
         self._ticket = ticket = self._ticket or lab.reserve(START_SECONDS + self._request.measuring_seconds)
         ticket.on_wait = say_waiting(self._on_progress)
         ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
-        trace = await self._known_trace(survey)
-        if trace is None and lab.tracer_is_warm:
-            trace = await self._trace_if_possible(survey, lab.run)
         try:
             options = start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
-            async with lab.session(ticket, options) as child:
+            async with lab.session(ticket, options) as first, contextlib.AsyncExitStack() as stack:
+                child = first
                 if trace is None and self._untraceable is None:
-                    trace = await self._trace_if_possible(survey, lambda job: child.run(job, TRACE_SECONDS))
+                    trace = await self._trace_if_possible(survey, lambda job: first.run(job, TRACE_SECONDS))
+                    if not first.alive:  # the trace took too long, or ended its process
+                        child = await stack.enter_async_context(lab.another({}, options))
                 estimate = await self._decide(survey, profile, trace)
                 fitting = _fitting(estimate, plans)
                 if fitting:
@@ -148,7 +159,7 @@ class Recommending:
             failed = "The measurement failed" if ticket.running else "Nothing was measured"
             text = f"{failed}, so this is an estimate. {error}"
             self._notes.append(Reason("not-measured", text, {"possible": True}))
-        return trace or (None if self._untraceable else await self._trace_if_possible(survey, lab.run))
+        return trace or (None if self._untraceable else await self._trace_if_possible(survey))
 
     async def _run_plans(
         self,
@@ -256,7 +267,7 @@ class Recommending:
         if installed:
             self._notes.append(explain_installed(installed))
 
-    async def _trace(self, survey: Survey, run: RunJob) -> Trace:
+    async def _trace(self, survey: Survey, run: RunJob | None = None) -> Trace:
         self._on_progress(0.0, "tracing the model")
         workload = self._request.workload
         return self._note_trouble(await self._crosspoint.new_trace(survey, workload, run, devices=self._devices))
@@ -264,12 +275,13 @@ class Recommending:
     async def _known_trace(self, survey: Survey) -> Trace | None:
         return await self._crosspoint.known_trace(survey, self._request.workload, devices=self._devices)
 
-    async def _trace_if_possible(self, survey: Survey, run: RunJob) -> Trace | None:
-        """None where the model's step can be run and not followed. Raises LabError."""
+    async def _trace_if_possible(self, survey: Survey, run: RunJob | None = None) -> Trace | None:
+        """By whichever process `run` speaks to, else the lab's. None where the model's step may be run, not followed.
+        Raises LabError."""
         try:
             return await self._trace(survey, run)
         except LabError as error:
-            if error.code != "unsupported":
+            if error.code not in _UNTRACEABLE:
                 raise
             self._untraceable = error
         return None
@@ -281,7 +293,10 @@ class Recommending:
             if self._fresh:
                 check_outcome(self._fresh)
             raise self._unmeasured or untraceable
-        text = "This model's operations cannot be followed without running it: only what was measured here is known."
+        why = "This model's operations cannot be followed without running it"
+        if untraceable.code != "unsupported":
+            why = f"This model was not traced ({untraceable})"
+        text = f"{why}: only what was measured here is known."
         self._notes.append(Reason("not-traced", text))
 
     async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
@@ -294,16 +309,21 @@ class Recommending:
     async def _known(self, survey: Survey) -> list[Measurement]:
         """What was measured of this workload here, before and now."""
         stored = await self._crosspoint.measurements(survey, self._request.workload)
-        fresh = {_identity(item) for item in self._fresh}
-        return [*(item for item in stored if _identity(item) not in fresh), *self._fresh]
+        return latest_of([*stored, *self._fresh])  # what is fresh is stored as well, unless nothing could be saved
 
     async def _with_load(self, survey: Survey) -> Survey:
-        """The survey with the newest that is known of the load: a process's first reading has no fractions."""
+        """The survey with the newest that is known of the load: a process's first reading has no fractions, and an
+        answer from what is known may come before there can be another."""
         if self._load is not None:
             return replace(survey, load=self._load)
         if survey.load.busy_fraction is not None or not self._crosspoint.is_here:
             return survey
-        return replace(survey, load=(await self._crosspoint.survey()).load)
+        load = (await self._crosspoint.survey()).load
+        if load.busy_fraction is None and not self._crosspoint.waited_for_load:
+            self._crosspoint.waited_for_load = True  # where none comes of it, this machine does not tell
+            await asyncio.sleep(SHORTEST_SECONDS)
+            load = (await self._crosspoint.survey(fresh=True)).load
+        return replace(survey, load=load)
 
     async def _note_outdated(self, survey: Survey, profile: Profile | None) -> None:
         """Say that the machine has changed since it was calibrated, where that is why it has no profile."""
@@ -365,7 +385,3 @@ def expected_seconds(estimate: Recommendation, plans: Sequence[Plan]) -> list[fl
     times = {option.plan.key: option.step_seconds for option in estimate.options}
     found = (times.get(plan.key) for plan in plans)
     return [None if time is None else time.median for time in found]
-
-
-def _identity(measurement: Measurement) -> object:
-    return (measurement.plan.key, measurement.batch_size, measurement.data)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
+from app.advisor.memory import available_bytes
 from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
 from app.advisor.pooled import LOOKED_AT, pool
 from app.advisor.recommendation import Recommendation
@@ -42,6 +42,7 @@ from app.recommending import Recommending
 from app.settings import Settings
 from app.store import Store
 from app.surveyor import Surveyor
+from app.traces import Traces
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.machine_facts import facts_of
@@ -59,7 +60,6 @@ CALIBRATION_SECONDS = {"quick": 30.0, "full": 60.0}
 # One epoch of an experiment at most (a step of the iris network on a slow, busy core), and the start of its process.
 EXPERIMENT_EPOCH_SECONDS = 0.002
 EXPERIMENT_START_SECONDS = 20.0
-REMEMBERED_TRACES = 64
 # Torch that did not start is not waited for by every request: most likely it fails again.
 TORCH_RETRY_SECONDS = 600.0
 
@@ -74,11 +74,12 @@ class Crosspoint:
         self.surveyor = Surveyor(settings, self._recall_identity)
         self.live = LiveFeed(self.surveyor, settings)
         self.lab = Lab(settings)
-        self._traces: OrderedDict[object, Trace] = OrderedDict()
+        self._traces = Traces(self.store)
         self._unsaved_profiles: dict[str, Profile] = {}
         self._learning = asyncio.Lock()
         self._torch_not_before = 0.0
         self.torch_trouble: str | None = None  # why nobody knows what torch sees
+        self.waited_for_load = False  # that a second reading tells of
 
     async def __aenter__(self) -> Crosspoint:
         return self
@@ -92,6 +93,7 @@ class Crosspoint:
         """End every process that was started, within 4 seconds, and close the store."""
         self.live.close()
         await asyncio.gather(self.lab.close(), self.surveyor.close())
+        await self._traces.close()
         await self.store.close()
 
     @property
@@ -175,28 +177,36 @@ class Crosspoint:
     async def known_trace(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
         """The trace of this workload's content under the torch that is installed, if it was made before; devices: with
         the step as a device runs it."""
-        key = _trace_key(survey, workload)
-        if key in self._traces:
-            self._traces.move_to_end(key)
-            found: Trace | None = self._traces[key]
-        else:
-            found = await unless_unreadable(self.store.trace(workload, _torch_version(survey)))
-            if found is not None:
-                self._remember(key, found)
-        return None if found is None or (devices and not found.devices) else found
+        return await self._traces.find(survey, workload, devices=devices)
 
-    async def new_trace(self, survey: Survey, workload: Workload, run: RunJob, *, devices: bool = False) -> Kept[Trace]:
-        """Trace now, by whichever process `run` speaks to, and keep it. Raises LabError."""
-        trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
-        self._remember(_trace_key(survey, workload), trace)
-        return Kept(trace, await trouble_with(self.store.keep_trace(workload, _torch_version(survey), trace)))
+    async def new_trace(
+        self, survey: Survey, workload: Workload, run: RunJob | None = None, *, devices: bool = False
+    ) -> Kept[Trace]:
+        """Trace now, by whichever process `run` speaks to, and keep it; without that by the lab's, where one trace is
+        for all who ask for it meanwhile. Raises LabError, LabBusy."""
+        if run is not None:
+            return await self._make_trace(survey, workload, run, devices=devices)
+        return await self._traces.once(
+            survey,
+            workload,
+            lambda: self._make_trace(survey, workload, self.lab.run, devices=devices),
+            devices=devices,
+        )
+
+    async def _make_trace(self, survey: Survey, workload: Workload, run: RunJob, *, devices: bool) -> Kept[Trace]:
+        """And learn from what was measured before there was one."""
+        kept = await self._traces.make(survey, workload, run, devices=devices)
+        measured = await self.measurements(survey, workload)
+        if measured:
+            await self.lessons.keep(survey, await self.profile(survey), kept.value, workload, measured)
+        return kept
 
     async def trace(self, workload: Workload) -> Trace:
         """The operations of one step, from the store or traced now; on this machine's devices, too. Raises LabError."""
         survey = await self.survey_for_plans()
         devices = bool(cuda_accelerators(survey))
         known = await self.known_trace(survey, workload, devices=devices)
-        return known or (await self.new_trace(survey, workload, self.lab.run, devices=devices)).value
+        return known or (await self.new_trace(survey, workload, devices=devices)).value
 
     async def recommend(
         self, request: Request, on_progress: OnProgress | None = None, ticket: Ticket | None = None
@@ -246,7 +256,7 @@ class Crosspoint:
         self, survey: Survey, workload: Workload, result: dict[str, Any]
     ) -> Kept[list[Measurement]]:
         """Parse and store what a measuring process sent. Raises LabError when it is no measurement."""
-        found = [parse_sent(Measurement.from_json, row) for row in result.get("measurements") or ()]
+        found = [_noted(parse_sent(Measurement.from_json, row), survey) for row in result.get("measurements") or ()]
         trace = await self.known_trace(survey, workload)
         await self.lessons.keep(survey, await self.profile(survey), trace, workload, found)
         return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
@@ -329,15 +339,10 @@ class Crosspoint:
         finally:
             self.lab.release(ticket)
 
-    def _remember(self, key: object, trace: Trace) -> None:
-        self._traces[key] = trace
-        while len(self._traces) > REMEMBERED_TRACES:
-            self._traces.popitem(last=False)
 
-
-def _torch_version(survey: Survey) -> str:
-    return (survey.software.torch.version if survey.software.torch else None) or "unknown"
-
-
-def _trace_key(survey: Survey, workload: Workload) -> object:
-    return (workload.model.key, workload.mode, workload.optimizer, _torch_version(survey))
+def _noted(row: Measurement, survey: Survey) -> Measurement:
+    """With the time, and what was free where it ran out of memory: where more is free it may run."""
+    row = replace(row, measured_at=time.time())
+    if row.outcome != "out-of-memory":
+        return row
+    return replace(row, available_bytes=available_bytes(survey, row.plan))

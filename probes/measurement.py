@@ -93,6 +93,8 @@ class Measurement:
     slow_share: float | None = None
     slowdown: float | None = None
     denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
+    available_bytes: int | None = None  # free on the plan's device when it ran out of memory
+    measured_at: float | None = None  # seconds since 1970
 
     @property
     def is_first_step(self) -> bool:

@@ -6,7 +6,6 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from probes.context import Context, contexts_to_json
 from probes.context_check import check_contexts
 from probes.machine_facts import DEVICE_PATTERN, MAX_BYTES, MachineFacts
 from probes.measurement import Timing
+from probes.plan_bounds import check_plans
 from probes.trace import Trace
 from probes.trace_check import check_trace
 from probes.workload.description import PRECISIONS, Plan
@@ -209,27 +209,8 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         paces=_paces(document.get("paces")),
         calibrations=check_count(document.get("calibrations", 1), "calibrations", 1, bounds.MAX_CALIBRATIONS),
     )
-    _check_plans(profile)
+    check_plans(profile)
     return profile
-
-
-def _check_plans(profile: Profile) -> None:
-    """How many there are, and how much each has: what an estimate costs grows with the square of either."""
-    steps = [(each.name, each.batch_size, each.plan.key, each.trace.mode) for each in profile.networks]
-    clocked = [(each.network, each.batch_size, each.plan.key, each.mode, each.clock) for each in profile.contexts]
-    for name, keys in (("networks", steps), ("contexts", clocked)):
-        if len(set(keys)) < len(keys):
-            raise Refused(f"{name} has one step of a plan twice")
-    networks = Counter(network.plan.key for network in profile.networks)
-    costs: Counter[tuple[Any, ...]] = Counter()
-    for context in profile.contexts:
-        costs[context.plan.key] += len(context.costs)
-    if len({point.plan.key for point in profile.points} | networks.keys() | costs.keys()) > bounds.MAX_PROFILE_PLANS:
-        raise Refused(f"it speaks of more than {bounds.MAX_PROFILE_PLANS} plans")
-    if max(networks.values(), default=0) > bounds.MAX_PLAN_NETWORKS:
-        raise Refused(f"networks has more than {bounds.MAX_PLAN_NETWORKS} entries for one plan")
-    if max(costs.values(), default=0) > bounds.MAX_PLAN_COSTS:
-        raise Refused(f"contexts has more than {bounds.MAX_PLAN_COSTS:,} costs for one plan")
 
 
 def _time(value: Any) -> str:

@@ -47,14 +47,34 @@ def read_portable(paths: tuple[Path, ...]) -> tuple[Storage, ...]:
 
     partitions = [Mount(row.mountpoint, row.fstype, row.device) for row in psutil.disk_partitions()]
     held = [find_mount(partitions, place) for place in _interesting_places(paths)]
-    usage = {mount.point: psutil.disk_usage(mount.point) for mount in held if mount is not None}
-    return tuple(Storage(point, None, sizes.total, sizes.free) for point, sizes in usage.items())
+    points = dict.fromkeys(mount.point for mount in held if mount is not None)
+    return tuple(Storage(point, None, *_read_usage(point)) for point in points)
+
+
+def _read_usage(point: str) -> tuple[int | None, int | None]:
+    """Total and free bytes; None where a drive is empty, locked or gone."""
+    import psutil
+
+    try:
+        sizes = psutil.disk_usage(point)
+    except OSError:
+        return None, None
+    return sizes.total, sizes.free
 
 
 def _interesting_places(paths: tuple[Path, ...]) -> list[str]:
     data = os.environ.get("CROSSPOINT_DATA_DIR")
-    candidates = ["/", os.path.expanduser("~"), os.getcwd(), "/dev/shm", *([data] if data else []), *map(str, paths)]  # noqa: PTH109, PTH111
+    home, here = os.path.expanduser("~"), _working_folder()  # noqa: PTH111
+    candidates = ["/", home, *here, "/dev/shm", *([data] if data else []), *map(str, paths)]
     return [os.path.realpath(place) for place in candidates if os.path.isabs(place)]  # noqa: PTH117
+
+
+def _working_folder() -> list[str]:
+    """Empty where it was removed since."""
+    try:
+        return [os.getcwd()]  # noqa: PTH109
+    except OSError:
+        return []
 
 
 def read_mounts(root: Root) -> list[Mount]:

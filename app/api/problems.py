@@ -5,6 +5,7 @@ A problem's words are ours: they never repeat input, a path or a traceback.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -101,5 +102,5 @@ async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_from(error)
     sent = getattr(request.state, "sent", None)
     if sent is not None and not isinstance(error, Problem):
-        problem.detail = without_echo(problem.detail, sent)
+        problem.detail = await asyncio.to_thread(without_echo, problem.detail, sent)
     return problem.response()

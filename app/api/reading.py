@@ -22,6 +22,8 @@ Model = TypeVar("Model", bound=BaseModel)
 # Larger bodies are parsed in a thread, so that others are answered meanwhile.
 SMALL_BODY_BYTES = 16 * 1024
 MAX_PROBLEMS_TOLD = 8
+# Beyond these complaints about one body none is described: 4 MB hold 380,000 fields that nobody knows.
+MAX_COMPLAINTS = 64
 # pydantic's kinds of complaint whose words are of Python and not of JSON.
 _SENTENCES = {
     "string_too_short": "is empty; it needs at least one character",
@@ -127,14 +129,19 @@ def _is_deeper(value: Any, limit: int) -> bool:
 
 
 def _invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
+    if error.error_count() > MAX_COMPLAINTS:
+        known = f"It may have these fields: {', '.join(model.model_fields)}."
+        message = f"More than {MAX_COMPLAINTS} things in the body are not as they have to be. {known}"
+        return _refusal([{"pointer": "", "message": message}])
     rows = [
         _describe(row, model) for row in error.errors(include_url=False, include_input=False, include_context=False)
     ]
-    rows = list({row["message"]: row for row in _joined(rows)}.values())
-    detail = " ".join(row["message"] for row in rows[:MAX_PROBLEMS_TOLD])
-    return Problem(
-        422, "invalid-request", "The request cannot be answered", detail, {"errors": rows[:MAX_PROBLEMS_TOLD]}
-    )
+    return _refusal(list({row["message"]: row for row in _joined(rows)}.values())[:MAX_PROBLEMS_TOLD])
+
+
+def _refusal(rows: list[dict[str, str]]) -> Problem:
+    detail = " ".join(row["message"] for row in rows)
+    return Problem(422, "invalid-request", "The request cannot be answered", detail, {"errors": rows})
 
 
 def _joined(rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -37,7 +37,11 @@ OOM_SCORE_ADJUSTMENT = "900"
 
 # What a job that took too long is called, and what would help.
 OVERDUE = {
-    "trace": ("trace", "A smaller model would do, or, of your own Python, a function that returns sooner."),
+    "trace": (
+        "trace",
+        "Measure it instead (effort quick); a smaller model would do as well, or, of your own Python, a function that "
+        "returns sooner.",
+    ),
     "measure": ("measurement", "A smaller batch or model, fewer plans or more time would do."),
     "calibrate": ("calibration", "The machine was too busy; a quieter one, or fewer devices, would do."),
     "experiment": ("experiment", "Fewer epochs or devices would do."),

@@ -28,6 +28,10 @@ class Lab:
         self._tracer = Tracer(settings.trace_idle_seconds, self._living, program, self._check_open)
         self._closed = False
 
+    def check_room(self) -> None:
+        """Raises LabBusy when the queue for measurements is full."""
+        self._slot.check_room()
+
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
         """A place in the queue for a measurement. Raises LabBusy when it is full.
 

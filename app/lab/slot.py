@@ -59,15 +59,20 @@ class Slot:
         """Who is first, and who waits."""
         return tuple(self._tickets)
 
+    def check_room(self) -> None:
+        """Raises LabBusy when the queue is full."""
+        ahead = [ticket for ticket in self._tickets if ticket.on_preempt is None]
+        if len(ahead) > self._queue_length:
+            seconds = math.ceil(sum(ticket.remaining_seconds() for ticket in ahead))
+            raise LabBusy(seconds, "This machine is measuring and its queue is full.", OTHERWISE)
+
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
         """Take a place at once. Raises LabBusy when the queue is full.
 
         Whoever takes a ticket uses it with `hold` or hands it back with `release`.
         """
-        ahead = [ticket for ticket in self._tickets if ticket.on_preempt is None]
-        if on_preempt is None and len(ahead) > self._queue_length:
-            seconds = math.ceil(sum(ticket.remaining_seconds() for ticket in ahead))
-            raise LabBusy(seconds, "This machine is measuring and its queue is full.", OTHERWISE)
+        if on_preempt is None:
+            self.check_room()
         ticket = Ticket(expected_seconds, on_preempt)
         if on_preempt is None:
             self._make_way()

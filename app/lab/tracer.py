@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,8 +13,10 @@ from app.lab.child import Child
 
 # Building 100,000 modules under fake tensors took about 30 s on two busy cores; a model that takes longer is refused.
 TRACE_SECONDS = 60.0
-# Traces that may wait for the one that runs; each takes about a second.
+# Traces that may wait for the one that runs.
 MAX_WAITING = 16
+# What a trace is taken to last before any has run, and the share of the newest in what they usually last.
+FIRST_GUESS_SECONDS, NEWEST_SHARE = 1.0, 0.3
 # Kernels are tried by two processes at once there: a thread that waits for another should not hold a core meanwhile.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
 # Failures after which the process is as good as before: it looked at the job and said no.
@@ -32,6 +36,7 @@ class Tracer:
         self._living = living
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self._usual_seconds = FIRST_GUESS_SECONDS
         self._child: Child | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -55,13 +60,22 @@ class Tracer:
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """The job's result. Raises LabError, and LabBusy when too many wait."""
         if self._waiting >= MAX_WAITING:
-            raise LabBusy(self._waiting, f"{self._waiting} models are being traced or wait for it.")
+            seconds = math.ceil(self._waiting * self._usual_seconds)
+            raise LabBusy(seconds, f"{self._waiting} models are being traced or wait for it.")
         self._waiting += 1
         try:
             async with self._turn:
-                return await self._run_alone(job)
+                return await self._run_in_turn(job)
         finally:
             self._waiting -= 1
+
+    async def _run_in_turn(self, job: dict[str, Any]) -> dict[str, Any]:
+        """And note how long that took, however it ended."""
+        begun = time.monotonic()
+        try:
+            return await self._run_alone(job)
+        finally:
+            self._usual_seconds += NEWEST_SHARE * (time.monotonic() - begun - self._usual_seconds)
 
     async def close(self) -> None:
         self._cancel_idle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 import time
@@ -71,9 +72,22 @@ class Database:
         self._path = path
         self.trouble: str | None = None
         self.connection = self._open()
+        self._file = _identify(path)
 
     def close(self) -> None:
         self.connection.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """The file that is open has no name any more, or another has it: what is written to it nobody finds again."""
+        return self.trouble is None and _identify(self._path) != self._file
+
+    def reopen(self) -> None:
+        """The file of this name, which is another than was open, or a new one."""
+        log.warning("The store's file was removed or replaced; what was in it is not there any more.")
+        self.connection.close()
+        self.connection = self._open()
+        self._file = _identify(self._path)
 
     def try_again(self) -> None:
         """Where nothing could be saved: from now on it is, if it can be. What was kept in memory alone is let go."""
@@ -84,6 +98,7 @@ class Database:
             return
         self.connection.close()
         self.connection, self.trouble = connection, None
+        self._file = _identify(self._path)
         log.warning("The store can be written again.")
 
     def replace_damaged(self) -> None:
@@ -91,6 +106,7 @@ class Database:
         self.connection.close()
         self._move_aside()
         self.connection = self._open()
+        self._file = _identify(self._path)
 
     def _open(self) -> sqlite3.Connection:
         self.trouble = None
@@ -115,13 +131,17 @@ class Database:
         """The file read-only where that works, else a store in memory."""
         self.trouble = trouble
         log.warning("Nothing is saved: %s.", trouble)
-        try:
-            connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-            if _version(connection) == len(MIGRATIONS):
-                return connection
+        # `immutable` looks at the file alone: what was written last stands in its log until somebody closes it. But it
+        # needs no lock, and no file beside it, where neither can be had (sqlite.org/wal.html, "Read-Only Databases").
+        for way in ("mode=ro", "mode=ro&immutable=1"):
+            try:
+                connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?{way}", timeout=BUSY_SECONDS, uri=True)
+            except sqlite3.DatabaseError:
+                continue
+            with contextlib.suppress(sqlite3.DatabaseError):
+                if _version(connection) == len(MIGRATIONS):
+                    return connection
             connection.close()
-        except sqlite3.DatabaseError:
-            pass
         connection = sqlite3.connect(":memory:")
         _migrate(connection)
         return connection
@@ -136,6 +156,15 @@ class Database:
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as error:
             log.warning("The damaged store could not be moved aside (%s).", error.strerror)
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None: none has. A file that is open keeps its number to itself."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 def _connect_in_turn(path: Path) -> sqlite3.Connection:

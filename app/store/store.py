@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from app.errors import StoreError
-from app.store import history, lessons
+from app.store import history, jobs, lessons, profiles
 from app.store.database import Database
+from app.store.latest import latest_of
 from app.store.lessons import LessonRow
+from app.store.statements import Parameters, Statement, dump, forget_oldest
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -29,15 +31,11 @@ from probes.trace import Trace
 from probes.workload.description import Workload
 
 T = TypeVar("T")
-Parameters: TypeAlias = tuple[object, ...]
-Statement: TypeAlias = tuple[str, Parameters]
 
 FILE_NAME = "crosspoint.sqlite3"
-# How much history is kept. A profile is about a megabyte, a trace tens of kilobytes, the rest less.
-KEPT_PROFILES_EACH = 10  # of one fingerprint
+# How much history is kept. A trace is tens of kilobytes, the rest less.
 KEPT_TRACES = 2_000
 KEPT_MEASUREMENTS = 20_000
-KEPT_JOBS = 500
 KEPT_SURVEYS = 100
 REMEMBERED_PROFILES = 4
 _CALIBRATED = (
@@ -87,9 +85,9 @@ class Store:
             lambda: [
                 (
                     "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?)",
-                    (*key, time.time(), _dump(trace.to_json())),
+                    (*key, time.time(), dump(trace.to_json())),
                 ),
-                _forget_oldest("traces", "created_at", KEPT_TRACES),
+                forget_oldest("traces", "created_at", KEPT_TRACES),
             ]
         )
 
@@ -111,14 +109,9 @@ class Store:
         return tuple(str(name) for (name,) in await self._rows(statement, ()))
 
     async def profile_heads(self, fingerprint: str = "") -> list[dict[str, Any]]:
-        """Of the latest profile of each name, with this fingerprint where one has it, the 50 newest, newest first: its
-        document with numbers of points in their place."""
-        statement = (
-            "SELECT document FROM profiles WHERE id IN "
-            "(SELECT coalesce(max(CASE fingerprint WHEN ? THEN id END), max(id)) FROM profiles GROUP BY name) "
-            "ORDER BY id DESC LIMIT 50"
-        )
-        return await self._select(statement, (fingerprint,), _head_of_profile)
+        """Of the latest profile of each name, with this fingerprint where one has it, the 50 newest, newest first: what
+        a list tells, with numbers of points and networks in their place."""
+        return await self._select(profiles.LIST_HEADS, (fingerprint,), profiles.read_head)
 
     async def outdated_profile(self, fingerprint: str) -> Profile | None:
         """The latest profile of this machine as it was in a state before: another fingerprint that was seen here."""
@@ -133,23 +126,9 @@ class Store:
         await self._write(lambda: [("DELETE FROM profiles WHERE name = ?", (name,))], "removed")
 
     async def keep_profile(self, profile: Profile, calibration: Profile | None = None) -> None:
-        """The profiles before it stay, up to KEPT_PROFILES_EACH. calibration: what was measured here now, where the
-        profile holds earlier calibrations as well; None of a profile from elsewhere."""
-        key = (profile.name, profile.fingerprint)
-        await self._write(
-            lambda: [
-                (
-                    "INSERT INTO profiles (name, fingerprint, created_at, document, calibration) "
-                    "VALUES (?, ?, ?, ?, ?)",
-                    (*key, time.time(), _dump(profile.to_json()), calibration and _dump(calibration.to_json())),
-                ),
-                (
-                    "DELETE FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND id NOT IN "
-                    "(SELECT id FROM profiles WHERE name = ?1 AND fingerprint = ?2 ORDER BY id DESC LIMIT ?3)",
-                    (*key, KEPT_PROFILES_EACH),
-                ),
-            ]
-        )
+        """The profiles before it stay, within bounds (app.store.profiles). calibration: what was measured here now,
+        where the profile holds earlier calibrations as well; None of a profile from elsewhere."""
+        await self._write(lambda: profiles.keep_profile(profile, calibration))
 
     async def calibrations(self, name: str, fingerprint: str, limit: int) -> list[Profile]:
         """What was calibrated here under this name, newest first, since a profile from elsewhere took its place."""
@@ -162,15 +141,12 @@ class Store:
         return [float(at) for (at,) in rows]
 
     async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
-        """What this machine measured of this model, the latest of each plan, batch size and way of feeding; in the
-        order in which it was."""
+        """What this machine measured of this model, as far as it counts (latest_of); in the order in which it was."""
         statement = (
             "SELECT document FROM measurements WHERE fingerprint = ? AND workload_key = ? ORDER BY id DESC LIMIT 1000"
         )
-        latest: dict[object, Measurement] = {}
-        for item in await self._select(statement, (fingerprint, workload_key(workload)), Measurement.from_json):
-            latest.setdefault((item.plan.key, item.batch_size, item.data), item)
-        return list(reversed(latest.values()))
+        newest_first = await self._select(statement, (fingerprint, workload_key(workload)), Measurement.from_json)
+        return latest_of(reversed(newest_first))
 
     async def keep_measurements(
         self, fingerprint: str, workload: Workload, measurements: Sequence[Measurement]
@@ -179,7 +155,7 @@ class Store:
         insert = "INSERT INTO measurements (fingerprint, workload_key, created_at, document) VALUES (?, ?, ?, ?)"
         await self._write(
             lambda: [
-                *((insert, (fingerprint, key, now, _dump(item.to_json()))) for item in measurements),
+                *((insert, (fingerprint, key, now, dump(item.to_json()))) for item in measurements),
                 ("DELETE FROM measurements WHERE id <= (SELECT max(id) FROM measurements) - ?", (KEPT_MEASUREMENTS,)),
             ]
         )
@@ -204,21 +180,12 @@ class Store:
         return _first(await self._select("SELECT document FROM jobs WHERE kind = ? AND id = ?", (kind, name), dict))
 
     async def jobs(self, kind: str, limit: int = 50) -> list[dict[str, Any]]:
-        """Jobs of a kind, newest first."""
-        statement = "SELECT document FROM jobs WHERE kind = ? ORDER BY created_at DESC LIMIT ?"
-        return await self._select(statement, (kind, limit), dict)
+        """Jobs of a kind without their results, newest first."""
+        return await self._select(jobs.LIST_JOBS, (kind, limit), dict)
 
     async def keep_job(self, job: dict[str, Any]) -> None:
-        """Keep a job's document, which has an `id` and a `kind`."""
-        await self._write(
-            lambda: [
-                (
-                    "INSERT INTO jobs VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
-                    (job["id"], job["kind"], time.time(), _dump(job)),
-                ),
-                _forget_oldest("jobs", "created_at", KEPT_JOBS),
-            ]
-        )
+        """Keep a job's document, which has an `id` and a `kind`; a calibration's result for the last few of them."""
+        await self._write(lambda: jobs.keep_job(job))
 
     async def keep_survey(self, survey: Survey) -> None:
         """One row for each state that the machine was seen in."""
@@ -228,9 +195,9 @@ class Store:
                 (
                     "INSERT INTO surveys VALUES (?, ?, ?, ?) ON CONFLICT (fingerprint) "
                     "DO UPDATE SET last_seen = excluded.last_seen, document = excluded.document",
-                    (survey.fingerprint, now, now, _dump(survey.to_json())),
+                    (survey.fingerprint, now, now, dump(survey.to_json())),
                 ),
-                _forget_oldest("surveys", "last_seen", KEPT_SURVEYS),
+                forget_oldest("surveys", "last_seen", KEPT_SURVEYS),
             ]
         )
 
@@ -304,6 +271,9 @@ class Store:
         """Run `work`; a file that turns out to be damaged is replaced, once. Raises StoreError: this was not `done`."""
         if self._database is None:
             self._database = Database(self._path)
+        elif self._database.is_gone:
+            self._database.reopen()
+            self._profiles.clear()
         try:
             try:
                 return work(self._database.connection)
@@ -338,21 +308,6 @@ def workload_key(workload: Workload) -> str:
     """Equal for workloads whose steps cost the same at a given batch size, plan and way of feeding."""
     identity = [workload.model.key, workload.mode, workload.optimizer, workload.log_every]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-
-
-def _head_of_profile(document: dict[str, Any]) -> dict[str, Any]:
-    counts = {"points": len(document["points"]), "networks": len(document["networks"])}
-    return {**{name: value for name, value in document.items() if name != "traces"}, **counts}
-
-
-def _dump(document: dict[str, Any]) -> str:
-    return json.dumps(document, separators=(",", ":"))
-
-
-def _forget_oldest(table: str, column: str, kept: int) -> Statement:
-    """The statement that leaves the `kept` newest rows."""
-    newest = f"(SELECT {column} FROM {table} ORDER BY {column} DESC LIMIT 1 OFFSET ?)"
-    return (f"DELETE FROM {table} WHERE {column} < {newest}", (kept - 1,))
 
 
 def _first(found: Sequence[T]) -> T | None:

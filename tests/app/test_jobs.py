@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.jobs import Jobs
+from app.jobs import REMEMBERED_RESULTS, Job, Jobs
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.settings import Settings
@@ -41,6 +41,53 @@ def test_a_second_request_to_end_a_job_waits_for_the_first(tmp_path: Path, monke
         assert ended == ["ended"]
         await first
         assert job.state == "cancelled"
+        await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_results_that_the_store_has_are_let_go_and_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def give(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+        return Kept({"measurements": []}, None)
+
+    async def use() -> None:
+        lab, store = Lab(Settings(data_dir=tmp_path)), Store(tmp_path)
+        jobs, done = Jobs(lab, store), list[Job]()
+        for _ in range(REMEMBERED_RESULTS + 1):
+            job = await jobs.start("measurement", 1.0, give)
+            assert job.task is not None
+            await job.task
+            done.append(job)
+        assert [job.is_let_go for job in done] == [True] + [False] * REMEMBERED_RESULTS
+        assert done[0].document()["result"] is None
+        for job in done:
+            document = await jobs.document("measurement", job.id)
+            assert document is not None
+            assert (document["state"], document["result"]) == ("succeeded", {"measurements": []})
+        await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_results_that_could_not_be_stored_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "file").touch()  # in the folder's place
+
+    async def give(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+        return Kept({"measurements": []}, None)
+
+    async def use() -> None:
+        lab, store = Lab(Settings(data_dir=tmp_path)), Store(tmp_path / "file")
+        jobs = Jobs(lab, store)
+        for _ in range(REMEMBERED_RESULTS + 1):
+            job = await jobs.start("measurement", 1.0, give)
+            assert job.task is not None
+            await job.task
+        assert all(job.document()["result"] is not None for job in jobs._jobs.values())
         await store.close()
         await lab.close()
 

@@ -273,6 +273,20 @@ def test_only_plain_plans_that_ran_undisturbed_teach() -> None:
     assert [row.seconds for row in found] == [0.5, 0.5]
 
 
+def test_others_on_the_cores_beyond_a_containers_share_disturb_nothing(tmp_path: Path) -> None:
+    """They are counted on the whole host, of which a quota leaves a part to this process."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        container = replace(survey, cpu=replace(survey.cpu, logical_cores=64, usable_cores=2.0))
+        beside, among = (replace(a_measurement(TWO, batch, 0.5), others_cores=cores)
+                         for batch, cores in ((8, 30.0), (16, 63.0)))  # fmt: skip
+        await crosspoint.lessons.keep(container, a_profile(), a_trace(), LEARNED, [beside, among])
+        assert [row.batch_size for row in await crosspoint.store.lessons(survey.fingerprint)] == [8]
+
+    with_crosspoint(tmp_path, use)
+
+
 def test_a_lesson_without_a_prediction_teaches_nothing() -> None:
     row = a_row(8)
     assert lesson_of(row) is not None

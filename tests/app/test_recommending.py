@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from dataclasses import replace
@@ -13,8 +14,12 @@ import pytest
 from app.advisor import recommend
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
-from app.recommending import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
+from app.errors import LabBusy
+from app.keeping import say_nothing
+from app.lab import Lab
+from app.recommending import LEAST_SHARE, START_SECONDS, Recommending, contest_seconds, seconds_left
 from app.service import Crosspoint
+from probes.load import SURVEYED_SECONDS, LoadMeter
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey, a_workload
@@ -24,6 +29,7 @@ from tests.app.opened import with_crosspoint
 
 T = TypeVar("T")
 IRIS = Workload(parse_model("iris-mlp"), 64)
+COLD = Workload(parse_model({"layers": [{"type": "linear", "out": 3}], "input_shape": [5]}), 64)
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +37,12 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
-def obedient(heard: Path, *, of_more_sizes: str = "pass") -> tuple[str, ...]:
+def obedient(heard: Path, *, of_more_sizes: str = "pass", of_a_trace: str = "pass") -> tuple[str, ...]:
     """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads."""
     return serving(
         f"open({str(heard)!r}, 'a').write(line)",
+        "if job['kind'] == 'trace':",
+        f"    {of_a_trace}",
         "rows = []",
         "for size in job['batch_sizes']:",
         f"    if size != {IRIS.batch_size}: {of_more_sizes}",
@@ -138,3 +146,95 @@ def test_what_begins_late_keeps_time_for_its_steps(tmp_path: Path, monkeypatch: 
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, ask, obedient(heard))
     assert [job["seconds"] for job in jobs(heard)] == [LEAST_SHARE * 10.0]
+
+
+LATE = serving(
+    "reason = 'One step was not done in time. More time would do.'",
+    "rows = [dict(plan=plan, batch_size=size, data='resident', outcome='failed', reason=reason)",
+    "        for size in job['batch_sizes'] for plan in job['plans']]",
+    "say(event='result', job=job['job'], result=dict(measurements=rows, noise={}))",
+)
+
+
+def test_a_run_that_had_no_time_for_a_step_hides_no_measurement_before_it(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> Recommendation:
+        await ask(crosspoint)
+        await crosspoint.lab.close()
+        crosspoint.lab = Lab(crosspoint.settings, LATE)
+        return await ask(crosspoint)
+
+    answer = with_crosspoint(tmp_path, use, obedient(tmp_path / "jobs"))
+    assert {option.basis for option in answer.options} == {"measured"}
+
+
+def test_whoever_waits_for_a_trace_holds_nobody_up_who_measures(tmp_path: Path) -> None:
+    """Tracing a model that is new takes up to a minute; the machine is free meanwhile."""
+    begun = tmp_path / "begun"
+    program = obedient(tmp_path / "jobs", of_a_trace=f"open({str(begun)!r}, 'w').close(); time.sleep(600)")
+
+    async def use(crosspoint: Crosspoint) -> Recommendation:
+        await crosspoint.lab.ready()
+        assert crosspoint.lab.tracer_is_warm
+        cold = asyncio.create_task(crosspoint.recommend(Request(COLD, effort="quick")))
+        while not begun.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        assert not crosspoint.lab.waiting
+        answer = await ask(crosspoint)
+        cold.cancel()
+        await asyncio.wait([cold])
+        return answer
+
+    answer = with_crosspoint(tmp_path, use, program)
+    assert {option.basis for option in answer.options} == {"measured"}
+
+
+def test_a_question_that_the_queue_has_no_place_for_is_told_so_before_its_model_is_traced(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.lab.ready()
+        held = [crosspoint.lab.reserve(600.0) for _ in range(crosspoint.settings.queue_length + 1)]
+        with pytest.raises(LabBusy, match="queue is full"):
+            await crosspoint.recommend(Request(COLD, effort="quick"))
+        for ticket in held:
+            crosspoint.lab.release(ticket)
+
+    heard = tmp_path / "jobs"
+    with_crosspoint(tmp_path, use, obedient(heard))
+    assert not heard.exists()
+
+
+@pytest.mark.parametrize(
+    "of_a_trace",
+    [
+        "__import__('time').sleep(60)",
+        "say(event='failed', job=job['job'], code='failed', reason='It failed unexpectedly.'); continue",
+    ],
+    ids=["too slow", "failed"],
+)
+def test_a_model_whose_trace_cannot_be_had_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_a_trace: str
+) -> None:
+    """A loop of many small steps in somebody's own code takes a second a step, and minutes to follow."""
+    monkeypatch.setattr("app.recommending.TRACE_SECONDS", 0.5)
+
+    async def ask_cold(crosspoint: Crosspoint) -> Recommendation:
+        return await crosspoint.recommend(Request(COLD, effort="quick"))
+
+    answer = with_crosspoint(tmp_path, ask_cold, obedient(tmp_path / "jobs", of_a_trace=of_a_trace))
+    assert answer.recommended is not None
+    assert {option.basis for option in answer.options} == {"measured"}
+    (reason,) = [reason for reason in answer.reasons if reason.code == "not-traced"]
+    assert "not traced" in reason.text
+
+
+def test_an_answer_from_what_is_known_knows_who_holds_cores_though_it_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("probes.load._lately", LoadMeter(SURVEYED_SECONDS))  # as in a process that has read nothing
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        assert survey.load.busy_fraction is None
+        answering = Recommending(crosspoint, Request(IRIS), say_nothing, None)
+        assert (await answering._with_load(survey)).load.busy_fraction is not None
+
+    with_crosspoint(tmp_path, use)

@@ -16,7 +16,8 @@ import pytest
 from app.errors import StoreError
 from app.store import Store
 from app.store.database import MIGRATIONS
-from app.store.store import FILE_NAME, KEPT_PROFILES_EACH
+from app.store.profiles import KEPT_PROFILES_EACH
+from app.store.store import FILE_NAME
 from probes.measurement import Measurement, Timing
 from probes.profile import Profile
 from probes.trace import Affine, Operation, Trace

@@ -100,6 +100,12 @@ def clocked(batch_sizes: Sequence[int], costs: int) -> Callable[[Document], None
     return change
 
 
+def large_traces(document: Document) -> None:
+    trace = document["traces"][0]
+    trace["operations"] = trace["operations"][:1] * 5_000
+    document["networks"] = [{**document["networks"][0], "trace": 0, "batch_size": size} for size in range(1, 300)]
+
+
 HOSTILE: dict[str, Callable[[Document], object]] = {
     "paces that are a list": lambda document: document.update(paces=[1.0]),
     "a pace of no number of threads": lambda document: document.update(paces={"two": 1e-4}),
@@ -171,6 +177,8 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
         networks=[{**document["networks"][0], "batch_size": size} for size in range(1, 1001)]
     ),
     "twenty thousand costs for one plan": clocked([1, 2], costs=10_001),
+    "three thousand points for one plan": lambda document: document.update(points=[document["points"][0]] * 3_000),
+    "a large trace in every network": large_traces,
     "operations without end": lambda document: document["traces"][0].update(operations=[{}] * 20_001),
 }
 
@@ -220,6 +228,8 @@ def test_a_profile_cut_off_anywhere_is_refused(real: Document) -> None:
         ("a clocked step that stands twice", "contexts has one step of a plan twice"),
         ("a thousand networks for one plan", "networks has more than"),
         ("twenty thousand costs for one plan", "contexts has more than"),
+        ("three thousand points for one plan", "points has more than"),
+        ("a large trace in every network", "traces of networks have more than"),
     ],
 )
 def test_how_much_a_plan_has_is_bounded_and_each_step_stands_once(real: Document, what: str, why: str) -> None:

@@ -1,5 +1,7 @@
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,3 +91,33 @@ def test_this_hosts_root_has_a_size(tmp_path: Path) -> None:
     assert any(storage.total_bytes for storage in found)
     assert len({storage.mount for storage in found}) == len(found)
     assert all(os.path.ismount(storage.mount) for storage in found)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not remove a folder that is worked in.")
+def test_a_working_folder_that_was_removed_costs_no_other_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    assert read_storage(Root())
+    read_portable(())  # in a container there may be no drive at all
+
+
+def test_a_drive_that_does_not_tell_its_size_costs_no_other_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Psutil:
+        """Two drives, one of them empty: such a machine is not at hand."""
+
+        @staticmethod
+        def disk_partitions() -> list[SimpleNamespace]:
+            return [SimpleNamespace(mountpoint=point, fstype="", device="") for point in ("/", "/dev/shm")]
+
+        @staticmethod
+        def disk_usage(point: str) -> SimpleNamespace:
+            if point == "/dev/shm":
+                raise OSError(21, "The device is not ready")
+            return SimpleNamespace(total=2, free=1)
+
+    monkeypatch.setitem(sys.modules, "psutil", Psutil)
+    assert read_portable((Path("/dev/shm"),)) == (Storage("/", None, 2, 1), Storage("/dev/shm", None, None, None))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.requests import Request
 
-from app.api.echo import strings_in, without_echo
+from app.api.echo import without_echo
+from app.api.problems import _answer
 from app.errors import UnknownProfile
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
@@ -34,9 +39,30 @@ def test_an_ellipsis_of_ours_takes_nothing_along(message: str) -> None:
     assert without_echo(message, {"model": "zzmine"}) == message
 
 
-@pytest.mark.parametrize("sent", [{"a": [{"b": "c"}, "d"], "e": 1}, ["a", ["b", {"c": "d", "e": None}]]])
+@pytest.mark.parametrize(
+    "sent", [{"zqa": [{"zqb": "zqc"}, "zqd"], "zqe": 1}, ["zqa", ["zqb", {"zqc": "zqd", "zqe": 0}]]]
+)
 def test_every_string_is_looked_at(sent: object) -> None:
-    assert sorted(strings_in(sent)) == ["a", "b", "c", "d", "e"]
+    assert without_echo("zqa zqb zqc zqd zqe", sent) == "… … … … …"
+
+
+def test_a_body_however_large_is_searched_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million strings take seconds, in which nobody else would be answered."""
+    threads: list[int] = []
+
+    def noted(message: str, sent: object) -> str:
+        threads.append(threading.get_ident())
+        return without_echo(message, sent)
+
+    async def answer() -> bytes:
+        request = Request({"type": "http"})
+        request.state.sent = {"model": "zqmine"}
+        return bytes((await _answer(request, InvalidModel('The model "zqmine" is not known.'))).body)
+
+    monkeypatch.setattr("app.api.problems.without_echo", noted)
+    assert b"zqmine" not in asyncio.run(answer())
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 @settings(max_examples=50, deadline=None)

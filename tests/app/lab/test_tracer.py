@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from app import labjobs
+from app.errors import LabBusy
 from app.lab import Lab
-from app.lab.tracer import Tracer
+from app.lab.tracer import MAX_WAITING, Tracer
 from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.lab.programs import HANGING, serving
+from tests.app.lab.programs import ECHO, HANGING, serving
 
 ARGUMENTS = serving('say(event="result", job=job["job"], result={"arguments": sys.argv[1:]})')
 LAYERS = {"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}
@@ -51,3 +56,24 @@ def test_a_trace_that_waits_when_the_service_ends_starts_no_process() -> None:
     answers, living = asyncio.run(use())
     assert [getattr(answer, "code", None) for answer in answers] == ["ended"] * 3
     assert living == 0
+
+
+def test_who_finds_too_many_waiting_is_told_to_come_back_after_as_many_usual_traces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(0.0, 7.0)  # is looked at as each begins, and as it ends
+    monkeypatch.setattr("app.lab.tracer.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("app.lab.tracer.NEWEST_SHARE", 1.0)
+
+    async def use() -> int:
+        tracer = Tracer(60.0, set(), ECHO, lambda: None)
+        await tracer.run({"kind": "trace"})
+        asked = [asyncio.create_task(tracer.run({"kind": "trace"})) for _ in range(MAX_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(LabBusy) as caught:
+            await tracer.run({"kind": "trace"})
+        await asyncio.gather(*asked)
+        await tracer.close()
+        return caught.value.retry_after_seconds
+
+    assert asyncio.run(use()) == 7 * MAX_WAITING

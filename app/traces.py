@@ -1,0 +1,82 @@
+"""Traces: kept by a model's content, and made once however many ask for one meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from app import labjobs
+from app.keeping import Kept, RunJob, parse_sent, trouble_with, unless_unreadable
+from app.store import Store
+from probes.hardware import Survey
+from probes.trace import Trace
+from probes.workload.description import Workload
+
+Making: TypeAlias = Coroutine[Any, Any, Kept[Trace]]
+
+REMEMBERED_TRACES = 64
+
+
+class Traces:
+    """The last ones are in memory, all others in the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[object, Trace] = OrderedDict()
+        self._making: dict[object, asyncio.Task[Kept[Trace]]] = {}
+
+    async def close(self) -> None:
+        """Wait for those that are being made; the end of the lab ends them."""
+        if self._making:
+            await asyncio.wait([*self._making.values()])
+
+    async def find(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
+        """The trace of this workload's content under the torch that is installed, if it was made before; devices: with
+        the step as a device runs it."""
+        key = _trace_key(survey, workload)
+        if key in self._known:
+            self._known.move_to_end(key)
+            found: Trace | None = self._known[key]
+        else:
+            found = await unless_unreadable(self._store.trace(workload, _torch_version(survey)))
+            if found is not None:
+                self._remember(key, found)
+        return None if found is None or (devices and not found.devices) else found
+
+    async def make(self, survey: Survey, workload: Workload, run: RunJob, *, devices: bool) -> Kept[Trace]:
+        """Trace now, by whichever process `run` speaks to, and keep it. Raises LabError."""
+        trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
+        self._remember(_trace_key(survey, workload), trace)
+        return Kept(trace, await trouble_with(self._store.keep_trace(workload, _torch_version(survey), trace)))
+
+    async def once(
+        self, survey: Survey, workload: Workload, make: Callable[[], Making], *, devices: bool
+    ) -> Kept[Trace]:
+        """What `make` makes, or what somebody else's makes already of the same content; it goes on when who asked has
+        left, for it is kept for whoever asks next. Raises what that raises."""
+        key = (_trace_key(survey, workload), devices)
+        task = self._making.get(key)
+        if task is None:
+            task = self._making[key] = asyncio.create_task(make())
+            task.add_done_callback(lambda done: self._end_making(key, done))
+        return await asyncio.shield(task)
+
+    def _end_making(self, key: object, task: asyncio.Task[Kept[Trace]]) -> None:
+        del self._making[key]
+        if not task.cancelled():
+            task.exception()  # looked at here: everybody who asked may have left
+
+    def _remember(self, key: object, trace: Trace) -> None:
+        self._known[key] = trace
+        while len(self._known) > REMEMBERED_TRACES:
+            self._known.popitem(last=False)
+
+
+def _torch_version(survey: Survey) -> str:
+    return (survey.software.torch.version if survey.software.torch else None) or "unknown"
+
+
+def _trace_key(survey: Survey, workload: Workload) -> object:
+    return (workload.model.key, workload.mode, workload.optimizer, _torch_version(survey))

@@ -1,0 +1,61 @@
+"""A measurement that says nothing hides none that does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.store import Store
+from app.store.latest import latest_of
+from probes.measurement import Measurement
+from tests.app.advisor.build import ONE, TWO, a_measurement
+from tests.app.test_store import WORKLOAD, in_store
+
+FULL = a_measurement(ONE, 8, 1.0)
+FIRST_STEP = replace(FULL, steps=1, steady=False)
+OUT_OF_MEMORY = replace(FULL, outcome="out-of-memory", step=None, steps=0)
+UNSUPPORTED = replace(OUT_OF_MEMORY, outcome="unsupported")
+LATE = replace(OUT_OF_MEMORY, outcome="failed", reason="One step was not done after 9 s. More time would do.")
+KILLED = replace(LATE, reason="Its process ended before the step did.")
+
+
+@pytest.mark.parametrize(
+    ("taken", "counts"),
+    [
+        ([FULL, LATE], [FULL, LATE]),
+        ([FULL, LATE, KILLED], [FULL, KILLED]),
+        ([FULL, FIRST_STEP], [FULL]),
+        ([FULL, LATE, FIRST_STEP], [FULL, LATE]),
+        ([LATE, FULL], [FULL]),
+        ([FULL, OUT_OF_MEMORY], [OUT_OF_MEMORY]),
+        ([FULL, OUT_OF_MEMORY, LATE], [OUT_OF_MEMORY, LATE]),
+        ([FULL, UNSUPPORTED], [UNSUPPORTED]),
+        ([FIRST_STEP, FULL], [FULL]),
+        ([LATE, FIRST_STEP], [FIRST_STEP]),
+        ([FIRST_STEP, LATE], [FIRST_STEP, LATE]),
+    ],
+)
+def test_what_counts_is_the_latest_that_says_something_and_the_failure_after_it(
+    taken: list[Measurement], counts: list[Measurement]
+) -> None:
+    assert latest_of(taken) == counts
+    assert latest_of([*counts, *taken]) == counts  # what is known is told once more with what is fresh
+
+
+def test_each_plan_batch_and_way_of_feeding_has_its_own_in_the_order_of_time() -> None:
+    other = [replace(FULL, plan=TWO), replace(FULL, batch_size=16), replace(FULL, data="resident")]
+    later = replace(FULL, steps=99)
+    assert latest_of([FULL, *other, later]) == [*other, later]
+
+
+def test_a_good_measurement_is_read_from_the_store_after_one_that_had_no_time(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        for row in (FULL, LATE, FIRST_STEP):
+            await store.keep_measurements("f1", WORKLOAD, [row])
+        assert await store.measurements("f1", WORKLOAD) == [FULL, LATE]
+        await store.keep_measurements("f1", WORKLOAD, [OUT_OF_MEMORY])
+        assert await store.measurements("f1", WORKLOAD) == [OUT_OF_MEMORY]
+
+    in_store(tmp_path, use)

@@ -1,0 +1,76 @@
+"""What is kept is bounded all together, and a list reads no more than it tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from app.store import Store
+from app.store.jobs import KEPT_CALIBRATION_RESULTS
+from app.store.profiles import KEPT_PROFILES
+from tests.app.test_store import PROFILE, in_store
+
+
+def test_jobs_are_listed_without_results_and_the_last_calibrations_keep_theirs(tmp_path: Path) -> None:
+    def job(kind: str, number: int) -> dict[str, Any]:
+        return {"id": f"{kind} {number}", "kind": kind, "state": "succeeded", "result": {"points": [number]}}
+
+    async def use(store: Store) -> None:
+        for number in range(KEPT_CALIBRATION_RESULTS + 2):
+            await store.keep_job(job("measurement", number))
+            await store.keep_job(job("calibration", number))
+        listed = await store.jobs("calibration")
+        assert len(listed) == KEPT_CALIBRATION_RESULTS + 2
+        assert all("result" not in row and row["state"] == "succeeded" for row in listed)
+        assert await store.job("measurement", "measurement 0") == job("measurement", 0)
+        for number in range(KEPT_CALIBRATION_RESULTS + 2):
+            result = {"points": [number]} if number >= 2 else None
+            name = f"calibration {number}"
+            assert await store.job("calibration", name) == {**job("calibration", number), "result": result}
+
+    in_store(tmp_path, use)
+
+
+def test_others_profiles_are_bounded_all_together_and_never_at_the_cost_of_this_machines(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE, PROFILE)
+        for number in range(KEPT_PROFILES + 2):
+            await store.keep_profile(replace(PROFILE, name=f"rig {number}", fingerprint=f"other {number}"))
+        assert await store.profile("f1") == PROFILE
+        assert await store.profile("other 1") is None
+        assert await store.profile("other 2") is not None
+
+    in_store(tmp_path, use)
+
+
+def test_a_list_of_profiles_holds_what_is_told_of_them_and_no_more(tmp_path: Path) -> None:
+    noise = {"spread": 0.1, "steal_fraction": None}
+    profile = replace(PROFILE, name='"ü"', noise=noise, calibrations=3)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(profile)
+        await store._write(
+            lambda: [
+                (
+                    "INSERT INTO profiles (name, fingerprint, created_at, document) VALUES (?, ?, ?, ?)",
+                    (f"broken {number}", "f", 1.0, text),
+                )
+                for number, text in enumerate(('{"name": ', "{}"))
+            ]
+        )
+        (head,) = await store.profile_heads()
+        assert head == {
+            "name": '"ü"',
+            "machine": "a machine",
+            "created_at": PROFILE.created_at,
+            "fingerprint": "f1",
+            "effort": "quick",
+            "software": {"torch": "2.13.0"},
+            "noise": noise,
+            "calibrations": 3,
+            "points": 0,
+            "networks": 0,
+        }
+
+    in_store(tmp_path, use)
