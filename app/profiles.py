@@ -7,7 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from app.advisor.pooled import LOOKED_AT, devices_that_count
 from app.errors import ProfileRefused, UnknownProfile
+from app.keeping import unless_unreadable
 from app.profile_names import is_another_machines
 from app.service import Crosspoint
 from probes import bounds
@@ -29,6 +31,14 @@ async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
     found = await crosspoint.profile(await crosspoint.survey(), name)
     assert found is not None
     return found
+
+
+async def newest_devices(crosspoint: Crosspoint, profile: Profile) -> dict[str, bool]:
+    """The devices that this profile's newest calibration measured, and whether the profile holds any of that; empty
+    where none is stored."""
+    stored = crosspoint.store.calibrations(profile.name, profile.fingerprint, LOOKED_AT)
+    calibrations = await unless_unreadable(stored)
+    return await asyncio.to_thread(devices_that_count, calibrations) if calibrations else {}
 
 
 async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | None = None) -> Profile:

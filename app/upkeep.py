@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from app.advisor.crowding import crowd_of
-from app.advisor.pooled import POOLED
+from app.advisor.pooled import LOOKED_AT, POOLED
 from app.advisor.predicted import fit_all_plans
 from app.errors import CrosspointError
 from app.keeping import trouble_with, unless_unreadable
@@ -25,8 +25,8 @@ WATCH_SECONDS = 60.0
 STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
-# A shared machine is another one an hour later. It is calibrated again where nobody computes, until there are as many
-# calibrations as a profile is made of.
+# A shared machine is another one an hour later. It is calibrated again where nobody computes, until as many
+# calibrations count as a profile is made of.
 AGAIN_SECONDS = 3600.0
 QUIET_UTILIZATION_PERCENT = 10.0
 # The process that traces takes 0.4 to 0.7 GB, and the one that takes half of each trace 0.3. Where less is free than
@@ -125,12 +125,14 @@ class Upkeep:
         return profile
 
     async def _is_due_again(self, survey: Survey, profile: Profile) -> bool:
-        """A profile from elsewhere is left as it is."""
+        """A profile from elsewhere is left as it is. Calibrations that do not count, as disturbed ones beside calm, are
+        made up for, but not without end: neighbours may be here at any hour."""
         if self._crosspoint.lab.measuring or not is_quiet(survey):
             return False
         reading = self._crosspoint.store.calibration_times(profile.name, profile.fingerprint)
         times = await unless_unreadable(reading) or []
-        return 0 < len(times) < POOLED and time.time() - times[0] >= AGAIN_SECONDS
+        is_short = profile.calibrations < POOLED and 0 < len(times) < LOOKED_AT
+        return is_short and time.time() - times[0] >= AGAIN_SECONDS
 
     async def _calibrate(self, effort: str, name: str | None = None) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Raises LabError."""

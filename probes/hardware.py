@@ -158,6 +158,7 @@ class Load:
     interval_seconds: float | None = None  # what the fractions were taken over
     cpu_pressure_percent: float | None = None  # PSI: share of the last 10 s in which something waited for a CPU
     own_busy_fraction: float | None = None  # of busy_fraction, what this process and its children used
+    quota_others_cores: float | None = None  # that others kept busy in the cgroup whose quota rules here
 
 
 @dataclass(frozen=True, slots=True)

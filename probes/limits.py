@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 
-from probes.cgroups import Cgroups
+from probes.cgroups import Cgroups, Levels
 from probes.cpusets import parse_cpu_list, parse_cpu_mask
 from probes.hardware import Outcome
 from probes.reading import Root, Unreadable, parse_fields, parse_int
@@ -21,6 +21,14 @@ class UsableCores:
     cores: float
     limit: str | None
     allowed: int | None = field(default=None, compare=False)  # CPUs that the sets leave, before any quota
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """cores: that the quota allows. seconds: of CPU time that all in its cgroup have used since it was made."""
+
+    cores: float
+    seconds: float
 
 
 def read_usable_cores(root: Root, online: int) -> UsableCores:
@@ -108,12 +116,31 @@ def _read_cpuset_list(root: Root, cgroups: Cgroups, what: str) -> int | None:
 
 def read_quota(root: Root, cgroups: Cgroups) -> float | None:
     """CPUs' worth of time that the tightest cgroup allows; None without a quota."""
-    levels = cgroups.find("cpu")
-    if levels is None:
+    return min((quota for quota, _ in _quotas(root, cgroups.find("cpu"))), default=None)
+
+
+def read_quota_use(root: Root) -> QuotaUse | None:
+    """Of the tightest cgroup; None without a quota, or where nothing tells."""
+    try:
+        levels = Cgroups(root).find("cpu")
+        cores, folder = min(_quotas(root, levels), default=(None, ""))
+    except Unreadable:
+        return None  # which the probe of limits reports
+    if levels is None or cores is None:
         return None
+    if levels.version == 2:
+        used, unit = parse_int(parse_fields(root.read(f"{folder}/cpu.stat") or "", " ").get("usage_usec")), 1e-6
+    else:  # where the two controllers share a tree, as they do unless somebody parted them
+        used, unit = parse_int(root.read(f"{folder}/cpuacct.usage")), 1e-9
+    return None if used is None else QuotaUse(cores, used * unit)
+
+
+def _quotas(root: Root, levels: Levels | None) -> list[tuple[float, str]]:
+    """CPUs' worth of time and the cgroup's folder, of each level that has a quota."""
+    if levels is None:
+        return []
     read = _read_quota_v2 if levels.version == 2 else _read_quota_v1
-    quotas = [quota for folder in levels.folders if (quota := read(root, folder)) is not None]
-    return min(quotas, default=None)
+    return [(quota, folder) for folder in levels.folders if (quota := read(root, folder)) is not None]
 
 
 def _read_quota_v1(root: Root, folder: str) -> float | None:

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from probes.hardware import Load
+from probes.limits import read_quota_use
 from probes.own_time import read_own_ticks
 from probes.reading import Root
 
@@ -26,13 +27,15 @@ CAPTURED = "a captured machine was read once, so how busy it was cannot be told"
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
     """Ticks since boot over all CPUs; `at` is when, by the monotonic clock. own: this process's and its children's;
-    None where it is not this machine."""
+    None where it is not this machine. quota_seconds: of CPU time in the cgroup whose quota rules, theirs and ours; None
+    without a quota."""
 
     busy: int
     steal: int
     total: int
     at: float
     own: int | None = None
+    quota_seconds: float | None = None
 
 
 class LoadMeter:
@@ -53,11 +56,11 @@ class LoadMeter:
             if now is None or (readings and now.at - readings[-1].at < SHORTEST_SECONDS):
                 return self._fractions
             now = self._without_loss(now)
-            if readings:
-                self._fractions = compare_times(readings[0], now)
             readings.append(now)
-            while len(readings) > 1 and now.at - readings[1].at >= self._seconds:
+            while len(readings) > 2 and now.at - readings[1].at >= self._seconds:
                 readings.popleft()
+            if len(readings) > 1:
+                self._fractions = compare_times(readings[0], now)
             return self._fractions
 
     def _without_loss(self, now: CpuTimes) -> CpuTimes:
@@ -115,14 +118,28 @@ def compare_times(before: CpuTimes, after: CpuTimes) -> Load:
         busy_fraction=busy / total,
         interval_seconds=after.at - before.at,
         own_busy_fraction=own,
+        quota_others_cores=_others_in_quota(before, after),
     )
+
+
+def _others_in_quota(before: CpuTimes, after: CpuTimes) -> float | None:
+    """Cores that others in our cgroup kept busy; None where not both readings tell."""
+    if before.quota_seconds is None or after.quota_seconds is None or before.own is None or after.own is None:
+        return None
+    used, ticks = after.quota_seconds - before.quota_seconds, max(after.own - before.own, 0)
+    if used < 0 or after.at <= before.at:  # less than before: it is another cgroup now
+        return None
+    return max(used - ticks / os.sysconf("SC_CLK_TCK"), 0.0) / (after.at - before.at)
 
 
 def _read_times(root: Root) -> CpuTimes | None:
     if root.is_host and not sys.platform.startswith("linux"):
         return _ask_times()
     times = parse_times(root.read("/proc/stat", 1 << 20) or "", time.monotonic())
-    return replace(times, own=read_own_ticks()) if times is not None and root.is_host else times
+    if times is None or not root.is_host:
+        return times
+    use = read_quota_use(root)
+    return replace(times, own=read_own_ticks(), quota_seconds=None if use is None else use.seconds)
 
 
 def parse_times(text: str, at: float) -> CpuTimes | None:

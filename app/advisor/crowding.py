@@ -17,6 +17,8 @@ BACKGROUND_CORES = 0.25
 BACKGROUND_SHARE = 0.02
 # Load moves by this much of a core from one second to the next; less is no reason for anything.
 LEAST_EXPOSURE = 0.1
+# What was measured is taken for what it is unless others were plainly in its way, and are no more.
+LEAST_RELIEF = 0.5
 # Below this pressure a wait for a core is an accident (probes.diagnose.crowding says the same).
 PRESSURE_PERCENT = 25.0
 
@@ -24,12 +26,14 @@ PRESSURE_PERCENT = 25.0
 @dataclass(frozen=True, slots=True)
 class Crowd:
     """usable: cores that this process may use; online: all there are. others: cores that others keep busy, the
-    hypervisor's other machines among them; None: not known. load: what was read."""
+    hypervisor's other machines among them; None: not known. load: what was read. inside: of others, those that use the
+    quota that limits what is usable, as another program in this container does."""
 
     usable: float
     online: float
     others: float | None
     load: Load
+    inside: float = 0.0
 
     @property
     def free(self) -> float | None:
@@ -37,8 +41,10 @@ class Crowd:
         return None if self.others is None else self._free_beside(self.others)
 
     def _free_beside(self, others: float) -> float:
-        background = BACKGROUND_CORES + BACKGROUND_SHARE * self.online
-        return max(0.0, min(self.usable, self.online - max(0.0, others - background)))
+        """Of others as many are taken to be inside the quota as are now: a measurement does not tell them apart."""
+        inside = min(others, self.inside) - BACKGROUND_CORES - BACKGROUND_SHARE * self.usable
+        outside = others - BACKGROUND_CORES - BACKGROUND_SHARE * self.online
+        return max(0.0, min(self.usable - max(0.0, inside), self.online - max(0.0, outside)))
 
     def exposure(self, plan: Plan, others_then: float | None = 0.0) -> float:
         """From 0 (each thread has a core) to 1 (one thread has none), beyond what a time contains that was taken while
@@ -48,6 +54,14 @@ class Crowd:
         threads = self.usable if plan.threads is None else plan.threads
         more = self._exposure_now(threads) - _without_a_core(threads, self._free_beside(others_then))
         return more if more >= LEAST_EXPOSURE else 0.0
+
+    def relief(self, plan: Plan, others_then: float | None) -> float:
+        """How much more exposed a step was that was taken while others held that many cores; from 0 to 1."""
+        if not plan.is_cpu or others_then is None:
+            return 0.0
+        threads = self.usable if plan.threads is None else plan.threads
+        less = _without_a_core(threads, self._free_beside(others_then)) - self._exposure_now(threads)
+        return less if less >= LEAST_RELIEF else 0.0
 
     def _exposure_now(self, threads: float) -> float:
         if self.free is not None:
@@ -66,7 +80,8 @@ def crowd_of(survey: Survey) -> Crowd | None:
     if load.busy_fraction is not None:
         busy = max(0.0, load.busy_fraction - (load.own_busy_fraction or 0.0))
         others = online * min(1.0, busy + (load.steal_fraction or 0.0))
-    return Crowd(cpu.usable_cores or online, online, others, load)
+    inside = load.quota_others_cores if cpu.usable_cores_limit == "cgroup" else None
+    return Crowd(cpu.usable_cores or online, online, others, load, inside or 0.0)
 
 
 def in_company(seconds: Interval, plan: Plan, exposure: float) -> Interval:
@@ -74,6 +89,12 @@ def in_company(seconds: Interval, plan: Plan, exposure: float) -> Interval:
     was ever seen (high); the median lies between, in ratio."""
     worst = (WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY) ** exposure
     return Interval(seconds.median * worst**0.5, seconds.low, seconds.high * worst)
+
+
+def alone(seconds: Interval, plan: Plan, relief: float) -> Interval:
+    """A time that was taken while others may have held a core, which they do no more: the other way round."""
+    worst = (WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY) ** relief
+    return Interval(seconds.median / worst**0.5, seconds.low / worst, seconds.high)
 
 
 def _without_a_core(threads: float, free: float) -> float:

@@ -51,6 +51,7 @@ class KernelPrices:
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: dict[tuple[Hashable, tuple[int, ...]], float] = field(default_factory=dict)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
+    _quickest: dict[tuple[Hashable, str | None], float] = field(default_factory=dict)  # by key and network left out
 
     def seconds(self, operation: ContextOperation, without: str | None = None) -> float:
         """Of one execution. without: as if this network had never been clocked."""
@@ -68,13 +69,21 @@ class KernelPrices:
             if samples is None or not samples.rows:
                 continue
             if without is not None:
-                return samples.log_ratio_at(place)
+                return max(samples.log_ratio_at(place), self._least(key, samples, without))
             node = tuple(round(coordinate * GRID) for coordinate in place)
             found = self._remembered.get((key, node))
             if found is None:
-                found = self._remembered[key, node] = samples.log_ratio_at(_place_of(node))
+                found = max(samples.log_ratio_at(_place_of(node)), self._least(key, samples))
+                self._remembered[key, node] = found
             return found
         return 0.0
+
+    def _least(self, key: Hashable, samples: Samples, without: str | None = None) -> float:
+        """The roof, or the quickest that was clocked: far from all samples their slope leads on to below either."""
+        found = self._quickest.get((key, without))
+        if found is None:
+            found = self._quickest[key, without] = min(0.0, min(row.log_ratio for row in samples.rows))
+        return found
 
     def _without(self, key: Hashable, samples: Samples, network: str) -> Samples:
         found = self._left_out.get((key, network))
@@ -92,6 +101,7 @@ class KernelPrices:
     def finish_fitting(self) -> None:
         """No more network is left out: keep nothing that only that takes."""
         self._left_out.clear()
+        self._quickest.clear()
         for samples in self.samples.values():
             samples.finish_fitting()
 

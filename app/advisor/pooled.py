@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 from app.advisor.levels import Levels
 from app.advisor.noise_signs import OF_THREADS, is_disturbed
@@ -22,39 +22,29 @@ from probes.profile import NetworkPoint, Point, Profile
 from probes.trace import Trace
 
 T = TypeVar("T")
+PlanKey = tuple[object, ...]  # the device first
 
-# The latest so many of each plan, among the latest so many: of one device alone there may be several in a row.
-POOLED, LOOKED_AT = 4, 8
+# The latest so many of each plan, among as many as the store keeps: of one device alone, or disturbed, there may be
+# several in a row.
+POOLED, LOOKED_AT = 4, 10
 
 
 def pool(calibrations: Sequence[Profile]) -> Profile:
-    """One profile of the latest POOLED calibrations of each plan (newest first, at least one) of one machine in one
-    state.
+    """One profile of what counts of the latest calibrations (newest first, at least one) of one machine in one state.
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
-    they have it, but for operations inside steps, which are told as all would have timed them (Levels). Disturbed
-    calibrations count only where all are, for plans that no other measured, and for a device's, where only the CPU's
-    threads were disturbed; one whose networks are not the newest's (of another version of crosspoint) does not.
+    they have it, but for operations inside steps, which are told as all would have timed them (Levels).
     """
-    latest = _latest(calibrations)
-    calm = [each for each in latest if not is_disturbed(each)] or latest
-    plans = {plan for each in calm for plan in _plans_of(each)}
-    on_cpu = {plan for plan in plans if plan[0] == "cpu"}
-    disturbed = [
-        _without_plans(each, plans if is_disturbed(each, on_devices=True) else on_cpu)
-        for each in latest
-        if not any(each is other for other in calm)
-    ]
-    alone = [each for each in disturbed if each.points or each.networks]
-    pooled = [each for each in (*calm, *alone) if _same_networks(each, calm[0])]
-    newest = pooled[0]
-    if len(pooled) == 1:
+    counting = zip(calibrations, counting_plans(calibrations), strict=False)
+    pooled = [_only(each, plans) for each, plans in counting if plans]
+    newest = pooled[0] if pooled else calibrations[0]
+    if len(pooled) < 2:
         return newest
     return replace(
         newest,
         calibrations=len(pooled),
         effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
-        noise=_mean_noise(pooled),
+        noise=_noise_of(pooled),
         context_bytes=_merged([each.context_bytes for each in pooled]),
         workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
         paces=_quickest([each.paces for each in pooled]),
@@ -64,41 +54,83 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     )
 
 
-def _latest(calibrations: Sequence[Profile]) -> list[Profile]:
-    """What counts of each: the plans that fewer than POOLED newer ones measured."""
-    counts: Counter[tuple[object, ...]] = Counter()
-    found: list[Profile] = []
-    for each in calibrations[:LOOKED_AT]:
-        mine = _plans_of(each)
-        enough = {plan for plan in mine if counts[plan] >= POOLED}
-        if not found or len(enough) < len(mine):
-            found.append(_without_plans(each, enough) if enough else each)
-            counts.update(mine)
+def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
+    """Of each of the latest calibrations (newest first) the plans that its profile holds: of each plan the POOLED
+    newest.
+
+    Disturbed ones count only for plans that no other measured; where only the CPU's threads were disturbed, a device's
+    count as well. One with other networks of a device than its newest calm one has (of another version of crosspoint)
+    does not count for that device.
+    """
+    latest = [(each, _plans_of(each)) for each in calibrations[:LOOKED_AT]]
+    found: list[set[PlanKey]] = [set() for _ in latest]
+    for device in dict.fromkeys(plan[0] for _, plans in latest for plan in plans):
+        rows = [_on_device(device, place, each, plans) for place, (each, plans) in enumerate(latest)]
+        for place, plans in _counting_among([row for row in rows if row.plans]).items():
+            found[place] |= plans
     return found
 
 
-def _plans_of(profile: Profile) -> set[tuple[object, ...]]:
+def devices_that_count(calibrations: Sequence[Profile]) -> dict[str, bool]:
+    """Of the newest calibration: the devices that it measured, and whether its profile holds any of that."""
+    counting = {str(plan[0]) for plan in counting_plans(calibrations)[0]}
+    measured = {str(plan[0]) for plan in _plans_of(calibrations[0])}
+    return {device: device in counting for device in sorted(measured)}
+
+
+class _OnDevice(NamedTuple):
+    """What a calibration has of one device. place: among the latest. networks: the models behind their names."""
+
+    place: int
+    plans: set[PlanKey]
+    networks: Mapping[Hashable, str]
+    is_calm: bool
+
+
+def _on_device(device: object, place: int, profile: Profile, plans: Collection[PlanKey]) -> _OnDevice:
+    networks: dict[Hashable, str] = {
+        (point.name, point.trace.mode): point.trace.model_key
+        for point in profile.networks
+        if point.plan.device == device
+    }
+    is_calm = not is_disturbed(profile, on_devices=device != "cpu")
+    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, is_calm)
+
+
+def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
+    """rows: newest first. By the place of the calibration."""
+    ruling = next((row for row in rows if row.is_calm), rows[0]).networks
+    alike = [row for row in rows if _are_same(row.networks, ruling)]
+    calmly = {plan for row in alike if row.is_calm for plan in row.plans}
+    counts: Counter[PlanKey] = Counter()
+    found: dict[int, set[PlanKey]] = {}
+    for row in alike:
+        mine = row.plans if row.is_calm else row.plans - calmly
+        found[row.place] = {plan for plan in mine if counts[plan] < POOLED}
+        counts.update(found[row.place])
+    return found
+
+
+def _are_same(ours: Mapping[Hashable, str], theirs: Mapping[Hashable, str]) -> bool:
+    """Whether networks of one name are the same model in both."""
+    return all(theirs.get(name, key) == key for name, key in ours.items())
+
+
+def _plans_of(profile: Profile) -> set[PlanKey]:
     rows: tuple[Point | NetworkPoint | Context, ...] = (*profile.points, *profile.networks, *profile.contexts)
     return {row.plan.key for row in rows}
 
 
-def _without_plans(profile: Profile, plans: Collection[tuple[object, ...]]) -> Profile:
-    """Nor what those of the CPU found, where it is left out."""
-    without_cpu = any(plan[0] == "cpu" for plan in plans)
+def _only(profile: Profile, plans: Collection[PlanKey]) -> Profile:
+    """What it has of these plans."""
+    if len(plans) == len(_plans_of(profile)):
+        return profile
     return replace(
         profile,
-        noise={name: value for name, value in profile.noise.items() if not (without_cpu and name in OF_THREADS)},
-        points=tuple(point for point in profile.points if point.plan.key not in plans),
-        networks=tuple(point for point in profile.networks if point.plan.key not in plans),
-        contexts=tuple(context for context in profile.contexts if context.plan.key not in plans),
+        points=tuple(point for point in profile.points if point.plan.key in plans),
+        networks=tuple(point for point in profile.networks if point.plan.key in plans),
+        contexts=tuple(context for context in profile.contexts if context.plan.key in plans),
     )
-
-
-def _same_networks(one: Profile, other: Profile) -> bool:
-    """Whether networks of one name are the same model in both."""
-    ours = {(point.name, point.trace.mode): point.trace.model_key for point in one.networks}
-    theirs = {(point.name, point.trace.mode): point.trace.model_key for point in other.networks}
-    return all(theirs.get(name, key) == key for name, key in ours.items())
 
 
 def _grouped(calibrations: Iterable[Iterable[T]], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -191,11 +223,19 @@ def _mean(values: Sequence[float]) -> float:
     return _rounded(math.exp(fmean(math.log(value) for value in values)))
 
 
-def _mean_noise(pooled: Sequence[Profile]) -> dict[str, float | None]:
-    names = dict.fromkeys(name for each in pooled for name in each.noise)
-    known: dict[str, list[Any]] = {name: [each.noise.get(name) for each in pooled] for name in names}
-    means = {name: [value for value in values if value is not None] for name, values in known.items()}
-    return {name: _rounded(fmean(values)) if values else None for name, values in means.items()}
+def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
+    """The means over the calibrations of the device that fared worst: calm ones of another tell nothing of its times.
+    Only a CPU's plans have threads."""
+    devices = [{plan[0] for plan in _plans_of(each)} for each in pooled]
+    found: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for each in pooled for name in each.noise):
+        by_device: dict[object, list[float]] = defaultdict(list)
+        for each, mine in zip(pooled, devices, strict=True):
+            if (value := each.noise.get(name)) is not None:
+                for device in mine & {"cpu"} if name in OF_THREADS else mine:
+                    by_device[device].append(value)
+        found[name] = _rounded(max(map(fmean, by_device.values()))) if by_device else None
+    return found
 
 
 def _quickest(paces: Sequence[Mapping[int, float]]) -> dict[int, float]:

@@ -49,6 +49,9 @@ WORK: tuple[tuple[str, float], ...] = (
     (r"^gelu", 0.5),
 )
 _WORK = tuple((re.compile(pattern), times) for pattern, times in WORK)
+# The largest pages that kernels give one by one (arm64 and ppc64 may be built so). A fault that brought more brought a
+# huge page, whose price is not that of the single ones which steps find fresh.
+LARGEST_PAGE_BYTES = 64 * 1024
 # Softens the nearest neighbour: points closer than this (in e-folds of size) count alike.
 NEAR = 0.25
 
@@ -198,7 +201,7 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
 def _fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
     """Bytes written anew against as many written again, by as many threads: they take faults side by side, on two 0.6
     to 0.75 of what one takes (EPYC, Zen 5). Never more than one takes: now and then two were in each other's way for
-    seconds, and took four times as long. None where they were not measured, or cost nothing."""
+    seconds, and took four times as long. None where they were not measured, cost nothing, or were of huge pages."""
     measured = [p for p in profile.points if p.constant == "page-fault" and p.plan.device == plan.device]
     counts = {plan.threads, 1}
     prices = [_price_of_fresh([p for p in measured if p.plan.threads == count]) for count in counts]
@@ -212,6 +215,8 @@ def _price_of_fresh(points: Sequence[Point]) -> FaultPrice | None:
     if fresh is None or again is None or fresh.seconds.median <= again.seconds.median:
         return None
     faults = fresh.parameters["faults"]
+    if fresh.bytes / faults > LARGEST_PAGE_BYTES:
+        return None
     return FaultPrice((fresh.seconds.median - again.seconds.median) / faults, fresh.bytes / faults)
 
 

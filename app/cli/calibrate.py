@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -41,18 +40,19 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     from app.cli.profile_view import show_calibrated, show_profile
     from app.cli.session import run_with_service
     from app.measurable import find_devices
+    from app.profiles import newest_devices
 
-    async def work(service: Crosspoint, report: Report) -> Kept[Profile]:
+    async def work(service: Crosspoint, report: Report) -> tuple[Kept[Profile], dict[str, bool]]:
         here = find_devices(await service.survey_for_plans(report), devices)
-        return await service.calibrate_and_keep(effort, here, on_progress=report)
+        kept = await service.calibrate_and_keep(effort, here, on_progress=report)
+        return kept, await newest_devices(service, kept.value) if kept.trouble is None else {}
 
-    begun = datetime.now(UTC)
-    kept = run_with_service(work)
+    kept, counting = run_with_service(work)
     profile = kept.value
     if as_json:
         print_json(profile.to_json())
     else:
         show_profile(profile)
-        show_calibrated(profile, begun)
+        show_calibrated(counting)
     if kept.trouble is not None:
         raise CommandFailed(f"{kept.trouble} Nothing answers from it later.", ExitCode.FAULT)

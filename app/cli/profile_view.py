@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -60,13 +59,17 @@ def show_profile(profile: Profile) -> None:
         print_text(f"The machine was busy meanwhile ({'; '.join(signs.values())}): calibrate again when it is quiet.")
 
 
-def show_calibrated(profile: Profile, begun: datetime) -> None:
-    """Why a calibration that began then is not in the profile, where it is not."""
-    if (age := age_seconds(profile.created_at)) is not None and age > (datetime.now(UTC) - begun).total_seconds():
-        print_text(
-            "The calibration that ran now was disturbed, as by others at work on this machine, and does not count: the "
-            "profile is made of calmer ones before it. Calibrate again when the machine is quiet."
-        )
+def show_calibrated(counting: Mapping[str, bool]) -> None:
+    """What of the calibration that ran now is not in the profile, and why. counting: as app.profiles.newest_devices."""
+    held = [device for device, counts in counting.items() if counts]
+    if len(held) == len(counting):
+        return
+    what = f"counts only for {', '.join(held)}" if held else "does not count"
+    of_what = f" for {', '.join(device for device in counting if device not in held)}" if held else ""
+    print_text(
+        f"The calibration that ran now was disturbed, as by others at work on this machine, and {what}: the profile is "
+        f"made of calmer ones before it{of_what}. Calibrate again when the machine is quiet."
+    )
 
 
 def show_origin(profile: Profile, changes: Sequence[str] | None) -> None:

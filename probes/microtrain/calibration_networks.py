@@ -116,7 +116,8 @@ class NetworkContest:
         fresh_processes.end()
         ran = [[visit for visit in visits if visit.steps or visit.contexts] for visits in found.values()]
         calmest = [min(visit.disturbed for visit in visits) for visits in ran if visits]
-        self.slow_fraction = significant(fmean(calmest)) if calmest else None
+        on_cpu = any(plan.is_cpu for plan in self._plans)
+        self.slow_fraction = significant(fmean(calmest)) if calmest and on_cpu else None
         points: list[NetworkPoint] = []
         contexts: list[Context] = []
         for row in self._rows:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probes.limits import QuotaUse, read_quota_use
 from probes.own_time import read_own_ticks
+from probes.reading import Root
 
 # Others take so much of the cores we use that a barrier regularly waits for a thread without a core.
 BUSY_CONTENTION = 0.15
@@ -45,6 +47,7 @@ class Moment:
     own_cpu_seconds: float  # of this process and all its children
     involuntary_switches: int
     queue: QueueTime | None = None
+    quota: QuotaUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ class Noise:
 def read_moment(proc: Path = Path("/proc")) -> Moment:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     own = read_own_ticks(proc) / os.sysconf("SC_CLK_TCK")
-    return Moment(time.monotonic(), read_ticks(proc), own, usage.ru_nivcsw, read_queue(proc))
+    quota = read_quota_use(Root(proc.parent))
+    return Moment(time.monotonic(), read_ticks(proc), own, usage.ru_nivcsw, read_queue(proc), quota)
 
 
 def read_queue(proc: Path = Path("/proc")) -> QueueTime | None:
@@ -144,7 +148,8 @@ def noise_between(before: Moment, after: Moment, threads: int, spread: float | N
     if total and busy is not None:
         online = total / seconds
         others = max(0.0, busy - (after.own_cpu_seconds - before.own_cpu_seconds)) / seconds
-        contention = min(1.0, max(0.0, others + threads - online) / threads)
+        wanted = max(0.0, others + threads - online, _wanted_in_quota(before, after, threads))
+        contention = min(1.0, wanted / threads)
     return Noise(
         load_average=read_load_average(),
         steal_fraction=stolen / total if total and stolen is not None else None,
@@ -155,6 +160,15 @@ def noise_between(before: Moment, after: Moment, threads: int, spread: float | N
         waiting_fraction=_waiting_fraction(before.queue, after.queue),
         taken_cores=None if others is None else others + (stolen or 0.0) / seconds,
     )
+
+
+def _wanted_in_quota(before: Moment, after: Moment, threads: int) -> float:
+    """Cores that we use and that others want who share our quota. Threads of ours beyond it are nobody else's doing."""
+    if before.quota is None or after.quota is None:
+        return 0.0
+    own = after.own_cpu_seconds - before.own_cpu_seconds
+    others = max(0.0, after.quota.seconds - before.quota.seconds - own) / max(after.clock - before.clock, 1e-9)
+    return max(0.0, others + min(threads, after.quota.cores) - after.quota.cores)
 
 
 def _waiting_fraction(before: QueueTime | None, after: QueueTime | None) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.advisor import predicted
+from app.advisor.pooled import LOOKED_AT
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
@@ -92,14 +93,19 @@ def test_a_machine_is_quiet_where_nobody_else_computes(load: Load, utilization: 
     assert is_quiet(survey) is quiet
 
 
-def again(folder: Path, ages: Sequence[float], load: Load = IDLE, *, imported: bool = False) -> list[tuple[Any, ...]]:
-    """What is calibrated where calibrations of these ages are kept, oldest first: effort and name of each."""
+def again(
+    folder: Path, ages: Sequence[float], load: Load = IDLE, *, imported: bool = False, counting: int | None = None
+) -> list[tuple[Any, ...]]:
+    """What is calibrated where calibrations of these ages are kept, oldest first: effort and name of each. counting:
+    how many of them the profile is made of; None: all."""
     asked: list[tuple[Any, ...]] = []
 
     async def use() -> None:
         async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
             survey = replace(await crosspoint.survey(), load=load)
-            profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", effort="full")
+            count = len(ages) if counting is None else counting
+            profile = a_profile(fingerprint=survey.fingerprint)
+            profile = replace(profile, name="named", effort="full", calibrations=count)
             for _ in ages:
                 await crosspoint.store.keep_profile(profile, profile)
             if imported:
@@ -129,6 +135,11 @@ def test_a_quiet_machine_is_calibrated_again_an_hour_later_until_there_are_four(
     assert again(tmp_path / "3", [9 * AGAIN_SECONDS, 60.0]) == []
     assert again(tmp_path / "4", [9 * AGAIN_SECONDS] * 3) == [("full", "named")]
     assert again(tmp_path / "5", [9 * AGAIN_SECONDS] * 4) == []
+
+
+def test_calibrations_that_do_not_count_are_made_up_for_but_not_without_end(tmp_path: Path) -> None:
+    assert again(tmp_path / "1", [9 * AGAIN_SECONDS] * 4, counting=1) == [("full", "named")]
+    assert again(tmp_path / "2", [9 * AGAIN_SECONDS] * LOOKED_AT, counting=1) == []
 
 
 def test_somebody_s_job_and_a_profile_from_elsewhere_are_left_alone(tmp_path: Path) -> None:

@@ -2,7 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from probes.limits import UsableCores, combine_limits, parse_cpu_max, read_portable, read_usable_cores
+from probes.limits import (
+    QuotaUse,
+    UsableCores,
+    combine_limits,
+    parse_cpu_max,
+    read_portable,
+    read_quota_use,
+    read_usable_cores,
+)
 from probes.reading import Root, Unreadable
 from tests.probes.machines import Files, with_cgroup_v1, with_cgroup_v2, write_machine
 
@@ -104,3 +112,27 @@ def test_other_systems_ask_psutil() -> None:
 
 def test_this_process_may_use_something() -> None:
     assert read_usable_cores(Root(), (1 << 512) - 1).cores > 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_all_used_is_told_of_the_cgroup_whose_quota_rules(tmp_path: Path, version: int) -> None:
+    if version == 2:
+        own = {"cpu.max": "400000 100000", "cpu.stat": "usage_usec 1000000\nuser_usec 1\n"}
+        above = {"cpu.max": "150000 100000", "cpu.stat": "usage_usec 2500000\nuser_usec 1\n"}
+        files = with_cgroup_v2({}, "/a/b", {"a/b": own, "a": above})
+    else:
+        period = {"cpu.cfs_period_us": "100000"}
+        own = {"cpu.cfs_quota_us": "400000", "cpuacct.usage": "1000000000\n"} | period
+        above = {"cpu.cfs_quota_us": "150000", "cpuacct.usage": "2500000000\n"} | period
+        files = with_cgroup_v1({}, "/a/b", {"cpu/a/b": own, "cpu/a": above})
+    assert read_quota_use(Root(write_machine(tmp_path, files))) == QuotaUse(1.5, pytest.approx(2.5))
+
+
+@pytest.mark.parametrize("stat", [None, "", "usage_usec x\n", "user_usec 1\n"])
+def test_without_a_quota_or_a_count_nothing_is_told_of_its_use(tmp_path: Path, stat: str | None) -> None:
+    files = {"cpu.max": "150000 100000"} if stat is None else {"cpu.max": "150000 100000", "cpu.stat": stat}
+    assert read_quota_use(Root(write_machine(tmp_path / "1", with_cgroup_v2({}, "/job", {"job": files})))) is None
+    unlimited = {"cpu.max": "max 100000", "cpu.stat": "usage_usec 1\n"}
+    assert read_quota_use(Root(write_machine(tmp_path / "2", with_cgroup_v2({}, "/job", {"job": unlimited})))) is None
+    garbled = {"cpu.max": "garbage", "cpu.stat": "usage_usec 1\n"}
+    assert read_quota_use(Root(write_machine(tmp_path / "3", with_cgroup_v2({}, "/job", {"job": garbled})))) is None

@@ -1,3 +1,5 @@
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,16 @@ def test_the_first_reading_has_no_fractions_and_one_too_soon_keeps_the_last() ->
     assert meter.update(None).busy_fraction == 1.0
 
 
+def test_others_in_our_quota_are_what_its_cgroup_used_beyond_our_own() -> None:
+    second = os.sysconf("SC_CLK_TCK")
+    before = CpuTimes(100, 10, 1000, 5.0, own=40, quota_seconds=7.0)
+    after = CpuTimes(150, 30, 1200, 7.0, own=40 + second, quota_seconds=11.0)
+    assert compare_times(before, after).quota_others_cores == pytest.approx(1.5)
+    assert compare_times(before, replace(after, own=40 + 5 * second)).quota_others_cores == 0.0  # ticks are coarse
+    assert compare_times(before, replace(after, quota_seconds=1.0)).quota_others_cores is None  # another cgroup
+    assert compare_times(replace(before, quota_seconds=None), after).quota_others_cores is None
+
+
 def test_this_machine_has_a_load_average_now() -> None:
     load = read_load(Root())
     assert load.load_average is not None
@@ -96,15 +108,15 @@ def test_pressure_is_a_percentage() -> None:
 
 
 def test_a_survey_s_load_is_that_of_the_last_seconds() -> None:
-    """A burst of one second is a tenth of ten, or with what lies between readings an eleventh, and then forgotten."""
+    """A burst of one second is a tenth of ten, and then forgotten; where nobody asked for longer, since the last."""
     meter = LoadMeter(10.0)
     assert meter.update(CpuTimes(0, 0, 0, 0.0)) == Load()
     for second in range(1, 21):
         load = meter.update(CpuTimes(100 if second >= 5 else 0, 0, 100 * second, float(second)))
-        expected = 1 / min(second, 11) if 5 <= second <= 15 else 0.0
+        expected = 1 / min(second, 10) if 5 <= second <= 14 else 0.0
         assert load.busy_fraction == pytest.approx(expected), second
-    assert load.interval_seconds == 11.0
-    assert meter.update(CpuTimes(200, 0, 2200, 99.0)).interval_seconds == 89.0
+    assert load.interval_seconds == 10.0
+    assert meter.update(CpuTimes(200, 0, 2200, 99.0)).interval_seconds == 79.0
 
 
 def test_what_our_own_processes_computed_is_never_taken_for_others_load_when_they_are_gone() -> None:

@@ -61,6 +61,20 @@ def test_a_kernel_takes_so_many_times_the_roof_as_its_like_at_sizes_that_were_ne
         assert prices.seconds(sized(megabytes)) == pytest.approx(twice_the_roof(megabytes), rel=0.15)
 
 
+@pytest.mark.parametrize(("quickest", "least"), [(1.05, 1.0), (0.8, 0.8)])
+def test_far_from_all_that_was_clocked_a_kernel_is_no_quicker_than_the_roof_or_the_quickest(
+    quickest: float, least: float
+) -> None:
+    """They come nearer to the roof the larger they are, and would go on through it."""
+    floor = clocked("floor", {ADD._replace(name="aten.fill"): FLOOR})
+    times = {10: 8.0, 100: 3.0, 1000: quickest}
+    rows = {sized(megabytes): ratio * (FLOOR + 1e6 * megabytes / BANDWIDTH) for megabytes, ratio in times.items()}
+    prices = prices_of(floor, clocked("a", rows))
+    far = sized(100_000)
+    for without in (None, "floor"):
+        assert prices.seconds(far, without) == pytest.approx(least * prices.roof.seconds(far))
+
+
 def test_the_roof_is_the_best_that_was_measured() -> None:
     roof = prices_of(clocked("a", {ADD: FLOOR})).roof
     assert roof.floor == FLOOR

@@ -70,6 +70,7 @@ def test_a_price_that_cannot_be_believed_gives_way_to_that_of_one_thread(fresh_s
         (a_point(0.004, FAULTS), a_point(0.005, 0)),
         (a_point(0.025, FAULTS, 0.0), a_point(0.005, 0)),
         (a_point(0.025, 1e-300), a_point(0.005, 0)),
+        (a_point(0.025, 20), a_point(0.005, 0)),  # of two megabytes each
         (a_point(0.025, -1.0), a_point(0.005, 0)),
     ],
 )

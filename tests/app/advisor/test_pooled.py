@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.advisor.pooled import POOLED, pool
+from app.advisor.pooled import LOOKED_AT, POOLED, pool
 from app.advisor.predicted import predict
 from app.advisor.summary import trace_of_summary
 from probes.context import Context, ContextOperation, OperationCost
@@ -148,6 +148,26 @@ def test_what_threads_found_counts_no_more_than_their_plans() -> None:
     assert pooled.noise == {"hindrance": 0.0, "drift": pytest.approx(0.2)}
 
 
+def test_disturbed_calibrations_never_push_calm_ones_out() -> None:
+    """However many came later: they measured the same plans."""
+    calm, disturbed = in_state(1.0), in_state(9.0, noise={"contention": 0.5})
+    pooled = pool([*[disturbed] * (LOOKED_AT - POOLED), *[calm] * POOLED])
+    assert pooled.calibrations == POOLED
+    assert pooled.points[0].seconds.median == pytest.approx(calm.points[0].seconds.median, rel=1e-3)
+
+
+def test_disturbed_threads_leave_calm_calibrations_of_the_cpu_in_the_pool() -> None:
+    """Of the card they count, as many as of any plan."""
+    calm = a_profile((ONE, GPU))
+    disturbed = in_state(9.0, calm, noise={"hindrance": 0.5})
+    pooled = pool([*[disturbed] * POOLED, *[calm] * POOLED])
+    times = {point.plan.key: point.seconds for point in pooled.points if point.constant == "dispatch"}
+    alone = {point.plan.key: point.seconds.median for point in calm.points if point.constant == "dispatch"}
+    assert times[ONE.key].median == pytest.approx(alone[ONE.key], rel=1e-3)
+    assert times[GPU.key].median == pytest.approx(9 * alone[GPU.key], rel=1e-3)
+    assert {len(each.samples) for each in times.values()} == {POOLED}
+
+
 def test_cores_are_as_quick_as_any_calibration_has_seen_them() -> None:
     rows = [replace(in_state(1.0), paces={1: 2.0e-4, 2: 3.4e-4}), replace(in_state(1.0), paces={2: 2.3e-4})]
     assert pool(rows).paces == {1: 2.0e-4, 2: 2.3e-4}
@@ -186,10 +206,50 @@ def test_page_faults_that_were_counted_once_more_are_of_the_same_point() -> None
     assert [point.parameters["faults"] > 0 for point in pooled] == [True, False]
 
 
+def with_other_networks(profile: Profile) -> Profile:
+    """As another version of crosspoint has them."""
+    others = [replace(point, trace=replace(point.trace, model_key="another")) for point in profile.networks]
+    return replace(profile, networks=tuple(others))
+
+
 def test_networks_of_another_version_are_not_mixed_in() -> None:
-    other = [replace(point, trace=replace(point.trace, model_key="another")) for point in a_profile().networks]
-    older = replace(a_profile(), networks=tuple(other))
+    older = with_other_networks(a_profile())
     assert pool([a_profile(), older, a_profile()]).calibrations == 2
+
+
+def test_other_networks_of_the_card_leave_what_was_known_of_the_cpu() -> None:
+    """After an update of crosspoint, a calibration of the card alone."""
+    card, whole = a_profile((GPU,)), with_other_networks(a_profile((ONE, GPU)))
+    pooled = pool([card, whole])
+    assert {point.plan.key for point in pooled.networks} == {ONE.key, GPU.key}
+    assert {point.trace.model_key for point in pooled.networks if point.plan == ONE} == {"another"}
+    assert {point.trace.model_key for point in pooled.networks if point.plan == GPU}.isdisjoint({"another"})
+
+
+def test_a_disturbed_calibration_with_other_networks_does_not_take_the_calm_ones_place() -> None:
+    calm, disturbed = in_state(1.0), in_state(9.0, noise={"contention": 0.5})
+    assert pool([with_other_networks(disturbed), calm]) is calm
+
+
+def test_the_newest_that_counts_says_when_though_it_was_disturbed() -> None:
+    """Lessons are priced anew by it: its times of the card are others than the profile had."""
+    calm = replace(a_profile((ONE,)), created_at="2026-11-21T09:00:00Z")
+    card = replace(a_profile((GPU,)), created_at="2026-11-22T09:00:00Z", noise={"contention": 0.5})
+    assert pool([card, calm]).created_at == card.created_at
+    beside = replace(a_profile((ONE,)), created_at="2026-11-22T09:00:00Z", noise={"contention": 0.5})
+    assert pool([beside, calm, calm]).created_at == calm.created_at
+
+
+def test_noise_is_that_of_the_device_which_fared_worst() -> None:
+    """Calm calibrations of the CPU do not make a disturbed one of the card calm."""
+    calm = replace(a_profile((ONE,)), noise={"contention": 0.0, "slow_fraction": 0.1})
+    card = replace(a_profile((GPU,)), noise={"contention": 0.6, "slow_fraction": 0.0})
+    assert pool([card, calm, calm, calm]).noise == {"contention": 0.6, "slow_fraction": 0.1}
+
+
+def test_without_plans_of_the_cpu_nothing_is_told_of_its_threads() -> None:
+    card = replace(a_profile((GPU,)), noise={"drift": 0.1, "slow_fraction": 0.0})
+    assert pool([card, card]).noise == {"drift": 0.1, "slow_fraction": None}
 
 
 def test_it_travels_and_says_of_how_many_it_is() -> None:

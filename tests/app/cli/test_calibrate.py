@@ -1,7 +1,6 @@
 """A profile as text."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -69,13 +68,22 @@ def test_a_profile_says_of_how_many_calibrations_it_is(
     assert words in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("age", "left_out"), [(5, False), (3600, True)])
-def test_a_calibration_that_does_not_count_is_said_to(
-    capsys: pytest.CaptureFixture[str], age: int, *, left_out: bool
+@pytest.mark.parametrize(
+    ("counting", "told"),
+    [
+        ({"cpu": True, "cuda:0": True}, ""),
+        ({}, ""),
+        ({"cpu": False}, "and does not count: the profile is made of calmer ones before it."),
+        (
+            {"cpu": False, "cuda:0": True},
+            "counts only for cuda:0: the profile is made of calmer ones before it for cpu.",
+        ),
+    ],
+)
+def test_a_calibration_that_does_not_count_or_only_in_part_is_said_to(
+    capsys: pytest.CaptureFixture[str], counting: dict[str, bool], told: str
 ) -> None:
-    now = datetime.now(UTC)
-    made = (now - timedelta(seconds=age)).isoformat(timespec="seconds")
-    profile = Profile("x", made, "0", "m", {}, "quick", 1.0, {}, (), ())
-    show_calibrated(profile, now - timedelta(seconds=60))
+    show_calibrated(counting)
     said = " ".join(capsys.readouterr().out.split())
-    assert ("does not count" in said) is left_out
+    assert told in said
+    assert bool(told) is bool(said)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.limits import QuotaUse
 from probes.microtrain.noise import (
     CpuTicks,
     Moment,
@@ -78,3 +79,18 @@ def test_time_stolen_by_the_hypervisor_is_noise() -> None:
     noise = noise_between(moment(0, 0, 0, 0), moment(10, 10, 20, 10, stolen=2), threads=1)
     assert noise.steal_fraction == pytest.approx(0.1)
     assert "hypervisor" in (noise.why_busy or "")
+
+
+def test_others_within_our_quota_are_noise_however_many_cores_are_idle() -> None:
+    """A quota of two cores on a host of 64: of the ten seconds' twenty, others took ten."""
+    begun, ended = moment(0, 0, 0, 0), moment(10, 20, 640, 10)
+    within = replace(begun, quota=QuotaUse(2.0, 5.0)), replace(ended, quota=QuotaUse(2.0, 25.0))
+    assert noise_between(begun, ended, threads=2).contention == 0.0
+    assert noise_between(*within, threads=2).contention == pytest.approx(0.5)
+    assert noise_between(*within, threads=1).contention == 0.0
+
+
+def test_threads_of_our_own_beyond_a_quota_are_no_others() -> None:
+    begun = replace(moment(0, 0, 0, 0), quota=QuotaUse(1.5, 0.0))
+    ended = replace(moment(10, 15, 640, 15), quota=QuotaUse(1.5, 15.0))
+    assert noise_between(begun, ended, threads=2).contention == 0.0
