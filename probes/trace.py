@@ -20,8 +20,9 @@ from probes.issued import Issued
 # 15: what steps of few allocations find fresh, in several heaps; 16: whether a depthwise convolution leaves places out;
 # 17: the step as a device runs it; 18: its losses in fp32, and what this CPU refuses; fewer simulated steps of the heap
 # where there are thousands of allocations; 19: additions where a step makes them, and more of what kernels take;
-# 20: masks of attention among them.
-SCHEMA_VERSION = "21"
+# 20: masks of attention among them; 21: parameters that get no gradient; 22: dropout of whole channels, no more guesses
+# at what a user's own code asks, joined masks, and lines that chance had shaken.
+SCHEMA_VERSION = "22"
 
 CURVES = (
     "kernel_peaks",

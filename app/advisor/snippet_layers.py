@@ -89,6 +89,7 @@ _SPATIAL: dict[str, tuple[str, dict[str, str]]] = {
     "adaptive_max_pool": ("nn.AdaptiveMaxPool", {"out": ""}),
     "batch_norm": ("nn.BatchNorm", {"in": "", "affine": "affine"}),
     "instance_norm": ("nn.InstanceNorm", {"in": "", "affine": "affine"}),
+    "dropout": ("nn.Dropout", {"p": "p"}),
 }
 # What torch assumes when nothing is written: left out, so that the snippet reads as people write it.
 _DEFAULTS: dict[str, Any] = {
@@ -161,8 +162,11 @@ HELPERS: dict[str, str] = {
         self.layer, self.last = layer, last
 
     def forward(self, x):
-        output, _ = self.layer(x)
-        return output[:, -1] if self.last else output
+        output, state = self.layer(x)
+        if not self.last:
+            return output
+        hidden = state[0] if isinstance(state, tuple) else state
+        return torch.cat((hidden[-2], hidden[-1]), -1) if self.layer.bidirectional else hidden[-1]
 """,
     "Residual": """class Residual(nn.Module):
     def __init__(self, *layers):
@@ -236,7 +240,7 @@ def _layer(content: Content, indent: str) -> list[str]:
         shape = tuple(content["shape"])
         return ["nn.Flatten()"] + ([f"nn.Unflatten(1, {shape})"] if len(shape) > 1 else [])
     if kind == "transformer_encoder_layer":
-        return [_call(*_PLAIN[kind], content, extra={"batch_first": True})]
+        return [_call(*_PLAIN[kind], content, extra={"batch_first": True})] * content["num_layers"]
     if kind == "permute":
         return [f"Permute({', '.join(map(str, content['dims']))})"]
     return [_call(*_row(kind), content)]
@@ -261,7 +265,7 @@ def _call(name: str, options: Mapping[str, str], content: Content, extra: Mappin
     """`nn.Linear(4, 10, bias=False)`: options without a keyword stand first."""
     written: list[str] = []
     for option, keyword in options.items():
-        if option not in content or content[option] == _default(name, option):
+        if option not in content or (keyword and content[option] == _default(name, option)):
             continue
         value = _shape(content[option]) if option == "shape" else _value(content[option])
         if value == _usual(name, keyword, content):

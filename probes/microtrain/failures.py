@@ -24,14 +24,22 @@ _UNSUPPORTED_WORDS = (
 )
 
 
-# torch.optim, of Adam, AdamW and RMSprop.
+# torch.optim, of Adam, AdamW and RMSprop, and what to say of it.
 _SPARSE = "support sparse gradients"
+NO_SPARSE_GRADIENTS = (
+    "This model has sparse gradients (embeddings with sparse=True), which this optimizer does not take. "
+    "sgd and adagrad take them; with sparse=False every optimizer does."
+)
 
 # A primitive descriptor is oneDNN's choice of a kernel; where it has none for a data type on this processor, there is
 # none to be had.
 _NO_DESCRIPTOR = re.compile(
     r"could not create a primitive descriptor(?: for (?:the |an? )?(.+?) primitive)?", re.IGNORECASE
 )
+
+
+class Untraceable(RuntimeError):
+    """This model's step cannot be traced; the message says why and what to do."""
 
 
 class Failure(Exception):
@@ -48,7 +56,7 @@ def explain_failure(error: BaseException) -> Failure:
         return error
     if isinstance(error, InvalidModel):
         return Failure("invalid-model", str(error))
-    if isinstance(error, UnsupportedWorkload):
+    if isinstance(error, UnsupportedWorkload | Untraceable):
         return Failure("unsupported", str(error))
     if is_out_of_memory(error):
         return Failure(
@@ -62,11 +70,7 @@ def explain_failure(error: BaseException) -> Failure:
             "Another precision may run.",
         )
     if isinstance(error, RuntimeError) and _SPARSE in str(error):
-        return Failure(
-            "unsupported",
-            "This model has sparse gradients (embeddings with sparse=True), which this optimizer does not take. "
-            "sgd and adagrad take them; with sparse=False every optimizer does.",
-        )
+        return Failure("unsupported", NO_SPARSE_GRADIENTS)
     if is_unsupported(error):
         return Failure("unsupported", f"torch cannot do this here: {first_line(error)}")
     return Failure("failed", f"The job failed unexpectedly ({type(error).__name__}): {first_line(error)}")

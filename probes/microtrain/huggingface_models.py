@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from probes.microtrain.built import BuiltModel
+from probes.microtrain.config_floats import with_floats
 from probes.microtrain.failures import is_out_of_memory
 from probes.microtrain.random_samples import LABELS, make_sampler
 from probes.microtrain.sample_sizes import config_parts, token_limit
@@ -96,6 +97,7 @@ def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
     known = read_architectures()
     table = known.table(model_type, content["task"]) or ""
     with _explained(content["config"]):
+        options = with_floats(transformers.CONFIG_MAPPING[model_type], options)
         config = transformers.AutoConfig.for_model(model_type, **options)
         config.dtype = torch.float32  # the weights'; a plan's precision is autocast
         config.architectures = [known.classes[table][model_type][0]]  # asked for where a type has several

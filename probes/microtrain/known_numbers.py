@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -96,7 +96,16 @@ class KnownNumbers:
         """Whether something may become known by this operation, so that it is not to be repeated blindly."""
         if operation in _SOURCES:
             return True
-        return operation in _RULES and any(self.of(arg) is not None for arg in args)
+        return operation in _RULES and any(self.of(arg) is not None for arg in looked_through(args))
+
+
+def looked_through(args: Arguments) -> Iterator[Any]:
+    """Every argument, and what stands in a list of them, as the tensors that are joined do."""
+    for arg in args:
+        if isinstance(arg, list | tuple):
+            yield from arg
+        else:
+            yield arg
 
 
 @cache

@@ -51,7 +51,13 @@ def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence
     of the largest batches last. Moments correspond where both steps ran the same operations; else only peaks do."""
     if len(one) != len(other):
         one, other = [max(one)], [max(other)]
-    return highest_lines({affine(batch_sizes, pair) for pair in zip(one, other, strict=True)})
+    return highest_lines({_unfalling(batch_sizes, pair) for pair in zip(one, other, strict=True)})
+
+
+def _unfalling(batch_sizes: tuple[int, int], values: tuple[int, int]) -> Affine:
+    """The line through two points. More samples take no less memory: where they seem to, chance was at work."""
+    line = affine(batch_sizes, values)
+    return line if line.per_sample >= 0 else Affine(max(values), 0.0)
 
 
 def ordinary_line(peaks: Sequence[Affine]) -> Affine:
@@ -88,17 +94,24 @@ def _sizes(record: Record) -> tuple[float, float, float]:
 
 
 def _growing(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
-    """The line through two means that chance has shaken: never falling, never negative."""
+    """The line through two values that chance has shaken: never falling, never negative."""
     line = affine(batch_sizes, values)
     if line.per_sample < 0:
         return Affine(sum(values) / 2, 0.0)
     return line if line.constant >= 0 else Affine(0.0, values[1] / batch_sizes[1])
 
 
+def _work(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
+    """The line through two points, unless it tells of less than nothing: then chance was at work, as in a model that
+    hangs on its numbers."""
+    line = affine(batch_sizes, values)
+    return line if line.per_sample >= 0 and line.at(1) >= 0 else _growing(batch_sizes, values)
+
+
 def _operation(
     batch_sizes: tuple[int, int], like: Record, one: Sequence[float], other: Sequence[float], count: int
 ) -> Operation:
-    flops, read, written = (affine(batch_sizes, pair) for pair in zip(one, other, strict=True))
+    flops, read, written = (_work(batch_sizes, pair) for pair in zip(one, other, strict=True))
     return Operation(
         like.kind, like.name, like.phase, like.dtype, count, flops, read, written, like.shapes, like.variant, like.grain
     )

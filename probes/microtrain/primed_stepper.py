@@ -17,7 +17,7 @@ from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
 from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.kernel_calls import Call
-from probes.microtrain.recording import Known, Record, Recorder
+from probes.microtrain.recording import Known, Record, Recorder, check_strided
 from probes.microtrain.repeats import Key
 from probes.microtrain.replayed_optimizer import ReplayedOptimizer, prime
 from probes.microtrain.sparse_states import sparse_states
@@ -88,6 +88,8 @@ class PrimedStepper:
     def _record(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
         torch.manual_seed(0)
         batch = self.built.make_batch(batch_size, None)
+        weights = (*self.module.parameters(), *self.module.buffers())
+        check_strided("This model's weights or batches have", (*weights, *tensors_in_batch(batch)))
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
         counter = IssueCounter() if counts else None

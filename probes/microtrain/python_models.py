@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.parameter import is_lazy
 
 from probes.microtrain.built import Batch, BuiltModel, MakeBatch
 from probes.microtrain.failures import is_out_of_memory
@@ -41,7 +42,16 @@ def build_python(target: str) -> BuiltModel:
     """Import and call. Raises InvalidModel when that does not give a module and batches, and torch's own errors when
     memory runs out."""
     module, batches, loss = _parts(target, _call(target))
+    _refuse_lazy(target, module)
     return BuiltModel(module, _make_batch(target, batches), call_module, loss)
+
+
+def _refuse_lazy(target: str, module: nn.Module) -> None:
+    if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+        raise InvalidModel(
+            f"The module that {target} returns has lazy layers whose sizes nobody knows yet. Call the module once on a "
+            "batch before you return it."
+        )
 
 
 def call_module(module: nn.Module, batch: Batch) -> Any:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.allocations import Log
 from probes.context import SPARSE, variant_of
+from probes.microtrain.failures import Untraceable
 from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.kernel_calls import Call, call_of, is_whole_layer
 from probes.microtrain.operation_costs import flops_of, grain_of, tensors_in, traffic_of
@@ -90,6 +91,16 @@ class LiveBytes:
         """This operation may take more inside, before it makes its results, or after."""
         if self.logs:
             self.calls.setdefault(len(self.log.order), []).append(number)
+
+
+def check_strided(what: str, tensors: Iterable[torch.Tensor], *, by_name: bool = False) -> None:
+    """what: has them, as in "This model's weights have". by_name: the operation's says so, where torch's fake tensors
+    have lost a buffer's layout. Raises Untraceable."""
+    if by_name or any(tensor.layout is not torch.strided or tensor.is_nested for tensor in tensors):
+        raise Untraceable(
+            f"{what} sparse or nested tensors. How much these hold depends on numbers, which a trace does not follow. "
+            "Measure it instead (effort quick)."
+        )
 
 
 class Known(NamedTuple):
@@ -186,11 +197,12 @@ class Recorder(TorchDispatchMode):
     def _learn(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Known:
         inputs = [*tensors_in(args), *(t for value in kwargs.values() for t in tensors_in(value))]
         outputs = list(tensors_in(result))
+        name = str(func._overloadpacket)
+        check_strided(f"{name} in this model takes or gives", (*inputs, *outputs), by_name="sparse" in name)
         typed = next((t for t in (*outputs, *inputs) if t.dtype.is_floating_point), None)
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
         shapes = tuple(tuple(t.shape) for t in inputs)
-        name = str(func._overloadpacket)
         variant = SPARSE if self._is_sparse(args) else _variant(name, shapes, inputs, args)
         record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant, grain_of(func, args))
         call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)

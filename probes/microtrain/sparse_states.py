@@ -27,3 +27,9 @@ def sparse_states(module: nn.Module, optimizer: torch.optim.Optimizer | None) ->
         for value in state.values()
         if isinstance(value, torch.Tensor) and value.shape == parameter.shape
     )
+
+
+def has_sparse_gradients(module: nn.Module) -> bool:
+    """Whether a table that is trained gets gradients of the rows alone that a batch looks up."""
+    tables = [each for each in module.modules() if isinstance(each, TABLES)]
+    return any(each.sparse and each.weight.requires_grad for each in tables)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
+from types import FrameType
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
-from probes.microtrain.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread
+from probes.microtrain.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread, looked_through
 from probes.microtrain.operation_costs import grouped_shape
 from probes.microtrain.shape_rules import RULES
 
@@ -38,7 +40,7 @@ class StandIns:
         self.assumed_even = False  # that experts are chosen equally often
 
     def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
-        if not any(isinstance(arg, FakeTensor) for arg in args) and operation not in _MAKERS:
+        if not any(isinstance(arg, FakeTensor) for arg in looked_through(args)) and operation not in _MAKERS:
             return operation(*args, **kwargs)
         stand_in = _STAND_INS.get(operation)
         result = stand_in(self, args, kwargs) if stand_in is not None else None
@@ -90,15 +92,39 @@ _MAKERS = {aten.zeros.default, aten.ones.default, aten.full.default, aten.arange
 
 
 def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | int | float | None:
-    """`.item()`: a step count of 1 for an optimizer, "no" to a question (is a layer dropped? is a label out of range?)
-    unless more is known. Whole numbers are not guessed: they could be sizes."""
+    """`.item()`: a step count of 1 for an optimizer, "no" to a question of a library (is a layer dropped?), unless more
+    is known. Whole numbers are not guessed: they could be sizes. Nor is what a user's own code asks: half the work may
+    hang on it, or the end of a loop."""
     if args[0].constant is not None:
         with no_dispatch():
             return args[0].constant.item()
     if args[0].dtype.is_floating_point:
         return 1.0
     number = known.number(args[0])
-    return bool(number) if args[0].dtype is torch.bool else number
+    if args[0].dtype is not torch.bool:
+        return number
+    return None if number is None and not _is_asked_by_a_library() else bool(number)
+
+
+# What lies between whoever asks for a number and the answer, beside torch's private modules.
+_BETWEEN = {__name__, "probes.microtrain.recording"}
+_LIBRARIES = ("torch", "transformers", "probes")
+
+
+def _is_asked_by_a_library() -> bool:
+    """Whether torch's or transformers' code asks, or ours: they ask for exceptions to a rule."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _lies_between(_module_of(frame)):
+        frame = frame.f_back
+    return frame is not None and _module_of(frame).partition(".")[0] in _LIBRARIES
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+def _lies_between(module: str) -> bool:
+    return module in _BETWEEN or (module.startswith("torch.") and "._" in module)
 
 
 def _index(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:

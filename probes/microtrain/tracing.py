@@ -18,29 +18,36 @@ from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorE
 from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.device_trace import trace_on_device
-from probes.microtrain.failures import is_out_of_memory
+from probes.microtrain.failures import Untraceable, first_line, is_out_of_memory
 from probes.microtrain.fake_models import build_fake, build_meta, fake_python
+from probes.microtrain.feeding import batch_bytes
 from probes.microtrain.merging import affine, ordinary_line, outgrowing, same_operations
 from probes.microtrain.models import build_model
 from probes.microtrain.primed_stepper import PrimedStepper
+from probes.microtrain.step import UnsupportedWorkload
+from probes.microtrain.traceable import check_traceable
 from probes.microtrain.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
+
+__all__ = ["Untraceable", "trace_workload"]
+
+_TOLD = (Untraceable, UnsupportedWorkload)  # what these say is final, and fit to be passed on
 
 # Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
 # 1 would be no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair
 # run the same operations.
 BATCH_PAIRS = ((16, 32), (48, 96))
 REAL_BATCH_PAIRS = ((2, 4),)
+# Where a model is stepped for real, chance says what it does, which evens out over many samples: of a light model there
+# may be as many as fake ones, but for another number, by which such a trace is known.
+LIGHT_BATCH_PAIRS = ((20, 40),)
+LIGHT_PARAMETER_BYTES, LIGHT_SAMPLE_BYTES = 4_000_000, 64 * 1024
 # A model that needs real numbers is stepped for real below this: two steps take seconds, and gradients and optimizer
 # state make it four times as much.
 MAX_REAL_PARAMETER_BYTES = 200_000_000
 # What is built for real and stepped under fake tensors takes its weights' memory, and no more.
 MAX_BUILT_PARAMETER_BYTES = 4_000_000_000
-
-
-class Untraceable(RuntimeError):
-    """This model's step cannot be traced; the message says why and what to do."""
 
 
 def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool = False) -> Trace:
@@ -49,8 +56,9 @@ def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool =
     plainly: without what it is under autocast, the order of its allocations, and what kernels take inside, which has
     to be tried for real. devices: with the step as a device runs it, where it can be traced under fake tensors; it
     makes a trace 4 to 13 % longer.
-    Raises InvalidModel when the model cannot be built, Untraceable when its step cannot be followed. The user's own
-    Python may mix real tensors with fake ones in any way: whatever fails there is tried for real.
+    Raises InvalidModel when the model cannot be built, UnsupportedWorkload when nobody can step it like this, and
+    Untraceable when its step cannot be followed. The user's own Python may mix real tensors with fake ones in any way:
+    whatever fails there is tried for real.
     """
     with _old_objects_left_alone():
         return _trace_fake_or_real(workload, plainly, devices)
@@ -71,7 +79,7 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
     own = workload.model.kind == "python"
     try:
         return _trace_fake(workload, plainly, devices)
-    except Untraceable:
+    except _TOLD:
         raise
     except InvalidModel as error:
         if not own:
@@ -84,7 +92,7 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
     if own and not _needs_numbers(failed):
         try:
             return _trace_shells(workload, failed, plainly, devices)
-        except Untraceable:
+        except _TOLD:
             raise
         except Exception as error:
             if is_out_of_memory(error):
@@ -116,12 +124,12 @@ def _trace_real(workload: Workload, failed: Exception, plainly: bool) -> Trace:
     """For models that look at their numbers. Raises Untraceable when the model is too large to be tried.
 
     failed: what became of it under fake tensors."""
-    _check_size_on_meta(workload, failed, MAX_REAL_PARAMETER_BYTES)
     try:
+        _check_size_on_meta(workload, failed, MAX_REAL_PARAMETER_BYTES)
         built = build_model(workload.model)
         _check_size(built, failed, MAX_REAL_PARAMETER_BYTES)
-        return _trace(workload, built, REAL_BATCH_PAIRS, plainly)
-    except (InvalidModel, Untraceable):
+        return _trace(workload, built, _real_pairs(built), plainly)
+    except (InvalidModel, *_TOLD):
         raise
     except Exception as error:
         raise Untraceable(_explain(error)) from error
@@ -139,13 +147,26 @@ def _check_size_on_meta(workload: Workload, failed: Exception, most_bytes: int) 
 
 
 def _check_size(built: BuiltModel, failed: Exception, most_bytes: int) -> None:
-    if sum(p.numel() * p.element_size() for p in built.module.parameters()) > most_bytes:
+    if _parameter_bytes(built) > most_bytes:
         raise Untraceable(_explain_numbers(failed) if _needs_numbers(failed) else _explain(failed)) from failed
+
+
+def _parameter_bytes(built: BuiltModel) -> int:
+    return sum(p.numel() * p.element_size() for p in built.module.parameters())
+
+
+def _real_pairs(built: BuiltModel) -> Sequence[Pair]:
+    few = REAL_BATCH_PAIRS[0][0]
+    light = _parameter_bytes(built) <= LIGHT_PARAMETER_BYTES
+    light = light and batch_bytes(built.make_batch(few, None)) <= few * LIGHT_SAMPLE_BYTES
+    return LIGHT_BATCH_PAIRS if light else REAL_BATCH_PAIRS
 
 
 def _explain_numbers(error: Exception) -> str:
     asks = _asking_operation(error)
-    by = f" ({asks} gives as much as the numbers say)" if asks else ""
+    by = "" if asks is None else f" ({asks} gives as much as the numbers say)"
+    if asks == "aten._local_scalar_dense":  # .item(), and what `if` and `while` ask of a tensor
+        by = " (it reads a number or a truth from a tensor, as if and while do)"
     return (
         f"What this model does depends on the numbers that flow through it{by}, so it cannot be followed without "
         "running it, and it is too large to be run for that. Measure it instead (effort quick), or trace a "
@@ -170,8 +191,7 @@ def _asking_operation(error: BaseException) -> str | None:
 def _explain(error: BaseException) -> str:
     if is_out_of_memory(error):
         return "Memory ran out while this model was traced. Describe a smaller one."
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = lines[0][:200] if lines and not any(mark in lines[0] for mark in "/\\") else "no reason was given"
+    said = first_line(error) if str(error).strip() else "no reason was given"
     what = f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}."
     return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
 
@@ -185,6 +205,7 @@ def _trace(
     *,
     devices: bool = False,
 ) -> Trace:
+    check_traceable(workload, built)
     stepper = PrimedStepper(workload, built)
     for pair in pairs:
         one, other = stepper.record(pair[0]), stepper.record(pair[1], counts=not plainly)

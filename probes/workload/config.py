@@ -50,6 +50,8 @@ _NOT_COUNTED = {
     "theta",
 }  # fmt: skip
 _FREE = {"id", "ids", "seed", "length", "index"}
+# Last words of keys whose numbers are no sizes but floats, which JSON may have as whole numbers.
+_SIZELESS = {"theta", "clipping", "value", "val"}
 _SIZES = {
     "hidden_size", "d_model", "n_embd", "vocab_size", "intermediate_size", "num_attention_heads", "n_head", "n_heads",
     "num_labels", "num_channels", "image_size", "patch_size", "head_dim", "max_position_embeddings", "n_positions",
@@ -173,9 +175,15 @@ def _read_scalar(where: str, key: str, value: Any) -> Any:
 
 def _read_integer(where: str, key: str, value: int) -> int:
     words = set(key.split("_"))
+    if (key.split("_")[-1] in _SIZELESS or "theta" in words) and not (key in _WHOLE or _is_count(key)):
+        return _bounded(where, value, -MAX_CONFIG_NUMBER, MAX_CONFIG_NUMBER)
     most = MAX_CONFIG_EXPERTS if "experts" in words else MAX_CONFIG_COUNT
     high = most if _is_count(key) else MAX_CONFIG_FREE_INTEGER if words & _FREE else MAX_CONFIG_INTEGER
     low = 1 if key in _SIZES else 0 if _is_count(key) and words & {"num", "n", "layers"} else MIN_CONFIG_INTEGER
+    return _bounded(where, value, low, high)
+
+
+def _bounded(where: str, value: int, low: float, high: float) -> int:
     if low <= value <= high:
         return value
     raise InvalidModel(f"{_short(where)} is {describe(value)}; it must lie between {low} and {high}.")

@@ -55,7 +55,8 @@ class ModelDescription:
     @property
     def key(self) -> str:
         """Content address: equal descriptions have equal keys, whatever they are called."""
-        named = [self.kind, self.content, *([self.version] if self.version else [])]
+        content = _written_one_way(self.content) if self.kind == "huggingface" else self.content
+        named = [self.kind, content, *([self.version] if self.version else [])]
         canonical = json.dumps(named, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
@@ -65,6 +66,16 @@ class ModelDescription:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ModelDescription:
         return cls(document["kind"], document["name"], document["content"], document.get("version", ""))
+
+
+def _written_one_way(content: Any) -> Any:
+    """A config of which 1 and 1.0 are one content: JSON that was read and written anew may have lost the ".0". Layers
+    and summaries are checked number by number, and have one way already."""
+    if isinstance(content, dict):
+        return {name: _written_one_way(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_written_one_way(value) for value in content]
+    return int(content) if isinstance(content, float) and content.is_integer() else content
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from probes.workload.description import InvalidModel
 from probes.workload.flow import Flow
 from probes.workload.layer_types import Layer, LayerType, agree, require
-from probes.workload.layers_plain import BIAS, DROPOUT, IN, infer_same
+from probes.workload.layers_plain import BIAS, DROPOUT, IN, INPLACE
 from probes.workload.options import Choice, Flag, Real, Whole, Wholes
 
 OUT = Whole("out", aliases=("out_channels", "filters"))
@@ -220,6 +220,19 @@ def infer_group_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     return Layer({"type": "group_norm", "groups": groups, "in": channels}, flow, 2 * channels)
 
 
+def infer_dropout(axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
+    """Drops whole channels. axes: spatial axes as the type's name says them; 0: whatever arrives. torch takes another
+    number with a warning, and drops whole samples then, or single numbers."""
+    found = len(flow.shape) - 1
+    if not 1 <= found <= 3 or (axes and found != axes):
+        raise InvalidModel(
+            f"{where} drops whole channels, and does not fit {flow.text} for one sample: it expects channels and "
+            f'{axes or "1 to 3"} spatial {"axis" if axes == 1 else "axes"}. Write "spatial_dropout", which follows its '
+            'input, or "dropout" for single numbers.'
+        )
+    return Layer({"type": f"dropout{found}d", "p": options["p"]}, flow)
+
+
 def infer_upsample(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     if not 2 <= len(flow.shape) <= 4:
         raise InvalidModel(f"{where} expects channels and 1 to 3 spatial axes, but its input is {flow.text}.")
@@ -255,6 +268,7 @@ _POOL = (KERNEL, STRIDE, Wholes("padding", default=0, low=0), Flag("ceil_mode", 
 _ADAPTIVE = (Wholes("out", aliases=("output_size",), default=1),)
 _BATCH_NORM = (IN, Flag("affine", default=True), Real("eps", high=1.0), Real("momentum", high=1.0))
 _INSTANCE_NORM = (IN, Flag("affine", default=False), Real("eps", high=1.0), Real("momentum", high=1.0))
+_DROPOUT = (*DROPOUT, INPLACE)
 _LAYER_NORM = (Wholes("shape", aliases=("normalized_shape", "in"), length=6), Real("eps"))
 
 SPATIAL_TYPES = (
@@ -287,7 +301,8 @@ SPATIAL_TYPES = (
         (Whole("groups", aliases=("num_groups",)), Whole("in", aliases=("num_channels",)), Real("eps")),
         infer_group_norm,
     ),
-    LayerType("dropout2d", DROPOUT, partial(infer_same, "dropout"), ("dropout1d", "dropout3d", "spatial_dropout")),
+    LayerType("spatial_dropout", _DROPOUT, partial(infer_dropout, 0)),
+    *(LayerType(f"dropout{n}d", _DROPOUT, partial(infer_dropout, n), (f"spatial_dropout{n}d",)) for n in (1, 2, 3)),
     LayerType(
         "upsample",
         (

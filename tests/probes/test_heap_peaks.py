@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from statistics import median
 
 import pytest
 
@@ -37,6 +38,7 @@ BATCH = 96
 MIB = 2**20
 
 # The peak of what is resident over four steps, beyond what was before them; the batch and the state are made meanwhile.
+# A step of one sample comes first: what libraries load and keep is not the heap's.
 REAL = """
 import json, sys
 import torch
@@ -49,6 +51,10 @@ job = json.load(sys.stdin)
 workload = Workload.from_json(job)
 torch.set_num_threads(1)
 make_optimizer("sgd", torch.nn.Linear(1, 1))  # torch imports its compiler with the first one
+first = build_model(workload.model)
+make_step(first, [first.make_batch(1, None)], Plan("cpu"), mode=workload.mode, optimizer=workload.optimizer,
+          data="resident")()
+del first
 built = build_model(workload.model)
 before = read_resident_bytes()
 step = make_step(built, [built.make_batch(workload.batch_size, None)], Plan("cpu"), mode=workload.mode,
@@ -92,16 +98,17 @@ def traced(model: dict[str, object], batch: int = BATCH) -> tuple[Workload, Trac
 
 @on_glibc
 def test_a_real_process_holds_what_the_trace_says() -> None:
+    """By the median of three processes: where freed blocks lie differs from one to the next."""
     workload, trace = traced(ENCODER)
-    run = subprocess.run(
-        [sys.executable, "-c", REAL], input=json.dumps(workload.to_json()), capture_output=True, text=True, check=True
-    )
+    run = [sys.executable, "-c", REAL]
+    sent = json.dumps(workload.to_json())
+    took = [int(subprocess.run(run, input=sent, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
     plan = Plan("cpu")
     kept = trace.gradient_bytes + trace.optimizer_bytes
     alive = kept + activation_peaks(trace, plan).at(BATCH)
     held = kept + step_peaks(trace, plan).at(BATCH)
-    assert int(run.stdout) > 1.2 * alive  # by as much it would be too low
-    assert held == pytest.approx(int(run.stdout), rel=0.2)
+    assert median(took) > 1.2 * alive  # by as much it would be too low
+    assert held == pytest.approx(median(took), rel=0.2)
 
 
 @on_glibc

@@ -288,7 +288,7 @@ function describeCrossover(crossover) {
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];
   if (crossover.medians_cross_at && crossover.kind === "undecided") inside.push(`likeliest from batch ${crossover.medians_cross_at} on`);
-  if (crossover.launch_bound_until !== null) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
+  if (crossover.launch_bound_until > 1) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
   if (crossover.break_even_steps) inside.push(`start-up repaid after ${units.count(crossover.break_even_steps)} steps`);
   return `${sentence} (${inside.join(", ")}).`;
 }

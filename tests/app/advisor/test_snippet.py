@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from app.advisor.snippet import write_snippet
+from probes.microtrain.models import build_model
 from probes.workload.description import ModelDescription, Plan, Workload
 from probes.workload.huggingface import parse_huggingface
 from probes.workload.layers import LAYER_TYPES, parse_layers
@@ -56,6 +57,7 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
     "conv3d": ([{"type": "conv3d", "out": 4, "kernel": 2}], [2, 6, 6, 6]),
     "batch_norm-flat": ([{"type": "linear", "out": 3}, "batch_norm"], [4]),
     "group_norm": ([{"type": "conv2d", "out": 4, "kernel": 1}, {"type": "group_norm", "groups": 2}], IMAGE),
+    "group_norm-one": ([{"type": "conv2d", "out": 4, "kernel": 1}, {"type": "group_norm", "groups": 1}], IMAGE),
     "layer_norm-two-axes": ([{"type": "layer_norm", "shape": [8, 8]}, {"type": "linear", "out": 3}], [8, 8]),
     "layer_norm": (["layer_norm", {"type": "linear", "out": 3}], SERIES),
     "rms_norm": (["rms_norm", {"type": "linear", "out": 3}], SERIES),
@@ -77,6 +79,12 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
         ],
         TEXT,
     ),
+    "transformer_encoder_layer-stacked": (
+        [EMBEDDING, {"type": "transformer_encoder_layer", "heads": 2, "num_layers": 3, "norm_first": True}],
+        TEXT,
+    ),
+    "gru-last": ([{"type": "gru", "hidden": 8, "num_layers": 2, "output": "last"}], SERIES),
+    "rnn-last": ([{"type": "rnn", "hidden": 8, "bidirectional": True, "output": "last"}], SERIES),
     "nested": (
         [
             {"type": "conv2d", "out": 4, "kernel": 3, "padding": 1},
@@ -106,11 +114,12 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
             "adaptive_max_pool": {"out": 1},
             "batch_norm": {"affine": False},
             "instance_norm": {"affine": True},
+            "dropout": {"p": 0.2},
             "conv_transpose": {"out": 3, "kernel": 2, "stride": 2, "output_padding": 1},
         }.items()
     },
     **{name: ([{"type": "linear", "out": 3}, name], [4]) for name in PLAIN},
-    "dropout2d": ([{"type": "conv2d", "out": 4, "kernel": 1}, "dropout2d"], IMAGE),
+    "spatial_dropout": ([{"type": "conv2d", "out": 4, "kernel": 1}, "spatial_dropout"], IMAGE),
 }
 
 
@@ -145,6 +154,25 @@ def test_every_layer_type_has_a_snippet_that_runs_when_pasted() -> None:
     snippets["inference"] = write_snippet(Workload(a_model("lstm"), 2, mode="inference"), plans[has_bf16])
     snippets["summary"] = write_snippet(a_workload(), Plan("cpu", "bf16", 2))
     assert run_all(snippets) == {}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_snippet_builds_the_model_whose_figures_were_told(name: str) -> None:
+    """With the same weights both give the same for the same input."""
+    workload = Workload(a_model(name), 2, mode="inference")
+    threads = torch.get_num_threads()
+    pasted: dict[str, Any] = {}
+    try:
+        exec(write_snippet(workload, Plan("cpu", "fp32", 1)), pasted)
+        built = build_model(workload.model).module.eval()
+        theirs, ours = pasted["model"].eval(), pasted["x"]
+        for pair in (theirs.parameters(), built.parameters()), (theirs.buffers(), built.buffers()):
+            for there, here in zip(*pair, strict=True):
+                here.data = there.data.clone()
+        with torch.inference_mode():
+            torch.testing.assert_close(theirs(ours), built(ours))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_the_models_above_cover_every_layer_type() -> None:
@@ -228,6 +256,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "task": "image-classification",
         "image_size": 64,
     },
+    "without-points": {
+        "huggingface": {"model_type": "vit", "image_size": 32, **SMALL, "layer_norm_eps": 1, "initializer_range": 1},
+        "task": "image-classification",
+    },
 }
 
 
@@ -238,3 +270,13 @@ def test_hugging_face_configs_have_snippets_that_run_when_pasted() -> None:
         snippets[name] = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cpu", "fp32", 1))
         assert "probes" not in snippets[name]
     assert run_all(snippets) == {}
+
+
+def test_numbers_of_a_config_are_pasted_as_its_class_takes_them() -> None:
+    sizes = {"layer_norm_epsilon": 1, "use_bias": False, "time_step_limit": [0, {"__float__": "Infinity"}]}
+    document = {"huggingface": {"model_type": "mamba2", "hidden_size": 16, **sizes}, "task": "causal-lm"}
+    model = ModelDescription("huggingface", "mamba2", parse_huggingface(document))
+    taken = (
+        "{'hidden_size': 16, 'layer_norm_epsilon': 1.0, 'use_bias': False, 'time_step_limit': [0.0, float('Infinity')]}"
+    )
+    assert f'AutoConfig.for_model("mamba2", **{taken})' in write_snippet(Workload(model, 2), Plan("cpu", "fp32", 1))

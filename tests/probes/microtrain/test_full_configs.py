@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from probes.microtrain.huggingface_models import make_config
 from probes.microtrain.models import build_model
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel
@@ -49,3 +50,49 @@ def test_a_whole_config_is_built_as_the_few_keys_that_differ_are(model_type: str
     with torch.device("meta"):
         told = [build_model(parse_model(document)).module for document in (whole, bare)]
     assert [p.shape for p in told[0].parameters()] == [p.shape for p in told[1].parameters()]
+
+
+def without_points(value: Any) -> Any:
+    """As JavaScript writes what it has read: 0.0 is 0."""
+    if isinstance(value, dict):
+        return {key: without_points(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_points(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def made(document: dict[str, Any]) -> str | None:
+    """What is said against it; None: transformers takes it."""
+    try:
+        make_config(parse_model(document).content)
+    except InvalidModel as error:
+        return str(error)
+    return None
+
+
+def test_a_config_that_lost_its_points_on_a_page_is_taken_as_well() -> None:
+    refused, taken = {}, 0
+    for model_type in read_architectures().trainable_types():
+        try:
+            config = whole_config(model_type)
+        except Exception:  # noqa: BLE001 - some have no defaults
+            continue
+        if made({"huggingface": config}) is not None:
+            continue
+        said = made({"huggingface": without_points(config)})
+        if said is None:
+            taken += 1
+        else:
+            refused[model_type] = said
+    assert refused == {}
+    assert taken > 200
+
+
+def test_whole_numbers_become_floats_only_where_a_class_takes_no_others() -> None:
+    written = {"model_type": "bart", "encoder_layerdrop": 0, "d_model": 64, "init_std": 1, "scale_embedding": False}
+    config, _ = make_config(parse_model({"huggingface": written}).content)
+    assert repr((config.encoder_layerdrop, config.init_std)) == "(0.0, 1.0)"
+    assert repr((config.d_model, config.scale_embedding)) == "(64, False)"
+    inside = {"model_type": "voxtral", "text_config": {"model_type": "llama", "rms_norm_eps": 1, "hidden_size": 64}}
+    config, _ = make_config(parse_model({"huggingface": inside}).content)
+    assert repr((config.text_config.rms_norm_eps, config.text_config.hidden_size)) == "(1.0, 64)"

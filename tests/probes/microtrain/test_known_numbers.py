@@ -1,10 +1,11 @@
 """What is known of numbers under fake tensors is what real ones would say."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.nn.functional import one_hot
 
 from probes.microtrain.known_numbers import COUNTS
@@ -36,7 +37,12 @@ def run_lengths(_: torch.Tensor) -> object:
     return values.tolist(), counts.tolist()
 
 
-@pytest.mark.parametrize("look", [no_numbers, filled, overwritten, ranged, run_lengths])
+def joined(_: torch.Tensor) -> object:
+    mask = torch.cat([torch.ones(4, dtype=torch.bool), torch.ones(3, dtype=torch.bool)])
+    return mask.nonzero().shape, bool(mask.all())
+
+
+@pytest.mark.parametrize("look", [no_numbers, filled, overwritten, ranged, run_lengths, joined])
 def test_an_answer_is_what_real_numbers_give(look: Callable[[torch.Tensor], object]) -> None:
     real = look(torch.randn(4, 6))
     with FakeTensorMode(), Recorder():
@@ -70,3 +76,12 @@ def test_what_was_written_to_is_no_longer_known() -> None:
         mask.copy_(torch.empty(4) > 0)
         with pytest.raises(DynamicOutputShapeException):
             mask.nonzero()
+
+
+@pytest.mark.parametrize("grown", [torch.inference_mode, torch.enable_grad])
+def test_what_is_not_known_is_not_answered_to_ones_own_code(grown: Callable[[], Any]) -> None:
+    with FakeTensorMode(), Recorder(), grown():
+        mask = torch.empty(4) > 0
+        for ask in (lambda: bool(mask.all()), lambda: mask.any().item(), lambda: True in mask):
+            with pytest.raises(DataDependentOutputException):
+                ask()

@@ -39,6 +39,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[int]]] = {
     "layer_norm": ({"shape": [3, 4]}, [2, 3, 4]),
     "group_norm": ({"groups": 2}, [4, 3]),
     "instance_norm": ({"affine": True}, [4, 3]),
+    "spatial_dropout": ({"p": 0.2}, [4, 3]),
     "rms_norm": ({"shape": [3, 4]}, [2, 3, 4]),
     "unflatten": ({"dim": 1, "sizes": [2, -1]}, [4, 3]),
     "batch_norm": ({}, [4]),
@@ -61,7 +62,7 @@ def example(name: str) -> tuple[dict[str, Any], list[int]]:
         return {"out": 6, "kernel": 3, "stride": 2, "padding": 1, "groups": 2}, shape
     if "adaptive" in name:
         return {"out": 2}, shape
-    return ({"kernel": 2} if "pool" in name else {}), ([4, 3, 3] if name == "dropout2d" else shape)
+    return ({"kernel": 2} if "pool" in name else {}), shape
 
 
 def describe(*layers: Any, shape: list[int]) -> ModelDescription:
@@ -87,6 +88,24 @@ def test_a_layer_has_the_shape_and_parameters_that_were_inferred(name: str) -> N
     description = parse_model(document)
     assert list(outputs(description).shape) == [3, *content["output_shape"]]
     assert parameters(build_model(description).module) == count
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("name", ["spatial_dropout", "dropout{}d", "SpatialDropout{}D"])
+def test_dropout_of_whole_channels_is_torchs_own(name: str, axes: int) -> None:
+    layer = {"type": name.format(axes), "p": 0.25, "inplace": False}
+    built = build_model(describe(layer, "prelu", shape=[40, *[3] * axes]))
+    dropout = built.module[0]  # type: ignore[index]
+    assert type(dropout) is (torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d)[axes - 1]
+    dropped = dropout.train()(torch.ones(2, 40, *[3] * axes)).flatten(2)
+    assert set(dropped.amin(2).flatten().tolist()) == set(dropped.amax(2).flatten().tolist()) != {1.0}
+    assert torch.equal(dropped.amin(2), dropped.amax(2))  # a channel as a whole
+
+
+@pytest.mark.parametrize(("name", "shape"), [("spatial_dropout", [4]), ("dropout1d", [4]), ("dropout2d", [4, 3])])
+def test_dropout_of_channels_that_there_are_not_is_refused(name: str, shape: list[int]) -> None:
+    with pytest.raises(InvalidModel, match=f"{name}.*whole channels"):
+        describe(name, "prelu", shape=shape)
 
 
 small = st.integers(1, 4)

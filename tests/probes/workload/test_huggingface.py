@@ -144,6 +144,8 @@ def test_a_model_without_a_task_that_is_trained_here_says_so() -> None:
         {"rope_theta": float("inf")},
         {"rope_theta": float("nan")},
         {"anything": 10**30},
+        {"rope_theta": 10**40},
+        {"num_layers_val": 10**6},
     ],
 )
 def test_sizes_beyond_their_bounds_are_refused_before_anything_is_built(part: dict[str, Any]) -> None:
@@ -159,6 +161,9 @@ def test_real_configs_numbers_pass() -> None:
             "max_position_embeddings": 10_485_760,
             "eos_token_id": [128001, 128008],
             "mask_value": -3.4028234663852886e38,
+            "compress_rope_theta": 5_000_000_000,
+            "attention_invalid_logits_value": -1_000_000_000,
+            "gradient_clipping": 10_000_000_000,
             "pad_token_id": -1,
             "layer_types": ["full_attention"] * 4,
             "rope_scaling": {"factor": 32.0, "rope_type": "llama3"},

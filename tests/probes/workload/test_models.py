@@ -138,6 +138,11 @@ def test_equal_models_have_one_key_whatever_they_are_called() -> None:
     assert parse_model("iris-mlp").key == parse_model({"layers": layers, "input_shape": [4]}).key
 
 
+def test_a_config_that_lost_its_points_is_the_same_model() -> None:
+    keys = [parse_model({"huggingface": {"model_type": "bert", "hidden_dropout_prob": p}}).key for p in (0, 0.0, 0.1)]
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_a_summary_keeps_its_four_figures() -> None:
     figures = {"parameters": 25, "flops_per_sample": 4.0, "activation_bytes_per_sample": 9, "operations": 160}
     assert parse_model({"summary": figures}).content == {**figures, "flops_per_sample": 4}

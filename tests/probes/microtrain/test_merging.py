@@ -1,0 +1,26 @@
+"""Two recordings make lines; of a model that hangs on its numbers, lines that chance has shaken."""
+
+from probes.microtrain.merging import merge, peak_lines
+from probes.microtrain.recording import Record
+from probes.trace import Affine
+
+
+def a_record(read_bytes: int) -> Record:
+    return Record("forward", "gather", "aten.index", "float32", ((2, 3),), 0, read_bytes, 8)
+
+
+def line_through(one: int, other: int) -> Affine:
+    (operation,) = merge((2, 4), [a_record(one)], [a_record(other)])
+    return operation.read_bytes
+
+
+def test_more_samples_are_no_less_work_and_few_are_no_less_than_none() -> None:
+    assert line_through(20, 40) == Affine(0, 10)
+    assert line_through(200, 100) == Affine(150, 0)
+    assert line_through(10, 40) == Affine(0, 10)
+    assert line_through(10, 30) == Affine(-10, 10)  # of all samples but one
+
+
+def test_more_samples_take_no_less_memory() -> None:
+    assert peak_lines((2, 4), [100], [60]) == (Affine(100, 0),)
+    assert peak_lines((2, 4), [100, 90], [60]) == (Affine(100, 0),)  # steps of other operations

@@ -1,0 +1,101 @@
+"""What a user's own code does depends on numbers where it asks for them: nothing is guessed for it."""
+
+from pathlib import Path
+
+import pytest
+
+from probes.microtrain.tracing import BATCH_PAIRS, LIGHT_BATCH_PAIRS, Untraceable, trace_workload
+from probes.trace import Trace
+from probes.workload.description import Workload
+from probes.workload.models import python_model
+
+PROGRAM = """
+import torch
+from torch import nn
+
+
+class Gated(nn.Module):
+    def __init__(self, spare=0):
+        super().__init__()
+        self.layer, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+        self.spare = nn.Parameter(torch.empty(spare))
+
+    def forward(self, x):
+        if (x > -100).all():
+            x = self.layer(x)
+        return self.head(x)
+
+
+class Halting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        done = torch.zeros(len(x), dtype=torch.bool)
+        while not done.all():
+            x = self.layer(x).tanh()
+            done = done | (torch.rand(len(x)) < 0.5)
+        return self.head(x)
+
+
+def rows(size):
+    return torch.randn(size, 8), torch.randint(3, (size,))
+
+def gated():
+    return Gated(), rows
+
+def large():
+    return Gated(51_000_000), rows
+
+def halting():
+    return Halting(), rows
+
+def of_transformers():
+    # asks whether a layer is dropped
+    from transformers import BartConfig, BartForConditionalGeneration
+    sizes = {"d_model": 16, "max_position_embeddings": 32, "vocab_size": 50, "pad_token_id": 1, "eos_token_id": 2}
+    for half in ("encoder", "decoder"):
+        sizes |= {f"{half}_layers": 1, f"{half}_attention_heads": 2, f"{half}_ffn_dim": 32}
+    model = BartForConditionalGeneration(BartConfig(**sizes))
+    return model, lambda size: {name: torch.randint(3, 50, (size, 8)) for name in ("input_ids", "labels")}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the current folder."""
+    (tmp_path / "own_questions.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "own_questions"
+
+
+def trace(own: str, function: str) -> Trace:
+    return trace_workload(Workload(python_model(f"{own}:{function}"), 4), plainly=True)
+
+
+def test_the_way_that_real_numbers_take_is_traced(own: str) -> None:
+    traced = trace(own, "gated")
+    assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
+    forward = [op for op in traced.operations if op.phase == "forward"]
+    assert sum(op.count * op.flops.at(10) for op in forward) == 2 * 10 * (8 * 8 + 8 * 3)
+
+
+def test_a_loop_that_ends_by_its_numbers_ends(own: str) -> None:
+    traced = trace(own, "halting")
+    assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
+    for operation in traced.operations:
+        for line in (operation.flops, operation.read_bytes, operation.written_bytes):
+            assert line.per_sample >= 0 <= line.at(1)
+    assert all(line.per_sample >= 0 for line in traced.activation_peaks)
+
+
+def test_a_model_too_large_to_be_run_for_it_is_told_what_asks(own: str) -> None:
+    with pytest.raises(Untraceable, match=r"a truth from a tensor.*too large.*Measure it instead"):
+        trace(own, "large")
+
+
+def test_what_transformers_asks_is_answered_as_it_mostly_is(own: str) -> None:
+    pytest.importorskip("transformers")
+    assert trace(own, "of_transformers").batch_sizes == BATCH_PAIRS[0]  # not run for real
