@@ -121,7 +121,14 @@ def measured_beside(measurements: Sequence[Measurement], gain: Gain, data: str) 
     assert row.step is not None
     if among and among[-1].step is not None:
         factor = among[-1].step.median / gain.control.median
-        row = replace(row, step=_scaled(row.step, factor), others_cores=among[-1].others_cores)
+        row = replace(
+            row,
+            step=_scaled(row.step, factor),
+            others_cores=among[-1].others_cores,
+            slow_share=among[-1].slow_share,
+            slowdown=among[-1].slowdown,
+            measured_at=among[-1].measured_at,
+        )
     return MeasuredTime({gain.batch_size: row}, data)
 
 

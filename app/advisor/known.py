@@ -68,14 +68,22 @@ class Known:
             return None
         return f"A step under autocast failed when it was traced here. {self.trace.autocast_refused}"
 
+    @property
+    def smallest(self) -> int:
+        """The smallest batch that torch takes: two, where one leaves batch norm a single value a channel."""
+        return 1 if explain_one_value(self.trace, 1) is None else 2
+
     def pairs(self, options: Sequence[Option], best: Plan | None) -> tuple[Pair, ...]:
-        """The plans whose crossovers are told, but for those that cannot run. best: the recommended one."""
+        """The plans whose crossovers are told, but for those that run at no batch. best: the recommended one."""
+        if self.workload.batch_size < self.smallest:
+            options = self.options(self.smallest)
         refused = {option.plan.key for option in options if option.cannot_run}
         return pairs_worth_telling([plan for plan in self.plans if plan.key not in refused], best)
 
     def batches(self, options: Sequence[Option]) -> Batches:
         """What to look at over the batch: these options' plans."""
-        return Batches(self.workload, self.times, {option.plan.key: option.max_batch_size for option in options})
+        room = {option.plan.key: option.max_batch_size for option in options}
+        return Batches(self.workload, self.times, room, self.smallest)
 
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
         """The best first, at this batch size."""
@@ -113,6 +121,7 @@ def gather(
     }
     crowd = crowd_of(survey) if elsewhere is None else None
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd, None if elsewhere else experience)
+    plans = _without_left_out(plans, times, measurements)
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     for gain in gains:
         measured = measured_beside(measurements, gain, workload.data)
@@ -124,3 +133,20 @@ def gather(
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
     """The answer is for another machine, of which only the profile is known."""
     return request.profile is not None and profile.fingerprint != survey.fingerprint
+
+
+def _without_left_out(
+    plans: tuple[Plan, ...], times: Mapping[tuple[object, ...], PlanTime], measurements: Sequence[Measurement]
+) -> tuple[Plan, ...]:
+    """Without the thread counts that a quick calibration of many cores leaves out, where nothing has been tried on them
+    either: of these nothing could be said, and of the others not how likely they are the best."""
+    tried = {row.plan.key for row in measurements}
+    calibrated = {plan.precision for plan in plans if plan.is_cpu and times[plan.key].predicted is not None}
+    return tuple(
+        plan
+        for plan in plans
+        if not plan.is_cpu
+        or plan.precision not in calibrated
+        or times[plan.key].predicted is not None
+        or plan.key in tried
+    )

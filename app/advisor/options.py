@@ -18,6 +18,8 @@ from probes.workload.description import Plan, Workload
 # Every sentence about a step that was not reached in time advises more of it (probes.microtrain, contest and measure;
 # a test holds them to it).
 OUT_OF_TIME = "more time"
+# What ran out of memory is tried again once this many times as much is free: less changes from minute to minute.
+MORE_FREE = 1.1
 NOT_ONE = "Not even one sample fits: it takes smaller inputs, a smaller model, or a larger machine."
 BESIDE = "what the process takes beside is not known before a calibration"
 
@@ -25,8 +27,9 @@ BESIDE = "what the process takes beside is not known before a calibration"
 @dataclass(frozen=True, slots=True)
 class Tried:
     """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
-    an optimizer beside it) and would now, the smallest that ran out of memory, the smallest that ran but took more
-    than is free now, why it did not run, if it did not, and why it was not reached, if the time ran out before."""
+    an optimizer beside it) and would now, the smallest that ran out of memory where no more was free than is now, the
+    smallest that ran but took more than is free now, why it did not run, if it did not, and why it was not reached, if
+    the time ran out before."""
 
     ran: int | None = None
     too_big: int | None = None
@@ -51,7 +54,7 @@ def tried(
     outgrown = min(over, default=None)
     went_on = [row.batch_size for row in done if row.steps > 0 and not row.is_first_step]
     ran = max((size for size in went_on if outgrown is None or size < outgrown[0]), default=None)
-    too_big = min((row.batch_size for row in rows if row.outcome == "out-of-memory"), default=None)
+    too_big = min((row.batch_size for row in rows if _is_too_big(row, available)), default=None)
     here = [peak for size, peak in peaks if size == batch_size]
     begun = begun_times(done, plan).get(batch_size)
     unsupported = [row for row in rows if row.outcome == "unsupported"]
@@ -60,6 +63,13 @@ def tried(
     refused = failed if not late and all(row.batch_size != batch_size for row in done) else None
     refused = refused if done else _last_reason(unsupported) or refused
     return Tried(ran, too_big, outgrown, refused, failed if late else None, begun, here[-1] if here else None)
+
+
+def _is_too_big(row: Measurement, available: int | None) -> bool:
+    """It ran out of memory, and no more is free now than was then."""
+    if row.outcome != "out-of-memory":
+        return False
+    return available is None or row.available_bytes is None or available < MORE_FREE * row.available_bytes
 
 
 def _last_reason(rows: Sequence[Measurement]) -> str | None:

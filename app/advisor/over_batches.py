@@ -22,11 +22,13 @@ LARGEST = 65536
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known)."""
+    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known). smallest: what torch
+    takes at least."""
 
     workload: Workload
     times: Mapping[tuple[object, ...], PlanTime]
     room: Mapping[tuple[object, ...], int | None]
+    smallest: int = 1
 
     def largest(self, plans: Sequence[Plan]) -> int:
         """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""
@@ -35,11 +37,16 @@ class Batches:
 
     def grid(self, plans: Sequence[Plan]) -> tuple[int, ...]:
         largest = self.largest(plans)
-        if largest < 1:
+        if largest < self.smallest:
             return ()
         ran = [self.times[plan.key].measured for plan in plans]
         also = [batch for row in ran if row is not None for batch in row.batch_sizes]
-        return batch_grid(largest, [self.workload.batch_size, *also])
+        sizes = batch_grid(largest, [self.workload.batch_size, *also])
+        return tuple(size for size in sizes if size >= self.smallest)
+
+    def can_run(self, plan: Plan, batch_size: int) -> bool:
+        room = self.room.get(plan.key)
+        return self.smallest <= batch_size and (room is None or batch_size <= room)
 
 
 def largest_worth_looking_at(workload: Workload) -> int:
@@ -61,8 +68,7 @@ def curves_over(batches: Batches, plans: Sequence[Plan]) -> tuple[tuple[int, ...
 
 
 def _point(batches: Batches, plan: Plan, batch_size: int) -> float | None:
-    room = batches.room.get(plan.key)
-    if room is not None and batch_size > room:
+    if not batches.can_run(plan, batch_size):
         return None
     seconds = batches.times[plan.key].seconds(batch_size, batches.workload.data)
     return seconds.median if seconds is not None else None
@@ -104,10 +110,10 @@ def crossover_of(
         low=found.low,
         high=found.high,
         medians_cross_at=likeliest,
-        launch_bound_until=theirs.predicted.launch_bound_until(grid)
+        launch_bound_until=theirs.predicted.launch_bound_until(batches.grid([second]))
         if theirs.predicted is not None and not second.is_cpu
         else None,
-        break_even_steps=break_even_steps(ours, theirs, batches.workload, data, measurements),
+        break_even_steps=break_even_steps(ours, theirs, batches, data, measurements),
         basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
     )
 
@@ -136,14 +142,15 @@ def _last_known(time: PlanTime, data: str, grid: Sequence[int]) -> StepEstimate 
 
 
 def break_even_steps(
-    first: PlanTime, second: PlanTime, workload: Workload, data: str, measurements: Sequence[Measurement]
+    first: PlanTime, second: PlanTime, batches: Batches, data: str, measurements: Sequence[Measurement]
 ) -> int | None:
     """Steps at the batch asked for after which the second plan's longer start is repaid; None when a start-up was
-    not measured, when the second is not faster there, and on one device, where both start alike."""
-    if first.plan.device == second.plan.device:
+    not measured, when one cannot run there or the second is not faster, and on one device, where both start alike."""
+    asked = batches.workload.batch_size
+    if first.plan.device == second.plan.device or not all(batches.can_run(t.plan, asked) for t in (first, second)):
         return None
     starts = [startup_of(plan, measurements) for plan in (first.plan, second.plan)]
-    times = [time.seconds(workload.batch_size, data) for time in (first, second)]
+    times = [time.seconds(asked, data) for time in (first, second)]
     if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
         return None
     gain = times[0].median - times[1].median

@@ -26,6 +26,9 @@ HALF_WORTH_OCTAVES = 2.0
 UNKNOWN_SPREAD = 1.0
 # Steps that a plan should get at least, and seconds for one batch size, and for each plan: less gives no steady figure.
 LEAST_STEPS, LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN = 8, 0.6, 0.25
+# Where there is time for them: what each plan takes in a process of its own, whose start, first step and samples these
+# are (app.apart); sharing one may make a step take 0.7 of its time (docs/decisions/0005).
+STEPS_APART, SECONDS_TO_START = 20, 0.25
 # Plans that run at other batch sizes: the ones that may be named there.
 CONTENDERS = 2
 # Of two plans that cross it is worth knowing which is faster where the chance that it is the other one is this.
@@ -67,13 +70,23 @@ class Probing:
         return max(LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN * len(self.options), steps)
 
     @property
-    def is_possible(self) -> bool:
-        """It fits, as far as that is known (else no more than twice what ran is tried), and not all has run there, or
-        so near that nothing is to be learned."""
-        room = _room(self.known.workload.batch_size, self.options)
-        return self.batch_size <= room and not all(
-            _ran_near(self.known, option.plan, self.batch_size) for option in self.options
+    def seconds_apart(self) -> float:
+        """That do for a process of its own for each plan."""
+        each = (
+            SECONDS_TO_START + STEPS_APART * _seconds(self.known, option, self.batch_size) for option in self.options
         )
+        return max(self.seconds, sum(each))
+
+    @property
+    def is_possible(self) -> bool:
+        """It fits, as far as that is known (else no more than twice what ran is tried), torch takes it, and not all has
+        run there, or so near that nothing is to be learned."""
+        room = _room(self.known.workload.batch_size, self.options)
+        if self.batch_size > room or all(_ran_near(self.known, o.plan, self.batch_size) for o in self.options):
+            return False
+        there = {option.plan.key: option for option in self.known.options(self.batch_size)}
+        mine = [there[option.plan.key] for option in self.options]
+        return not any(option.cannot_run or option.fits is False for option in mine)
 
     def _estimates(self, plans: Iterable[Plan]) -> list[StepEstimate | None]:
         return [_estimate(self.known, plan, self.batch_size) for plan in plans]
@@ -97,7 +110,8 @@ def choose_probe(known: Known, seconds: float, tried: Collection[int] = ()) -> P
     chosen = max((each for each in found if each.seconds <= seconds), key=lambda each: each.worth, default=None)
     if chosen is None or chosen.worth <= 0:
         return None
-    return Probe(tuple(option.plan for option in chosen.options), chosen.batch_size, chosen.seconds)
+    enough = min(chosen.seconds_apart, seconds)
+    return Probe(tuple(option.plan for option in chosen.options), chosen.batch_size, enough)
 
 
 def contenders(options: Sequence[Option]) -> tuple[Option, ...]:

@@ -94,10 +94,13 @@ def _limit(best: Option) -> Reason | None:
     if seconds is None or parts.compute is None:
         return None
     shares = _shares(parts, seconds)
+    if not best.plan.is_cpu and shares.get("launch", 0.0) > WORTH_TELLING:
+        # Issuing goes on while the device computes: where it takes longer than that, the host is the limit.
+        shares["launch"] = min(shares["launch"] + shares.pop("compute"), 1.0)
     name, share = max(shares.items(), key=lambda item: item[1])
     if share < LIMITING:
         return None
-    host = "dispatching operations" if best.plan.is_cpu else "launching operations"
+    host = "dispatching operations" if best.plan.is_cpu else "launching operations, which the device waits for"
     codes = {
         "launch": ("dispatch-bound" if best.plan.is_cpu else "launch-bound", host),
         "transfer": ("transfer-bound", "copying the batch to the device"),
@@ -188,6 +191,8 @@ def _precision(evidence: Evidence, best: Option) -> Reason | None:
         f"{other.plan.precision}"
     )
     if best.plan.precision != "fp32":
+        if ratio <= 1:
+            return None  # it won with a setting that the others were not measured with
         return Reason("precision-gain", f"{best.plan.precision} pays here: {taken}.", numbers)
     if ratio > 1 + WORTH_TELLING:
         return Reason("precision-hurts", f"{other.plan.precision} does not pay here: {taken}.", numbers)
@@ -247,7 +252,7 @@ def _too_big(evidence: Evidence) -> Iterable[Reason]:
         memory = option.memory
         there = [o for o in evidence.ranking.options if o.plan.device == option.plan.device]
         fitting = [o for o in there if o.fits and not o.cannot_run]
-        also = f" In {fitting[0].plan.precision} it fits." if fitting else ""
+        also = _what_fits(option.plan, fitting)
         numbers = {
             "peak_bytes": memory.peak_bytes,
             "available_bytes": memory.available_bytes,
@@ -260,6 +265,16 @@ def _too_big(evidence: Evidence) -> Iterable[Reason]:
         )
         text = f"{option.plan.label} does not fit. {option.why_not}{also}{say_remedies(remedies)}"
         yield Reason("does-not-fit", text, {**numbers, "remedies": [asdict(remedy) for remedy in remedies]})
+
+
+def _what_fits(plan: Plan, fitting: Sequence[Option]) -> str:
+    """A precision that makes it fit, where there is one; else a plan that does."""
+    if not fitting:
+        return ""
+    narrower = next((o.plan.precision for o in fitting if o.plan.precision in AUTOCAST), None)
+    if narrower is not None and plan.precision not in AUTOCAST:
+        return f" In {narrower} it fits."
+    return f" {fitting[0].plan.label} fits."
 
 
 def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from app.advisor.crowding import Crowd, in_company
+from app.advisor.crowding import Crowd, alone, in_company
 from app.advisor.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
 from app.advisor.fitting import ratio_spread
 from app.advisor.intervals import apart, between_processes, bounded, interval_around, scale, shift, widen
@@ -34,6 +34,8 @@ DOUBT = 1.0
 # libraries, and finds out which kernels are quick (0.42 s were seen on an H100, of a ResNet-18).
 FIRST_STEP_FACTOR = 3.0
 FIRST_STEP_SECONDS, FIRST_STEP_SECONDS_OF_DEVICE = 0.1, 2.0
+# What was measured within so many seconds met the same machine: a question takes up to a minute.
+ONE_TIME_SECONDS = 600.0
 
 # Best known first.
 BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
@@ -43,9 +45,11 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 class StepEstimate:
     """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
     (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
-    worst; 1 where none do, or where it was measured meanwhile. within: of a measurement, the spread that it does not
-    share with other plans of that run; None of a plain prediction. carried: what carrying it to this batch along the
-    prediction adds to that."""
+    worst; 1 where none do, or where it was measured meanwhile; below 1 where who held them then has left, and it may
+    take that much less. within: of a measurement, the spread that it does not share with other plans of that run;
+    None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
+    seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
+    that ran at one time share."""
 
     seconds: Interval
     basis: Basis
@@ -53,6 +57,8 @@ class StepEstimate:
     slowed: float = 1.0
     within: float | None = None
     carried: float = 0.0
+    measured_at: float | None = None
+    between: float = 0.0
 
     @property
     def crowded(self) -> bool:
@@ -70,7 +76,15 @@ def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
     if first.within is None or second.within is None:
         return predicted
     carried = math.hypot(first.carried, second.carried)
-    return math.hypot(first.within, second.within, carried if predicted is None else min(carried, predicted))
+    between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
+    return math.hypot(first.within, second.within, between, carried if predicted is None else min(carried, predicted))
+
+
+def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
+    """So it is taken to be where nobody noted when."""
+    if first.measured_at is None or second.measured_at is None:
+        return True
+    return abs(first.measured_at - second.measured_at) < ONE_TIME_SECONDS
 
 
 def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
@@ -143,11 +157,24 @@ class PlanTime:
         if self.crowd is None:
             return calm
         met = 0.0 if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)].others_cores
+        relief = self.relief(batch_size)
+        if relief > 0:
+            seconds = alone(calm.seconds, self.plan, relief)
+            slowed = seconds.low / calm.seconds.low
+            return replace(calm, seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
         exposure = self.crowd.exposure(self.plan, met)
         if exposure <= 0:
             return calm
         seconds = in_company(calm.seconds, self.plan, exposure)
         return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high)
+
+    def relief(self, batch_size: int) -> float:
+        """Of the nearest measurement, where others were in its way and nobody read how quick the cores were: where
+        somebody did, it tells of calm ones, or is reckoned back to them."""
+        if self.crowd is None or self.measured is None:
+            return 0.0
+        row = self.measured.rows[self.measured.nearest(batch_size)]
+        return 0.0 if row.slow_share is not None else self.crowd.relief(self.plan, row.others_cores)
 
     def _overheads(self, batch_size: int, data: str) -> Overheads | None:
         """Of a step that was fed like this: on a CPU every way is the same."""
@@ -162,13 +189,14 @@ class PlanTime:
         moved = self._feeding_difference(batch_size, data)
         if moved is None:
             return None
+        moment = self.measured.rows[self.measured.nearest(batch_size)].measured_at
         seconds = self.measured.measured(batch_size)
         if seconds is not None:
             basis: Basis = "measured" if data == self.measured.data else "probed"
-            return self._observed(shift(seconds, moved), basis)
+            return self._observed(shift(seconds, moved), basis, moment)
         seconds = self.measured.probed(batch_size)
         if seconds is not None:
-            return self._observed(shift(seconds, moved), "probed")
+            return self._observed(shift(seconds, moved), "probed", moment)
         return self._along_prediction(self.measured, batch_size, moved)
 
     def _along_prediction(self, measured: MeasuredTime, batch_size: int, moved: float) -> StepEstimate | None:
@@ -186,13 +214,24 @@ class PlanTime:
         middle = self.predicted.at(batch_size, measured.data).median * carried
         there = shift(scale(anchor, middle / anchor.median), moved)
         carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
-        return self._observed(there, "probed" if octaves <= math.log2(REACH) else "predicted", carried)
+        told: Basis = "probed" if octaves <= math.log2(REACH) else "predicted"
+        return self._observed(there, told, measured.rows[nearest].measured_at, carried)
 
-    def _observed(self, seconds: Interval, basis: Basis, carried: float = 0.0) -> StepEstimate:
+    def _observed(
+        self, seconds: Interval, basis: Basis, measured_at: float | None, carried: float = 0.0
+    ) -> StepEstimate:
         """What another process would take, from what this one took. carried: see StepEstimate."""
-        within = math.log(seconds.high / seconds.low) / 2
-        there = widen(seconds, math.hypot(carried, between_processes(self.plan)))
-        return StepEstimate(there, basis, self._left_out, within=within, carried=carried)
+        within, between = math.log(seconds.high / seconds.low) / 2, between_processes(self.plan)
+        there = widen(seconds, math.hypot(carried, between))
+        return StepEstimate(
+            there,
+            basis,
+            self._left_out,
+            within=within,
+            carried=carried,
+            measured_at=measured_at,
+            between=between,
+        )
 
     @property
     def _left_out(self) -> Mapping[str, float] | None:
@@ -280,6 +319,8 @@ def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
             continue
         mine = []
         for batch in time.measured.batch_sizes:
+            if time.relief(batch) > 0:
+                continue  # it tells of others, who have left
             measured = time.measured.measured(batch)
             predicted = time.predicted.at(batch, time.measured.data).median
             if measured is not None and predicted > 0:
@@ -293,14 +334,22 @@ def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
 
 
 def _measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every: int | None, data: str) -> Breakdown:
-    """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step."""
+    """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step. On a
+    device `launch` is only what issuing adds beyond computing, where it is known for how long the device computes."""
     reading, launch, compute = overheads.synchronize_seconds, overheads.launch_seconds, overheads.compute_seconds
     synchronize = 0.0 if log_every is None else None if reading is None else reading / log_every
     transfer = 0.0 if plan.is_cpu or data == "resident" else overheads.transfer_seconds
     if transfer and data == "pinned":
         transfer = hidden_transfer(transfer, (launch or 0.0) + (compute or 0.0), data)
-    if compute is None and launch is not None:
-        compute = max(step - launch - (transfer or 0.0) - (synchronize or 0.0), 0.0)
+    visible = (transfer or 0.0) + (synchronize or 0.0)
+    if not plan.is_cpu and overheads.device_busy is not None and launch is not None:
+        busy = overheads.device_busy * step
+        compute = busy if launch > busy else step - visible  # else what lies between kernels is theirs
+        launch = max(step - compute - visible, 0.0)
+    elif not plan.is_cpu and launch is not None and compute is not None and launch < compute:
+        compute, launch = max(step - visible, 0.0), 0.0  # the device computes while the host issues, and long after
+    elif compute is None and launch is not None:
+        compute = max(step - launch - visible, 0.0)
     return Breakdown(transfer, launch, compute, synchronize)
 
 

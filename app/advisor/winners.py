@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from app.advisor.experience import Experience
@@ -43,12 +43,14 @@ def winners(
     batch_sizes: Sequence[int],
     experience: Experience | None = None,
 ) -> list[Cell]:
-    """The winner at each batch size, by the rules of a recommendation. Pure. Raises InvalidRequest."""
-    known = gather(survey, profile, trace, measurements, request, experience)
-    return [_cell(known, batch_size) for batch_size in batch_sizes]
+    """The winner at each batch size, by the rules of a recommendation for it: what settings were found to gain is known
+    at one batch. Pure. Raises InvalidRequest."""
+    asked = [replace(request, workload=replace(request.workload, batch_size=size)) for size in batch_sizes]
+    return [_cell(gather(survey, profile, trace, measurements, each, experience)) for each in asked]
 
 
-def _cell(known: Known, batch_size: int) -> Cell:
+def _cell(known: Known) -> Cell:
+    batch_size = known.workload.batch_size
     options = known.options(batch_size)
     ranking = known.ranking(batch_size, options)
     best = ranking.best

@@ -52,7 +52,7 @@ def describe_crossover(crossover: Document) -> str:
     extras = []
     if (likeliest := crossover.get("medians_cross_at")) and crossover["kind"] == "undecided":
         extras.append(f"likeliest from batch {likeliest} on")
-    if crossover.get("launch_bound_until") is not None:
+    if (crossover.get("launch_bound_until") or 1) > 1:  # 1: at no batch
         extras.append(f"limited by launching until batch {crossover['launch_bound_until']}")
     if crossover.get("break_even_steps"):  # 0: there is nothing to repay
         extras.append(f"start-up repaid after {format_count(crossover['break_even_steps'])} steps")

@@ -115,6 +115,19 @@ def test_others_on_the_cores_of_a_host_leave_a_small_quota_alone() -> None:
     assert crowd.free == 2.0
 
 
+@pytest.mark.parametrize(("limit", "free"), [("cgroup", 2.0 - (1.5 - 0.29)), ("affinity", 2.0)])
+def test_others_within_our_own_quota_hold_cores_of_it(limit: str, free: float) -> None:
+    """On a host with 62 idle cores: what a neighbour in this container uses, this process cannot."""
+    cpu = Cpu(physical_cores=64, logical_cores=64, usable_cores=2.0, usable_cores_limit=limit)
+    load = replace(CALM, busy_fraction=1.5 / 64, quota_others_cores=1.5)
+    crowd = crowd_of(replace(a_survey(), cpu=cpu, load=load))
+    assert crowd is not None
+    assert crowd.free == pytest.approx(free)
+    assert crowd.exposure(TWO) == pytest.approx(min(1.0, 2.0 - free))
+    assert crowd.exposure(ONE) == pytest.approx(max(0.0, 1.0 - free))
+    assert crowd.exposure(TWO, crowd.others) == 0.0  # measured among as many
+
+
 def test_what_was_measured_meanwhile_contains_it() -> None:
     rows = [a_measurement(plan, 64, seconds, others_cores=1.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.6))]
     found = answer(HALF, rows)
@@ -166,3 +179,40 @@ def test_the_verdict_does_not_compare_with_a_guess_between_extremes() -> None:
     assert found.recommended == ONE
     assert "preferred to the CPU with 2 threads while others hold cores" in found.verdict
     assert not codes(found) & {"threads-help", "threads-hurt", "threads-equal"}
+
+
+def in_a_crowd(two: float, **changes: object) -> list[Measurement]:
+    return [a_measurement(plan, 64, seconds, others_cores=2.0, **changes) for plan, seconds in ((ONE, 1.0), (TWO, two))]
+
+
+def test_what_was_measured_in_a_crowd_is_no_calm_machines_time() -> None:
+    """Two threads took three times as long as one while others held both cores; these have left, and nobody can say
+    which is faster."""
+    found = answer(CALM, in_a_crowd(3.0))
+    told = {option.plan.key: option for option in found.options if option.step_seconds is not None}
+    assert {option.basis for option in told.values()} == {"probed"}
+    assert told[TWO.key].step_seconds is not None
+    assert told[TWO.key].step_seconds.low < 0.6 < told[TWO.key].step_seconds.high
+    (crossover,) = (row for row in found.crossovers if (row.start, row.to) == (ONE, TWO))
+    assert crossover.kind == "undecided"
+    busy = answer(replace(CALM, busy_fraction=1.0), in_a_crowd(3.0))
+    assert busy.recommended == ONE
+    assert {option.basis for option in busy.options if option.step_seconds is not None} == {"measured"}
+
+
+def test_what_met_calm_cores_in_a_crowd_is_the_calm_machines_time() -> None:
+    found = answer(CALM, in_a_crowd(3.0, slow_share=0.5, slowdown=2.0))
+    assert found.recommended == ONE
+    assert {option.basis for option in found.options if option.step_seconds is not None} == {"measured"}
+
+
+def test_a_measurement_in_a_crowd_corrects_no_prediction() -> None:
+    request = Request(a_workload(64))
+    rows = [a_measurement(ONE, 64, 50.0, others_cores=2.0)]
+
+    def bf16(load: Load, measured: list[Measurement]) -> Interval | None:
+        options = recommend(a_machine(load), a_profile(), None, measured, request).options
+        return next(option.step_seconds for option in options if option.plan == ONE_BF16)
+
+    assert bf16(CALM, rows) == bf16(CALM, [])
+    assert bf16(CALM, [replace(rows[0], others_cores=0.0)]) != bf16(CALM, [])

@@ -127,6 +127,13 @@ def test_a_map_knows_it_where_it_was_measured() -> None:
     assert [cell.plan for cell in cells] == [KEEPING, TWO]
 
 
+def test_a_map_knows_it_at_every_batch_where_it_was_measured() -> None:
+    """Not only at the one that the map was asked with."""
+    rows = [*REST, a_measurement(TWO, 16, 0.6), a_measurement(TWO, 32, 1.0), tried(0.4)]
+    cells = winners(a_survey(gpus=[a_gpu()]), None, None, rows, Request(a_workload(32), devices=("cpu",)), [16, 32])
+    assert [cell.plan for cell in cells] == [KEEPING, TWO]
+
+
 def test_a_trial_in_another_moment_is_not_taken_for_a_calmer_one() -> None:
     load = Load(busy_fraction=0.5, own_busy_fraction=0.0)
     rows = [a_measurement(ONE, 16, 0.9, others_cores=1.0), a_measurement(TWO, 16, 0.6, others_cores=1.0)]

@@ -13,6 +13,7 @@ from app.advisor.recommendation import Crossover, CrossoverKind
 from app.advisor.request import Request
 from app.advisor.step_time import PlanTime, StepEstimate, times_of_plans
 from app.advisor.summary import trace_of_summary
+from probes.measurement import Measurement
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_workload
 from tests.app.advisor.machine import GPU, a_profile
@@ -141,3 +142,30 @@ def test_the_batches_that_ran_are_looked_at() -> None:
     }
     batches = Batches(Request(a_workload(5)).workload, times, {ONE.key: None, TWO.key: None})
     assert {5, 37} <= set(batches.grid([ONE, TWO]))
+
+
+def test_from_which_batch_on_a_device_is_the_limit_is_the_same_beside_every_plan() -> None:
+    """However few samples the other plan can hold."""
+    workload = a_workload(16)
+    times = times_of_plans((ONE, TWO, GPU), a_profile((ONE, TWO, GPU)), trace_of_summary(workload), [], workload)
+    batches = Batches(workload, times, {ONE.key: 1, TWO.key: 64, GPU.key: 4096})
+    told = {row.launch_bound_until for row in crossovers_of(batches, [(ONE, GPU), (TWO, GPU)], [])}
+    assert len(told) == 1
+    assert None not in told
+
+
+def test_steps_that_repay_a_start_are_told_of_a_batch_that_runs() -> None:
+    def rows(batch_size: int) -> list[Measurement]:
+        return [
+            a_measurement(ONE, batch_size, 1.0, startup_seconds=0.1),
+            a_measurement(GPU, batch_size, 0.5, startup_seconds=3.0),
+        ]
+
+    def told(asked: int, room: int) -> int | None:
+        workload = a_workload(asked)
+        times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows(16), workload)
+        batches = Batches(workload, times, {ONE.key: None, GPU.key: room})
+        return crossovers_of(batches, [(ONE, GPU)], rows(16))[0].break_even_steps
+
+    assert told(16, 410) is not None
+    assert told(4096, 410) is None

@@ -1,11 +1,16 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.advisor import recommend
 from app.advisor.plans import candidate_plans, thread_counts
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Cpu
-from tests.app.advisor.build import a_gpu, a_survey, a_workload
+from probes.workload.description import Plan
+from tests.app.advisor.build import a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import a_profile
 
 
 def labels(plans: object) -> list[str]:
@@ -92,3 +97,23 @@ def test_only_the_precision_asked_for_is_looked_at() -> None:
 def test_a_precision_that_no_device_has_is_refused_with_the_devices_here() -> None:
     with pytest.raises(InvalidRequest, match=r"tf32.*Here: cpu"):
         candidate_plans(a_survey(), Request(a_workload(), precision="tf32"))
+
+
+def test_thread_counts_that_a_calibration_left_out_are_named_where_they_were_tried() -> None:
+    """A quick calibration of many cores leaves some out."""
+    survey = a_survey(usable_cores=16.0, physical_cores=16)
+    one, two, all_of_them = (Plan("cpu", "fp32", threads) for threads in (1, 2, 16))
+    made = a_profile((one, two))
+    points = tuple(replace(point, plan=all_of_them) for point in made.points if point.plan == two)
+    networks = tuple(replace(point, plan=all_of_them) for point in made.networks if point.plan == two)
+    profile = replace(made, points=(*made.points, *points), networks=(*made.networks, *networks))
+    request = Request(a_workload(), precision="fp32")
+    found = recommend(survey, profile, None, [], request)
+    assert {option.plan.key for option in found.options} == {plan.key for plan in (one, two, all_of_them)}
+    assert found.confidence is not None
+    assert "no-calibration" not in {reason.code for reason in found.reasons}
+    four = Plan("cpu", "fp32", 4)
+    tried = recommend(survey, profile, None, [a_measurement(four, 16, 1.0)], request)
+    assert {option.plan.key for option in tried.options} == {plan.key for plan in (one, two, all_of_them, four)}
+    nothing = recommend(survey, None, None, [], request)
+    assert [option.plan.threads for option in nothing.options] == [1, 2, 4, 8, 16]

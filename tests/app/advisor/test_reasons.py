@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import Request, recommend
+from app.advisor.recommendation import Reason
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Overheads
 from probes.microtrain.contest import Contest, Entry
@@ -21,7 +22,7 @@ from tests.app.advisor.build import (
     a_survey,
     a_workload,
 )
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.machine import GPU, a_profile
 
 
 def test_what_torch_refused_is_not_recommended_and_says_why() -> None:
@@ -96,3 +97,50 @@ def test_another_machine_is_not_to_be_measured_from_here() -> None:
     notes = [option.note for option in found.options]
     assert all("effort quick" not in (text or "") for text in (reason.text, *notes))
     assert "that machine" in reason.text
+
+
+def limit(host: float, device: float) -> Reason:
+    """Of a step on a device that ran, in which launching took so long and the device computed for so long."""
+    step = max(host, device)
+    overheads = Overheads(
+        transfer_seconds=0.0, launch_seconds=host, compute_seconds=step - host, device_busy=device / step
+    )
+    row = a_measurement(GPU, 16, step, data="resident", overheads=overheads)
+    request = Request(a_workload(16, data="resident"), devices=("cuda",), precision="fp32")
+    found = recommend(a_survey(gpus=[a_gpu()]), None, None, [row], request)
+    return next(reason for reason in found.reasons if reason.code.endswith("-bound"))
+
+
+@pytest.mark.parametrize(
+    ("host", "device", "code"),
+    [(1.0, 0.1, "launch-bound"), (1.0, 0.6, "launch-bound"), (1.0, 0.98, "compute-bound"), (0.6, 1.0, "compute-bound")],
+)
+def test_launching_limits_a_device_where_it_takes_longer_than_computing(host: float, device: float, code: str) -> None:
+    """However much of it the device computes meanwhile."""
+    reason = limit(host, device)
+    assert reason.code == code
+    assert reason.evidence["share"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_plan_that_does_not_fit_is_not_told_to_fit_in_its_own_precision() -> None:
+    rows = [
+        a_measurement(ONE, 16, 1.0),
+        a_measurement(TWO, 16, 1.0, outcome="out-of-memory", step=None),
+    ]
+    found = recommend(a_survey(), None, None, rows, Request(a_workload(), precision="fp32"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "does-not-fit"]
+    assert "In fp32 it fits" not in reason.text
+    assert f"{ONE.label} fits." in reason.text
+
+
+def test_a_lower_precision_that_is_slower_as_torch_has_it_is_not_said_to_pay() -> None:
+    """Compiled it is the best of all; fp32 was never compiled."""
+    compiled = replace(TWO_BF16, compiled=True)
+    control = a_measurement(TWO_BF16, 16, 2.0).step
+    rows = [
+        *measured(one=3.0, two=1.8, one_bf16=4.0, two_bf16=2.0),
+        a_measurement(compiled, 16, 1.2, control=control, startup_seconds=10.0),
+    ]
+    found = answer(rows)
+    assert found.recommended == compiled
+    assert "precision-gain" not in {reason.code for reason in found.reasons}

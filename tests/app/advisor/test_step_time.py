@@ -5,10 +5,10 @@ import pytest
 
 from app.advisor.intervals import deviation
 from app.advisor.measured import begun_times
-from app.advisor.recommendation import Interval
+from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.step_time import PlanTime, StepEstimate, compare, shared_spread, times_of_plans, weakest
 from app.advisor.summary import trace_of_summary
-from probes.measurement import Measurement
+from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_measurement, a_workload
@@ -182,3 +182,54 @@ def test_two_measurements_carried_far_are_told_apart_no_worse_than_two_predictio
 def test_the_weakest_basis_is_the_one_that_counts() -> None:
     assert weakest(["measured", "predicted", "probed"]) == "predicted"
     assert weakest([]) == "assumed"
+
+
+def test_measurements_of_different_hours_are_told_apart_as_those_of_different_processes() -> None:
+    """An eighth apart: within a run that is plain; an hour later it may be what others did meanwhile."""
+
+    def compared(later: float | None) -> int | None:
+        rows = [
+            a_measurement(ONE, 16, 1.0, 0.004, measured_at=None if later is None else 1e9),
+            a_measurement(TWO, 16, 0.88, 0.004, measured_at=None if later is None else 1e9 + later),
+        ]
+        one, two = (time.at(16, "pageable") for time in times(rows, None, ONE, TWO))
+        return compare(one, two)
+
+    assert compared(None) == compared(30.0) == 1
+    assert compared(3600.0) == 0
+
+
+def breakdown_on_a_device(busy: float | None, data: str = "resident", launch: float = 0.0035) -> Breakdown:
+    overheads = Overheads(
+        transfer_seconds=0.001, launch_seconds=launch, compute_seconds=0.006 - launch, device_busy=busy
+    )
+    rows = [a_measurement(GPU, 16, 0.006, data=data, overheads=overheads)]
+    (time,) = times(rows, None, GPU)
+    return time.breakdown(16, data)
+
+
+def test_a_device_that_is_busy_all_the_time_is_the_limit_however_long_issuing_takes() -> None:
+    """Issuing onto an idle queue takes more than half of the step, while the device computes."""
+    busy = breakdown_on_a_device(0.97)
+    assert busy.launch == 0
+    assert busy.compute == pytest.approx(0.006)
+
+
+def test_a_device_that_waits_for_the_host_computes_for_as_long_as_it_is_busy() -> None:
+    waiting = breakdown_on_a_device(0.5)
+    assert waiting.compute == pytest.approx(0.003)
+    assert waiting.launch == pytest.approx(0.003)
+    fed = breakdown_on_a_device(0.5, "pageable")
+    assert fed.launch == pytest.approx(0.002)
+    assert sum(part or 0.0 for part in (fed.transfer, fed.launch, fed.compute)) == pytest.approx(0.006)
+
+
+def test_where_nobody_could_tell_how_busy_a_device_was_the_parts_are_as_they_were_measured() -> None:
+    assert breakdown_on_a_device(None).launch == pytest.approx(0.0035)
+
+
+def test_where_nobody_could_tell_a_device_that_takes_most_of_the_step_is_the_limit() -> None:
+    """Issuing is not added to it: the host has long been waiting."""
+    unknown = breakdown_on_a_device(None, launch=0.0012)
+    assert unknown.launch == 0
+    assert unknown.compute == pytest.approx(0.006)

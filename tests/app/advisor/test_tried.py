@@ -149,3 +149,16 @@ def test_what_ran_on_a_card_does_not_fit_beside_its_context_into_less() -> None:
     option = on_a_card(22 * 10**8)
     assert option.fits is False
     assert "it took 2.5 GB here" in (option.why_not or "")
+
+
+def test_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:
+    """A colleague's job filled the machine then."""
+    failed = replace(not_run(ONE, 16, "out-of-memory"), available_bytes=4 * GB)
+    assert option_of(predicted([failed], survey=a_survey(usable_bytes=4 * GB)), ONE).fits is False
+    assert option_of(predicted([failed], survey=a_survey(usable_bytes=int(4.2 * GB))), ONE).fits is False
+    later = option_of(predicted([failed], survey=a_survey(usable_bytes=8 * GB)), ONE)
+    assert later.fits
+    assert later.max_batch_size is not None
+    assert later.max_batch_size >= 16
+    unknown = replace(failed, available_bytes=None)
+    assert option_of(predicted([unknown], survey=a_survey(usable_bytes=8 * GB)), ONE).fits is False
