@@ -1,18 +1,24 @@
 """How far told crossovers are from true ones.
 
+python -m benchmarks.crossover_scores FILE        the table of a result of benchmarks.crossovers that is there already
+
 Everything is a batch size from which the second plan is the faster one: `always` is 1, `never` is beyond the largest
 batch that ran. Truth is a bracket: at `low` the first plan is still faster by more than 3 %, from `high` on the second
-is; between them nobody can tell. What was told is within a factor F when it lies between low / F and high * F. What
-lies beyond the batches that ran counts as `never`. Pairs whose bracket is the whole range, as they are within 3 % at
-nearly every batch, have no crossover to find and are left out.
+is; between them nobody can tell. What was told is within a factor F when it lies between low / F and high * F. Where
+the second plan is not ahead at the largest batch that ran, `never` is right as far as anybody looked, a batch below low
+/ F is wrong, and of any other nobody knows: it is counted apart. Pairs whose bracket is the whole range, as they are
+within 3 % at nearly every batch, have no crossover to find and are left out.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -64,10 +70,13 @@ class Truth:
         high = None if math.isinf(self.high) else self.high
         return {"kind": self.kind, "low": self.low, "high": high, "tie": self.is_a_tie}
 
-    def holds(self, batch_size: float, factor: float) -> bool:
-        """Whether a told batch is within the factor of the bracket."""
-        told = math.inf if batch_size > max(self.signs) else batch_size
-        return self.low / factor <= told <= self.high * factor
+    def holds(self, batch_size: float, factor: float) -> bool | None:
+        """Whether a told batch is within the factor of the bracket; None where no batch that ran can tell."""
+        if batch_size < self.low / factor:
+            return False
+        if math.isinf(self.high):
+            return True if math.isinf(batch_size) else None
+        return batch_size <= self.high * factor
 
 
 def truth_of(times: Mapping[int, tuple[Sequence[float], Sequence[float]]]) -> Truth:
@@ -119,7 +128,8 @@ def torch_default(row: Document) -> float:
 
 
 def score(rows: Iterable[Document]) -> list[Document]:
-    """One row a figure: of how many pairs it tells something, and how often that is within its factor."""
+    """One row a figure: of how many pairs it tells something, of how many of these no batch that ran can tell
+    (`beyond`), and how often it is within its factor."""
     judged = [row for row in rows if "error" not in row and row["times"] and not row["truth"]["tie"]]
     table: list[Document] = []
     for adviser, factor in FACTORS.items():
@@ -132,7 +142,8 @@ def score(rows: Iterable[Document]) -> list[Document]:
 
 def _scored(adviser: str, figure: str, factor: float, told: Sequence[tuple[Document, float | None]]) -> Document:
     decided = [(row, batch) for row, batch in told if batch is not None]
-    right = [truth_of(_times(row)).holds(batch, factor) for row, batch in decided]
+    verdicts = [truth_of(_times(row)).holds(batch, factor) for row, batch in decided]
+    right = [verdict is True for verdict in verdicts]
     crossing = [hit for (row, _), hit in zip(decided, right, strict=True) if row["truth"]["kind"] == "at"]
     return {
         "adviser": adviser,
@@ -140,6 +151,7 @@ def _scored(adviser: str, figure: str, factor: float, told: Sequence[tuple[Docum
         "factor": factor,
         "pairs": len(told),
         "decided": len(decided),
+        "beyond": verdicts.count(None),
         "right": sum(right),
         "crossing": len(crossing),
         "crossing_right": sum(crossing),
@@ -155,14 +167,26 @@ def _times(row: Document) -> dict[int, tuple[Sequence[float], Sequence[float]]]:
 def describe_scores(table: Sequence[Document]) -> str:
     """The table as Markdown."""
     lines = [
-        "| told by | figure | within a factor of | pairs told | right | right of those that do cross | target |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| told by | figure | within a factor of | pairs told | of these beyond what ran | right of the others "
+        "| right of those that do cross | target |",
+        "| --- " * 8 + "|",
     ]
     for row in table:
-        share = f"{row['right'] / row['decided']:.0%}" if row["decided"] else "–"
+        judged = row["decided"] - row["beyond"]
+        share = f"{row['right'] / judged:.0%}" if judged else "–"
         lines.append(
             f"| {row['adviser']} | {WORDS.get(row['figure'], row['figure'])} | {row['factor']:g} | "
-            f"{row['decided']} of {row['pairs']} | {share} ({row['right']}) | "
+            f"{row['decided']} of {row['pairs']} | {row['beyond']} | {share} ({row['right']} of {judged}) | "
             f"{row['crossing_right']} of {row['crossing']} | {row['target']:.0%} |"
         )
     return "\n".join(lines)
+
+
+def main() -> int:
+    rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["rows"]
+    sys.stdout.write(describe_scores(score(rows)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

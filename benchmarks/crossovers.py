@@ -7,8 +7,9 @@ python -m benchmarks.crossovers --profile FILE       this machine's profile, ins
 `instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: at each
 batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in up to seven
 where two plans are within a tenth, as two processes of one plan are, or where processes disagree on which is faster.
-From a coarse ladder of batch sizes the bracket around each pair's crossover is halved until it is within a factor of
-1.5. The scoring is benchmarks.crossover_scores.
+A coarse ladder of batch sizes is gone up as far as the two plans' own steps are short, whatever was told of them; then
+the bracket around each pair's crossover is halved until it is within a factor of 1.5. The scoring is
+benchmarks.crossover_scores.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from app.advisor.plans import candidate_plans
@@ -43,13 +45,15 @@ from probes.workload.description import Plan
 RESULTS = Path(__file__).parent / "results"
 Document = dict[str, Any]
 Say = Callable[[str], None]
+Pair = tuple[str, str]
 # Of five families, with steps short enough at most batches that a bisection takes seconds.
 MODELS = (
     "tabular", "digits", "image small", "lstm", "encoder", "vit", "tabular inference", "lstm inference", "dense sgd",
     "signal", "iris",
 )  # fmt: skip
 LADDER = (1, 8, 64, 512, 4096)
-LONGEST_STEP_SECONDS = 0.1  # of larger batches nothing is asked
+LONGEST_STEP_SECONDS = 0.1  # of a plan at one rung: beyond it none of its pairs goes further up
+LEAST_RUNGS = 2  # or there is no bracket
 ROUNDS = 3  # of bisection: a factor of eight becomes less than 1.5
 # Processes of each plan at a batch size, and where two plans are as close as two processes of one are.
 PROCESSES, MOST_PROCESSES, CLOSE = 3, 7, 0.1
@@ -65,33 +69,49 @@ class Measured:
     seconds: float
     times: dict[int, dict[str, list[float]]] = field(default_factory=dict)
 
-    async def measure(self, size: int) -> None:
-        """All plans in turns, each in a process of its own."""
-        rows = await measure_plans(self.crosspoint, self.row.workload(size), self.plans, self.seconds)
+    async def measure(self, size: int, pairs: Sequence[Pair]) -> None:
+        """All plans of these pairs in turns, each in a process of its own."""
+        labels = {label for pair in pairs for label in pair}
+        plans = [plan for plan in self.plans if plan.label in labels]
+        rows = await measure_plans(self.crosspoint, self.row.workload(size), plans, self.seconds)
         known = self.times.setdefault(size, {plan.label: [] for plan in self.plans})
         for row in rows:
             if row.outcome == "ok" and row.step is not None:
                 known[row.plan.label].append(row.step.median)
 
-    async def bisect(self, pairs: Sequence[tuple[str, str]], ladder: Sequence[int]) -> dict[tuple[str, str], Truth]:
-        for size in ladder:
-            await self._settle(size, pairs)
+    async def bisect(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
+        reach = await self._climb(pairs)
         for _ in range(ROUNDS):
             sizes = {found for pair in pairs if (found := wanted(self._truth(pair))) is not None}
             for size in sorted(sizes):
-                await self._settle(size, pairs)
+                await self._settle(size, [pair for pair in pairs if size <= reach[pair]])
             if not sizes:
                 break
         return {pair: self._truth(pair) for pair in pairs}
 
-    async def _settle(self, size: int, pairs: Sequence[tuple[str, str]]) -> None:
+    async def _climb(self, pairs: Sequence[Pair]) -> dict[Pair, int]:
+        """Up the ladder, each pair until a step of one of its plans took too long. Returns how far each came."""
+        reach = dict.fromkeys(pairs, 0)
+        for rung, size in enumerate(LADDER):
+            going = [pair for pair in pairs if rung < LEAST_RUNGS or self._is_short(LADDER[rung - 1], pair)]
+            if not going:
+                break
+            await self._settle(size, going)
+            reach |= dict.fromkeys(going, size)
+        return reach
+
+    def _is_short(self, size: int, pair: Pair) -> bool:
+        times = [self.times[size][label] for label in pair]
+        return all(each and median(each) <= LONGEST_STEP_SECONDS for each in times)
+
+    async def _settle(self, size: int, pairs: Sequence[Pair]) -> None:
         for _ in range(PROCESSES):
-            await self.measure(size)
+            await self.measure(size, pairs)
         for _ in range(MOST_PROCESSES - PROCESSES):
             if any(is_doubtful(*(self.times[size][label] for label in pair)) for pair in pairs):
-                await self.measure(size)
+                await self.measure(size, pairs)
 
-    def _truth(self, pair: tuple[str, str]) -> Truth:
+    def _truth(self, pair: Pair) -> Truth:
         return truth_of({size: (plans[pair[0]], plans[pair[1]]) for size, plans in self.times.items()})
 
 
@@ -131,15 +151,15 @@ class Bench:
         told = {name: crossovers_by_pair(answer) for name, answer in (("instant", instant), ("quick", quick))}
         plans = candidate_plans(await self.measuring.survey(), Request(workload))
         measured = Measured(self.measuring, row, plans, self.seconds)
-        truths = await measured.bisect(list(told["instant"]), ladder_for(instant))
+        truths = await measured.bisect(list(told["instant"]))
         fresh_processes.end()  # or what its forks computed is others' load to the next answer
         return [self._pair(row, pair, told, truth, measured) for pair, truth in truths.items()]
 
     def _pair(
         self,
         row: Row,
-        pair: tuple[str, str],
-        told: dict[str, dict[tuple[str, str], Document]],
+        pair: Pair,
+        told: dict[str, dict[Pair, Document]],
         truth: Truth,
         by: Measured,
     ) -> Document:
@@ -157,21 +177,11 @@ class Bench:
         return document
 
 
-def crossovers_by_pair(answer: Recommendation) -> dict[tuple[str, str], Document]:
+def crossovers_by_pair(answer: Recommendation) -> dict[Pair, Document]:
     """Of the way of feeding that was asked for."""
     rows = [row for row in answer.crossovers if row.data == answer.workload.data]
     names = ("kind", "batch_size", "low", "high", "medians_cross_at", "basis")
     return {(row.start.label, row.to.label): {name: getattr(row, name) for name in names} for row in rows}
-
-
-def ladder_for(answer: Recommendation) -> tuple[int, ...]:
-    """The batch sizes that run in reasonable time under every plan; the two smallest in any case."""
-    longest = {
-        size: max((curve.step_seconds[place] or 0.0 for curve in answer.curves), default=0.0)
-        for place, size in enumerate(answer.curve_batch_sizes)
-    }
-    fit = [size for size in LADDER if longest.get(size, 0.0) <= LONGEST_STEP_SECONDS]
-    return tuple(dict.fromkeys((*LADDER[:2], *fit)))
 
 
 def describe_row(row: Document) -> str:

@@ -14,12 +14,13 @@ from typing import Any
 
 from app.advisor.device_peaks import device_peaks
 from app.advisor.experience import Experience, Lesson
-from app.advisor.intervals import interval_around
 from app.advisor.memory import estimate_memory
 from app.advisor.pooled import pool
 from app.advisor.predicted import PredictedTime, predict
 from app.advisor.recommendation import Interval
+from app.advisor.step_time import PlanTime, StepEstimate
 from benchmarks.rules_of_thumb import baselines
+from benchmarks.workloads import twins
 from probes.profile import Profile
 from probes.signature import signature_of
 from probes.trace import Trace
@@ -50,12 +51,16 @@ class Step:
     seconds: float
     device: float | None
     memory: tuple[int, int] | None
-    told: dict[str, Interval] = field(default_factory=dict)  # by who told it
+    estimates: dict[str, StepEstimate] = field(default_factory=dict)  # by who told it
     beside: dict[str, float] = field(default_factory=dict)  # by rule of thumb
     computing: float = 0.0  # told of its kernels
     copied: float = 0.0  # bytes of a batch
     allocated: int | None = None  # told
     reserved: int | None = None
+
+    @property
+    def told(self) -> dict[str, Interval]:
+        return {who: estimate.seconds for who, estimate in self.estimates.items()}
 
     @property
     def side(self) -> str:
@@ -108,17 +113,27 @@ def tell(steps: Sequence[Step], profile: Profile, traces: Mapping[str, Trace]) -
             predicted[id(step)] = found
             _tell(step, found, profile, trace)
     told = [step for step in steps if id(step) in predicted]
-    lessons = [_lesson(step, traces[step.workload]) for step in told]
+    lessons = [lesson for step in told if (lesson := _lesson(step, traces[step.workload])) is not None]
     for step in told:
-        others = [lesson for lesson in lessons if lesson is not None and lesson.workload != step.workload]
-        learned = Experience(others, traces[step.workload]).at(step.plan, step.batch_size)
-        middle = step.told["instant"].median * math.exp(learned.log_ratio)
-        step.told["learned"] = interval_around(middle, learned.spread(predicted[id(step)].model.fit.spread))
+        experience = Experience(of_other_models(lessons, step.workload), traces[step.workload])
+        _estimate(step, "learned", predicted[id(step)], experience)
     return told
 
 
+def of_other_models(lessons: Iterable[Lesson], workload: str) -> list[Lesson]:
+    """Without those of the same network in another mode, which would tell of itself."""
+    return [lesson for lesson in lessons if lesson.workload not in twins(workload)]
+
+
+def _estimate(step: Step, who: str, predicted: PredictedTime, experience: Experience | None) -> None:
+    """As the product makes it of a plan that was not measured."""
+    estimate = PlanTime(step.plan, None, predicted, None, experience=experience).at(step.batch_size, "pageable")
+    assert estimate is not None
+    step.estimates[who] = estimate
+
+
 def _tell(step: Step, predicted: PredictedTime, profile: Profile, trace: Trace) -> None:
-    step.told["instant"] = predicted.at(step.batch_size, "pageable")
+    _estimate(step, "instant", predicted, None)
     if step.plan.is_cpu:
         return
     step.copied = trace.input_bytes.at(step.batch_size)

@@ -4,7 +4,8 @@ benchmarks.device_truth measured on it. Replayed from the files that were kept, 
     python -m benchmarks.device_table benchmarks/results/2026-11-26-nvidia-h200-xeon-16-cores
 
 Models are traced by the code that is here. `instant` knows the profile alone; `learned` also what the other models took
-on that machine, each model left out in turn, as a service knows it that has measured them.
+on that machine, each model left out in turn in all of its modes, as a service knows it that has measured them. What
+these name is what the product ranks first of the plans that ran, a tie going to the cheaper one.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from app.advisor.ranking import rank_options
+from app.advisor.recommendation import Breakdown, MemoryParts, Option
+from app.advisor.step_time import shared_spread
+from benchmarks.decisions import default_label
 from benchmarks.device_steps import MOST_COPIED, SIDES, Step, error, read, read_profile, read_steps, tell
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
+from probes.trace import Trace
 
 
 def say(line: str) -> None:
@@ -75,21 +82,24 @@ def print_memory(steps: Sequence[Step]) -> None:
         say(f"| {what} {figures([each for each, _ in rows])} {math.exp(worst[0]):.2f} of it ({name}) | {len(rows)} |")
 
 
-def print_decisions(steps: Sequence[Step]) -> None:
+def print_decisions(steps: Sequence[Step], traces: Mapping[str, Trace]) -> None:
     by_size: dict[tuple[str, int], list[Step]] = defaultdict(list)
     for step in steps:
         by_size[step.workload, step.batch_size].append(step)
     asked = [rows for rows in by_size.values() if len({step.plan.is_cpu for step in rows}) == 2]
     models, won = {rows[0].workload for rows in asked}, sum(not _best(rows).plan.is_cpu for rows in asked)
     say(f"\n{len(asked)} sizes of {len(models)} models ran on the cores too; {won} times the device is the best.")
-    say("\n| who chooses | mean regret | worst | within 5 % of the best |\n| --- | --- | --- | --- |")
+    say("\n| who chooses | mean regret | worst | within 5 % of the best | no plan that ran |\n" + "| --- " * 5 + "|")
     for who in CHOOSERS if asked else ():
-        regrets = [_chosen(rows, who).seconds / _best(rows).seconds - 1 for rows in asked]
-        near = statistics.fmean(regret <= 0.05 for regret in regrets)
-        say(f"| {who} | {statistics.fmean(regrets):.1%} | {max(regrets):.1%} | {near:.1%} |")
+        chosen = [(_chosen(rows, who, traces), _best(rows)) for rows in asked]
+        regrets = [step.seconds / best.seconds - 1 for step, best in chosen if step is not None]
+        near = sum(regret <= 0.05 for regret in regrets) / len(asked)
+        mean, worst = (f"{statistics.fmean(regrets):.1%}", f"{max(regrets):.1%}") if regrets else ("", "")
+        say(f"| {who} | {mean} | {worst} | {near:.1%} | {len(asked) - len(regrets)} |")
 
 
-DEFAULT, CORES = "torch's default", "the best of the cores' plans"
+DEFAULT = "torch's default: fp32, or the better of fp32 and tf32 where cuDNN computes"
+CORES = "the best of the cores' plans"
 CHOOSERS = ("instant", "learned", DEFAULT, CORES)
 
 
@@ -97,12 +107,30 @@ def _best(rows: Sequence[Step]) -> Step:
     return min(rows, key=lambda step: step.seconds)
 
 
-def _chosen(rows: Sequence[Step], who: str) -> Step:
+def _chosen(rows: Sequence[Step], who: str, traces: Mapping[str, Trace]) -> Step | None:
+    """None where torch's default did not run."""
     if who == DEFAULT:
-        return next((s for s in rows if not s.plan.is_cpu and s.plan.precision == "fp32"), rows[0])
+        device = {step.plan.label: step for step in rows if not step.plan.is_cpu}
+        plan = replace(next(iter(device.values())).plan, precision="fp32")
+        seconds = {label: step.seconds for label, step in device.items()}
+        return device.get(default_label(plan, seconds, traces[rows[0].workload]))
     if who == CORES:
         return _best([step for step in rows if step.plan.is_cpu])
-    return min(rows, key=lambda step: step.told[who].median)
+    return _named(rows, who)
+
+
+def _named(rows: Sequence[Step], who: str) -> Step:
+    """What the product ranks first of these plans, each of which ran and so fits."""
+    by_plan = {step.plan.key: step for step in rows}
+    options = [
+        Option(step.plan, True, None, "predicted", step.told[who], None, Breakdown(), MemoryParts(), None)
+        for step in rows
+    ]
+
+    def ratio_spread(one: Option, other: Option) -> float | None:
+        return shared_spread(by_plan[one.plan.key].estimates[who], by_plan[other.plan.key].estimates[who])
+
+    return by_plan[rank_options(options, ratio_spread).options[0].plan.key]
 
 
 def crossing(seconds: Mapping[int, tuple[float, float]]) -> float | None:
@@ -152,7 +180,7 @@ def main() -> None:
     options = parser.parse_args()
     truth, profile = read(options.folder, "truth"), read_profile(options.folder)
     named = {row["name"] for row in truth if row["runs"]} & set(options.only or [row.name for row in WORKLOADS])
-    traces = {}
+    traces: dict[str, Trace] = {}
     for row in WORKLOADS:
         if row.name in named:
             traces[row.name] = trace_workload(row.workload(), devices=True)
@@ -160,7 +188,7 @@ def main() -> None:
     on_device, on_cpu = (tell(read_steps(truth, kind), profile, traces) for kind in ("device", "cpu"))
     print_steps(on_device)
     print_memory(on_device)
-    print_decisions([*on_device, *on_cpu])
+    print_decisions([*on_device, *on_cpu], traces)
     print_crossovers(tell(read_steps(truth, "curve"), profile, traces))
     for step in sorted(on_device, key=_miss, reverse=True)[: options.worst]:
         told = ", ".join(f"{who} {interval.median * 1e6:.0f}" for who, interval in step.told.items())

@@ -29,12 +29,14 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 
 class Error(NamedTuple):
-    """One plan at one batch size. log_ratio: of what was told over the truth."""
+    """One plan at one batch size. log_ratio: of what was told over the truth. held: the range holds the median of
+    truth's processes; processes_held: and of each process by itself, as nobody has a median of four."""
 
     row: Document
     label: str
     log_ratio: float
     held: bool | None
+    processes_held: tuple[bool, ...] = ()
 
     @property
     def relative(self) -> float:
@@ -42,13 +44,31 @@ class Error(NamedTuple):
         return math.expm1(abs(self.log_ratio))
 
 
+class Answer(NamedTuple):
+    """named: None where the adviser named no plan."""
+
+    row: Document
+    named: str | None
+
+
 def errors_of(rows: Iterable[Document], adviser: str) -> Iterator[Error]:
     for row in rows:
         for label, truth in (row.get("truth") or {}).items():
             told = ((row.get(adviser) or {}).get("options") or {}).get(label)
             if told is not None:
-                held = told["low"] <= truth["median"] <= told["high"]
-                yield Error(row, label, math.log(told["median"] / truth["median"]), held)
+                each = tuple(_holds(told, seconds) for seconds in truth.get("processes") or ())
+                log_ratio = math.log(told["median"] / truth["median"])
+                yield Error(row, label, log_ratio, _holds(told, truth["median"]), each)
+
+
+def _holds(told: Document, seconds: float) -> bool:
+    return bool(told["low"] <= seconds <= told["high"])
+
+
+def count_untold(rows: Iterable[Document], adviser: str) -> int:
+    """Plans that ran, of the sizes that it was asked of, and that it told no time of."""
+    asked = [row for row in rows if row.get(adviser)]
+    return sum(label not in (row[adviser].get("options") or {}) for row in asked for label in row.get("truth") or {})
 
 
 def baseline_errors(rows: Iterable[Document], baseline: str) -> Iterator[Error]:
@@ -71,18 +91,24 @@ def mean_seconds(truth: Document) -> float:
     return statistics.median(means) if means else calm_seconds(truth)
 
 
-def regrets_of(
-    rows: Iterable[Document],
-    named: Callable[[Document], str | None],
-    seconds: Callable[[Document], float] = calm_seconds,
-) -> list[float]:
-    """How much longer the named plan takes than the best one; rows where it names none that ran are left out."""
-    found = []
-    for row in rows:
+def answers_of(rows: Iterable[Document], adviser: str) -> list[Answer]:
+    """Of the rows that it was asked of."""
+    return [Answer(row, row[adviser].get("recommended")) for row in rows if row.get(adviser)]
+
+
+def defaults_of(rows: Iterable[Document]) -> list[Answer]:
+    """What torch does if nobody asks."""
+    return [Answer(row, row["default"]) for row in rows if row.get("default")]
+
+
+def regrets_of(answers: Iterable[Answer], seconds: Callable[[Document], float] = calm_seconds) -> list[float | None]:
+    """How much longer the named plan takes than the best one, for each size of which any ran; None where no plan was
+    named, or one that did not run: such an answer is not near the best, whatever it would have cost."""
+    found: list[float | None] = []
+    for row, named in answers:
         times = {label: seconds(truth) for label, truth in (row.get("truth") or {}).items()}
-        label = named(row)
-        if label in times:
-            found.append(times[label] / min(times.values()) - 1)
+        if times:
+            found.append(times[named] / min(times.values()) - 1 if named in times else None)
     return found
 
 
@@ -108,20 +134,25 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else None
 
 
-def figures_of(errors: Sequence[Error], regrets: Sequence[float]) -> Document:
+def figures_of(errors: Sequence[Error], regrets: Sequence[float | None]) -> Document:
+    """Shares are of all answers; a regret is only known where the named plan ran."""
     relative = [error.relative for error in errors]
     held = [error.held for error in errors if error.held is not None]
+    each = [inside for error in errors for inside in error.processes_held]
+    known = [regret for regret in regrets if regret is not None]
     return {
         "median error": statistics.median(relative) if relative else None,
         "90th percentile error": quantile(relative, 0.9),
         "worst error": max(relative, default=None),
         "bias": statistics.median(error.log_ratio for error in errors) if errors else None,
         "interval holds": sum(held) / len(held) if held else None,
-        "mean regret": statistics.fmean(regrets) if regrets else None,
-        "worst regret": max(regrets, default=None),
-        "within 5 % of the best": sum(regret <= NEAR_BEST for regret in regrets) / len(regrets) if regrets else None,
+        "interval holds a process": sum(each) / len(each) if each else None,
+        "mean regret": statistics.fmean(known) if known else None,
+        "worst regret": max(known, default=None),
+        "within 5 % of the best": sum(regret <= NEAR_BEST for regret in known) / len(regrets) if regrets else None,
         "estimates": len(relative),
         "decisions": len(regrets),
+        "unnamed": len(regrets) - len(known),
     }
 
 
@@ -130,13 +161,17 @@ def make_table(rows: Sequence[Document]) -> Document:
     from one calibration alone."""
     table: Document = {"advisers": {}, "baselines": {}, "failed": [row for row in rows if "error" in row]}
     for adviser in ADVISERS:
-        regrets = regrets_of(rows, _named_by(adviser))
+        regrets = regrets_of(answers_of(rows, adviser))
         table["advisers"][adviser] = figures_of(list(errors_of(rows, adviser)), regrets)
+        table["advisers"][adviser]["untold"] = count_untold(rows, adviser)
     for baseline in BASELINES:
         table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
-    table["baselines"]["torch default"] = figures_of([], regrets_of(rows, lambda row: row.get("default")))
+    table["baselines"]["torch default"] = figures_of([], regrets_of(defaults_of(rows)))
+    # `quick` is asked at the largest sizes alone, where torch's default costs another share than at all of them.
+    asked = [answer for answer in defaults_of(rows) if answer.row.get("quick")]
+    table["baselines"]["torch default, where quick was asked"] = figures_of([], regrets_of(asked))
     for adviser in ADVISERS:
-        regrets = regrets_of(rows, _named_by(adviser), mean_seconds)
+        regrets = regrets_of(answers_of(rows, adviser), mean_seconds)
         table["baselines"][f"{adviser}, slow blocks among them"] = figures_of([], regrets)
     table["slow blocks"] = slow_blocks(rows)
     table["processes differ by"] = _spread_of_truth(rows)
@@ -146,10 +181,6 @@ def make_table(rows: Sequence[Document]) -> Document:
     table["by plan"] = _grouped(errors, lambda error: f"{error.label}, {error.row['mode']}")
     table["by what takes longest"] = _grouped(errors, lambda error: _longest(error.row.get("shares") or {}))
     return table
-
-
-def _named_by(adviser: str) -> Callable[[Document], str | None]:
-    return lambda row: (row.get(adviser) or {}).get("recommended")
 
 
 def _as_told_alone(rows: Iterable[Document]) -> Iterator[Document]:
@@ -172,6 +203,7 @@ def _spread_of_truth(rows: Sequence[Document]) -> Document:
     return {
         "median error": statistics.median(errors) if errors else None,
         "90th percentile error": quantile(errors, 0.9),
+        "estimates": len(errors),
     }
 
 
@@ -213,18 +245,7 @@ def describe_table(table: Document) -> str:
             missed = " (missed)" if is_met(figure, adviser, value) is False else ""
             cells += [f"{_percent(value)}{missed}", _target(targets[adviser])]
         lines.append(f"| {figure} | {' | '.join(cells)} |")
-    lines += ["", "| beside them | median error | 90th percentile | mean regret | worst regret |"]
-    lines += ["| --- | --- | --- | --- | --- |"]
-    for name, row in table["baselines"].items():
-        cells = [row["median error"], row["90th percentile error"], row["mean regret"], row["worst regret"]]
-        lines.append(f"| {name} | {' | '.join(map(_percent, cells))} |")
-    beside = {
-        "another process, measured alike": "processes differ by",
-        "instant of the last calibration alone": "one calibration alone",
-    }
-    for name, key in beside.items():
-        cells = [_percent((table.get(key) or {}).get(figure)) for figure in ("median error", "90th percentile error")]
-        lines.append(f"| {name} | {' | '.join(cells)} |  |  |")
+    lines += [*_counts(table["advisers"]), "", *_beside(table)]
     if slow := table.get("slow blocks"):
         said = " and ".join(f"{share:.0%} on {threads}" for threads, share in sorted(slow["share"].items()))
         took = f"; they took {slow['slowdown']:.2f} times as long (median)" if slow["slowdown"] else ""
@@ -237,6 +258,36 @@ def describe_table(table: Document) -> str:
             lines.append(f"| {name} | {' | '.join(map(_percent, cells))} | {row['estimates']} |")
     lines += [f"\nFailed: {row['name']}: {row['error']}" for row in table["failed"]]
     return "\n".join(lines)
+
+
+def _counts(advisers: Document) -> list[str]:
+    """What has no target: how often a process by itself is inside, of how many the figures are, and of what not."""
+    rows: dict[str, list[str]] = {}
+    for row in (advisers[adviser] for adviser in ADVISERS):
+        rows.setdefault("interval holds a single process", []).append(_percent(row["interval holds a process"]))
+        estimates = f"{row['estimates']}; {row['untold']}"
+        rows.setdefault("estimates; plans that ran and were told no time", []).append(estimates)
+        rows.setdefault("decisions; without a plan that ran", []).append(f"{row['decisions']}; {row['unnamed']}")
+    return [f"| {name} | {' |  | '.join(cells)} |  |" for name, cells in rows.items()]
+
+
+def _beside(table: Document) -> list[str]:
+    """The advisers' rivals, and what no adviser can do better than."""
+    lines = ["| beside them | median error | 90th percentile | mean regret | worst regret | estimates | decisions |"]
+    lines += ["| --- " * 7 + "|"]
+    for name, row in table["baselines"].items():
+        cells = [row["median error"], row["90th percentile error"], row["mean regret"], row["worst regret"]]
+        counts = [str(row[count] or "") for count in ("estimates", "decisions")]
+        lines.append(f"| {name} | {' | '.join([*map(_percent, cells), *counts])} |")
+    beside = {
+        "another process, measured alike": "processes differ by",
+        "instant of the last calibration alone": "one calibration alone",
+    }
+    for name, key in beside.items():
+        row = table[key]
+        cells = [_percent(row[figure]) for figure in ("median error", "90th percentile error")]
+        lines.append(f"| {name} | {' | '.join(cells)} |  |  | {row['estimates'] or ''} |  |")
+    return lines
 
 
 def _percent(value: float | None) -> str:

@@ -39,7 +39,7 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
 from app.service import Crosspoint
 from app.settings import Settings
-from benchmarks.decisions import default_plan
+from benchmarks.decisions import default_label, default_plan
 from benchmarks.estimate_table import describe_table, make_table
 from benchmarks.output import output_file
 from benchmarks.rules_of_thumb import baselines, shares
@@ -197,9 +197,11 @@ class Bench:
         plans = candidate_plans(survey, Request(case.workload))
         trace = await self.calibrating.trace(case.workload)
         profile, size = self.profiles[case.block], case.workload.batch_size
+        row = measured(case)
+        times = {label: truth["median"] for label, truth in row["truth"].items()}
         return {
-            **measured(case),
-            "default": default_plan(survey, plans).label,
+            **row,
+            "default": default_label(default_plan(survey, plans), times, trace),
             "baselines": {plan.label: baselines(profile, plan, trace, size) for plan in plans},
             "shares": shares(profile, trace, size),
         }

@@ -4,6 +4,8 @@ Reads one JSON document from standard input, `{"workload", "limit_bytes", "threa
 a `batch_size`, or `"task": "lightning"`. Writes one to standard output: `{"fits", "reason"}`, or `{"batch_size",
 "seconds", "error"}`. The limit is on private writable memory (RLIMIT_DATA), counted from what the process holds
 resident once its model is built: what goes beyond it fails as an allocation, which the finder takes for out of memory.
+Lightning is imported in either task, after that was read and before the limit is set: what its code takes is taken from
+neither.
 """
 
 from __future__ import annotations
@@ -58,6 +60,12 @@ def known_as_out_of_memory() -> Iterator[None]:
         raise
 
 
+def import_lightning() -> None:
+    """Where it is installed; without it the finder's task fails by itself."""
+    with contextlib.suppress(ImportError):
+        import pytorch_lightning.tuner  # noqa: F401
+
+
 def find_with_lightning(built: BuiltModel) -> dict[str, Any]:
     """By its rule: double the batch while three steps run, then bisect. Its own defaults otherwise."""
     import pytorch_lightning as lightning
@@ -110,6 +118,7 @@ def main() -> None:
     built = build_model(workload.model)
     built.module.train()
     room = job["limit_bytes"] - (read_resident_bytes() or 0)
+    import_lightning()
     with limited_to(room):
         is_trial = job["task"] == "fits"
         answer = fits(workload, built, job["batch_size"]) if is_trial else find_with_lightning(built)

@@ -4,8 +4,9 @@ python -m benchmarks.likeness                        the rows of the newest resu
 python -m benchmarks.likeness --rows FILE
 
 Each model's predictions are corrected by what other models took, as a service would that had measured those before:
-all other models, those of other families alone, and a few models drawn by chance. Taught by truth, and by what `quick`
-had measured (one batch size a model, two seconds a plan). Judged by truth.
+all other models, those of other families alone, and a few models drawn by chance; never by the same network in the
+other mode. Taught by truth, and by what `quick` had measured (one batch size a model, two seconds a plan). Judged by
+truth.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from app.store.lessons import LessonRow
 from benchmarks.output import output_file
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, twins
 from probes.signature import signature_of
 from probes.trace import Trace
 from probes.workload.description import Plan
@@ -138,8 +139,8 @@ def evaluate(cases: Sequence[Case], traces: dict[str, Trace]) -> Document:
 
     table: Document = {"nothing learned": figures(cases, [Learned()] * len(cases))}
     for teacher, rows in taught.items():
-        others = {name: set(names) - {name} for name in names}
-        strangers = {name: {other for other in names if family[other] != family[name]} for name in names}
+        others = {name: set(names) - twins(name) for name in names}
+        strangers = {name: {other for other in others[name] if family[other] != family[name]} for name in names}
         table[f"every other model, by {teacher}"] = figures(cases, corrected(rows, others))
         table[f"other families alone, by {teacher}"] = figures(cases, corrected(rows, strangers))
         for count in (3, 10):

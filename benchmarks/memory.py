@@ -8,8 +8,12 @@
 Truth comes from a process of its own for each case (benchmarks.memory_truth). Beside our estimate stand what
 `accelerate estimate-memory` says (its published rule: weights in fp32, times four for training with Adam), torch's
 MemTracker (which runs the step), and DeepSpeed's rule for ZeRO-2 on one device (20 bytes a parameter; activations are
-left out by both rules). Memory needs no quiet machine. Nothing is fitted to these workloads. After those that we chose
-come networks drawn at random (benchmarks.random_networks).
+left out by both rules). Memory needs no quiet machine. After those that we chose come networks drawn at
+random (benchmarks.random_networks).
+
+A process is told by the base that a calibration would have read in another one (benchmarks.memory_base). Nothing of the
+allocated peak is fitted to these workloads. What libraries take of a process (WORKING_BYTES of app.advisor.memory) was
+set to medians of processes of these very workloads; benchmarks.working_bytes takes it of others.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from app.advisor.memory import estimate_memory
+from app.advisor.memory import estimate_memory, working_bytes
 from benchmarks.child import run_child
 from benchmarks.output import output_file
 from benchmarks.random_networks import random_networks
@@ -84,15 +88,24 @@ class Truths:
         return self._known[key]
 
 
-def run_case(case: Case, truths: Truths) -> list[Document]:
+def run_case(case: Case, truths: Truths, base_bytes: int) -> list[Document]:
     """A row for each batch size, or one that says why there is none."""
     name = {"name": case.row.name, "family": case.row.family, "mode": case.workload.mode}
     name |= {"optimizer": case.workload.optimizer, "precision": case.precision}
     try:
         trace = trace_workload(case.workload)
-        return [{**name, **compare(case, trace, truths.of(case, size))} for size in case.row.batch_sizes]
+        return [{**name, **compare(case, trace, truths.of(case, size), base_bytes)} for size in case.row.batch_sizes]
     except Exception as error:  # noqa: BLE001 - a case that fails is shown, and costs only itself
         return [{**name, "failed": f"{type(error).__name__}: {str(error)[:200]}"}]
+
+
+def read_base() -> int:
+    """Of a process that runs none of the cases, as a profile has it. Raises RuntimeError."""
+    answer = run_child("benchmarks.memory_base", {}, CHILD_SECONDS, ENVIRONMENT)
+    if answer.get("base_bytes") is None:
+        said = answer.get("error", "this system does not tell what a process holds")
+        raise RuntimeError(f"The base of a process could not be read, which every estimate needs: {said}.")
+    return int(answer["base_bytes"])
 
 
 def read_truth(case: Case, batch_size: int) -> Document:
@@ -103,17 +116,22 @@ def read_truth(case: Case, batch_size: int) -> Document:
     return truth
 
 
-def compare(case: Case, trace: Trace, truth: Document) -> Document:
-    plan, base = Plan("cpu", case.precision), MemoryPeak(process_base_bytes=truth["base_bytes"])
+def compare(case: Case, trace: Trace, truth: Document, base_bytes: int) -> Document:
+    """base_bytes: of another process, as the one that is judged is not there yet when it is told."""
+    plan, base = Plan("cpu", case.precision), MemoryPeak(process_base_bytes=base_bytes)
     known = Measurement(plan, 1, case.workload.data, "ok", memory=base)  # a base, as calibration measures it: no more
-    estimate = estimate_memory(None, None, trace, [known], plan, case.workload.model.kind)
-    size = truth["batch_size"]
+    kind, size = case.workload.model.kind, truth["batch_size"]
+    estimate = estimate_memory(None, None, trace, [known], plan, kind)
     return {
         "batch_size": size,
-        "base_bytes": truth["base_bytes"],
+        "base_bytes": base_bytes,
+        "own_base_bytes": truth["base_bytes"],
         "allocated_bytes": truth["allocated_bytes"],
         "process_bytes": truth["process_bytes"],
         "estimated_process_bytes": estimate.peak(size),
+        "libraries_bytes": truth["process_bytes"] - (estimate.peak(size) - working_bytes(trace, kind)),
+        "kind": "huggingface" if kind == "huggingface" else "layers",
+        "convolves": any(operation.kind == "convolution" for operation in trace.operations),
         "estimates": {
             "ours": estimate.allocated(size),
             "accelerate": accelerate_bytes(trace),
@@ -177,10 +195,10 @@ def main() -> None:
     parser.add_argument("--cases", type=int, help="so many of those that we chose; all when left out")
     parser.add_argument("--truths", type=Path, help="a file that keeps what real steps took")
     options = parser.parse_args()
-    truths = Truths(options.truths)
+    truths, base_bytes = Truths(options.truths), read_base()
     rows: list[Document] = []
     for case in (*chosen_cases()[: options.cases], *drawn_cases(options.random, options.seed)):
-        rows += run_case(case, truths)
+        rows += run_case(case, truths, base_bytes)
         sys.stderr.write(f"{_describe(rows[-1])}\n")
         drawn = {"random": options.random, "seed": options.seed}
         document = {"torch": torch.__version__, **drawn, "summary": summarise(rows), "rows": rows}

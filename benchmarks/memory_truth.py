@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from probes.microtrain.feeding import tensors_in
 from probes.microtrain.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.models import build_model
 from probes.microtrain.step import Step, make_step
@@ -77,14 +78,19 @@ def tracker_bytes(workload: Workload, precision: Any, size: int) -> int | None:
     step()
     tracker = MemTracker()
     try:
-        tracked = [part for part in (step.module, step.optimizer) if part is not None]
-        tracker.track_external(*tracked)
+        tracker.track_external(*parts_of(step))
         with tracker:
             step()
         peak = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
     except Exception:  # noqa: BLE001 - a baseline that fails is a result
         return None
     return int(next(value for key, value in peak.items() if "total" in str(key).lower()))
+
+
+def parts_of(step: Step) -> list[Any]:
+    """What was made before the step runs, its batch too: of anything that it is not handed MemTracker knows nothing."""
+    parts = (step.module, step.optimizer, *tensors_in(step.feed.next()))
+    return [part for part in parts if part is not None]
 
 
 def main() -> None:

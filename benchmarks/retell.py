@@ -5,8 +5,8 @@ python -m benchmarks.retell FILE [--store FOLDER] [--output FILE]
 Prices, fits and rules can be tried in minutes so, against an hour of truth, and a run's table told again by later
 code. FILE: what the run wrote, with its calibrations beside it (estimates_profile_1.json and so on). `instant` is told
 as in the run: of each block by its calibration and those before it, and of a machine on which nobody else computes.
-Truth and `quick` stay as they were measured. Traces are those of this code and torch; a store keeps them for the next
-time. This measures nothing, and any machine does for it.
+Rules of thumb are told anew, too; truth and `quick` stay as they were measured. Traces are those of this code and
+torch; a store keeps them for the next time. This measures nothing, and any machine does for it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from app import advisor
+from app.advisor.plans import candidate_plans
 from app.advisor.pooled import pool
 from app.advisor.request import Request
 from app.service import Crosspoint
@@ -29,6 +30,7 @@ from app.settings import Settings
 from benchmarks.estimate_table import describe_table, make_table
 from benchmarks.estimates import profile_file, told
 from benchmarks.output import output_file
+from benchmarks.rules_of_thumb import baselines
 from benchmarks.workloads import WORKLOADS
 from probes.hardware import Load
 from probes.profile import Profile, parse_profile
@@ -47,7 +49,7 @@ def read_calibrations(result: Path) -> list[Profile]:
 
 
 async def retell(rows: Sequence[Document], calibrations: Sequence[Profile], crosspoint: Crosspoint) -> list[Document]:
-    """The rows with what `instant` says now; those that had no truth stay as they are."""
+    """The rows with what `instant` and the rules of thumb say now; those that had no truth stay as they are."""
     calm = replace(await crosspoint.survey(), load=Load())
     models = {row.name: row for row in WORKLOADS}
     known = [row for row in rows if row.get("truth") and row["name"] in models and row["block"] < len(calibrations)]
@@ -60,13 +62,18 @@ async def retell(rows: Sequence[Document], calibrations: Sequence[Profile], cros
         return [told(advisor.recommend(calm, profile, trace, (), request)) for trace, request in pairs]
 
     # One profile after another: what is fitted to one is kept while it is asked, and takes longer than an answer.
-    by_pool = [tell(pool(tuple(reversed(calibrations[: block + 1])))) for block in range(len(calibrations))]
+    pools = [pool(tuple(reversed(calibrations[: block + 1]))) for block in range(len(calibrations))]
+    by_pool = [tell(profile) for profile in pools]
     by_each = [tell(calibration) for calibration in calibrations]
     again = {
         id(row): {
             **row,
             "instant": by_pool[row["block"]][place],
             "instant of each calibration alone": [answers[place] for answers in by_each],
+            "baselines": {
+                plan.label: baselines(pools[row["block"]], plan, traces[place], row["batch_size"])
+                for plan in candidate_plans(calm, Request(workloads[place]))
+            },
         }
         for place, row in enumerate(known)
     }

@@ -26,13 +26,18 @@ def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Do
 
 
 def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> float | None:
-    """Every operation at the best rate or the best bandwidth measured, whichever is longer; None without either."""
+    """Every operation at the best rate or at memory's bandwidth, whichever is longer; None without either.
+
+    The bandwidth is that of the largest working set that was copied: a smaller one's is a cache's, which a step's
+    operations, one after another over fresh memory, do not see.
+    """
     points = [point for point in profile.points if point.plan.key == plan.key]
     rates = [point.flops / point.seconds.median for point in points if point.constant == "matmul"]
-    bandwidths = [point.bytes / point.seconds.median for point in points if point.constant == "bandwidth"]
-    if not rates or not bandwidths:
+    copies = [point for point in points if point.constant == "bandwidth"]
+    if not rates or not copies:
         return None
-    rate, bandwidth = max(rates), max(bandwidths)
+    largest = max(copies, key=lambda point: point.bytes)
+    rate, bandwidth = max(rates), largest.bytes / largest.seconds.median
     total = 0.0
     for operation in trace.operations_under(plan.precision):
         if operation.kind != "view":

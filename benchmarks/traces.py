@@ -1,11 +1,14 @@
 """How many of transformers' architectures are traced, and why the others are not.
 
-    python -m benchmarks.traces --output traces.json                  # every model type and task: half an hour
+    python -m benchmarks.traces --output traces.json                  # every model type and task
+    python -m benchmarks.traces --output traces.json --whole          # and each with all of its layers
     python -m benchmarks.traces --output traces.json --types bert t5  # these only
     python -m benchmarks.traces --output traces.json --again          # those of the file that were not traced
 
-Each is traced as the service does it, in the tracing process, with the config's own sizes but few layers; where that
-fails, with all layers. The process has a limit of memory and each question a deadline. No quiet machine is needed.
+Each is traced as the service does it, in the tracing process and within its deadline, with the config's own sizes but
+few layers, which takes half an hour for all; where that fails, with all layers. What comes of all layers is also asked
+for the first task of each model type (`own_sizes` of a row), or with --whole for every one: a user's config has them
+all. The process has a limit of memory. No quiet machine is needed.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.lab.tracer import TRACE_SECONDS
 from benchmarks.output import output_file
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel, Workload
@@ -30,10 +34,10 @@ from probes.workload.models import parse_model
 
 Document = dict[str, Any]
 
-DEADLINE_SECONDS = 120.0  # for one trace: on a busy machine; alone it takes one to five seconds
 READY_SECONDS = 180.0
 MEMORY_BYTES = 6 * 2**30  # private memory of the tracing process, libraries included
 FEW = 2  # layers: enough that one follows another
+FEW_LAYERS, OWN_SIZES = "few layers", "default"  # what a row says was traced
 # What configs call the number of their layers.
 LAYER_COUNTS = (
     "num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers",
@@ -146,13 +150,13 @@ def all_cases(types: list[str], tasks: list[str]) -> list[Case]:
 
 
 def configs_of(model_type: str, task: str = "") -> Iterator[tuple[str, Document]]:
-    """The configs to try: few layers, then as the class has it."""
+    """The configs to try: few layers where the class says more, then as it has them."""
     supplied = {**SUPPLIED.get(model_type, {}), **SUPPLIED_FOR.get((model_type, task), {})}
     whole = {"model_type": model_type, **supplied}
     few = fewer_layers(default_config(model_type))
     if few:
-        yield "few layers", merged(whole, few)
-    yield "default", whole
+        yield FEW_LAYERS, merged(whole, few)
+    yield OWN_SIZES, whole
 
 
 def merged(one: Document, other: Document) -> Document:
@@ -184,16 +188,21 @@ def fewer_layers(config: Document) -> Document:
     return few
 
 
-def trace_case(tracer: Tracer, case: Case) -> Document:
-    """A row of the table."""
-    row: Document = {}
+def trace_case(tracer: Tracer, case: Case, *, ask_whole: bool) -> Document:
+    """A row of the table: by the first config that traces, or the last. ask_whole: all layers as well, in any case."""
+    tries: dict[str, Document] = {}
     for sizes, config in configs_of(case.model_type, case.task):
-        before = time.monotonic()
-        row = {**case._asdict(), "sizes": sizes, **_try(tracer, config, case.task)}
-        row["seconds"] = round(time.monotonic() - before, 2)
-        if row["outcome"] == "traced":
-            break
-    return row
+        if ask_whole or not any(row["outcome"] == "traced" for row in tries.values()):
+            before = time.monotonic()
+            tries[sizes] = _try(tracer, config, case.task)
+            tries[sizes]["seconds"] = round(time.monotonic() - before, 2)
+    return describe_tries(case, tries)
+
+
+def describe_tries(case: Case, tries: dict[str, Document]) -> Document:
+    """own_sizes: what came of all layers; None where that was not asked."""
+    sizes = next((name for name, row in tries.items() if row["outcome"] == "traced"), list(tries)[-1])
+    return {**case._asdict(), "sizes": sizes, **tries[sizes], "own_sizes": tries.get(OWN_SIZES)}
 
 
 def _try(tracer: Tracer, config: Document, task: str) -> Document:
@@ -215,12 +224,15 @@ def traced_before(output: Path) -> list[Document]:
 
 
 def summarize(rows: list[Document]) -> Document:
-    """Counts by task and outcome, and the model types that no task traces."""
+    """Counts by task and outcome, by which sizes traced and what came of all layers where that was asked, and the model
+    types that no task traces."""
     tasks = dict.fromkeys(row["task"] for row in rows)
     traced = {row["model_type"] for row in rows if row["outcome"] == "traced"}
     return {
         "by_task": {task: dict(Counter(row["outcome"] for row in rows if row["task"] == task)) for task in tasks},
         "all": dict(Counter(row["outcome"] for row in rows)),
+        "sizes": dict(Counter(row["sizes"] for row in rows if row["outcome"] == "traced")),
+        "own_sizes": dict(Counter(row["own_sizes"]["outcome"] for row in rows if row.get("own_sizes"))),
         "model_types": len({row["model_type"] for row in rows}),
         "model_types_untraced": sorted({row["model_type"] for row in rows} - traced),
     }
@@ -235,15 +247,18 @@ def main() -> None:
     parser.add_argument("--types", nargs="*", default=[], help="model types; all when left out")
     parser.add_argument("--tasks", nargs="*", default=[], help="tasks; all when left out")
     parser.add_argument("--again", action="store_true", help="only what the output file has as not traced")
+    parser.add_argument("--whole", action="store_true", help="ask for all layers of every one, not of one task a type")
     options = parser.parse_args()
-    tracer, rows = Tracer(MEMORY_BYTES, DEADLINE_SECONDS), traced_before(options.output) if options.again else []
+    tracer, rows = Tracer(MEMORY_BYTES, TRACE_SECONDS), traced_before(options.output) if options.again else []
+    cases = all_cases(options.types, options.tasks)
+    first = {case.model_type: case for case in reversed(cases)}
     done = {(row["model_type"], row["task"]) for row in rows}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     try:
-        for case in all_cases(options.types, options.tasks):
+        for case in cases:
             if case in done:
                 continue
-            row = trace_case(tracer, case)
+            row = trace_case(tracer, case, ask_whole=options.whole or case == first[case.model_type])
             rows.append(row)
             sys.stderr.write(f"{case.model_type} {case.task}: {row['outcome']} {row.get('reason', '')}\n")
             rows.sort(key=lambda row: (row["model_type"], row["task"]))

@@ -8,6 +8,7 @@ architectures are whole.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 from probes.workload.description import Mode, OptimizerName, Workload
@@ -150,3 +151,17 @@ UNUSUAL: tuple[Row, ...] = tuple(
         "two_ways", "points", "spectral", "autoencoder", "waves", "mixer",
     )
 )  # fmt: skip
+
+
+@cache
+def twins(name: str) -> frozenset[str]:
+    """The workloads of the same network, in whatever mode, with whatever optimizer and length of its inputs, this one
+    among them."""
+    networks = [_network(row.model) for row in WORKLOADS if row.name == name]
+    return frozenset({name, *(row.name for row in WORKLOADS if _network(row.model) in networks)})
+
+
+def _network(model: Any) -> Any:
+    if not isinstance(model, dict):
+        return model
+    return {key: value for key, value in model.items() if key != "sequence_length"}

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks import crossovers
 from benchmarks.crossover_scores import NARROW, Truth, describe_scores, score, told_batch, truth_of, wanted
-from benchmarks.crossovers import is_doubtful
+from benchmarks.crossovers import Measured, is_doubtful
+from benchmarks.workloads import WORKLOADS
+from probes.measurement import Measurement
+from probes.workload.description import Plan, Workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,12 @@ def test_what_was_told_is_right_within_the_factor() -> None:
 def test_both_ends_of_the_range_are_batches_like_others() -> None:
     always, never = Truth({1: 1, 64: 1}), Truth({1: -1, 64: -1})
     assert [always.holds(batch, 2.0) for batch in (1, 2, 3, math.inf)] == [True, True, False, False]
-    assert [never.holds(batch, 2.0) for batch in (math.inf, 65, 40, 20, 1)] == [True, True, True, False, False]
+    assert [never.holds(batch, 2.0) for batch in (math.inf, 65, 40, 20, 1)] == [True, None, None, False, False]
+
+
+def test_a_batch_beyond_what_ran_is_judged_where_the_crossover_ran() -> None:
+    truth = Truth({1: -1, 2048: -1, 4096: 1})
+    assert [truth.holds(batch, 2.0) for batch in (5000, 8192, 8193, math.inf)] == [True, True, False, False]
 
 
 def told(kind: str, high: int | None = None, medians: int | None = None) -> dict[str, Any]:
@@ -122,6 +134,32 @@ def test_more_processes_are_asked_where_plans_are_close_or_processes_disagree(
     assert is_doubtful(ratios, [1.0] * len(ratios)) is doubtful
 
 
+# Seconds over the batch: the second overtakes the first at 20, the third is far behind both.
+LAWS: dict[str, Callable[[int], float]] = {
+    ONE.label: lambda size: 1e-4 * size,
+    TWO.label: lambda size: 1e-3 + 0.5e-4 * size,
+    ONE_BF16.label: lambda size: 1e-2 * size,
+}
+
+
+async def measure_by_law(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
+    size = workload.batch_size
+    return [a_measurement(plan, size, LAWS[plan.label](size)) for plan in plans]
+
+
+def test_the_ladder_is_gone_up_as_far_as_a_pair_s_own_steps_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crossovers, "measure_plans", measure_by_law)
+    nobody: Any = None
+    measured = Measured(nobody, WORKLOADS[0], (ONE, TWO, ONE_BF16), 1.0)
+    both, slow = (ONE.label, TWO.label), (ONE.label, ONE_BF16.label)
+    truths = asyncio.run(measured.bisect([both, slow]))
+    ran = {label: [size for size, times in measured.times.items() if times[label]] for label in LAWS}
+    assert max(ran[ONE_BF16.label]) == 64  # where it took more than a tenth of a second
+    assert max(ran[ONE.label]) == max(ran[TWO.label]) == 4096
+    assert truths[both].low <= 20 <= truths[both].high
+    assert truths[slow].kind == "never"
+
+
 def a_row(instant: dict[str, Any], ratios: dict[int, float], to: str = "cpu bf16, 1 thread") -> dict[str, Any]:
     times = {size: ([1.0], [1.0 / ratio]) for size, ratio in ratios.items()}
     return {"from": "cpu fp32, 1 thread", "to": to, "times": times, "truth": truth_of(times).to_json(),
@@ -145,3 +183,11 @@ def test_the_table_counts_what_is_decided_what_is_right_and_what_does_cross() ->
     assert table["quick", "batch_size"]["pairs"] == 0
     assert table["torch default", "all threads, fp32"]["right"] == 1
     assert "2 of 3" in describe_scores(list(table.values()))
+
+
+def test_what_was_told_beyond_the_batches_that_ran_is_counted_apart() -> None:
+    never = {1: 0.5, 8: 0.8, 64: 0.8}
+    rows = json.loads(json.dumps([a_row(told("at", 900, 200), never), a_row(told("never"), never)]))
+    row = next(row for row in score(rows) if (row["adviser"], row["figure"]) == ("instant", "batch_size"))
+    assert (row["decided"], row["beyond"], row["right"]) == (2, 1, 1)
+    assert "| 2 of 2 | 1 | 100% (1 of 1) |" in describe_scores([row])

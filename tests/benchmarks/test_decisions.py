@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.decisions import MODELS, Decision, default_plan, describe, describe_summary, summarise
+from app.advisor.summary import trace_of_summary
+from benchmarks.decisions import MODELS, Decision, default_label, default_plan, describe, describe_summary, summarise
 from probes.workload.description import Plan
 from probes.workload.models import parse_model
-from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_survey
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_survey, a_workload
 
 REFERENCE = {"cpu fp32, 1 thread": 0.010, "cpu fp32, 2 threads": 0.012}
 
@@ -37,6 +40,17 @@ def test_the_summary_averages_over_the_models() -> None:
 def test_the_default_is_the_first_gpu_or_else_every_thread_in_fp32() -> None:
     assert default_plan(a_survey(), [ONE, ONE_BF16, TWO]) == TWO
     assert default_plan(a_survey(gpus=[a_gpu()]), [ONE, TWO]) == Plan("cuda:0", "fp32")
+
+
+def test_the_default_of_a_gpu_is_told_by_the_better_of_fp32_and_tf32_where_cudnn_computes() -> None:
+    dense, seconds = trace_of_summary(a_workload()), {"cuda:0 fp32": 3.0, "cuda:0 tf32": 2.0, "cuda:0 bf16": 1.0}
+    first, *others = dense.operations
+    convolves = replace(dense, operations=(replace(first, kind="convolution"), *others))
+    gpu = Plan("cuda:0", "fp32")
+    assert default_label(gpu, seconds, dense) == "cuda:0 fp32"
+    assert default_label(gpu, seconds, convolves) == "cuda:0 tf32"
+    assert default_label(gpu, {"cuda:0 bf16": 1.0}, convolves) == "cuda:0 fp32"  # which did not run, and is not fast
+    assert default_label(TWO, seconds, convolves) == TWO.label
 
 
 def test_the_ten_models_are_ten_and_all_are_accepted() -> None:

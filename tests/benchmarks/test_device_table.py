@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,19 @@ import pytest
 
 import benchmarks
 from app.advisor.device_operations import on_device, same_kernel
+from app.advisor.experience import Lesson
 from app.advisor.features import _sized
-from benchmarks.device_steps import Step, error, read, read_profile, read_steps, tell
-from benchmarks.device_table import crossing
+from app.advisor.recommendation import Interval
+from app.advisor.step_time import StepEstimate
+from app.advisor.summary import trace_of_summary
+from benchmarks.device_steps import Step, error, of_other_models, read, read_profile, read_steps, tell
+from benchmarks.device_table import CHOOSERS, DEFAULT, _chosen, crossing, print_decisions
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
+from probes.signature import signature_of
 from probes.trace import Operation, Trace, _operation_from_row
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, TWO, a_workload
 
 H200 = Path(benchmarks.__file__).parent / "results" / "2026-11-26-nvidia-h200-xeon-16-cores"
 # Of the families of the table, what is traced in a second or two.
@@ -103,3 +111,51 @@ def test_what_other_models_took_brings_the_estimates_nearer(steps: list[Step]) -
 )
 def test_a_crossing_is_where_it_stays(seconds: dict[int, tuple[float, float]], batch_size: float | None) -> None:
     assert crossing(seconds) == (None if batch_size is None else pytest.approx(batch_size))
+
+
+def test_the_same_network_in_the_other_mode_teaches_nothing() -> None:
+    signature = signature_of(trace_of_summary(a_workload()), 8)
+    assert signature is not None
+    names = ("tabular", "tabular inference", "iris")
+    lessons = [Lesson(name, "training", ONE, signature, 0.1) for name in names]
+    assert [lesson.workload for lesson in of_other_models(lessons, "tabular inference")] == ["iris"]
+    assert [lesson.workload for lesson in of_other_models(lessons, "iris")] == ["tabular", "tabular inference"]
+
+
+FP32, TF32, BF16 = Plan("cuda:0", "fp32"), Plan("cuda:0", "tf32"), Plan("cuda:0", "bf16")
+
+
+def a_step(plan: Plan, seconds: float, told: float) -> Step:
+    step = Step("w", "dense", "training", plan, 8, seconds, None, None)
+    step.estimates = dict.fromkeys(
+        ("instant", "learned"), StepEstimate(Interval(told, 0.8 * told, 1.2 * told), "predicted")
+    )
+    return step
+
+
+def test_what_is_named_is_what_the_product_names_of_plans_that_it_cannot_tell_apart() -> None:
+    rows = [a_step(TWO, 1.0, 1.0), a_step(ONE, 1.1, 1.02)]
+    chosen = _chosen(rows, "instant", {})
+    assert chosen is not None
+    assert chosen.plan == ONE  # the cheaper one, which is not the least median
+
+
+def convolving(trace: Trace) -> Trace:
+    first, *others = trace.operations
+    return replace(trace, operations=(replace(first, kind="convolution"), *others))
+
+
+def test_torch_s_default_is_in_tf32_where_cudnn_computes_and_never_another_plan(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dense = trace_of_summary(a_workload())
+    rows = [a_step(BF16, 1.0, 1.0), a_step(TF32, 2.0, 2.0), a_step(FP32, 3.0, 3.0), a_step(ONE, 9.0, 9.0)]
+    for trace, expected in ((dense, FP32), (convolving(dense), TF32)):
+        chosen = _chosen(rows, DEFAULT, {"w": trace})
+        assert chosen is not None
+        assert chosen.plan == expected
+    without = [step for step in rows if step.plan != FP32]
+    assert _chosen(without, DEFAULT, {"w": dense}) is None  # fp32 did not run, and nothing else is torch's default
+    print_decisions(without, {"w": dense})
+    assert f"| {DEFAULT} |  |  | 0.0% | 1 |" in capsys.readouterr().out
+    assert DEFAULT in CHOOSERS

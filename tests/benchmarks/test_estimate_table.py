@@ -8,6 +8,7 @@ from benchmarks.estimate_table import describe_table, is_met, make_table, quanti
 from benchmarks.estimates import split, true_times
 from benchmarks.rules_of_thumb import roofline
 from benchmarks.workloads import WORKLOADS
+from probes.measurement import Timing
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, a_measurement, a_workload
 from tests.app.advisor.machine import a_profile
@@ -52,6 +53,16 @@ def test_a_profile_without_a_bandwidth_has_no_roofline() -> None:
     rate_alone = replace(profile, points=tuple(p for p in profile.points if p.constant == "matmul"))
     assert (roofline(profile, ONE, trace, 16) or 0.0) > 0
     assert roofline(rate_alone, ONE, trace, 16) is None
+
+
+def test_a_cache_s_bandwidth_is_not_taken_for_memory_s() -> None:
+    profile, trace = a_profile(), trace_of_summary(a_workload())
+    copied = [point for point in profile.points if point.constant == "bandwidth" and point.plan == ONE]
+    largest = max(copied, key=lambda point: point.bytes)
+    quick = Timing.from_samples([largest.seconds.median / 1e6])
+    cached = replace(largest, bytes=largest.bytes / 1e4, seconds=quick)  # a hundred times as fast
+    beside = replace(profile, points=(*profile.points, cached))
+    assert roofline(beside, ONE, trace, 16) == roofline(profile, ONE, trace, 16)
 
 
 def test_what_failed_and_what_was_missed_is_shown() -> None:
@@ -133,3 +144,36 @@ def test_blocks_take_models_in_their_order_and_about_as_many_batch_sizes() -> No
     assert len(sizes) == 4
     assert max(sizes) - min(sizes) <= 3
     assert split(WORKLOADS[:1], 4) == [list(WORKLOADS[:1])]
+
+
+def test_an_answer_without_a_plan_that_ran_is_not_near_the_best() -> None:
+    nothing = a_row(1.0)
+    nothing["instant"] = {"recommended": None, "options": {}}
+    rows = [a_row(1.0), a_row(1.0, named="b"), a_row(1.0, named="cuda:0 fp16"), nothing]
+    instant = make_table(rows)["advisers"]["instant"]
+    assert instant["within 5 % of the best"] == 0.25
+    assert instant["mean regret"] == pytest.approx(0.5)  # of the two that are known
+    assert (instant["decisions"], instant["unnamed"]) == (4, 2)
+    assert (instant["estimates"], instant["untold"]) == (3 * len(TRUTH), len(TRUTH))
+    text = describe_table(make_table(rows))
+    assert "| estimates; plans that ran and were told no time | 6; 2 |" in text
+    assert "| decisions; without a plan that ran | 4; 2 |" in text
+
+
+def test_torch_s_default_stands_beside_quick_where_quick_was_asked() -> None:
+    small, large = a_row(1.0, default="b"), a_row(1.0, default="a")
+    large["quick"] = large["instant"]
+    table = make_table([small, large])
+    assert table["baselines"]["torch default"]["mean regret"] == pytest.approx(0.5)
+    beside = table["baselines"]["torch default, where quick was asked"]
+    assert (beside["mean regret"], beside["decisions"]) == (0.0, 1)
+    assert "| torch default, where quick was asked |  |  | 0.0% | 0.0% |  | 1 |" in describe_table(table)
+
+
+def test_a_range_is_held_against_single_processes_too() -> None:
+    row = row_of([0.8, 1.0, 1.0, 1.2])
+    row["instant"] = {"recommended": "cpu", "options": {"cpu": {"median": 1.0, "low": 0.9, "high": 1.1}}}
+    instant = make_table([row])["advisers"]["instant"]
+    assert instant["interval holds"] == 1.0
+    assert instant["interval holds a process"] == 0.5
+    assert "| interval holds a single process | 50.0% |" in describe_table(make_table([row]))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,3 +57,34 @@ def test_a_batch_that_does_not_fit_into_the_limit_does_not_run() -> None:
     small, large = (run_limited({**job, "batch_size": batch_size}) for batch_size in (16, 2_000_000))
     assert small == {"fits": True, "reason": None}
     assert not large.get("fits")
+
+
+# What either task finds when it begins: how much it may still take, and whether the finder's code is there.
+AT_THE_BEGINNING = """
+import resource, sys
+from pathlib import Path
+from benchmarks import largest_batch_child as child
+from probes.microtrain.footprint import parse_status_bytes
+
+def look(*_):
+    used = parse_status_bytes(Path("/proc/self/status").read_text(), "VmData")
+    return {"left": resource.getrlimit(resource.RLIMIT_DATA)[0] - used, "imported": "pytorch_lightning" in sys.modules}
+
+child.fits = child.find_with_lightning = look
+child.main()
+"""
+
+
+@pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch-lightning is not installed here")
+def test_the_finder_has_as_much_memory_as_the_truth_it_is_held_against() -> None:
+    row = next(row for row in WORKLOADS if row.name == "iris")
+    job = {"workload": row.workload().to_json(), "limit_bytes": 2**31, "threads": 1, "batch_size": 16}
+    found = []
+    for task in ("fits", "lightning"):
+        told = json.dumps({**job, "task": task})
+        done = subprocess.run(
+            [sys.executable, "-c", AT_THE_BEGINNING], input=told, capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    assert [each["imported"] for each in found] == [True, True]
+    assert found[0]["left"] == pytest.approx(found[1]["left"], rel=0.02)

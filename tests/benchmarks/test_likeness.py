@@ -8,6 +8,7 @@ import pytest
 
 from app.advisor.summary import trace_of_summary
 from benchmarks.likeness import Case, describe, evaluate, read_cases
+from benchmarks.workloads import twins
 from tests.app.advisor.build import ONE, TWO, a_summary, a_workload
 
 NAMES = ("a", "b", "c", "d")
@@ -54,3 +55,15 @@ def test_only_predictions_are_judged() -> None:
     }
     (case,) = read_cases([row, {"name": "b", "error": "no"}])
     assert (case.plan, case.truth, case.quick) == (ONE, 1.1, None)
+
+
+def test_the_same_network_in_the_other_mode_does_not_teach() -> None:
+    names = ("lstm", "lstm inference", "iris")
+    assert [sorted(twins(name)) for name in names] == [["lstm", "lstm inference"]] * 2 + [["iris"]]
+    assert twins("llama") == {"llama", "llama inference"}  # of other lengths
+    traces = dict(zip(names, TRACES.values(), strict=False))
+    off = {"lstm": 3.0, "lstm inference": 1.0, "iris": 1.0}
+    rows = [Case(name, name, "training", 16, ONE, 1.0, 0.3, off[name], off[name]) for name in names]
+    two = [row for row in rows if row.name != "iris"]
+    assert evaluate(two, traces)["every other model, by truth"] == evaluate(two, traces)["nothing learned"]
+    assert evaluate(rows, traces)["every other model, by truth"] != evaluate(rows, traces)["nothing learned"]

@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 
+from app.advisor.memory import working_bytes
 from app.advisor.summary import trace_of_summary
 from benchmarks.memory import (
     WORKLOADS,
     Truths,
     accelerate_bytes,
     chosen_cases,
+    compare,
     deepspeed_bytes,
     drawn_cases,
+    read_base,
     summarise,
 )
 from benchmarks.random_networks import random_networks
@@ -34,6 +37,29 @@ def test_what_real_steps_took_is_kept_and_not_taken_again(tmp_path: Path) -> Non
     key = json.dumps([case.row.name, case.workload.mode, case.workload.optimizer, case.precision, 16])
     path.write_text(json.dumps({key: {"batch_size": 16}}))
     assert Truths(path).of(case, 16) == {"batch_size": 16}
+
+
+def a_truth(own_base: int, process: int = 600_000_000) -> dict[str, int]:
+    figures = {"allocated_bytes": 10**8, "process_bytes": process, "tracker_bytes": 10**8}
+    return {"batch_size": 16, "base_bytes": own_base, **figures}
+
+
+def test_a_process_is_told_by_the_base_of_another() -> None:
+    case, trace = chosen_cases()[0], trace_of_summary(a_workload())
+    one, other = (compare(case, trace, a_truth(own), 300_000_000) for own in (1, 10**9))
+    assert one["estimated_process_bytes"] == other["estimated_process_bytes"] > 300_000_000
+    assert (other["base_bytes"], other["own_base_bytes"]) == (300_000_000, 10**9)
+
+
+def test_what_libraries_took_is_what_is_left_of_a_process() -> None:
+    case, trace = chosen_cases()[0], trace_of_summary(a_workload())
+    told = compare(case, trace, a_truth(1), 300_000_000)["estimated_process_bytes"]
+    exact = compare(case, trace, a_truth(1, told), 300_000_000)
+    assert exact["libraries_bytes"] == working_bytes(trace, "layers")
+
+
+def test_the_base_is_that_of_a_process_with_torch_in_it_and_nothing_else() -> None:
+    assert 50_000_000 < read_base() < 2_000_000_000
 
 
 def test_the_published_rules_know_parameters_only() -> None:

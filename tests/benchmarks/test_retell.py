@@ -30,10 +30,10 @@ def kept(tmp_path: Path) -> Path:
     return result
 
 
-def test_instant_is_told_anew_and_all_else_stays(kept: Path, tmp_path: Path) -> None:
+def test_instant_and_rules_of_thumb_are_told_anew_and_all_else_stays(kept: Path, tmp_path: Path) -> None:
     before = json.loads(kept.read_text(encoding="utf-8"))
     for row in before["rows"][:2]:
-        row["instant"] = None
+        row["instant"] = row["baselines"] = None
     after = asyncio.run(run_retell(before, kept, tmp_path / "store"))
     for old, new in zip(before["rows"][:2], after["rows"], strict=False):
         assert (new["truth"], new["quick"]) == (old["truth"], old["quick"])
@@ -41,6 +41,7 @@ def test_instant_is_told_anew_and_all_else_stays(kept: Path, tmp_path: Path) -> 
         for option in new["instant"]["options"].values():
             assert option["basis"] == "predicted"
             assert 0 < option["low"] < option["median"] < option["high"]
+        assert all(new["baselines"][label]["roofline"] > 0 for label in old["truth"])
         assert len(new["instant of each calibration alone"]) == 2
     assert after["truth_processes"] == 4
     assert after["rows"][2:] == before["rows"][2:]
