@@ -24,6 +24,7 @@ from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.step_time import shared_spread
 from benchmarks.decisions import default_label
 from benchmarks.device_steps import MOST_COPIED, SIDES, Step, error, read, read_profile, read_steps, tell
+from benchmarks.rules_of_thumb import RULES
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Trace
@@ -52,7 +53,7 @@ def print_steps(steps: Sequence[Step]) -> None:
             held = statistics.fmean(s.told[who].low <= s.seconds <= s.told[who].high for s in group)
             errors = [error(s.told[who].median, s.seconds) for s in group]
             say(f"| {who}, {name} {figures(errors)} {held:.0%} | {len(group)} |")
-    for name in ("roofline", "operations alone"):
+    for name in RULES:
         errors = [error(s.beside[name], s.seconds) for s in steps if name in s.beside]
         say(f"| {name} {figures(errors)} | {len(errors)} |")
     # Batches come from pageable memory, whose copy is in the device's clock and no kernel.

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.rules_of_thumb import RULES
+
 Document = dict[str, Any]
 ADVISERS = ("instant", "quick")
-BASELINES = ("roofline", "operations alone")
 NEAR_BEST = 0.05
 # figure -> target by adviser (issue: "How good"); a range is met inside it, a share from it on, an error up to it.
 TARGETS: dict[str, dict[str, Any]] = {
@@ -164,7 +165,7 @@ def make_table(rows: Sequence[Document]) -> Document:
         regrets = regrets_of(answers_of(rows, adviser))
         table["advisers"][adviser] = figures_of(list(errors_of(rows, adviser)), regrets)
         table["advisers"][adviser]["untold"] = count_untold(rows, adviser)
-    for baseline in BASELINES:
+    for baseline in RULES:
         table["baselines"][baseline] = figures_of(list(baseline_errors(rows, baseline)), [])
     table["baselines"]["torch default"] = figures_of([], regrets_of(defaults_of(rows)))
     # `quick` is asked at the largest sizes alone, where torch's default costs another share than at all of them.

@@ -12,32 +12,35 @@ from probes.workload.description import Plan
 
 Document = dict[str, Any]
 
+RULES = ("roofline", "roofline, all in a cache", "operations alone")
+
 
 def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Document:
     """Seconds by the rules of thumb, from the figures of the same profile; None where it has none of the plan."""
     prices = prices_for(profile, plan, trace.mode)
     if prices is None:
-        return {"roofline": None, "operations alone": None}
+        return dict.fromkeys(RULES)
     alone = Prices(prices.plan, prices.dispatch, prices.arithmetic, prices.moving, prices.optimizer, prices.work)
     return {
         "roofline": roofline(profile, plan, trace, batch_size),
+        "roofline, all in a cache": roofline(profile, plan, trace, batch_size, cached=True),
         "operations alone": sum(features_at(trace, alone, batch_size)),
     }
 
 
-def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> float | None:
+def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int, *, cached: bool = False) -> float | None:
     """Every operation at the best rate or at memory's bandwidth, whichever is longer; None without either.
 
-    The bandwidth is that of the largest working set that was copied: a smaller one's is a cache's, which a step's
-    operations, one after another over fresh memory, do not see.
+    The bandwidth is that of the largest working set that was copied. cached: the best of any, a cache's; a step's
+    operations are somewhere between the two.
     """
     points = [point for point in profile.points if point.plan.key == plan.key]
     rates = [point.flops / point.seconds.median for point in points if point.constant == "matmul"]
     copies = [point for point in points if point.constant == "bandwidth"]
     if not rates or not copies:
         return None
-    largest = max(copies, key=lambda point: point.bytes)
-    rate, bandwidth = max(rates), largest.bytes / largest.seconds.median
+    bandwidths = [point.bytes / point.seconds.median for point in sorted(copies, key=lambda point: point.bytes)]
+    rate, bandwidth = max(rates), max(bandwidths) if cached else bandwidths[-1]
     total = 0.0
     for operation in trace.operations_under(plan.precision):
         if operation.kind != "view":

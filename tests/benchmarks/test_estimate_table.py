@@ -62,7 +62,11 @@ def test_a_cache_s_bandwidth_is_not_taken_for_memory_s() -> None:
     quick = Timing.from_samples([largest.seconds.median / 1e6])
     cached = replace(largest, bytes=largest.bytes / 1e4, seconds=quick)  # a hundred times as fast
     beside = replace(profile, points=(*profile.points, cached))
-    assert roofline(beside, ONE, trace, 16) == roofline(profile, ONE, trace, 16)
+    plain, in_memory = roofline(profile, ONE, trace, 16), roofline(beside, ONE, trace, 16)
+    in_cache = roofline(beside, ONE, trace, 16, cached=True)
+    assert plain is not None
+    assert in_cache is not None
+    assert in_memory == plain > in_cache
 
 
 def test_what_failed_and_what_was_missed_is_shown() -> None:
