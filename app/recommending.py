@@ -295,7 +295,7 @@ class Recommending:
             raise self._unmeasured or untraceable
         why = "This model's operations cannot be followed without running it"
         if untraceable.code != "unsupported":
-            why = f"This model was not traced ({untraceable})"
+            why = f"This model was not traced ({str(untraceable).partition('. ')[0].rstrip('.')})"
         text = f"{why}: only what was measured here is known."
         self._notes.append(Reason("not-traced", text))
 
