@@ -11,9 +11,9 @@ MemTracker (which runs the step), and DeepSpeed's rule for ZeRO-2 on one device 
 left out by both rules). Memory needs no quiet machine. After those that we chose come networks drawn at
 random (benchmarks.random_networks).
 
-A process is told by the base that a calibration would have read in another one (benchmarks.memory_base). Nothing of the
-allocated peak is fitted to these workloads. What libraries take of a process (WORKING_BYTES of app.advisor.memory) was
-set to medians of processes of these very workloads; benchmarks.working_bytes takes it of others.
+A process is told by the base that a calibration would have read in another one (benchmarks.memory_base). Nothing of
+it is fitted to these workloads: what libraries take of a process (WORKING_BYTES of app.advisor.memory) are medians of
+other networks (benchmarks.working_bytes).
 """
 
 from __future__ import annotations

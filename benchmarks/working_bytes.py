@@ -16,6 +16,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -60,6 +61,13 @@ def config_cases() -> list[Case]:
     return [Case(row, row.workload(), "fp32") for row in rows]
 
 
+def layer_cases(count: int) -> list[Case]:
+    """Drawn networks in training, and in fp32 in inference."""
+    drawn = drawn_cases(count, SEED)
+    plain = [case for case in drawn if case.precision == "fp32"]
+    return [*drawn, *(case._replace(workload=replace(case.workload, mode="inference")) for case in plain)]
+
+
 def medians(rows: Sequence[Document]) -> Document:
     """As app.advisor.memory has them, in bytes: `working` by kind of model and mode, of networks without convolutions;
     `convolutions`, what those with some take beyond that; None where no row tells. rows: of benchmarks.memory."""
@@ -101,7 +109,7 @@ def main() -> None:
     options = parser.parse_args()
     truths, base_bytes = Truths(options.truths), read_base()
     rows: list[Document] = []
-    for case in (*config_cases()[: options.configs], *drawn_cases(options.random, SEED)):
+    for case in (*config_cases()[: options.configs], *layer_cases(options.random)):
         rows += run_case(case, truths, base_bytes)
         sys.stderr.write(f"{case.row.name}, {case.workload.mode}, {case.precision}: {_said(rows[-1])}\n")
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}

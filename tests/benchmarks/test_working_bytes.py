@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.memory import RANDOM, chosen_cases, drawn_cases
 from benchmarks.memory import SEED as JUDGED
-from benchmarks.working_bytes import SEED, config_cases, describe_medians, medians
+from benchmarks.working_bytes import SEED, config_cases, describe_medians, layer_cases, medians
 from benchmarks.workloads import WORKLOADS
 from probes.workload.description import Workload
 
@@ -17,12 +17,17 @@ def keys(workloads: list[Workload]) -> set[str]:
 
 def test_none_of_them_is_judged() -> None:
     assert SEED != JUDGED
-    fitted = keys([case.workload for case in (*config_cases(), *drawn_cases(8, SEED))])
+    fitted = keys([case.workload for case in (*config_cases(), *layer_cases(8))])
     judged = keys([case.workload for case in (*chosen_cases(), *drawn_cases(RANDOM, JUDGED))])
     assert len(fitted) > len(config_cases()) // 2
     assert not fitted & judged
     types = {row.model["huggingface"]["model_type"] for row in WORKLOADS if "huggingface" in row.model}
     assert not types & {case.row.name for case in config_cases()}
+
+
+def test_both_modes_are_looked_at() -> None:
+    for cases in (config_cases(), layer_cases(4)):
+        assert {case.workload.mode for case in cases} == {"training", "inference"}
 
 
 def a_row(libraries: int, *, convolves: bool = False, kind: str = "layers") -> dict[str, Any]:
