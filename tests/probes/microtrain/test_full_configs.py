@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,13 +25,19 @@ def whole_config(model_type: str) -> dict[str, Any]:
     return written
 
 
-def test_no_whole_config_is_refused() -> None:
-    refused, taken = {}, 0
+def whole_configs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of every trainable model type that has defaults."""
     for model_type in read_architectures().trainable_types():
         try:
             config = whole_config(model_type)
         except Exception:  # noqa: BLE001 - some have no defaults
             continue
+        yield model_type, config
+
+
+def test_no_whole_config_is_refused() -> None:
+    refused, taken = {}, 0
+    for model_type, config in whole_configs():
         try:
             parse_huggingface({"huggingface": config})
             taken += 1
@@ -72,11 +79,7 @@ def made(document: dict[str, Any]) -> str | None:
 
 def test_a_config_that_lost_its_points_on_a_page_is_taken_as_well() -> None:
     refused, taken = {}, 0
-    for model_type in read_architectures().trainable_types():
-        try:
-            config = whole_config(model_type)
-        except Exception:  # noqa: BLE001 - some have no defaults
-            continue
+    for model_type, config in whole_configs():
         if made({"huggingface": config}) is not None:
             continue
         said = made({"huggingface": without_points(config)})
