@@ -9,7 +9,8 @@ batch size every plan runs in three processes of its own, in turns with the othe
 where two plans are within a tenth, as two processes of one plan are, or where processes disagree on which is faster.
 A coarse ladder of batch sizes is gone up as far as the two plans' own steps are short, whatever was told of them; then
 the bracket around each pair's crossover is halved until it is within a factor of 1.5. The scoring is
-benchmarks.crossover_scores.
+benchmarks.crossover_scores. A run that is broken off leaves the models it measured in a file whose name ends in
+.unfinished.json, which benchmarks.crossover_scores tells like any other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import math
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,7 +37,7 @@ from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.crossover_scores import Truth, describe_scores, gain, score, sign, truth_of, wanted
-from benchmarks.output import output_file
+from benchmarks.output import Unfinished, output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.microtrain import fresh_processes
@@ -45,6 +47,7 @@ from probes.workload.description import Plan
 RESULTS = Path(__file__).parent / "results"
 Document = dict[str, Any]
 Say = Callable[[str], None]
+Keep = Callable[[list[Document]], None]
 Pair = tuple[str, str]
 # Of five families, with steps short enough at most batches that a bisection takes seconds.
 MODELS = (
@@ -125,12 +128,15 @@ def is_doubtful(first: Sequence[float], second: Sequence[float]) -> bool:
 
 @dataclass
 class Bench:
-    """asked: the store that answers come from. measuring: another, for the truth."""
+    """asked: the store that answers come from. measuring: another, for the truth. keep: told, after each model, all
+    rows so far. until: on time.monotonic, when no further model is begun."""
 
     asked: Crosspoint
     measuring: Crosspoint
     seconds: float
     say: Say
+    keep: Keep
+    until: float = math.inf
 
     async def rows(self, models: Sequence[str]) -> list[Document]:
         """One a pair of plans, and one with an `error` for a model that could not be judged."""
@@ -138,12 +144,18 @@ class Bench:
         instant = {row.name: await self.asked.recommend(Request(row.workload())) for row in rows}
         found: list[Document] = []
         for row in rows:
-            try:
-                found += await self._model(row, instant[row.name])
-            except CrosspointError as error:  # a miss is shown, not dropped
-                self.say(f"{row.name}: {error}")
-                found.append({"model": row.name, "error": str(error)})
+            found += await self._model_in_time(row, instant[row.name])
+            self.keep(found)
         return found
+
+    async def _model_in_time(self, row: Row, instant: Recommendation) -> list[Document]:
+        if time.monotonic() >= self.until:
+            return [{"model": row.name, "error": "not begun: the time was over"}]
+        try:
+            return await self._model(row, instant)
+        except CrosspointError as error:  # a miss is shown, not dropped
+            self.say(f"{row.name}: {error}")
+            return [{"model": row.name, "error": str(error)}]
 
     async def _model(self, row: Row, instant: Recommendation) -> list[Document]:
         workload = row.workload(row.batch_sizes[-1])
@@ -196,9 +208,18 @@ def describe_row(row: Document) -> str:
 
 
 async def run_crossovers(
-    models: Sequence[str], seconds: float, folder: Path, say: Say, profile: Profile | None = None
+    models: Sequence[str],
+    seconds: float,
+    folder: Path,
+    say: Say,
+    keep: Keep,
+    *,
+    profile: Profile | None = None,
+    minutes: float = math.inf,
 ) -> Document:
-    """The document that is kept. profile: of this machine; None: it is calibrated first."""
+    """The document that is kept. profile: of this machine; None: it is calibrated first. minutes: after them no model
+    is begun."""
+    until = time.monotonic() + 60 * minutes
     asked = Crosspoint(Settings.from_environment(data_dir=folder / "asked", learning=False))
     measuring = Crosspoint(Settings.from_environment(data_dir=folder / "measuring"))
     async with asked, measuring:
@@ -206,7 +227,7 @@ async def run_crossovers(
             say("calibrating")
             profile = await asked.calibrate("full")
         await asked.store.keep_profile(profile)
-        rows = await Bench(asked, measuring, seconds, say).rows(models)
+        rows = await Bench(asked, measuring, seconds, say, keep, until).rows(models)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": profile.machine,
@@ -225,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=1.2, help="all plans at one batch size")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no model is begun later")
     parser.add_argument("--profile", type=Path, help="this machine's profile, as benchmarks.estimates keeps it")
     parser.add_argument("--output", type=output_file, default=RESULTS / "crossovers.json")
     chosen = parser.parse_args(arguments)
@@ -233,11 +255,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    unfinished = Unfinished(chosen.output)
     with tempfile.TemporaryDirectory() as folder:
         known = chosen.profile and Profile.from_json(json.loads(chosen.profile.read_text(encoding="utf-8")))
-        work = run_crossovers(MODELS[: chosen.models], chosen.seconds, Path(folder), say, known)
-        document = asyncio.run(work)
+        document = asyncio.run(
+            run_crossovers(
+                MODELS[: chosen.models],
+                chosen.seconds,
+                Path(folder),
+                say,
+                unfinished.keep,
+                profile=known,
+                minutes=chosen.minutes,
+            )
+        )
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    unfinished.end()
     say(describe_scores(document["table"]))
     return 0
 

@@ -41,7 +41,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.decisions import default_label, default_plan
 from benchmarks.estimate_table import describe_table, make_table
-from benchmarks.output import output_file
+from benchmarks.output import Unfinished, output_file
 from benchmarks.rules_of_thumb import baselines, shares
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
@@ -340,20 +340,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    unfinished = chosen.output.with_suffix(".unfinished.json")
-
-    def keep(rows: list[Document]) -> None:
-        unfinished.write_text(json.dumps({"rows": rows}) + "\n", encoding="utf-8")
-
+    unfinished = Unfinished(chosen.output)
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
         counts = {"processes": max(1, chosen.processes), "calibrations": max(1, chosen.calibrations)}
-        run = run_estimates(chosen.seconds, rows, Path(folder), say, keep, minutes=chosen.minutes, **counts)
+        run = run_estimates(chosen.seconds, rows, Path(folder), say, unfinished.keep, minutes=chosen.minutes, **counts)
         document, profiles = asyncio.run(run)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for number, profile in enumerate(profiles, 1):
         compact = json.dumps(profile.to_json(), separators=(",", ":"))
         profile_file(chosen.output, number).write_text(compact + "\n", encoding="utf-8")
-    unfinished.unlink(missing_ok=True)
+    unfinished.end()
     say(describe_table(document["table"]))
     return 0
 

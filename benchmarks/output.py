@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 
 def output_file(text: str) -> Path:
@@ -21,3 +23,17 @@ def output_file(text: str) -> Path:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be written: {error.strerror or error}") from None
     return path
+
+
+class Unfinished:
+    """The rows of a run that has not ended, in a file beside its output's: what broke off a run keeps them there."""
+
+    def __init__(self, output: Path) -> None:
+        self.path = output.with_suffix(".unfinished.json")
+
+    def keep(self, rows: list[dict[str, Any]]) -> None:
+        """All rows so far, in the place of those before."""
+        self.path.write_text(json.dumps({"rows": rows}) + "\n", encoding="utf-8")
+
+    def end(self) -> None:
+        self.path.unlink(missing_ok=True)

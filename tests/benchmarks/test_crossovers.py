@@ -12,10 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.advisor.request import Request
+from app.errors import CrosspointError
 from benchmarks import crossovers
 from benchmarks.crossover_scores import NARROW, Truth, describe_scores, score, told_batch, truth_of, wanted
-from benchmarks.crossovers import Measured, is_doubtful
-from benchmarks.workloads import WORKLOADS
+from benchmarks.crossovers import Bench, Measured, is_doubtful
+from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement
@@ -158,6 +160,28 @@ def test_the_ladder_is_gone_up_as_far_as_a_pair_s_own_steps_are_short(monkeypatc
     assert max(ran[ONE.label]) == max(ran[TWO.label]) == 4096
     assert truths[both].low <= 20 <= truths[both].high
     assert truths[slow].kind == "never"
+
+
+def test_every_model_s_rows_are_kept_as_it_is_done_and_none_is_begun_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Asked:
+        async def recommend(self, request: Request) -> None: ...
+
+    async def one_row(_bench: Bench, row: Row, _instant: Any) -> list[dict[str, Any]]:
+        if row.name == "digits":
+            raise CrosspointError("measure-failed", "The child was killed.")
+        return [{"model": row.name}]
+
+    monkeypatch.setattr(Bench, "_model", one_row)
+    asked: Any = Asked()
+    kept: list[int] = []
+    bench = Bench(asked, asked, 1.0, lambda _line: None, lambda rows: kept.append(len(rows)))
+    rows = asyncio.run(bench.rows(["tabular", "digits", "lstm"]))
+    assert kept == [1, 2, 3]
+    assert [row.get("error") for row in rows] == [None, "The child was killed.", None]
+    late = Bench(asked, asked, 1.0, lambda _line: None, lambda rows: None, until=0.0)
+    assert asyncio.run(late.rows(["tabular"])) == [{"model": "tabular", "error": "not begun: the time was over"}]
 
 
 def a_row(instant: dict[str, Any], ratios: dict[int, float], to: str = "cpu bf16, 1 thread") -> dict[str, Any]:

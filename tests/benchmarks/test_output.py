@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.estimates import main as estimates
-from benchmarks.output import output_file
+from benchmarks.output import Unfinished, output_file
 
 
 def test_a_file_s_folder_is_made_and_the_file_left_for_later(tmp_path: Path) -> None:
@@ -33,3 +34,14 @@ def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(argparse.ArgumentTypeError, match="cannot be written"):
         output_file(str(tmp_path / "file" / "figures.json"))
+
+
+def test_what_was_measured_before_a_run_broke_off_stays_beside_its_output_until_it_ends(tmp_path: Path) -> None:
+    unfinished = Unfinished(tmp_path / "figures.json")
+    unfinished.keep([{"model": "one"}])
+    unfinished.keep([{"model": "one"}, {"model": "two"}])
+    (file,) = tmp_path.iterdir()
+    assert file.name == "figures.unfinished.json"
+    assert [row["model"] for row in json.loads(file.read_text(encoding="utf-8"))["rows"]] == ["one", "two"]
+    unfinished.end()
+    assert not list(tmp_path.iterdir())
