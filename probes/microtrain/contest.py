@@ -126,6 +126,7 @@ class Contest:
 
     enough: from then on only those play that have few samples yet; None: all play until the deadline.
     expect: seconds that an entry's first execution should take, judged by the others; None: no idea.
+    least_block_seconds: of a block, however many turns that leaves. lead_in_seconds: run untimed before it at least.
     on_turn is told after every block; on_error when an entry fails, to free what it held.
     """
 
@@ -133,6 +134,8 @@ class Contest:
     deadline: float
     clock: Clock = time.perf_counter
     enough: float | None = None
+    least_block_seconds: float = MIN_BLOCK_SECONDS
+    lead_in_seconds: float = 0.0
     shuffle: random.Random = field(default_factory=lambda: random.Random(0))
     expect: Callable[[Entry], float | None] = lambda entry: None
     on_turn: Callable[[], object] = lambda: None
@@ -190,7 +193,7 @@ class Contest:
         renewed = any(entry.renew is not None for entry in self.entries)
         rounds = TARGET_ROUNDS_OF_PROCESSES if renewed else TARGET_ROUNDS
         share = (self.deadline - self.clock()) / (max(1, live) * rounds)
-        return min(MAX_BLOCK_SECONDS, max(MIN_BLOCK_SECONDS, share))
+        return min(MAX_BLOCK_SECONDS, max(self.least_block_seconds, share))
 
     def _play_round(self, block_seconds: float) -> bool:
         """One block of every entry whose turn it is. False when there is nothing left to do."""
@@ -213,7 +216,7 @@ class Contest:
     def _play_block(self, entry: Entry, block_seconds: float) -> bool:
         """One sample, if it can be had before the deadline."""
         wanted = max(1, int(block_seconds / max(entry.best or 0.0, 1e-9)))
-        lead_in = int(wanted * LEAD_IN_SHARE) + 1 if wanted > 2 or _wakes(entry) else 0
+        lead_in = self._lead_in(entry, wanted) if wanted > 2 or _wakes(entry) else 0
         left = self.deadline - self.clock()
         needed = min(wanted + lead_in, 2) * (entry.estimate or 0.0)
         if left <= needed or (left < block_seconds / 2 and entry.samples):
@@ -230,6 +233,10 @@ class Contest:
         entry.executions += done
         entry.rest()
         return True
+
+    def _lead_in(self, entry: Entry, wanted: int) -> int:
+        """Executions: a share of the block, and as many as take the seconds that there are for it."""
+        return max(int(wanted * LEAD_IN_SHARE) + 1, int(self.lead_in_seconds / max(entry.best or 0.0, 1e-9)))
 
     def _wants_another_process(self, entry: Entry, left: float) -> bool:
         """It has had samples enough in this one, and run in it for as long as beginning took; and there is time for it

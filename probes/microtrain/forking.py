@@ -79,19 +79,20 @@ class Forks:
         process = self._process
         trial = PlanProcess(wanted.workload, first, wanted.batch_sizes[0], wanted.memory_limit_bytes, process)
         try:
-            each = _seconds_apart(trial)
+            each, step = _seconds_apart(trial)
         except Failure as failure:
             process.end()
             if failure.code == "invalid-model":
                 raise
             return False  # there it is told as well
         self._trial = trial
-        count = len(wanted.plans) * len(wanted.batch_sizes)
-        return each * count <= wanted.end - time.perf_counter()
+        others = len(wanted.plans) * len(wanted.batch_sizes) - 1
+        # The trial is the run of its own plan: it has begun.
+        return each * others + LEAST_STEPS_APART * step <= wanted.end - time.perf_counter()
 
 
-def _seconds_apart(trial: PlanProcess) -> float:
-    """That a plan's process takes until it has samples. Raises Failure."""
+def _seconds_apart(trial: PlanProcess) -> tuple[float, float]:
+    """That a plan's process takes until it has samples, and a step in it. Raises Failure."""
     first = trial.run_ahead()
     step = first if first > LONG_FIRST_SECONDS else trial.run_ahead()
-    return trial.process.seconds_to_start + first + (1 + LEAST_STEPS_APART) * step
+    return trial.process.seconds_to_start + first + (1 + LEAST_STEPS_APART) * step, step

@@ -15,10 +15,10 @@ from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
 from probes.microtrain.compiled_bench import bench_for, changes_of
 from probes.microtrain.contest import NOT_BEGUN, Contest, Entry, OutOfTime
-from probes.microtrain.failures import explain_step_failure
+from probes.microtrain.failures import Failure, explain_step_failure
 from probes.microtrain.footprint import limited_to
 from probes.microtrain.forking import Forks, Wanted
-from probes.microtrain.least_memory import LeastMemory, estimate_least_memory, why_too_large
+from probes.microtrain.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
 from probes.microtrain.measure_job import MeasureJob
 from probes.microtrain.noise import Moment, noise_between, read_moment
 from probes.microtrain.overdue import OverdueGuard
@@ -51,6 +51,10 @@ FIRST_STEP_EXCESS = 2.0
 FIRST_STEP_OF_DEVICE_SECONDS = 2.0
 # A plan that is expected to take so many times as long as the fastest has what time the others leave.
 SLOW = 3.0
+# Of a block of steps, at least, and of those before it that are not timed. In blocks of 6 ms after one step, which is
+# what a second was divided into, steps took 1.03 to 1.19 times as long as in a long measurement, on two threads up to
+# twice (docs/decisions/0005): threads have to be woken, and caches filled.
+LEAST_BLOCK_SECONDS, LEAD_IN_SECONDS = 0.02, 0.005
 LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; such a step grows with its batch
 
 
@@ -86,7 +90,9 @@ class MeasureSession:
         foretold = dict(zip((plan.key for plan in job.plans), job.expected_seconds, strict=False))
         known: dict[object, float] = {key: seconds for key, seconds in foretold.items() if seconds is not None}
         self._expected = known if len(known) == len(job.plans) else {}
-        self._contest = Contest([], self._begun)
+        self._contest = Contest(
+            [], self._begun, least_block_seconds=LEAST_BLOCK_SECONDS, lead_in_seconds=LEAD_IN_SECONDS
+        )
         self._end = self._begun + job.seconds
         self._reported = 0.0
         self._forks: Forks | None = None
@@ -96,6 +102,9 @@ class MeasureSession:
         self._forks = self._fork()
         if self._forks is None:
             fresh_processes.end()  # it may be importing torch still, and takes memory
+        # A model for one device alone is moved there: on the host it would lie beside the forked plans' own.
+        here = [plan for plan in self._job.plans if self._forks is None or not self._is_forkable(plan)]
+        self._bench.devices = frozenset(plan.device for plan in here)
         self._contest.expect = self._expect
         self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
         self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
@@ -252,11 +261,14 @@ class MeasureSession:
         self._refused.append(Measurement(plan, size, self._job.workload.data, outcome, reason))
 
     def _why_too_large(self, size: int) -> str | None:
-        """Said before anything is allocated."""
+        """Said before anything is allocated. Raises Failure `out-of-memory` where the model cannot even be built, as it
+        is on the host for whatever device: no plan's step would tell anything."""
         limit = self._job.memory_limit_bytes
         if limit is None:
             return None
         least = self._least_memory(size) if self._forks is None else self._forks.least_memory(size)
+        if least is not None and least.weights_bytes > limit and not all(plan.is_cpu for plan in self._job.plans):
+            raise Failure("out-of-memory", why_not_built(least, limit))
         return why_too_large(least, limit) if least is not None and least.total_bytes > limit else None
 
     def _least_memory(self, size: int) -> LeastMemory | None:

@@ -109,6 +109,31 @@ def test_an_entry_that_rested_runs_once_untimed_before_a_short_block(
     assert len(machine.log) - warm_up == entry.executions + lead_in * len(entry.samples)
 
 
+def test_however_little_time_there_is_a_block_and_what_comes_before_it_are_as_long_as_asked() -> None:
+    """Steps in blocks of a few milliseconds, right after another process's, take longer than they do in a training."""
+    machine = Machine()
+    entries = [machine.entry(name, 0.001) for name in "abcd"]
+    runs: list[int] = []
+    for entry in entries:
+        entry.run = noting(runs, entry.run)
+    contest = Contest(entries, 0.5, machine.clock, least_block_seconds=0.02, lead_in_seconds=0.005)
+    contest.warm_up(entries)
+    runs.clear()
+    contest._play(lambda: False)
+    blocks = sum(len(entry.samples) for entry in entries)
+    assert blocks > len(entries)
+    assert sum(entry.executions for entry in entries) >= 20 * 0.9 * blocks
+    assert sum(runs) - sum(entry.executions for entry in entries) >= 5 * 0.9 * blocks
+
+
+def noting(runs: list[int], run: Callable[[int], float | None]) -> Callable[[int], float | None]:
+    def noted(executions: int) -> float | None:
+        runs.append(executions)
+        return run(executions)
+
+    return noted
+
+
 @pytest.mark.parametrize(("enough", "samples"), [(5.0, FEW_SAMPLES), (None, 20)])
 def test_when_it_is_enough_only_those_with_few_samples_go_on(enough: float | None, samples: int) -> None:
     machine = Machine()

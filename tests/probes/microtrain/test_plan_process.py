@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from probes.measurement import Measurement
-from probes.microtrain import fresh_processes
+from probes.microtrain import forking, fresh_processes
 from probes.microtrain.bench_process import BenchProcess
 from probes.microtrain.failures import Failure
 from probes.microtrain.measure import MeasureSession
@@ -107,7 +107,7 @@ def ending() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def forking(ending: None) -> None:
+def prepared(ending: None) -> None:
     """A measurement whose plans are not forked ends what forks."""
     fresh_processes.prepare()
     fresh_processes.wait_until_ready()
@@ -242,6 +242,18 @@ def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> No
     rows, session = measured(of(f"{faults}:slow_to_build"), ONE, BF16, seconds=1.0, sizes=(4, 8))
     assert len(processes_of(session)) == 1
     assert any(row.outcome == "ok" for row in rows)
+
+
+@pytest.mark.parametrize(("seconds", "apart"), [(1.5, True), (0.9, False)])
+def test_a_process_each_is_begun_where_the_time_does_for_the_others_of_them(
+    monkeypatch: pytest.MonkeyPatch, *, seconds: float, apart: bool
+) -> None:
+    """What tells how long one takes has begun, and runs its own plan."""
+    monkeypatch.setattr(forking, "_seconds_apart", lambda trial: (1.0, 0.01))
+    wanted = forking.Wanted(DENSE, (ONE, BF16), (8,), None, time.perf_counter() + seconds)
+    forks = forking.Forks(wanted, apart=True)
+    assert forks.are_apart is apart
+    forks.end()
 
 
 def test_plans_share_a_process_where_there_is_no_room_for_more() -> None:
