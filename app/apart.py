@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from app.advisor.known import Known
 from app.advisor.recommendation import MemoryParts, Option
-from probes.workload.description import Workload
+from probes.workload.description import Plan, Workload
 
 # Of the memory that is available, for all these processes together: they live at the same time, to take turns.
 MEMORY_SHARE = 0.5
@@ -25,6 +26,17 @@ def may_run_apart(options: Iterable[Option], seconds: float) -> bool:
     long these are the measuring process sees where it is not known."""
     on_cpu = [option for option in options if option.plan.is_cpu]
     return bool(on_cpu) and _have_room(on_cpu) and _have_time(on_cpu, seconds)
+
+
+def may_all_run_apart(known: Known, plans: Sequence[Plan], batch_sizes: Sequence[int], seconds: float) -> bool:
+    """As `may_run_apart`, of these plans at each of these batch sizes; not where nothing is foretold of one of them."""
+    found: list[Option] = []
+    for size in dict.fromkeys(batch_sizes):
+        options = {option.plan.key: option for option in known.options(size)}
+        if any(plan.key not in options for plan in plans):
+            return False
+        found += (options[plan.key] for plan in plans)
+    return may_run_apart(found, seconds)
 
 
 def _have_room(options: Sequence[Option]) -> bool:

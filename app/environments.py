@@ -1,4 +1,4 @@
-"""What a variant gains one plan: measured in turns with its control, each in a fresh process."""
+"""What a variant gains one plan: measured in turns with its control, in fresh processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app import labjobs
-from app.advisor.environments import KEEP_MEMORY, bare
+from app.advisor.environments import KEEP_MEMORY, bare, scaled_parts
 from app.advisor.recommendation import Option, Recommendation
 from app.compiling import compiling_environment
 from app.errors import LabError
@@ -24,7 +24,8 @@ from probes.measurement import Measurement, Timing
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
-# Turns each process gets: two at least, for one turn each cannot tell an environment from a busy moment.
+# Turns that each of the two gets: two at least, for one each cannot tell an environment from a busy moment. Each is in
+# a process of its own where the time does for two such.
 LEAST_TURNS, MOST_TURNS = 2, 4
 # A turn builds the model, warms up and takes samples; shorter ones would be all warm-up.
 LEAST_TURN_SECONDS, MOST_TURN_SECONDS = 1.0, 4.0
@@ -41,15 +42,15 @@ LAUNCH_SHARE = 0.2
 # Of the numbers in a step, from which on flushing denormals is tried. Arithmetic on one takes some hundred cycles where
 # it takes long (Intel's optimization manual, "Floating-point exceptions"), and a cycle or so on any other.
 DENORMAL_SHARE = 1e-4
+# Sample, channel, height, width: what torch.channels_last is for.
+IMAGE_DIMENSIONS = 4
 # Orders of magnitude on one core, to guess what limits a step where nobody has measured it.
 DISPATCH_SECONDS, CORE_FLOPS, CORE_BYTES = 4e-6, 5e10, 1e10
 
 
 def environment_here() -> Mapping[str, str] | None:
-    """What is worth trying on this machine; None with another C library, or where it is set already."""
-    if not _has_glibc() or any(name in os.environ for name in KEEP_MEMORY):
-        return None
-    return KEEP_MEMORY
+    """What is worth trying on this machine; None with another C library."""
+    return KEEP_MEMORY if _has_glibc() else None
 
 
 def _has_glibc() -> bool:
@@ -70,10 +71,19 @@ def variants_of(answer: Recommendation, trace: Trace, measurements: Sequence[Mea
     wanted = (
         (replace(plan, flush_denormal=True), makes_denormals(measurements, plan, workload)),
         (replace(plan, compiled=True), compiling_may_pay(answer, trace)),
-        (replace(plan, channels_last=True), any(each.kind == "convolution" for each in trace.operations)),
+        (replace(plan, channels_last=True), channels_can_lie_last(trace)),
         (replace(plan, environment=dict(environment or {})), environment is not None),
     )
     return tuple(variant for variant, is_wanted in wanted if is_wanted)
+
+
+def channels_can_lie_last(trace: Trace) -> bool:
+    """Whether a convolution has images that lie otherwise then: of several channels, and of several places. Signals
+    stay as they are; for volumes torch has another layout, and refuses this one for the whole model."""
+    shapes = [shape for each in trace.operations if each.kind == "convolution" for shape in each.shapes]
+    images = (shape for shape in shapes if len(shape) == IMAGE_DIMENSIONS)
+    volumes = any(len(shape) > IMAGE_DIMENSIONS for shape in shapes)
+    return not volumes and any(channels > 1 and height * width > 1 for _, channels, height, width in images)
 
 
 def makes_denormals(measurements: Sequence[Measurement], plan: Plan, workload: Workload) -> bool:
@@ -173,19 +183,29 @@ class Trial:
     on_turn: Callable[[float, str], None]
     clock: Callable[[], float] = time.monotonic
     _rows: dict[bool, list[Measurement]] = field(default_factory=lambda: {False: [], True: []})
+    _processes: int = 0  # of each of the two
 
     async def run(self) -> Measurement | None:
         """The plan's measurement with its control; None where time did not do, or a step failed. Raises LabError."""
         end = self.clock() + self.seconds
         try:
             with _environment_of(self.plan) as environment:
-                async with self.lab.another(environment) as treated:
-                    if self.plan.compiled and not await self._compile(treated, end - self.clock()):
-                        return None
-                    async with self.lab.another({}) as control:
-                        return await self._take_turns(control, treated, end)
+                while await self._in_fresh_processes(environment, end):
+                    pass
         except OSError as error:
             raise LabError("failed", f"There is no room for what is compiled: {error.strerror}.") from error
+        return self._result()
+
+    async def _in_fresh_processes(self, environment: Mapping[str, str], end: float) -> bool:
+        """Whether others are to go on: two that run the same plan differ for as long as they live
+        (docs/decisions/0014)."""
+        begun = self.clock()
+        async with self.lab.another(environment) as treated:
+            if self.plan.compiled and not await self._compile(treated, end - self.clock()):
+                return False
+            async with self.lab.another({}) as control:
+                self._processes += 1
+                return await self._take_turns(control, treated, begun, end)
 
     async def _compile(self, child: Child, left: float) -> bool:
         """Whether it compiled, and in time for what comes after. Raises LabError when it took longer."""
@@ -199,28 +219,46 @@ class Trial:
         result = await child.run(job, left - turns)
         return _row_of(result).outcome == "ok"
 
-    async def _take_turns(self, control: Child, treated: Child, end: float) -> Measurement | None:
-        turn = self._turn_seconds(end - self.clock())
-        if turn is None:
-            return None
-        for number in range(MOST_TURNS):
-            begun = self.clock()
-            self.on_turn(number / MOST_TURNS, "measuring what else may pay")
-            for child, changed in ((control, False), (treated, True)):
-                row = await self._turn(child, self.plan if changed else bare(self.plan), turn)
-                if row.outcome != "ok" or row.step is None or row.is_first_step:
-                    return None
-                self._rows[changed].append(row)
+    async def _take_turns(self, control: Child, treated: Child, begun: float, end: float) -> bool:
+        """One each where others are to go on after it, else as many as the time does for. begun: when these two
+        processes were. Gives whether others are to go on."""
+        left, starts = end - self.clock(), control.start_seconds + treated.start_seconds
+        apart = self._processes > 1 or self._may_go_on_in_others(left, starts)
+        turn = self._least_turn_seconds if apart else self._turn_seconds(left)
+        while turn is not None and len(self._rows[True]) < MOST_TURNS:
+            turn_begun = self.clock()
+            self.on_turn(len(self._rows[True]) / MOST_TURNS, "measuring what else may pay")
+            if not await self._take_one_each(control, treated, turn):
+                return False
             now = self.clock()
-            if now + (now - begun) > end:
-                break
-        return self._result()
+            if apart and now + (now - begun) <= end:
+                return len(self._rows[True]) < MOST_TURNS
+            if self._processes > 1 or now + (now - turn_begun) > end:
+                return False
+        return False
+
+    async def _take_one_each(self, control: Child, treated: Child, seconds: float) -> bool:
+        """Whether both tell something."""
+        for child, changed in ((control, False), (treated, True)):
+            row = await self._turn(child, self.plan if changed else bare(self.plan), seconds)
+            self._rows[changed].append(row)
+            if not _tells(row):
+                return False
+        return True
+
+    @property
+    def _least_turn_seconds(self) -> float:
+        return max(LEAST_TURN_SECONDS, STEPS_A_TURN * self.step_seconds)
+
+    def _may_go_on_in_others(self, left: float, starts: float) -> bool:
+        """Whether the time does for two more processes. Not of what is compiled: to load that takes each seconds."""
+        return not self.plan.compiled and PROCESSES * LEAST_TURNS * self._least_turn_seconds + starts <= left
 
     def _turn_seconds(self, left: float) -> float | None:
-        wanted = max(LEAST_TURN_SECONDS, STEPS_A_TURN * self.step_seconds)
-        if PROCESSES * LEAST_TURNS * wanted > left:
+        """Of those in the same two processes; None where the time does for too few."""
+        if PROCESSES * LEAST_TURNS * self._least_turn_seconds > left:
             return None
-        return max(wanted, min(MOST_TURN_SECONDS, left / (PROCESSES * MOST_TURNS)))
+        return max(self._least_turn_seconds, min(MOST_TURN_SECONDS, left / (PROCESSES * MOST_TURNS)))
 
     async def _turn(self, child: Child, plan: Plan, seconds: float) -> Measurement:
         job = labjobs.measure_job(self.survey, self.workload, [plan], [self.workload.batch_size], seconds)
@@ -229,14 +267,19 @@ class Trial:
 
     def _result(self) -> Measurement | None:
         control, treated = self._rows[False], self._rows[True]
-        if len(treated) < LEAST_TURNS:
+        if len(treated) < LEAST_TURNS or not all(_tells(row) for row in (*control, *treated)):
             return None
+        merge = by_process if self._processes > 1 else pooled
+        first, step = treated[0], merge(treated)
+        assert first.step is not None
         return replace(
-            treated[0],
-            step=pooled(treated),
+            first,
+            step=step,
             steps=sum(row.steps for row in treated),
             steady=all(row.steady for row in treated),
-            control=pooled(control),
+            overheads=scaled_parts(first.overheads, step.median / first.step.median),
+            control=merge(control),
+            processes=self._processes,
         )
 
 
@@ -252,6 +295,15 @@ def _environment_of(plan: Plan) -> Iterator[dict[str, str]]:
 
 def _row_of(result: dict[str, Any]) -> Measurement:
     return parse_sent(lambda document: Measurement.from_json(document["measurements"][0]), result)
+
+
+def _tells(row: Measurement) -> bool:
+    return row.outcome == "ok" and row.step is not None and not row.is_first_step
+
+
+def by_process(rows: list[Measurement]) -> Timing:
+    """Of turns that had a process each: what each of these took."""
+    return Timing.from_samples([row.step.median for row in rows if row.step is not None])
 
 
 def pooled(rows: list[Measurement]) -> Timing:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.advisor.like_cards import devices_to_calibrate
 from probes.checked import make_printable
 from probes.hardware import Accelerator, Load, Survey
 from probes.workload.description import ModelDescription, Plan, Workload
@@ -66,11 +67,11 @@ def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
 
 
 def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str) -> dict[str, Any]:
-    """name: of the profile."""
+    """devices: by name; none: all that torch can use, of cards that are alike one. name: of the profile."""
     return {
         "kind": "calibrate",
         "effort": effort,
-        "devices": list(devices),
+        "devices": list(devices) or devices_to_calibrate(survey),
         "usable_cores": survey.cpu.usable_cores,
         "fingerprint": survey.fingerprint,
         "machine": make_printable(describe_machine(survey)),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
+from app.advisor.busy_device import met_others
 from app.advisor.environments import is_variant
 from app.advisor.experience import KNOT, Experience, Lesson
 from app.advisor.likeness import likeness
@@ -112,7 +113,7 @@ def lessons_of(
     cores: float | None = None,
 ) -> list[LessonRow]:
     """Of plain plans that ran undisturbed. cores: of the machine whose others are counted; None: not known, so that
-    any core taken counts."""
+    any core taken counts. A device's are priced later where the trace was made for CPUs alone."""
     signatures: dict[int, Signature | None] = {}
     rows = []
     for item in measurements:
@@ -124,7 +125,7 @@ def lessons_of(
             made = LessonRow(
                 workload_key(workload),
                 (workload.model.key, workload.mode, workload.optimizer, trace.torch_version),
-                workload.log_every,
+                workload.readings_every,
                 item.plan,
                 item.data,
                 size,
@@ -133,7 +134,7 @@ def lessons_of(
                 None,
                 "",
             )
-            rows.append(made if profile is None else _foretold(profile, trace, made))
+            rows.append(_foretold(profile, trace, made) if profile is not None and _tells_of(trace, made) else made)
     return rows
 
 
@@ -143,7 +144,7 @@ def _tells(item: Measurement, cores: float | None) -> bool:
         return False
     if _taken_cores(item, cores) >= TAKEN_CORES:
         return False
-    if item.is_reckoned:
+    if item.is_reckoned or met_others(item):
         return False
     return math.isfinite(step.median) and step.median > 0 and (item.steady or len(step.samples) >= LEAST_SAMPLES)
 
@@ -176,14 +177,19 @@ def most_like(rows: Sequence[LessonRow], trace: Trace, batch_size: int) -> list[
 
 
 def _priced_anew(profile: Profile, trace: Trace, rows: Sequence[LessonRow]) -> dict[int, LessonRow]:
-    """By number."""
-    return {row.number: _foretold(profile, trace, row) for row in rows}
+    """By number, those that this trace tells of."""
+    return {row.number: _foretold(profile, trace, row) for row in rows if _tells_of(trace, row)}
+
+
+def _tells_of(trace: Trace, row: LessonRow) -> bool:
+    """A device's step is another one, of which a trace that was made for CPUs alone says nothing."""
+    return row.plan.is_cpu or trace.devices
 
 
 def _foretold(profile: Profile, trace: Trace, row: LessonRow) -> LessonRow:
     found = predict(profile, row.plan, trace, row.log_every)
-    seconds = None if found is None else found.at(row.batch_size, row.data).median
-    return replace(row, predicted=seconds or None, predicted_by=_named(profile))
+    told = None if found is None else found.at(row.batch_size, row.data)
+    return replace(row, predicted=None if told is None else told.median, predicted_by=_named(profile))
 
 
 def lesson_of(row: LessonRow) -> Lesson | None:

@@ -57,7 +57,8 @@ ROUTERS = (
     page,
 )
 
-# Ending: answers that are being written, then processes (3 s at most); whatever still hangs after that is left behind.
+# Ending: answers that are being written, then processes (3.5 s at most: app.lab.child); what still hangs 0.2 s later
+# is left behind.
 GRACEFUL_SECONDS = 1
 LAST_RESORT_SECONDS = 4.7
 # How long a thread (a survey, the advisor) may keep the interpreter from the event loop; Python's own is 5 ms.

@@ -7,6 +7,7 @@ from itertools import count
 from app.keeping import unless_unreadable
 from app.labjobs import own_name
 from app.store import Store
+from probes import bounds
 from probes.hardware import Survey
 
 
@@ -15,14 +16,15 @@ async def is_another_machines(store: Store, survey: Survey, name: str) -> bool:
     named = await unless_unreadable(store.named_profile(name))
     if named is None or named.fingerprint == survey.fingerprint:
         return False
-    before = await unless_unreadable(store.outdated_profile(survey.fingerprint))
-    return before is None or before.fingerprint != named.fingerprint
+    return not await unless_unreadable(store.was_seen(named.fingerprint))
 
 
-async def free_name(store: Store, survey: Survey) -> str:
-    """This machine's own name, with a number behind it where another machine's profile is called so."""
-    own = own_name(survey)
-    name, numbers = own, count(2)
+async def free_name(store: Store, survey: Survey, wanted: str | None = None) -> str:
+    """The name that is wanted, else this machine's own, with a number behind it where another machine's profile is
+    called so."""
+    wanted = wanted or own_name(survey)
+    name, numbers = wanted, count(2)
     while await is_another_machines(store, survey, name):
-        name = f"{own}-{next(numbers)}"
+        number = f"-{next(numbers)}"
+        name = wanted[: bounds.MAX_NAME_CHARACTERS - len(number)] + number
     return name

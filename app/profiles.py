@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.advisor.pooled import LOOKED_AT, devices_that_count
-from app.errors import ProfileRefused, UnknownProfile
+from app.errors import ProfileRefused
 from app.keeping import unless_unreadable
 from app.profile_names import is_another_machines
 from app.service import Crosspoint
@@ -27,7 +27,7 @@ async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
 
 
 async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
-    """The latest profile of this name. Raises UnknownProfile."""
+    """The latest profile of this name. Raises UnknownProfile, StoreError."""
     found = await crosspoint.profile(await crosspoint.survey(), name)
     assert found is not None
     return found
@@ -45,7 +45,8 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     """Take in a profile's file, under its own name or this one; whatever is wrong with it, what was there stays.
 
     One with this machine's fingerprint becomes this machine's profile; any other answers when it is asked for by name.
-    Raises ProfileRefused, StoreError.
+    One that is stored already is left as it is, with the calibrations that it is made of. Raises ProfileRefused,
+    StoreError.
     """
     try:
         profile = await asyncio.to_thread(parse_profile, content)
@@ -56,18 +57,19 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     survey = await crosspoint.survey()
     refuse_impostor(profile, survey)
     await _refuse_shadowing(crosspoint, profile)
-    await crosspoint.store.keep_profile(profile)
+    if crosspoint.store.trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
+        await crosspoint.store.keep_profile(profile)
     crosspoint.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
     return profile
 
 
 async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
-    """Forget every profile of this name. Raises UnknownProfile, StoreError."""
+    """Forget every profile of this name. Raises UnknownProfile, and StoreError where that cannot be done or told."""
     was_unsaved = crosspoint.forget_unsaved(lambda unsaved: unsaved.name == name)
     if not await crosspoint.store.has_profile(name):
         if was_unsaved:
             return
-        raise UnknownProfile(await crosspoint.store.profile_names())
+        raise await crosspoint.unknown_profile()
     await crosspoint.store.forget_profiles(name)
 
 

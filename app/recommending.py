@@ -19,10 +19,12 @@ from app.advisor.plans import candidate_plans, unknown_cards
 from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Option, Reason, Recommendation
 from app.advisor.request import Request
+from app.advisor.second_look import choose_second_look, quicker_than_before
 from app.advisor.unknown_cards import explain_unknown_cards
 from app.apart import may_run_apart, start_options
 from app.environments import Trial, affordable, compiling_may_pay, seconds_kept_back, trial_of, variants_of
 from app.errors import LabError
+from app.grounds import Grounds
 from app.keeping import Kept, OnProgress, RunJob, forward_progress, say_waiting, unless_unreadable
 from app.lab import Ticket
 from app.lab.child import Child
@@ -66,7 +68,7 @@ _USERS_TO_MEND = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
 
 class Recommending:
-    """Use `answer` once."""
+    """Use `answer` once; `grounds` are its own from then on."""
 
     def __init__(
         self, crosspoint: Crosspoint, request: Request, on_progress: OnProgress, ticket: Ticket | None
@@ -82,11 +84,12 @@ class Recommending:
         self._untraceable: LabError | None = None
         self._unmeasured: LabError | None = None
         self._devices = False  # whether any plan is a device's
+        self.grounds: Grounds | None = None
 
     async def answer(self) -> Recommendation:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
         try:
-            survey = await self._survey()
+            survey = self._crosspoint.apart_from_ours(await self._survey())
             profile = await self._crosspoint.profile(survey, self._request.profile)
             await self._note_outdated(survey, profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
@@ -115,8 +118,7 @@ class Recommending:
             self._note_unmeasurable("the profile asked for is another machine's")
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
-        known = await self._known_trace(survey)
-        return known or await self._trace_if_possible(survey)
+        return await self._trace_if_possible(survey)
 
     async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace | None:
         """Measure in a fresh process, which also traces when no other process is warm for that. The machine's slot is
@@ -181,19 +183,25 @@ class Recommending:
         self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None, seconds: float
     ) -> None:
         """Some plans at other batches, one batch after the other, each chosen by what is known by then, with the time
-        that is left; a failure costs the answer nothing."""
-        end, tried = time.monotonic() + seconds, list[int]()
+        that is left, and once more what nothing else bears out; a failure costs the answer nothing."""
+        end, tried, twice = time.monotonic() + seconds, list[int](), set[int]()
         while (left := end - time.monotonic()) >= LEAST_SECONDS:
             known = await self._known(survey)
             gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
-            probe = await asyncio.to_thread(choose_probe, gathered, left, tried)
+            once = [row.batch_size for row in self._fresh if row.batch_size not in twice]
+            again = await asyncio.to_thread(choose_second_look, gathered, left, dict.fromkeys(once))
+            probe = again or await asyncio.to_thread(choose_probe, gathered, left, tried)
             if probe is None:
                 return
             tried.append(probe.batch_size)
+            if again is not None:
+                twice.add(again.batch_size)
             there = [option for option in gathered.options(probe.batch_size) if option.plan in probe.plans]
             apart = may_run_apart(there, probe.seconds)
             try:
-                await self._run_steps(child, survey, probe.plans, (probe.batch_size,), probe.seconds, apart=apart)
+                await self._run_steps(
+                    child, survey, probe.plans, (probe.batch_size,), probe.seconds, apart=apart, again=again is not None
+                )
             except LabError as error:
                 log.info("Batch %d was not measured to its end: %s", probe.batch_size, error)
                 return
@@ -209,13 +217,16 @@ class Recommending:
         expected: Sequence[float | None] = (),
         *,
         apart: bool,
+        again: bool = False,
     ) -> dict[str, Any]:
-        """Real steps, kept; gives the noise that they met."""
+        """Real steps, kept; gives the noise that they met. again: only what is quicker than before is kept."""
         workload = self._request.workload
         job = labjobs.measure_job(
             survey, workload, plans, sizes, seconds, enough=enough, apart=apart, expected=expected, paces=self._paces
         )
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
+        if again:
+            result = {**result, "measurements": quicker_than_before(result["measurements"], self._fresh)}
         kept = await self._crosspoint.keep_measurements(survey, workload, result)
         self._fresh = [*self._fresh, *self._note_trouble(kept)]
         return result.get("noise") or {}
@@ -269,15 +280,21 @@ class Recommending:
 
     async def _trace(self, survey: Survey, run: RunJob | None = None) -> Trace:
         self._on_progress(0.0, "tracing the model")
-        workload = self._request.workload
-        return self._note_trouble(await self._crosspoint.new_trace(survey, workload, run, devices=self._devices))
+        made = await self._crosspoint.new_trace(
+            survey, self._request.workload, run, devices=self._devices, seconds=TRACE_SECONDS
+        )
+        return self._note_trouble(made)
 
     async def _known_trace(self, survey: Survey) -> Trace | None:
         return await self._crosspoint.known_trace(survey, self._request.workload, devices=self._devices)
 
     async def _trace_if_possible(self, survey: Survey, run: RunJob | None = None) -> Trace | None:
-        """By whichever process `run` speaks to, else the lab's. None where the model's step may be run, not followed.
-        Raises LabError."""
+        """The one that is kept, somebody's of meanwhile too; else by whichever process `run` speaks to, else the lab's.
+        None where the model's step may be run, not followed. Raises LabError."""
+        known = await self._known_trace(survey)
+        self._untraceable = None if known else await self._refusal(survey)
+        if known or self._untraceable:
+            return known
         try:
             return await self._trace(survey, run)
         except LabError as error:
@@ -285,6 +302,13 @@ class Recommending:
                 raise
             self._untraceable = error
         return None
+
+    async def _refusal(self, survey: Survey) -> LabError | None:
+        """Of an earlier try to trace it, where steps tell instead: they run now, or have run before."""
+        refusal = self._crosspoint.trace_refusal(survey, self._request.workload, TRACE_SECONDS, devices=self._devices)
+        if refusal is None or self._request.effort != "instant":
+            return refusal
+        return refusal if any(row.outcome == "ok" for row in await self._known(survey)) else None
 
     async def _go_without_trace(self, survey: Survey, untraceable: LabError, *, here: bool) -> None:
         """Raises LabError where nothing was measured either."""
@@ -304,7 +328,9 @@ class Recommending:
         here = profile is None or profile.fingerprint == survey.fingerprint
         known = await self._known(survey) if here else []
         experience = await self._crosspoint.lessons.like(survey, profile, trace, self._request.workload)
-        return await asyncio.to_thread(advisor.recommend, survey, profile, trace, known, self._request, experience)
+        self.grounds = Grounds(survey, profile, trace, known, experience)
+        found = (survey, profile, trace, known, self._request, experience)
+        return await asyncio.to_thread(advisor.recommend, *found, captured=not self._crosspoint.is_here)
 
     async def _known(self, survey: Survey) -> list[Measurement]:
         """What was measured of this workload here, before and now."""

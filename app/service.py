@@ -17,11 +17,13 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
-from app.advisor.memory import available_bytes
+from app.advisor.busy_device import without_utilization
+from app.advisor.known import gather
 from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
 from app.advisor.pooled import LOOKED_AT, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
+from app.apart import may_all_run_apart, start_options
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from app.keeping import (
     Kept,
@@ -35,17 +37,18 @@ from app.keeping import (
     unless_unreadable,
 )
 from app.lab import Lab, Ticket
+from app.lab.tracer import TRACE_SECONDS
 from app.lessons import Lessons
 from app.livefeed import LiveFeed
 from app.profile_names import free_name
 from app.recommending import Recommending
+from app.seen_before import with_devices, with_survey
 from app.settings import Settings
 from app.store import Store
 from app.surveyor import Surveyor
 from app.traces import Traces
 from probes.fingerprint import Identity
 from probes.hardware import Survey
-from probes.machine_facts import facts_of
 from probes.measurement import Measurement
 from probes.profile import Profile, moment_of
 from probes.trace import Trace
@@ -119,15 +122,21 @@ class Crosspoint:
             return survey
         return await self.survey()
 
+    def apart_from_ours(self, survey: Survey) -> Survey:
+        """Without how busy cards are, where that may be by a measurement of this process."""
+        return without_utilization(survey) if self.lab.measured_lately else survey
+
     async def learn_torch(self, *, again: bool = True) -> None:
-        """Ask a measuring process, once, what torch sees; it stays warm for the first trace. again: soon after that
-        failed, too. Raises LabError."""
+        """Ask a measuring process what torch sees, where that is not known; it stays warm for the first trace. again:
+        soon after that failed, too, and where what it said is in doubt. Raises LabError."""
         async with self._learning:
-            if self.surveyor.knows_torch:
+            if self.surveyor.knows_torch and not (again and self.surveyor.doubts_torch):
                 return
             if not again and time.monotonic() < self._torch_not_before:
                 return  # it failed for another request, while this one waited
             try:
+                if self.surveyor.has_heard_torch:
+                    await self.lab.end_tracer()  # CUDA shows to a process what there was when it started
                 await self.surveyor.learn_torch(await self.lab.ready())
             except CrosspointError as error:
                 self.torch_trouble = str(error)
@@ -150,7 +159,8 @@ class Crosspoint:
         return await unless_unreadable(self.store.identity()) if self.is_here else None
 
     async def profile(self, survey: Survey, name: str | None = None) -> Profile | None:
-        """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name."""
+        """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name, and
+        StoreError where nobody can tell."""
         if name is None:
             if not survey.fingerprint:  # the survey failed: whose profile it would be is not known
                 return None
@@ -162,10 +172,16 @@ class Crosspoint:
         own = await self.profile(survey)
         if own is not None and own.name == name:  # also where this machine was calibrated in another state since
             return own
-        found = await unless_unreadable(self.store.named_profile(name))
+        found = await self.store.named_profile(name)
         if found is None:
-            raise UnknownProfile(await unless_unreadable(self.store.profile_names()) or ())
+            raise await self.unknown_profile()
         return found
+
+    async def unknown_profile(self) -> UnknownProfile:
+        """What to raise where no profile is found that was asked for. Raises StoreError where nobody can tell."""
+        if self.store.unreadable is not None:
+            raise StoreError(f"Profiles cannot be looked up: {self.store.unreadable}.")
+        return UnknownProfile(await self.store.profile_names())
 
     def forget_unsaved(self, chosen: Callable[[Profile], bool]) -> bool:
         """Of the profiles of this machine that could not be saved; False where there is none to forget."""
@@ -179,23 +195,35 @@ class Crosspoint:
         the step as a device runs it."""
         return await self._traces.find(survey, workload, devices=devices)
 
+    def trace_refusal(self, survey: Survey, workload: Workload, seconds: float, *, devices: bool) -> LabError | None:
+        """Why no trace came of an earlier try in as many seconds, where none would come of another."""
+        return self._traces.refusal(survey, workload, seconds, devices=devices)
+
     async def new_trace(
-        self, survey: Survey, workload: Workload, run: RunJob | None = None, *, devices: bool = False
+        self,
+        survey: Survey,
+        workload: Workload,
+        run: RunJob | None = None,
+        *,
+        devices: bool = False,
+        seconds: float = TRACE_SECONDS,
     ) -> Kept[Trace]:
         """Trace now, by whichever process `run` speaks to, and keep it; without that by the lab's, where one trace is
-        for all who ask for it meanwhile. Raises LabError, LabBusy."""
+        for all who ask for it meanwhile. seconds: after which that gives up. Raises LabError, LabBusy."""
         if run is not None:
-            return await self._make_trace(survey, workload, run, devices=devices)
+            return await self._make_trace(survey, workload, run, seconds, devices=devices)
         return await self._traces.once(
             survey,
             workload,
-            lambda: self._make_trace(survey, workload, self.lab.run, devices=devices),
+            lambda: self._make_trace(survey, workload, self.lab.run, seconds, devices=devices),
             devices=devices,
         )
 
-    async def _make_trace(self, survey: Survey, workload: Workload, run: RunJob, *, devices: bool) -> Kept[Trace]:
+    async def _make_trace(
+        self, survey: Survey, workload: Workload, run: RunJob, seconds: float, *, devices: bool
+    ) -> Kept[Trace]:
         """And learn from what was measured before there was one."""
-        kept = await self._traces.make(survey, workload, run, devices=devices)
+        kept = await self._traces.make(survey, workload, run, seconds, devices=devices)
         measured = await self.measurements(survey, workload)
         if measured:
             await self.lessons.keep(survey, await self.profile(survey), kept.value, workload, measured)
@@ -241,22 +269,29 @@ class Crosspoint:
         on_progress: OnProgress | None = None,
         ticket: Ticket | None = None,
     ) -> Kept[list[Measurement]]:
-        """As `measure`, and says whether it was saved."""
+        """As `measure`, and says whether it was saved. Plans run as for a recommendation, and are told alike."""
         with self._measuring(seconds, on_progress, ticket) as ticket:
-            survey = await self.survey_for_plans(on_progress or say_nothing)
-            here = candidate_plans(survey, request)
-            sizes = batch_sizes or (request.workload.batch_size,)
+            survey = self.apart_from_ours(await self.survey_for_plans(on_progress or say_nothing))
+            workload, plans = request.workload, plans or candidate_plans(survey, request)
+            sizes = batch_sizes or (workload.batch_size,)
             profile = await self.profile(survey)
             paces = None if profile is None else profile.paces
-            job = labjobs.measure_job(survey, request.workload, plans or here, sizes, seconds, paces=paces)
-            result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
-        return await self.keep_measurements(survey, request.workload, result)
+            trace, measured = await self.known_trace(survey, workload), await self.measurements(survey, workload)
+            known = await asyncio.to_thread(gather, survey, profile, trace, measured, request)
+            apart = await asyncio.to_thread(may_all_run_apart, known, plans, sizes, seconds)
+            job = labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart, paces=paces)
+            options = start_options(workload) if any(plan.is_cpu for plan in plans) else ()
+            result = await self.lab.run(
+                job, forward_progress(on_progress), seconds=seconds, ticket=ticket, options=options
+            )
+        return await self.keep_measurements(survey, workload, result)
 
     async def keep_measurements(
         self, survey: Survey, workload: Workload, result: dict[str, Any]
     ) -> Kept[list[Measurement]]:
         """Parse and store what a measuring process sent. Raises LabError when it is no measurement."""
-        found = [_noted(parse_sent(Measurement.from_json, row), survey) for row in result.get("measurements") or ()]
+        sent = [parse_sent(Measurement.from_json, row) for row in result.get("measurements") or ()]
+        found = [with_survey(row, survey) for row in sent]
         trace = await self.known_trace(survey, workload)
         await self.lessons.keep(survey, await self.profile(survey), trace, workload, found)
         return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
@@ -273,10 +308,12 @@ class Crosspoint:
         name: str | None = None,
         on_progress: OnProgress | None = None,
         ticket: Ticket | None = None,
+        by_itself: bool = False,
     ) -> Profile:
         """Measure this machine's constants (`quick` or `full`) and keep the profile, in which the calibrations before
-        it count too. Raises InvalidRequest, LabError, LabBusy."""
-        return (await self.calibrate_and_keep(effort, devices, name, on_progress, ticket)).value
+        it count too. by_itself: nobody asked for it, and a profile of this machine that somebody brought meanwhile is
+        left as it is, and given. Raises InvalidRequest, LabError, LabBusy."""
+        return (await self.calibrate_and_keep(effort, devices, name, on_progress, ticket, by_itself=by_itself)).value
 
     async def calibrate_and_keep(
         self,
@@ -285,6 +322,8 @@ class Crosspoint:
         name: str | None = None,
         on_progress: OnProgress | None = None,
         ticket: Ticket | None = None,
+        *,
+        by_itself: bool = False,
     ) -> Kept[Profile]:
         """As `calibrate`, and says whether it was saved."""
         if effort not in CALIBRATION_SECONDS:
@@ -292,23 +331,32 @@ class Crosspoint:
         seconds = CALIBRATION_SECONDS[effort]
         with self._measuring(seconds, on_progress, ticket) as ticket:
             await self.survey_for_plans(on_progress or say_nothing)  # the profile says which cards there are
-            survey = await self.survey(fresh=True)
+            survey = self.apart_from_ours(await self.survey(fresh=True))
             if not survey.fingerprint:
                 raise LabError("failed", "The survey failed: nobody could tell whose profile it would be. Try again.")
-            name = name or await free_name(self.store, survey)
-            job = labjobs.calibrate_job(survey, effort, devices, name)
+            job = labjobs.calibrate_job(survey, effort, devices, await free_name(self.store, survey, name))
             result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
         measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
-        calibration = replace(measured, hardware=facts_of(survey))
-        key = (calibration.name, calibration.fingerprint)
-        earlier = await unless_unreadable(self.store.calibrations(*key, LOOKED_AT)) or []
+        name = await free_name(self.store, survey, name)  # others' profiles may have come meanwhile
+        calibration = replace(with_devices(measured, survey), name=name)
+        earlier = await unless_unreadable(self.store.calibrations(name, calibration.fingerprint, LOOKED_AT)) or []
         profile = await asyncio.to_thread(pool, [calibration, *earlier])
+        if by_itself and (brought := await self._brought_profile(survey)) is not None:
+            return Kept(brought, None)
         await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
         trouble = await trouble_with(self.store.keep_profile(profile, calibration))
         self._unsaved_profiles.pop(profile.fingerprint, None)
         if trouble:
             self._unsaved_profiles[profile.fingerprint] = profile
         return Kept(profile, trouble)
+
+    async def _brought_profile(self, survey: Survey) -> Profile | None:
+        """The stored profile of this machine where it came from elsewhere."""
+        stored = await unless_unreadable(self.store.profile(survey.fingerprint))
+        if stored is None:
+            return None
+        times = await unless_unreadable(self.store.calibration_times(stored.name, stored.fingerprint))
+        return stored if times == [] else None
 
     async def experiment(
         self,
@@ -338,11 +386,3 @@ class Crosspoint:
             yield ticket
         finally:
             self.lab.release(ticket)
-
-
-def _noted(row: Measurement, survey: Survey) -> Measurement:
-    """With the time, and what was free where it ran out of memory: where more is free it may run."""
-    row = replace(row, measured_at=time.time())
-    if row.outcome != "out-of-memory":
-        return row
-    return replace(row, available_bytes=available_bytes(survey, row.plan))

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.settings import Settings
+from app.torch_word import TorchWord
 from probes.fingerprint import Identity, hash_identity, settle_identity
 from probes.hardware import Cpu, Finding, Memory, Outcome, ProbeReport, Severity, Software, Survey, System
 
@@ -72,7 +73,8 @@ class Surveyor:
         self._holders = 0
         self._reading: Reading | None = None
         self._task: asyncio.Task[Reading] | None = None
-        self._torch: dict[str, Any] | None = None
+        self._torch: TorchWord | None = None
+        self._has_heard_torch = False
 
     @property
     def latest(self) -> Reading | None:
@@ -127,12 +129,23 @@ class Surveyor:
 
     @property
     def knows_torch(self) -> bool:
-        """Whether a micro-training process has said what torch sees."""
+        """Whether a micro-training process has said what torch sees of the cards that are here now."""
         return self._torch is not None
 
+    @property
+    def doubts_torch(self) -> bool:
+        """Whether to ask again: nobody has said it, or of a device that did not start, and a while ago."""
+        return self._torch is None or self._torch.is_doubtful
+
+    @property
+    def has_heard_torch(self) -> bool:
+        """Whether a micro-training process ever said it: one that still runs would say the same."""
+        return self._has_heard_torch
+
     async def learn_torch(self, ready: dict[str, Any]) -> Reading:
-        """Merge what a micro-training process said of torch's devices into this survey and all later ones."""
-        self._torch = ready
+        """Merge what a micro-training process said of torch's devices into this survey and all later ones, until they
+        tell of other cards or drivers."""
+        self._torch, self._has_heard_torch = TorchWord(ready), True
         return await self.read(fresh=True)
 
     def _refresh(self) -> asyncio.Task[Reading]:
@@ -185,8 +198,14 @@ class Surveyor:
         )
         identity = settle_identity(survey, before)
         survey = replace(survey, fingerprint=hash_identity(identity))
-        if self._torch is not None:
-            survey = with_torch_facts(survey, self._torch)
+        torch = self._torch
+        if torch is not None and not torch.holds_for(survey):
+            log.info("Drivers tell of other cards than when torch was asked; what it said is forgotten.")
+            if self._torch is torch:  # not what was said meanwhile
+                self._torch = None
+            torch = None
+        if torch is not None:
+            survey = with_torch_facts(survey, torch.ready)
         return survey, identity, encode_survey(survey)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from app import labjobs
+from app.errors import LabError
 from app.keeping import Kept, RunJob, parse_sent, trouble_with, unless_unreadable
 from app.store import Store
+from probes.fingerprint import Identity, hash_identity, read_identity
 from probes.hardware import Survey
 from probes.trace import Trace
 from probes.workload.description import Workload
@@ -17,14 +20,18 @@ from probes.workload.description import Workload
 Making: TypeAlias = Coroutine[Any, Any, Kept[Trace]]
 
 REMEMBERED_TRACES = 64
+# A trace that another try in as much time would not bring. What failed or was killed may come when it is tried again.
+LASTING_REFUSALS = frozenset({"unsupported", "too-slow"})
+REMEMBERED_REFUSALS = 1024  # a code, a sentence and a number each
 
 
 class Traces:
-    """The last ones are in memory, all others in the store."""
+    """The last ones are in memory, all others in the store; what cannot be traced is remembered in memory alone."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: OrderedDict[object, Trace] = OrderedDict()
+        self._refusals: OrderedDict[object, tuple[float, str, str]] = OrderedDict()  # seconds, code, sentence
         self._making: dict[object, asyncio.Task[Kept[Trace]]] = {}
 
     async def close(self) -> None:
@@ -33,8 +40,8 @@ class Traces:
             await asyncio.wait([*self._making.values()])
 
     async def find(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
-        """The trace of this workload's content under the torch that is installed, if it was made before; devices: with
-        the step as a device runs it."""
+        """The trace of this workload's content under the torch that is installed, if it was made before on this CPU,
+        which decides about kernels and what autocast runs; devices: with the step as a device runs it."""
         key = _trace_key(survey, workload)
         if key in self._known:
             self._known.move_to_end(key)
@@ -43,13 +50,30 @@ class Traces:
             found = await unless_unreadable(self._store.trace(workload, _torch_version(survey)))
             if found is not None:
                 self._remember(key, found)
-        return None if found is None or (devices and not found.devices) else found
+        if found is None or (devices and not found.devices) or found.cpu not in ("", _cpu(survey)):
+            return None
+        return found
 
-    async def make(self, survey: Survey, workload: Workload, run: RunJob, *, devices: bool) -> Kept[Trace]:
-        """Trace now, by whichever process `run` speaks to, and keep it. Raises LabError."""
-        trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
-        self._remember(_trace_key(survey, workload), trace)
+    async def make(
+        self, survey: Survey, workload: Workload, run: RunJob, seconds: float, *, devices: bool
+    ) -> Kept[Trace]:
+        """Trace now, by whichever process `run` speaks to, and keep it. seconds: after which that gives up. Raises
+        LabError."""
+        key = _trace_key(survey, workload)
+        try:
+            trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
+        except LabError as error:
+            if error.code in LASTING_REFUSALS:
+                self._remember_refusal((key, devices), (seconds, error.code, str(error)))
+            raise
+        trace = replace(trace, cpu=_cpu(survey))
+        self._remember(key, trace)
         return Kept(trace, await trouble_with(self._store.keep_trace(workload, _torch_version(survey), trace)))
+
+    def refusal(self, survey: Survey, workload: Workload, seconds: float, *, devices: bool) -> LabError | None:
+        """What an earlier try met, that had as many seconds or more; None where another may bring a trace."""
+        allowed, code, sentence = self._refusals.get((_trace_key(survey, workload), devices), (0.0, "", ""))
+        return LabError(code, sentence) if allowed >= seconds else None
 
     async def once(
         self, survey: Survey, workload: Workload, make: Callable[[], Making], *, devices: bool
@@ -73,9 +97,20 @@ class Traces:
         while len(self._known) > REMEMBERED_TRACES:
             self._known.popitem(last=False)
 
+    def _remember_refusal(self, key: object, refusal: tuple[float, str, str]) -> None:
+        self._refusals[key] = refusal
+        self._refusals.move_to_end(key)
+        while len(self._refusals) > REMEMBERED_REFUSALS:
+            self._refusals.popitem(last=False)
+
 
 def _torch_version(survey: Survey) -> str:
     return (survey.software.torch.version if survey.software.torch else None) or "unknown"
+
+
+def _cpu(survey: Survey) -> str:
+    cpu: Identity = read_identity(survey)["cpu"]
+    return hash_identity(cpu)
 
 
 def _trace_key(survey: Survey, workload: Workload) -> object:

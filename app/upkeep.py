@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from app.advisor.busy_device import is_busy
 from app.advisor.crowding import crowd_of
+from app.advisor.like_cards import free_devices
 from app.advisor.pooled import LOOKED_AT, POOLED
 from app.advisor.predicted import fit_all_plans
 from app.errors import CrosspointError
@@ -43,7 +46,6 @@ class Upkeep:
 
     def __init__(self, crosspoint: Crosspoint) -> None:
         self._crosspoint = crosspoint
-        self._torch_is_known = False
         self._not_before = 0.0
         self.store_opened = False
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
@@ -72,12 +74,15 @@ class Upkeep:
             await asyncio.sleep(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
 
     async def _learn_torch(self) -> None:
-        """Ask a measuring process, once, what torch sees; it stays warm for the first trace."""
-        if self._torch_is_known or not self._crosspoint.is_here:
+        """Ask a measuring process what torch sees, once for the cards and drivers that there are; it stays warm for the
+        first trace. Later, where they change, not beside a measurement."""
+        surveyor = self._crosspoint.surveyor
+        if not self._crosspoint.is_here or not surveyor.doubts_torch:
+            return
+        if surveyor.has_heard_torch and self._crosspoint.lab.measuring:
             return
         try:
             await self._crosspoint.learn_torch()
-            self._torch_is_known = True
         except CrosspointError as error:
             log.warning("What torch sees is not known: %s", error)
             self._retry_later()
@@ -103,7 +108,7 @@ class Upkeep:
             if profile is None:  # of whatever the machine is by then, the next look finds out
                 self.calibration = {"state": "waiting", "reason": "What this machine is has changed, or is not known."}
                 return
-            await asyncio.to_thread(fit_all_plans, profile)
+            await _fit(profile)
             if await self._is_due_again(survey, profile):
                 await self._calibrate(profile.effort, profile.name)
         except CrosspointError as error:
@@ -118,11 +123,17 @@ class Upkeep:
         this survey tells of, or this survey knows no fingerprint. Raises LabError."""
         done = False
         while (profile := await self._crosspoint.profile(survey)) is None and survey.fingerprint and not done:
-            done = await self._calibrate("quick")
+            done = await self._calibrate("quick", devices=await self._free_devices())
             survey = await self._crosspoint.survey()
         if profile is None and done:
             self._retry_later()
         return profile
+
+    async def _free_devices(self) -> list[str]:
+        """Without cards on which others compute: their times would be theirs. In a quiet hour these are made up for.
+        None where all are free."""
+        survey = self._crosspoint.apart_from_ours(await self._crosspoint.survey())
+        return free_devices(survey) if any(is_busy(card) for card in survey.accelerators) else []
 
     async def _is_due_again(self, survey: Survey, profile: Profile) -> bool:
         """A profile from elsewhere is left as it is. Calibrations that do not count, as disturbed ones beside calm, are
@@ -134,14 +145,15 @@ class Upkeep:
         is_short = profile.calibrations < POOLED and 0 < len(times) < LOOKED_AT
         return is_short and time.time() - times[0] >= AGAIN_SECONDS
 
-    async def _calibrate(self, effort: str, name: str | None = None) -> bool:
+    async def _calibrate(self, effort: str, name: str | None = None, devices: Sequence[str] = ()) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Raises LabError."""
         preempted = asyncio.Event()
         seconds = CALIBRATION_SECONDS[effort]
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
         ticket.on_start = self._say_running
         self.calibration = {"state": "waiting", "reason": None}
-        work = asyncio.create_task(self._crosspoint.calibrate(effort, name=name, ticket=ticket))
+        calibration = self._crosspoint.calibrate(effort, devices=devices, name=name, ticket=ticket, by_itself=True)
+        work = asyncio.create_task(calibration)
         waiter = asyncio.create_task(preempted.wait())
         try:
             await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
@@ -160,6 +172,14 @@ class Upkeep:
 
     def _retry_later(self) -> None:
         self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
+
+
+async def _fit(profile: Profile) -> None:
+    """Before anybody asks. Whatever stands in a profile from elsewhere, calibrating and the store's retries go on."""
+    try:
+        await asyncio.to_thread(fit_all_plans, profile)
+    except Exception:
+        log.exception("This machine's profile could not be fitted.")
 
 
 def is_quiet(survey: Survey) -> bool:

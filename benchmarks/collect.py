@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import select
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.measuring_child import GRACE_SECONDS, Child
 from benchmarks.workloads import WORKLOADS as JUDGED
 
 Document = dict[str, Any]
 
-READY_SECONDS = 180.0  # torch from a cold disk, CUDA included
-GRACE_SECONDS = 60.0  # beyond the time that a job was given
 CALIBRATION_SECONDS = {"quick": 20.0, "full": 60.0}
 LEAST_MEASURE_SECONDS = 2.0
 TRACE_SECONDS = 30.0
@@ -63,63 +60,6 @@ WORKLOADS: tuple[Row, ...] = (
     Row("resnet-50", (1, 16, 64), mode="inference"),
 )
 QUICK: tuple[Row, ...] = (Row("iris-mlp", (1, 16, 120)), Row("mnist-cnn", (16, 64)), Row("lstm-classifier", (8,)))
-
-
-class Child:
-    """The measuring process; started anew whenever the last one is gone."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""  # what was read beyond the last whole line
-        self.ready: Document = {}
-
-    def run(self, job: Document, seconds: float) -> Document:
-        """The job's last event; a `failed` one when the process dies or takes too long."""
-        process = self.start()
-        assert process.stdin is not None
-        process.stdin.write(json.dumps({"job": "collect", **job}).encode() + b"\n")
-        process.stdin.flush()
-        deadline = time.monotonic() + seconds + GRACE_SECONDS
-        while True:
-            event = self._read(deadline)
-            if event is None:
-                self.end()
-                return {"event": "failed", "code": "ended", "reason": "The measuring process died or took too long."}
-            if event["event"] in ("result", "failed"):
-                return event
-
-    def end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """The running process; `ready` is its first event."""
-        if self._process is None or self._process.poll() is not None:
-            program = [sys.executable, "-m", "probes.microtrain"]
-            self._process = subprocess.Popen(
-                program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "HF_HUB_OFFLINE": "1"}
-            )
-            self._rest = b""
-            self.ready = self._read(time.monotonic() + READY_SECONDS) or {}
-        return self._process
-
-    def _read(self, deadline: float) -> Document | None:
-        """The next event, or None."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                return None
-            chunk = os.read(descriptor, 1 << 16)
-            if not chunk:
-                return None
-            self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        return dict(json.loads(line))
 
 
 class Collection:
@@ -196,7 +136,7 @@ class Collection:
 
     def _job(self, name: str, job: Document, seconds: float) -> Any:
         """The result, or None with the reason in the log."""
-        event = self._child.run(job, seconds)
+        event = self._child.run(job, seconds + GRACE_SECONDS)
         self._log(name if event["event"] == "result" else f"{name} failed: {event['reason']}")
         return event.get("result")
 

@@ -127,7 +127,9 @@ def of_other_models(lessons: Iterable[Lesson], workload: str) -> list[Lesson]:
 
 def _estimate(step: Step, who: str, predicted: PredictedTime, experience: Experience | None) -> None:
     """As the product makes it of a plan that was not measured."""
-    estimate = PlanTime(step.plan, None, predicted, None, experience=experience).at(step.batch_size, "pageable")
+    time = PlanTime(step.plan, None, predicted, None, experience=experience)
+    # without copies in the profile only steps are told that copy next to nothing (MOST_COPIED)
+    estimate = time.at(step.batch_size, "pageable") or time.at(step.batch_size, "resident")
     assert estimate is not None
     step.estimates[who] = estimate
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.collect import Child
+from benchmarks.measuring_child import GRACE_SECONDS, Child
 from benchmarks.workloads import WORKLOADS, Row
 from probes.microtrain import fresh_processes
 from probes.microtrain.device_clock import clock_device_steps
@@ -290,7 +290,7 @@ class Truth:
     def _job(self, name: str, job: Document, end: float) -> None:
         child = Child()
         try:
-            event = child.run(job, max(end - time.perf_counter(), 5.0))
+            event = child.run(job, max(end - time.perf_counter(), 5.0) + GRACE_SECONDS)
         finally:
             child.end()
         failed = event["event"] != "result"

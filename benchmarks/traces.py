@@ -16,9 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import select
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -27,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.lab.tracer import TRACE_SECONDS
+from benchmarks.measuring_child import Child
 from benchmarks.output import output_file
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel, Workload
@@ -34,7 +32,6 @@ from probes.workload.models import parse_model
 
 Document = dict[str, Any]
 
-READY_SECONDS = 180.0
 MEMORY_BYTES = 6 * 2**30  # private memory of the tracing process, libraries included
 FEW = 2  # layers: enough that one follows another
 FEW_LAYERS, OWN_SIZES = "few layers", "default"  # what a row says was traced
@@ -76,67 +73,6 @@ SUPPLIED_FOR: dict[tuple[str, str], Document] = {("reformer", "masked-lm"): {"is
 class Case(NamedTuple):
     model_type: str
     task: str
-
-
-class Tracer:
-    """The tracing process, with a limit of memory; started anew when it dies or takes too long."""
-
-    def __init__(self, memory_bytes: int, deadline_seconds: float) -> None:
-        self._memory, self._deadline = memory_bytes, deadline_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
-
-    def trace(self, workload: Workload) -> Document:
-        """The last event of the job."""
-        process = self._start()
-        assert process.stdin is not None
-        job = {"job": "trace", "kind": "trace", "workload": workload.to_json()}
-        process.stdin.write(json.dumps(job).encode() + b"\n")
-        process.stdin.flush()
-        deadline = time.monotonic() + self._deadline
-        while (event := self._read(deadline)) is not None:
-            if event["event"] in ("result", "failed"):
-                return event
-        late = time.monotonic() >= deadline
-        self.end()
-        reason = f"It took more than {self._deadline:.0f} s." if late else "The tracing process died."
-        return {"event": "failed", "code": "late" if late else "died", "reason": reason}
-
-    def end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "probes.microtrain"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            )
-            resource.prlimit(self._process.pid, resource.RLIMIT_DATA, (self._memory, self._memory))
-            self._rest = b""
-            self._read(time.monotonic() + READY_SECONDS)
-        return self._process
-
-    def _read(self, deadline: float) -> Document | None:
-        """The next event, or None: dead or late."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                return None
-            chunk = os.read(descriptor, 1 << 16)
-            if not chunk:
-                return None
-            self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        return dict(json.loads(line))
 
 
 def all_cases(types: list[str], tasks: list[str]) -> list[Case]:
@@ -188,13 +124,13 @@ def fewer_layers(config: Document) -> Document:
     return few
 
 
-def trace_case(tracer: Tracer, case: Case, *, ask_whole: bool) -> Document:
+def trace_case(child: Child, case: Case, *, ask_whole: bool) -> Document:
     """A row of the table: by the first config that traces, or the last. ask_whole: all layers as well, in any case."""
     tries: dict[str, Document] = {}
     for sizes, config in configs_of(case.model_type, case.task):
         if ask_whole or not any(row["outcome"] == "traced" for row in tries.values()):
             before = time.monotonic()
-            tries[sizes] = _try(tracer, config, case.task)
+            tries[sizes] = _try(child, config, case.task)
             tries[sizes]["seconds"] = round(time.monotonic() - before, 2)
     return describe_tries(case, tries)
 
@@ -205,12 +141,12 @@ def describe_tries(case: Case, tries: dict[str, Document]) -> Document:
     return {**case._asdict(), "sizes": sizes, **tries[sizes], "own_sizes": tries.get(OWN_SIZES)}
 
 
-def _try(tracer: Tracer, config: Document, task: str) -> Document:
+def _try(child: Child, config: Document, task: str) -> Document:
     try:
         workload = Workload(parse_model({"huggingface": config, "task": task}), 4)
     except InvalidModel as error:
         return {"outcome": "refused", "code": "invalid-model", "reason": str(error)}
-    event = tracer.trace(workload)
+    event = child.run({"kind": "trace", "workload": workload.to_json()}, TRACE_SECONDS)
     if event["event"] == "result":
         trace = event["result"]
         return {"outcome": "traced", "parameters": trace["parameters"], "operations": len(trace["operations"])}
@@ -249,7 +185,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="only what the output file has as not traced")
     parser.add_argument("--whole", action="store_true", help="ask for all layers of every one, not of one task a type")
     options = parser.parse_args()
-    tracer, rows = Tracer(MEMORY_BYTES, TRACE_SECONDS), traced_before(options.output) if options.again else []
+    child, rows = Child(MEMORY_BYTES, quiet=True), traced_before(options.output) if options.again else []
     cases = all_cases(options.types, options.tasks)
     first = {case.model_type: case for case in reversed(cases)}
     done = {(row["model_type"], row["task"]) for row in rows}
@@ -258,14 +194,14 @@ def main() -> None:
         for case in cases:
             if case in done:
                 continue
-            row = trace_case(tracer, case, ask_whole=options.whole or case == first[case.model_type])
+            row = trace_case(child, case, ask_whole=options.whole or case == first[case.model_type])
             rows.append(row)
             sys.stderr.write(f"{case.model_type} {case.task}: {row['outcome']} {row.get('reason', '')}\n")
             rows.sort(key=lambda row: (row["model_type"], row["task"]))
             document = {"versions": versions, "summary": summarize(rows), "rows": rows}
             options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     finally:
-        tracer.end()
+        child.end()
 
 
 if __name__ == "__main__":

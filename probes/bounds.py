@@ -62,7 +62,9 @@ MAX_PROFILE_PLANS = 256  # 32 thread counts in two precisions, six devices in fo
 MAX_PLAN_POINTS = 2_000  # of one plan; 100 is usual, and whatever is priced is looked for among them
 MAX_PLAN_NETWORKS = 400  # of one plan; a full calibration has 78, and a fit's time grows with the square
 MAX_PLAN_OPERATIONS = 40_000  # in the traces of one plan's networks together, which have about 60 each; each is priced
-MAX_PLAN_COSTS = 20_000  # operations in contexts of one plan; a full calibration has 4,400, and likewise
+# Operations in contexts of one plan, and of one device by its host's clock, under all its plans; a full calibration has
+# 4,400 and 5,000, and likewise.
+MAX_PLAN_COSTS = 20_000
 MAX_PROFILE_POINTS = 20_000  # 100 a plan, on a machine with 32 thread counts and six devices
 MAX_PROFILE_NETWORKS = 5_000
 MAX_PROFILE_TRACES = 200

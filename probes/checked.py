@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 Choice = TypeVar("Choice")
 
@@ -76,8 +76,13 @@ def check_number(value: Any, place: str, low: float, high: float) -> float:
     return float(value)
 
 
+def is_whole(value: Any) -> TypeGuard[int]:
+    """True is none, though Python counts it as 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def check_count(value: Any, place: str, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    if not is_whole(value) or not low <= value <= high:
         raise Refused(f"{place} has to be a whole number from {low:,} to {high:,}")
     return value
 
@@ -96,6 +101,16 @@ def check_choice(value: Any, place: str, choices: Collection[Choice]) -> Choice:
         if type(value) is type(choice) and value == choice:
             return choice
     raise Refused(f"{place} has to be one of {', '.join(map(str, choices))}")
+
+
+def told_as_newer(version: Any, known: str, what: str) -> str | None:
+    """Where this schema version is one after `known`, what to say of it and to do; else None. what: such documents."""
+    if not (isinstance(version, str) and version.isdecimal() and len(version) < 5 and int(version) > int(known)):
+        return None
+    return (
+        f"a newer crosspoint made it, and this one reads {what} up to schema version {known}: update this one, or "
+        "calibrate there with one like it"
+    )
 
 
 def member(document: dict[str, Any], name: str, place: str) -> Any:

@@ -45,9 +45,9 @@ class ContextOperation(NamedTuple):
 class OperationCost(NamedTuple):
     """What one execution takes inside a step.
 
-    times: how many equal ones the step runs. seconds: median over steps; of two visits that are alike the mean.
-    spread: half the range from the 10th to the 90th percentile, as a share of the median, to a hundredth
-    and four digits, as profiles keep it.
+    times: how many equal ones the step runs. seconds: median over steps, scaled so that all rows add up to the median
+    step; of two visits that are alike the mean. spread: half the range from the 10th to the 90th percentile, as a share
+    of the median, to a hundredth and four digits, as profiles keep it.
     """
 
     operation: ContextOperation

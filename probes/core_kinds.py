@@ -1,11 +1,11 @@
 """Which CPUs are a hybrid part's performance, efficiency and low-power cores."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from probes.caches import Cache
 from probes.cpuinfo import CpuInfo
-from probes.cpusets import iterate_cpus, parse_cpu_list
+from probes.cpusets import iterate_cpus, parse_cpu_list, unite_cpus
 from probes.names.core_designs import find_design, may_be_hybrid
 from probes.names.cpu_identity import CpuIdentity
 from probes.reading import Root
@@ -88,7 +88,7 @@ def split_by_speed(speeds: Mapping[int, int], online: int) -> CoreKinds | None:
     """
     if (
         not speeds
-        or _union(1 << cpu for cpu in speeds) != online
+        or unite_cpus(1 << cpu for cpu in speeds) != online
         or min(speeds.values()) > SAME_KIND_FRACTION * max(speeds.values())
     ):
         return None
@@ -100,8 +100,8 @@ def split_by_speed(speeds: Mapping[int, int], online: int) -> CoreKinds | None:
 def split_by_shared_cache(topology: Topology, caches: list[Cache]) -> CoreKinds | None:
     """Intel's kinds betray themselves: efficiency cores form clusters around an L2, performance cores have one each."""
     second_level = [cache for cache in caches if cache.kind == "l2" and cache.size_bytes is not None]
-    shared = _union(cache.cpus for cache in second_level if (topology.count_cores(cache.cpus) or 0) > 1)
-    own = _union(cache.cpus for cache in second_level) & ~shared
+    shared = unite_cpus(cache.cpus for cache in second_level if (topology.count_cores(cache.cpus) or 0) > 1)
+    own = unite_cpus(cache.cpus for cache in second_level) & ~shared
     return CoreKinds(own, shared) if own and shared and own | shared == topology.online else None
 
 
@@ -114,15 +114,8 @@ def split_by_size(sizes: Mapping[int, str], online: int) -> CoreKinds | None:
 
 def with_low_power(kinds: CoreKinds, caches: list[Cache]) -> CoreKinds:
     """Intel's low-power efficiency cores sit apart from the L3 that the performance cores share."""
-    third_level = _union(cache.cpus for cache in caches if cache.kind == "l3" and cache.size_bytes is not None)
+    third_level = unite_cpus(cache.cpus for cache in caches if cache.kind == "l3" and cache.size_bytes is not None)
     apart = kinds.efficiency & ~third_level
     if kinds.low_power or not apart or kinds.performance & ~third_level:
         return kinds
     return CoreKinds(kinds.performance, kinds.efficiency & third_level, apart)
-
-
-def _union(sets: Iterable[int]) -> int:
-    union = 0
-    for cpus in sets:
-        union |= cpus
-    return union

@@ -1,7 +1,7 @@
 """Sets of CPUs as whole numbers: bit n stands for CPU n. What the kernel writes as lists and masks."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+", re.ASCII)  # int() takes a sign too, and a negative set has no end
 MAX_CPUS = 16_384  # twice the largest CONFIG_NR_CPUS (8192, x86-64 and arm64); a number beyond it is garbage
@@ -41,6 +41,14 @@ def iterate_cpus(cpus: int) -> Iterator[int]:
         lowest = cpus & -cpus
         yield lowest.bit_length() - 1
         cpus ^= lowest
+
+
+def unite_cpus(sets: Iterable[int]) -> int:
+    """All CPUs that are in any of the sets."""
+    united = 0
+    for cpus in sets:
+        united |= cpus
+    return united
 
 
 def _is_number(text: str) -> bool:

@@ -25,7 +25,8 @@ class Outcome(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a finding matters: `error` stands in the way of training, `warning` costs speed or memory."""
+    """How much a finding matters: `error` says that something is broken; `warning` that it costs speed or memory, or
+    leaves a card unused because of how the machine was set up. Whether training is possible `Finding.blocking` says."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -130,7 +131,7 @@ class Memory:
     total_bytes: int | None = None
     available_bytes: int | None = None
     limit_bytes: int | None = None  # the tightest cgroup limit above this process; None: no limit
-    usable_bytes: int | None = None  # what a new process could take now, under machine and cgroup
+    usable_bytes: int | None = None  # what a new process could take now, under machine, cgroup and ulimit
     swap_total_bytes: int | None = None
     swap_used_bytes: int | None = None
     reclaimable_bytes: int | None = None  # page cache inside the cgroup's usage, given back when needed
@@ -220,6 +221,8 @@ class Accelerator:
     persistence_mode: bool | None = None
     virtualization: str | None = None  # none, passthrough, vgpu (a guest's share), host-vgpu, host-vsga
     mig_mode: bool | None = None
+    # NVIDIA's word on who may compute: default, exclusive-process (one at a time), exclusive-thread, prohibited.
+    compute_mode: str | None = None
     ecc_enabled: bool | None = None
     ecc_corrected_errors: int | None = None  # since the driver was loaded
     ecc_uncorrected_errors: int | None = None

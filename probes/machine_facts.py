@@ -85,11 +85,13 @@ def _cores(value: Any, place: str) -> float | None:
 def facts_of(survey: Survey) -> MachineFacts:
     """What of a survey goes into a profile."""
     sizes = [size for size in (survey.memory.total_bytes, survey.memory.limit_bytes) if size]
+    # A limit that could not be understood may be any: all memory would be a wrong answer.
+    unknown = survey.memory.usable_bytes is None and survey.memory.available_bytes is not None
     return MachineFacts(
         cpu=make_printable(survey.cpu.name) if survey.cpu.name else None,
         physical_cores=survey.cpu.physical_cores,
         usable_cores=survey.cpu.usable_cores,
-        memory_bytes=min(sizes, default=None),
+        memory_bytes=None if unknown else min(sizes, default=None),
         accelerators=tuple(
             DeviceFacts(
                 str(card.torch_device),

@@ -13,8 +13,9 @@ from probes.workload.description import Plan
 class Timing:
     """Seconds, several times over. `low` and `high` are the 10th and 90th percentile of the samples.
 
-    A sample is the mean over a block of steps that is long enough for the clock; the raw samples are kept, so
-    that any other statistic can be had later.
+    A sample is the mean over a block of steps that is long enough for the clock; of a plan that ran in three processes
+    or more it is one figure a process, and in a pooled profile the median of a calibration. The raw samples are kept,
+    so that any other statistic can be had later.
     """
 
     median: float
@@ -87,6 +88,8 @@ class Measurement:
     memory: MemoryPeak | None = None
     others_cores: float | None = None  # that others, the hypervisor's machines among them, held meanwhile
     control: Timing | None = None  # the same plan as torch has it, in turns with it, in a process of its own
+    # With a control: how many processes ran each of the two; of two and more a sample is what one of them took.
+    processes: int | None = None
     # Of the samples, how many were taken while the cores were slow; and how many times as long as on the calm machine,
     # of which `step` tells, those took. None: nobody read how quick they were, or no sample was calm, and `step` is
     # reckoned (probes.microtrain.calm).
@@ -94,6 +97,7 @@ class Measurement:
     slowdown: float | None = None
     denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
     available_bytes: int | None = None  # free on the plan's device when it ran out of memory
+    device_busy_fraction: float | None = None  # of the time just before, that others computed on its device
     measured_at: float | None = None  # seconds since 1970
 
     @property

@@ -14,6 +14,8 @@ NO_LIMIT_BYTES = 1 << 60
 # Older kernels count a node's reserved pages in and MemTotal's out, so the nodes exceed it by a few percent.
 # Nodes that hold clearly less than MemTotal do not tell of all memory (hot-added memory in some virtual machines).
 NODES_COVER_FRACTION = 0.97
+# `ulimit -d` and `ulimit -v`, of each process by itself (getrlimit(2)). Nothing enforces `ulimit -m`.
+PROCESS_LIMITS = ("Max data size", "Max address space")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def read_memory(root: Root) -> MemoryReading:
         replace(
             memory,
             limit_bytes=tightest.limit_bytes if tightest else None,
-            usable_bytes=compute_usable(available, groups),
+            usable_bytes=compute_usable(available, groups, read_process_limit(root)),
             reclaimable_bytes=tightest.cache_bytes if tightest else None,
         )
     )
@@ -104,12 +106,27 @@ def measure_swap(meminfo: dict[str, int]) -> tuple[int | None, int | None]:
     return total, total - free if total is not None and free is not None and free <= total else None
 
 
-def compute_usable(available: int | None, groups: list[MemoryCgroup]) -> int | None:
-    """What a new process could take now: the machine's available memory and each cgroup's headroom, the least."""
+def compute_usable(available: int | None, groups: list[MemoryCgroup], process_limit: int | None = None) -> int | None:
+    """What a new process could take now: the machine's available memory, each cgroup's headroom and what one process
+    may take at most, the least."""
     if available is None:
         return None
     used = [(group.limit_bytes, group.used_bytes or 0) for group in groups]
-    return min([available, *(max(0, limit - taken) for limit, taken in used)])
+    of_process = [] if process_limit is None else [process_limit]
+    return min([available, *of_process, *(max(0, limit - taken) for limit, taken in used)])
+
+
+def read_process_limit(root: Root) -> int | None:
+    """Bytes that one process may take, as this one was told; None without a limit, or where nothing tells."""
+    return parse_process_limit(root.read("/proc/self/limits") or "")
+
+
+def parse_process_limit(text: str) -> int | None:
+    """/proc/self/limits: `Max data size  unlimited  unlimited  bytes`, what binds and to what it may be raised."""
+    lines = text.splitlines()
+    rows = [line.removeprefix(name).split() for name in PROCESS_LIMITS for line in lines if line.startswith(name)]
+    limits = [parse_int(words[0]) for words in rows if words]
+    return min((limit for limit in limits if limit is not None and limit >= 0), default=None)
 
 
 def read_memory_cgroups(root: Root, cgroups: Cgroups) -> list[MemoryCgroup]:

@@ -35,13 +35,19 @@ def parse_ticks(text: str) -> int:
     return sum(int(word) for word in words) if len(words) == 4 and all(word.isdigit() for word in words) else 0
 
 
-def _descendants(proc: Path) -> Iterator[int]:
-    waiting, seen = [str(os.getpid())], 0
+def list_family(pid: int, proc: Path = Path("/proc")) -> set[int]:
+    """A process and all that it started, as far as the kernel tells."""
+    return {pid, *_descendants(proc, pid)}
+
+
+def _descendants(proc: Path, pid: int | None = None) -> Iterator[int]:
+    """pid: whose; None: this process's."""
+    waiting, seen = [str(pid or os.getpid())], 0
     while waiting and seen < MAX_PROCESSES:
-        for pid in _children(proc / waiting.pop()):
-            waiting.append(pid)
+        for child in _children(proc / waiting.pop()):
+            waiting.append(child)
             seen += 1
-            yield int(pid)
+            yield int(child)
 
 
 def _children(process: Path) -> list[str]:

@@ -1,4 +1,5 @@
-"""How much a profile may hold of one plan: what an estimate costs grows with it, and partly with its square."""
+"""How much a profile may hold of one plan, or of one device: what an estimate costs grows with it, and partly with its
+square."""
 
 from __future__ import annotations
 
@@ -21,6 +22,12 @@ def check_plans(profile: Profile) -> None:
     networks = _sums((network.plan.key, 1) for network in profile.networks)
     operations = _sums((network.plan.key, _operations_in(network.trace)) for network in profile.networks)
     costs = _sums((context.plan.key, len(context.costs)) for context in profile.contexts)
+    # What a device's host does is looked for among the steps of all plans there.
+    on_hosts = _sums(
+        (context.plan.device, len(context.costs))
+        for context in profile.contexts
+        if context.clock == "host" and not context.plan.is_cpu
+    )
     if len(points.keys() | networks.keys() | costs.keys()) > bounds.MAX_PROFILE_PLANS:
         raise Refused(f"it speaks of more than {bounds.MAX_PROFILE_PLANS} plans")
     for found, most, what in (
@@ -31,6 +38,8 @@ def check_plans(profile: Profile) -> None:
     ):
         if max(found.values(), default=0) > most:
             raise Refused(f"{what.format(f'{most:,}')} for one plan")
+    if max(on_hosts.values(), default=0) > bounds.MAX_PLAN_COSTS:
+        raise Refused(f"contexts has more than {bounds.MAX_PLAN_COSTS:,} costs of one device's host")
 
 
 def _check_steps(profile: Profile) -> None:

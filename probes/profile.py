@@ -22,6 +22,7 @@ from probes.checked import (
     check_text,
     member,
     parse_strict_json,
+    told_as_newer,
 )
 from probes.context import Context, contexts_to_json
 from probes.context_check import check_contexts
@@ -95,7 +96,7 @@ class Profile:
     software: dict[str, str]  # torch, python, …
     effort: str  # quick or full
     duration_seconds: float
-    noise: dict[str, float | None]  # load_average, steal_fraction, spread (median relative spread of the points)
+    noise: dict[str, float | None]  # Noise.figures (probes.microtrain.noise), drift, hindrance, slow_fraction
     points: tuple[Point, ...]
     networks: tuple[NetworkPoint, ...]
     process_base_bytes: int | None = None  # resident set of a process that imported torch and did nothing
@@ -105,6 +106,8 @@ class Profile:
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
     # By CPU threads, seconds that fixed work takes on cores as quick as they get (probes.microtrain.pace).
     paces: dict[int, float] = field(default_factory=dict)
+    # Device -> the one that was measured in its place: a card like it, of the same name, memory and link.
+    like: dict[str, str] = field(default_factory=dict)
     calibrations: int = 1  # whose means its times are; created_at is the latest's
     schema_version: str = SCHEMA_VERSION
 
@@ -145,12 +148,8 @@ class Profile:
 
 def _not_readable(document: Any) -> str:
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, str) and version.isdecimal() and len(version) < 5 and int(version) > int(SCHEMA_VERSION):
-        return (
-            f"a newer crosspoint made it, and this one reads profiles up to schema version {SCHEMA_VERSION}: update "
-            "this one, or calibrate there with one like it"
-        )
-    return f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}"
+    newer = told_as_newer(version, SCHEMA_VERSION, "profiles")
+    return newer or f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}"
 
 
 def parse_profile(content: bytes) -> Profile:
@@ -207,6 +206,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         contexts=check_contexts(document, plan_at),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
         paces=_paces(document.get("paces")),
+        like=_like(document.get("like")),
         calibrations=check_count(document.get("calibrations", 1), "calibrations", 1, bounds.MAX_CALIBRATIONS),
     )
     check_plans(profile)
@@ -267,6 +267,16 @@ def _device_bytes(value: Any, place: str) -> dict[str, int] | None:
             size, f"a size in {place}", 0, MAX_BYTES
         )
         for name, size in rows.items()
+    }
+
+
+def _like(value: Any) -> dict[str, str]:
+    rows = check_object({} if value is None else value, "like", bounds.MAX_DEVICES)
+    return {
+        check_text(name, "a name in like", 32, DEVICE_PATTERN): check_text(
+            other, "a device in like", 32, DEVICE_PATTERN
+        )
+        for name, other in rows.items()
     }
 
 

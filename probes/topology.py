@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from probes.cpuinfo import CpuInfo
-from probes.cpusets import MAX_CPUS, iterate_cpus, parse_cpu_list, parse_cpu_mask
+from probes.cpusets import MAX_CPUS, iterate_cpus, parse_cpu_list, parse_cpu_mask, unite_cpus
 from probes.reading import Root, parse_int
 
 CPU_FOLDER = "/sys/devices/system/cpu"
@@ -153,14 +153,7 @@ def _read_sibling_sets(root: Root, online: int, *names: str) -> tuple[int, ...]:
 
 
 def _is_partition(sets: tuple[int, ...], whole: int) -> bool:
-    return whole != 0 and sum(cpus.bit_count() for cpus in sets) == whole.bit_count() and not whole & ~_union(sets)
-
-
-def _union(sets: tuple[int, ...]) -> int:
-    union = 0
-    for cpus in sets:
-        union |= cpus
-    return union
+    return whole != 0 and sum(cpus.bit_count() for cpus in sets) == whole.bit_count() and not whole & ~unite_cpus(sets)
 
 
 def _read_topology_int(root: Root, cpu: int, name: str) -> int | None:

@@ -73,6 +73,8 @@ def has_gfx_kernels(target: str | None, architectures: Sequence[str]) -> bool:
     return target in built
 
 
+# What torch calls a vendor's devices.
+_KINDS = {"NVIDIA": "cuda", "AMD": "cuda", "Intel": "xpu"}
 # What may hide a vendor's card from a torch that is built for it.
 _HIDING = {
     "NVIDIA": "CUDA_VISIBLE_DEVICES",
@@ -82,13 +84,19 @@ _HIDING = {
 
 
 def _add_device(card: Accelerator, devices: list[dict[str, Any]]) -> Accelerator:
+    """What torch says of a device that it cannot tell more of is said of every card that it might be."""
     device = next((device for device in devices if _is_same(card, device)), None)
+    nameless = [row for row in devices if _is_nameless(row) and _kind(row) == _KINDS.get(card.vendor or "")]
     if device is not None:
-        why = _text(device.get("why_not")) or _explain_kernels(card, device)
+        why = _text(device.get("why_not")) or _explain_kernels(card, device) or _explain_mode(card)
         named = replace(card, torch_device=_text(device.get("device")), usable=why is None, why_not=why)
+        # Where a card is several of the kernel's nodes, its target is torch's to tell.
+        named = replace(named, gfx_target=card.gfx_target or _text(device.get("gfx_target")))
         return _add_memory(named, device)
     if card.usable is not None:
         return replace(card, torch_device=None)
+    if nameless:
+        return replace(card, torch_device=None, usable=False, why_not=_text(nameless[0].get("why_not")))
     may = f" ({_HIDING[card.vendor]} may hide it)" if card.vendor in _HIDING else ""
     return replace(card, torch_device=None, usable=False, why_not=f"torch does not list it{may}")
 
@@ -99,6 +107,15 @@ def _add_memory(card: Accelerator, device: dict[str, Any]) -> Accelerator:
     if card.memory_total_bytes is not None or type(total) is not int or not 0 < total < 1 << 50:
         return card
     return replace(card, memory_total_bytes=total)
+
+
+def _is_nameless(device: dict[str, Any]) -> bool:
+    """It was counted, and did not start: torch says why, and neither who nor where it is."""
+    return bool(_text(device.get("why_not"))) and not (device.get("uuid") or device.get("pci_address"))
+
+
+def _kind(device: dict[str, Any]) -> str:
+    return str(device.get("device") or "").partition(":")[0]
 
 
 def _is_same(card: Accelerator, device: dict[str, Any]) -> bool:
@@ -116,6 +133,11 @@ def _explain_kernels(card: Accelerator, device: dict[str, Any]) -> str | None:
     if has_kernels(capability, architectures):
         return None
     return f"this build of torch has no kernels for compute capability {capability}; install one that has"
+
+
+def _explain_mode(card: Accelerator) -> str | None:
+    """torch sees a card without computing on it: that its driver lets nobody do that now is not torch's to know."""
+    return card.why_not if card.usable is False and card.compute_mode not in (None, "default") else None
 
 
 def _list_devices(ready: dict[str, Any]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.gpu.child_process import TERM_SECONDS, explain_ending
+from probes.gpu.device_order import BY_BUS
 from probes.reading import clean
 
 _PROGRAM = (sys.executable, "-P", "-m", "probes.microtrain")
@@ -34,7 +35,7 @@ class TorchStart:
 
 def start_torch(deadline_seconds: float, program: tuple[str, ...] = _PROGRAM) -> TorchStart:
     """Never raises; takes the deadline and twice TERM_SECONDS at most."""
-    environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **BY_BUS, "PYTHONUNBUFFERED": "1"}
     pipe = subprocess.PIPE
     try:
         child = subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True)

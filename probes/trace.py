@@ -21,8 +21,9 @@ from probes.issued import Issued
 # 17: the step as a device runs it; 18: its losses in fp32, and what this CPU refuses; fewer simulated steps of the heap
 # where there are thousands of allocations; 19: additions where a step makes them, and more of what kernels take;
 # 20: masks of attention among them; 21: parameters that get no gradient; 22: dropout of whole channels, no more guesses
-# at what a user's own code asks, joined masks, and lines that chance had shaken.
-SCHEMA_VERSION = "22"
+# at what a user's own code asks, joined masks, and lines that chance had shaken; 23: none at its numbers that are no
+# truths either, causal masks, equal chance for all, attention that no one kernel of a device takes, and whose CPU.
+SCHEMA_VERSION = "23"
 
 CURVES = (
     "kernel_peaks",
@@ -103,7 +104,7 @@ class Trace:
     parameters: trainable scalars; parameter_tensors: how many tensors a step trains. activation_bytes: alive at the
     step's peak beyond weights, gradients and optimizer state (inputs and temporaries included), as one line that is
     close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
-    layer's gradient at small batches, the end of the forward at ordinary ones): activation_bytes_at is exact.
+    layer's gradient at small batches, the end of the forward at ordinary ones): the highest is exact.
     input_bytes: one batch as it is put on the device. All at fp32 unless the model says otherwise.
     autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same operations), casts
     included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peak with what
@@ -115,7 +116,8 @@ class Trace:
     autocast_issued: what issues the operations; None where it was not counted. autocast_refused: what torch said where
     a step failed under autocast on the machine that traced it; empty where it ran or was not tried. device: the step
     as a device runs it, where that was asked for (devices) and differs; its kernels' own memory and what a CPU's heap
-    does are not in it.
+    does are not in it. cpu: a hash of what the survey told of the CPU that it was traced on (probes.fingerprint); empty
+    where nobody noted it.
     """
 
     model_key: str
@@ -149,15 +151,12 @@ class Trace:
     autocast_refused: str = ""
     devices: bool = False
     device: Trace | None = None
+    cpu: str = ""
     schema_version: str = SCHEMA_VERSION
 
     def on(self, *, cpu: bool) -> Trace:
         """The step as it runs there, as far as that was traced."""
         return self if cpu or self.device is None else self.device
-
-    def activation_bytes_at(self, batch_size: float) -> float:
-        """Bytes alive at the peak of a step at this batch size, beyond what lives from step to step."""
-        return max(line.at(batch_size) for line in self.activation_peaks or (self.activation_bytes,))
 
     def operations_under(self, precision: str) -> tuple[Operation, ...]:
         """What a step runs in this precision: under autocast for bf16 and fp16, as far as that was traced."""

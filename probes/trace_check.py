@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from probes import bounds
-from probes.checked import Refused, check_choice, check_list, check_number, check_object, check_text
+from probes.checked import Refused, check_choice, check_list, check_number, check_object, check_text, told_as_newer
 from probes.issued_check import check_issued
 from probes.trace import CURVES, ISSUED, SCHEMA_VERSION, Affine, Kind, Knot, Operation, Phase, Trace
 from probes.workload.description import MODES, OPTIMIZERS
@@ -31,6 +31,8 @@ COUNTS = (
 def check_trace(document: Any, place: str) -> Trace:
     """Raises Refused."""
     row = check_object(document, place)
+    if newer := told_as_newer(row.get("schema_version"), SCHEMA_VERSION, "traces"):
+        raise Refused(newer)
     check_choice(row.get("schema_version"), f"{place}.schema_version", READABLE)
     for name in ("operations", "autocast_operations"):
         check_list(row.get(name, ()), f"{place}.{name}", bounds.MAX_TRACE_OPERATIONS)
@@ -66,6 +68,7 @@ def _check(trace: Trace, place: str) -> None:
     for name in COUNTS:
         check_number(getattr(trace, name), f"{place}.{name}", 0, bounds.MAX_POINT_QUANTITY)
     check_text(trace.autocast_refused, f"{place}.autocast_refused", bounds.MAX_SAID_CHARACTERS)
+    check_text(trace.cpu, f"{place}.cpu", bounds.MAX_NAME_CHARACTERS)
     for name in ("evenly_routed", "devices"):
         if not isinstance(getattr(trace, name), bool):
             raise Refused(f"{place}.{name} is neither true nor false")

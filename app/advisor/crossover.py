@@ -24,14 +24,15 @@ class Found:
 
 
 def find_crossover(compare: Compare, batch_sizes: Sequence[int]) -> Found | None:
-    """The crossover from the first plan to the second over growing batch sizes; None when no batch can be compared.
+    """The crossover from the first plan to the second over growing batch sizes; None when no two can be compared: one
+    batch says nothing of what a larger one changes.
 
     Both are compared at every batch size given, then between the two neighbours where the answer changes, by
     bisection down to one sample. Step times need not be monotone: only what holds up to the largest batch counts, at
     every batch looked at, those of the bisection included.
     """
     signs = {batch: sign for batch in batch_sizes if (sign := compare(batch)) is not None}
-    if not signs:
+    if len(signs) < 2:
         return None
     last = signs[max(signs)]
     if last <= 0:

@@ -42,7 +42,7 @@ def _what_follows(options: Sequence[Option]) -> str:
     if all(option.step_seconds is None for option in options):
         return ""
     if not any(option.crowded for option in options):
-        return "The times here were measured among them, and contain it."
+        return "The times here were measured among them, and contain it as far as it could be told."
     return (
         "Several threads wait in each operation for the one that lost its core, so a plan with more threads than free "
         "cores is judged by its worst unless it was measured meanwhile."

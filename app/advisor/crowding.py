@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.advisor.recommendation import Interval
 from probes.hardware import Load, Survey
+from probes.measurement import Measurement
 from probes.workload.description import Plan
 
 # A barrier waits for the thread that lost its core: two threads on a busy two-core machine took up to twenty times as
@@ -51,17 +52,32 @@ class Crowd:
         others held that many cores; None: it contains what it met. What runs on a device is left as it is."""
         if not plan.is_cpu or others_then is None:
             return 0.0
-        threads = self.usable if plan.threads is None else plan.threads
-        more = self._exposure_now(threads) - _without_a_core(threads, self._free_beside(others_then))
+        more = self._exposure_now(self._threads(plan)) - self.exposure_then(plan, others_then)
         return more if more >= LEAST_EXPOSURE else 0.0
 
     def relief(self, plan: Plan, others_then: float | None) -> float:
         """How much more exposed a step was that was taken while others held that many cores; from 0 to 1."""
+        less = self.exposure_then(plan, others_then) - self._exposure_now(self._threads(plan))
+        return less if less >= LEAST_RELIEF else 0.0
+
+    def relief_of(self, row: Measurement) -> float:
+        """The same of a measurement; 0 where some of its samples met calm cores, of which it tells then."""
+        return self.relief(row.plan, row.others_cores) if row.slowdown is None else 0.0
+
+    def still_met(self, plan: Plan, others_then: float | None) -> float:
+        """From 0 to 1, how much of what a step met while others held that many cores it would meet now: 1 where they
+        hold as many or more, 0 where it was not exposed then, is not now, or where nobody knows."""
+        then, now = self.exposure_then(plan, others_then), self._exposure_now(self._threads(plan))
+        return min(1.0, now / then) if min(then, now) >= LEAST_EXPOSURE else 0.0
+
+    def exposure_then(self, plan: Plan, others_then: float | None) -> float:
+        """Of a step that was taken while others held that many cores; 0 where nobody knows."""
         if not plan.is_cpu or others_then is None:
             return 0.0
-        threads = self.usable if plan.threads is None else plan.threads
-        less = _without_a_core(threads, self._free_beside(others_then)) - self._exposure_now(threads)
-        return less if less >= LEAST_RELIEF else 0.0
+        return _without_a_core(self._threads(plan), self._free_beside(others_then))
+
+    def _threads(self, plan: Plan) -> float:
+        return self.usable if plan.threads is None else plan.threads
 
     def _exposure_now(self, threads: float) -> float:
         if self.free is not None:
@@ -89,6 +105,14 @@ def in_company(seconds: Interval, plan: Plan, exposure: float) -> Interval:
     was ever seen (high); the median lies between, in ratio."""
     worst = (WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY) ** exposure
     return Interval(seconds.median * worst**0.5, seconds.low, seconds.high * worst)
+
+
+def as_met(seconds: Interval, slow_share: float, slowdown: float, still: float) -> Interval:
+    """A calm machine's time where others hold cores as they did while it was taken: they may leave again (low stays),
+    the median is what steps took on average, slow ones among them, and it may be as bad as those (high). slow_share,
+    slowdown: see Measurement. still: see still_met; a power, as exposure is one of the worst."""
+    mean = 1 + slow_share * (slowdown - 1)
+    return Interval(seconds.median * mean**still, seconds.low, seconds.high * slowdown**still)
 
 
 def alone(seconds: Interval, plan: Plan, relief: float) -> Interval:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.advisor.busy_device import explain_busy_device
+from app.advisor.device_order import cards_answered_for, explain_order, in_bus_order
 from app.advisor.environments import bare
 from app.advisor.experience import Experience
 from app.advisor.experience_reason import explain_experience
+from app.advisor.host_reason import explain_host
 from app.advisor.known import gather
 from app.advisor.over_batches import crossovers_of, curves_over
 from app.advisor.pairs import plans_of
@@ -15,6 +18,7 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
 from app.advisor.snippet import write_snippet
+from app.advisor.unmeasured_cards import explain_unmeasured_cards
 from app.advisor.verdict import say_verdict
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -29,21 +33,26 @@ def recommend(
     measurements: Sequence[Measurement],
     request: Request,
     experience: Experience | None = None,
+    *,
+    captured: bool = False,
 ) -> Recommendation:
     """Ranked plans with crossovers, settings, reasons and a snippet. Pure arithmetic: milliseconds.
 
     trace: None for a `summary` model, whose trace follows from its totals. measurements: of this very model, under
     any plan, at any batch size; none for `instant`. experience: what other models took on this
-    machine. Without a profile the times that were not measured are None. Raises InvalidRequest (see candidate_plans).
+    machine. captured: this machine is known from files alone. Without a profile the times that were not measured are
+    None. Raises InvalidRequest (see candidate_plans).
     """
     workload = request.workload
-    known = gather(survey, profile, trace, measurements, request, experience)
+    known = gather(survey, profile, trace, measurements, request, experience, captured=captured)
     trace, times = known.trace, known.times
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
-    among = bare(best) if best is not None else None  # a gain is known at one batch: it has no curve
-    pairs, batches = known.pairs(options, among), known.batches(options)
+    among = None if best is None else bare(best)  # a gain is known at one batch: it has no curve
+    if best is not None and among is not None and among.key not in times:
+        among = best  # of another machine, whose profile has no other
+    pairs, batches = known.pairs(among), known.batches(options)
     sizes, curves = curves_over(batches, plans_of(pairs, among))
     reasons = explain(
         Evidence(
@@ -52,25 +61,33 @@ def recommend(
             profile,
             trace,
             measurements,
+            known.advice,
+            known.halved,
             known.elsewhere is not None,
             known.crowd,
             known.gains,
         )
     )
     time = times.get(among.key) if among is not None else None
-    learned = [reason for reason in (explain_experience(time, workload.batch_size, workload.data),) if reason]
+    learned = explain_experience(time, workload.batch_size, workload.data)
+    left_out = explain_unmeasured_cards(survey, request) if known.elsewhere is None else None
+    cards = cards_answered_for(survey, known.elsewhere)
+    told = in_bus_order(ranking.best, cards)
+    built = explain_host(trace, known.host_bytes, ranking.best)
+    busy = explain_busy_device(survey, options, best, measurements) if known.elsewhere is None else None
+    more = (learned, left_out, explain_order(ranking.best, cards), built, busy)
     return Recommendation(
         workload=workload,
         parameters=trace.parameters if trace is not None else None,
         flops_per_step=round(trace.flops(workload.batch_size)) if trace is not None else None,
         recommended=best,
-        verdict=say_verdict(ranking, workload, profile is not None, known.elsewhere),
+        verdict=say_verdict(ranking, workload, known.advice, profile is not None, known.elsewhere),
         confidence=ranking.confidence if best is not None else None,
         options=ranking.options,
         crossovers=crossovers_of(batches, pairs, measurements),
         curve_batch_sizes=sizes,
         curves=curves,
-        settings=settings_for(ranking.best, workload),
-        reasons=(*reasons, *learned),
-        snippet=write_snippet(workload, best) if best is not None else None,
+        settings=settings_for(told, workload),
+        reasons=(*reasons, *(reason for reason in more if reason is not None)),
+        snippet=write_snippet(workload, told.plan) if told is not None else None,
     )

@@ -113,7 +113,8 @@ def _recurrent_at_once(operations: Sequence[Operation]) -> list[Operation]:
     for operation in operations:
         if operation.name.startswith(_LAYER) and operation.shapes and operation.shapes[0]:
             steps = operation.shapes[0][0] * operation.count
-            found.append(replace(_listed(_SAME[operation.name], [operation], 1, steps), kind="recurrent"))
+            name = _SAME.get(operation.name, operation.name)  # a profile's trace may have one that nobody knows
+            found.append(replace(_listed(name, [operation], 1, steps), kind="recurrent"))
         else:
             found.append(operation)
     return found

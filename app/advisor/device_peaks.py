@@ -1,4 +1,4 @@
-"""What a step takes of a GPU by the published rules of torch's allocator: simulated, never measured on a card."""
+"""What a step takes of a GPU by the published rules of torch's allocator: simulated, and held against two cards."""
 
 from __future__ import annotations
 

@@ -6,30 +6,38 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 
-from app.advisor.intervals import Z, apart, deviation, interval_of_timing
+from app.advisor.intervals import BETWEEN_RUNS, Z, between_processes, deviation, interval_around, interval_of_timing
 from app.advisor.measured import MeasuredTime
 from app.advisor.recommendation import Interval
-from probes.measurement import Measurement, Timing
-from probes.workload.description import Plan, Workload
+from probes.measurement import Measurement, Overheads, Timing
+from probes.workload.description import PLAN_VARIABLES, Plan, Workload
 
 # glibc maps what is larger than a threshold (it moves as a process runs, to 32 MB at most), gives it back when it is
 # freed, and the kernel zeroes every page anew (mallopt(3), M_MMAP_THRESHOLD, M_TRIM_THRESHOLD). Larger than any tensor:
 KEEP_BYTES = str(2**36)
-KEEP_MEMORY: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": KEEP_BYTES, "MALLOC_TRIM_THRESHOLD_": KEEP_BYTES}
+KEEP_MEMORY: Mapping[str, str] = dict.fromkeys(PLAN_VARIABLES, KEEP_BYTES)
 # A setting is one thing more to know and to keep; less than this is not worth it.
 WORTH_SETTING = 0.05
+# Student's t by degrees of freedom, from one on: so many standard errors hold four in five, as Z does where the
+# deviation is known (any table of the distribution).
+STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476)
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A step of a variant and of its bare plan, in turns in fresh processes. startup_seconds: what a compiled plan
-    takes before its first step is done, with nothing cached; 0 of others, which start as the bare plan does."""
+    """A step of a variant and of its bare plan, in turns in fresh processes. ratio_spread: of the two times' ratio, as
+    a logarithm (see app.advisor.intervals), with what two processes of one plan differ by. processes: that ran each of
+    the two. startup_seconds: what a compiled plan takes before its first step is done, with nothing cached; 0 of
+    others, which start as the bare plan does."""
 
     plan: Plan
     batch_size: int
     step: Interval
     control: Interval
+    ratio_spread: float
+    processes: int = 1
     startup_seconds: float = 0.0
 
     @property
@@ -39,7 +47,8 @@ class Gain:
 
     @property
     def pays(self) -> bool:
-        return apart(self.step, self.control) and self.share >= WORTH_SETTING
+        """It saves enough, and more than two processes of one plan differ by."""
+        return math.log(self.control.median / self.step.median) > self.ratio_spread and self.share >= WORTH_SETTING
 
     @property
     def break_even_steps(self) -> int:
@@ -49,11 +58,6 @@ class Gain:
     def pays_within(self, steps: int | None) -> bool:
         """Within a run of so many steps; None: nobody said how long it is."""
         return self.pays and (steps is None or self.break_even_steps < steps)
-
-    @property
-    def ratio_spread(self) -> float:
-        """Of the two times' ratio, as a logarithm (see app.advisor.intervals)."""
-        return Z * math.hypot(deviation(self.step), deviation(self.control))
 
 
 def bare(plan: Plan) -> Plan:
@@ -81,7 +85,34 @@ def gain_of(row: Measurement) -> Gain | None:
     if row.plan.compiled and row.startup_seconds is None:
         return None  # without its price it is no offer
     startup = row.startup_seconds or 0.0 if row.plan.compiled else 0.0
-    return Gain(row.plan, row.batch_size, interval_of_timing(row.step), interval_of_timing(row.control), startup)
+    if (row.processes or 1) > 1:
+        return _gain_over_processes(row, row.step.samples, row.control.samples, startup)
+    return _gain_of_two(row, row.step, row.control, startup)
+
+
+def _gain_over_processes(
+    row: Measurement, steps: Sequence[float], controls: Sequence[float], startup_seconds: float
+) -> Gain:
+    """From one figure a process, each with its control's beside it in time: what processes differ by is in them."""
+    ours, theirs = [math.log(step) for step in steps], [math.log(control) for control in controls]
+    ratios = [control - step for step, control in zip(ours, theirs, strict=True)]
+    step, control = (interval_around(math.exp(fmean(logs)), _spread_of_mean(logs)) for logs in (ours, theirs))
+    return Gain(row.plan, row.batch_size, step, control, _spread_of_mean(ratios), len(ratios), startup_seconds)
+
+
+def _gain_of_two(row: Measurement, with_it: Timing, without: Timing, startup_seconds: float) -> Gain:
+    """From samples of one process each. What two processes of one plan differ by is not in them, however little each
+    of the two spreads (docs/decisions/0014)."""
+    step, control = interval_of_timing(with_it), interval_of_timing(without)
+    within = Z * math.hypot(deviation(step), deviation(control))
+    spread = math.hypot(within, math.sqrt(2) * between_processes(row.plan))
+    return Gain(row.plan, row.batch_size, step, control, spread, startup_seconds=startup_seconds)
+
+
+def _spread_of_mean(logarithms: Sequence[float]) -> float:
+    """What the mean of two or more is off by in four cases of five at most, as far as they themselves tell."""
+    student = STUDENT[min(len(logarithms) - 1, len(STUDENT)) - 1]
+    return math.hypot(BETWEEN_RUNS, student * stdev(logarithms) / math.sqrt(len(logarithms)))
 
 
 def gains_that_pay(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
@@ -103,33 +134,47 @@ def _gains(measurements: Sequence[Measurement], plans: Sequence[Plan], workload:
     return list({gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}.values())
 
 
-def measured_beside(measurements: Sequence[Measurement], gain: Gain, data: str) -> MeasuredTime:
-    """The plan's time on the scale of the plans that it is compared with.
+def measured_beside(
+    measurements: Sequence[Measurement], gain: Gain, plain: MeasuredTime | None, data: str
+) -> MeasuredTime:
+    """The plan's time on the scale of the plans that it is compared with. plain: what its bare plan took among them.
 
-    They ran in one process, in turns; this one in another. So its time is its share of its control's, times what the
-    bare plan took among the others, where it ran among them; and it met whom that one met.
+    They ran in turns with each other; this one with its control, in other processes. So its time is its share of its
+    control's, times what the bare plan took among the others, where it ran among them; and it met whom that one met.
     """
     row = next(row for row in reversed(measurements) if row.plan.key == gain.plan.key and gain_of(row) == gain)
-    among = [
-        other
-        for other in measurements
-        if other.plan.key == bare(gain.plan).key
-        and other.batch_size == gain.batch_size
-        and other.step is not None
-        and not other.is_first_step
-    ]
-    assert row.step is not None
-    if among and among[-1].step is not None:
-        factor = among[-1].step.median / gain.control.median
+    among = None if plain is None else plain.rows.get(gain.batch_size)
+    step, seconds = row.step, gain.step.median
+    assert step is not None
+    if among is not None and among.step is not None:
+        seconds *= among.step.median / gain.control.median
         row = replace(
             row,
-            step=_scaled(row.step, factor),
-            others_cores=among[-1].others_cores,
-            slow_share=among[-1].slow_share,
-            slowdown=among[-1].slowdown,
-            measured_at=among[-1].measured_at,
+            others_cores=among.others_cores,
+            slow_share=among.slow_share,
+            slowdown=among.slowdown,
+            measured_at=among.measured_at,
         )
+    factor = seconds / step.median
+    row = replace(row, step=_scaled(step, factor), overheads=scaled_parts(row.overheads, factor))
     return MeasuredTime({gain.batch_size: row}, data)
+
+
+def scaled_parts(parts: Overheads | None, factor: float) -> Overheads | None:
+    """Of a step that takes so many times as long, as far as is known: each part does."""
+    if parts is None:
+        return None
+
+    def part(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * factor
+
+    return replace(
+        parts,
+        transfer_seconds=part(parts.transfer_seconds),
+        launch_seconds=part(parts.launch_seconds),
+        synchronize_seconds=part(parts.synchronize_seconds),
+        compute_seconds=part(parts.compute_seconds),
+    )
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:

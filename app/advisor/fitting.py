@@ -27,8 +27,8 @@ SWEEPS, SETTLED = 60, 1e-4
 LEAST_FACTOR, MOST_FACTOR = 0.5, 8.0
 # Rounds of re-weighing, and the error (a logarithm) up to which a network counts in full.
 REWEIGHTINGS, TOLERATED_ERROR = 4, 0.15
-# What a first fit on 38 networks missed by at the 90th percentile (docs/decisions/0003-how-instant-estimates.md):
-# fewer networks cannot show that they do better.
+# A little below what a first fit on 38 networks missed by at the 90th percentile (12 %), since operations are timed
+# inside steps (docs/decisions/0003-how-instant-estimates.md): fewer networks cannot show that they do better.
 LEAST_SPREAD = 0.1
 # The ratio of two predictions is known no better than this, however well few networks agree.
 LEAST_RATIO_SPREAD = 0.06

@@ -8,14 +8,13 @@ the caches meanwhile.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import NamedTuple
 
 from app.advisor.device_operations import same_kernel
+from app.advisor.numerics import NDArray, np
 from probes.context import Context, ContextOperation
 from probes.trace import Kind
 
@@ -26,6 +25,7 @@ REWEIGHTINGS, TOLERATED_ERROR = 4, 0.2
 LEAST_SHARE = 0.05  # of what one takes on average, that each after the first takes at least
 
 Name = tuple[str, Kind]
+Numbers = NDArray[np.float64]
 
 
 class Run(NamedTuple):
@@ -111,28 +111,27 @@ def _by_name(context: Context) -> Iterable[tuple[Hashable, int, float]]:
 
 def fit_price(runs: Sequence[Run]) -> Price:
     """Least squares of relative errors, outliers weighed less, held to FIRST; of at least one."""
-    usual = median(run.seconds / run.times for run in runs)
-    weights = [1.0] * len(runs)
+    times = np.array([float(run.times) for run in runs])
+    seconds = np.array([run.seconds for run in runs])
+    usual = float(np.median(seconds / times))
+    weights = np.ones(len(runs))
     price = Price(0.0, usual)
     for _ in range(REWEIGHTINGS):
-        price = _solve(runs, weights, usual)
-        errors = [abs(math.log(price.seconds(run.times) / run.seconds)) for run in runs]
-        weights = [min(1.0, TOLERATED_ERROR / max(error, 1e-9)) for error in errors]
+        price = _solve(times, usual / seconds, weights, usual)
+        errors = np.abs(np.log((price.extra + price.each * times) / seconds))
+        weights = np.minimum(1.0, TOLERATED_ERROR / np.maximum(errors, 1e-9))
     return price
 
 
-def _solve(runs: Sequence[Run], weights: Sequence[float], usual: float) -> Price:
-    """The normal equations of (extra, each) in units of `usual`, with a row that holds extra = (FIRST - 1) * each."""
+def _solve(times: Numbers, ones: Numbers, weights: Numbers, usual: float) -> Price:
+    """The normal equations of (extra, each) in units of `usual`, with a row that holds extra = (FIRST - 1) * each.
+    times: of each run; ones: `usual` over its seconds."""
     more = FIRST - 1.0
-    aa, ab, bb = HOLD, -HOLD * more, HOLD * more * more
-    ra = rb = 0.0
-    for run, weight in zip(runs, weights, strict=True):
-        one = usual / run.seconds
-        aa += weight * one * one
-        ab += weight * one * one * run.times
-        bb += weight * one * one * run.times * run.times
-        ra += weight * one
-        rb += weight * one * run.times
+    once, twice = weights * ones, weights * ones * ones
+    aa = HOLD + float(twice.sum())
+    ab = -HOLD * more + float(twice @ times)
+    bb = HOLD * more * more + float(twice @ (times * times))
+    ra, rb = float(once.sum()), float(once @ times)
     determinant = aa * bb - ab * ab
     if not determinant > 0:  # times of which one is nothing beside another: nothing holds
         return Price(0.0, usual)

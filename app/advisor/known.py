@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from app.advisor.advice import Advice, advice_for
 from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.elsewhere import idle_survey
 from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
 from app.advisor.experience import Experience
-from app.advisor.memory import MemoryEstimate, estimate_memory
+from app.advisor.like_cards import same_kinds, unlike_plans
+from app.advisor.memory import MemoryEstimate, Room, estimate_memory, room_for
 from app.advisor.one_value import explain_one_value
-from app.advisor.options import option_for, tried
+from app.advisor.options import failed_at, option_for, tried
 from app.advisor.over_batches import Batches
 from app.advisor.pairs import Pair, pairs_worth_telling
-from app.advisor.plans import candidate_plans, profiled_plans
+from app.advisor.plans import candidate_plans, halved_precisions, profiled_plans
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
@@ -24,41 +26,47 @@ from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
-from probes.workload.description import Plan, Workload
+from probes.workload.description import Plan, Precision, Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
     plan's key; a plan's memory is None without a trace. crowd: who holds cores of this machine now. gains: environments
-    that pay."""
+    that pay. advice: what to do about a time that is not known. halved: by device, a precision of two bytes that it
+    has, asked for or not. rooms: by device, known without a trace. host_bytes: of the host's memory, that a new process
+    could take; None: not known. kinds: by device, the same for cards that are alike."""
 
     workload: Workload
     trace: Trace | None
     elsewhere: Profile | None
+    advice: Advice
     plans: tuple[Plan, ...]
+    halved: Mapping[str, Precision]
     measurements: Sequence[Measurement]
     times: Mapping[tuple[object, ...], PlanTime]
     memory: Mapping[tuple[object, ...], MemoryEstimate | None]
+    rooms: Mapping[str, Room]
     crowd: Crowd | None = None
     gains: tuple[Gain, ...] = ()
+    host_bytes: int | None = None
+    kinds: Mapping[str, Hashable] = field(default_factory=dict)
 
     def options(self, batch_size: int) -> list[Option]:
         """Every plan at this batch size, in the order of the plans; with an environment where it was found to pay."""
         workload = replace(self.workload, batch_size=batch_size)
         paying = [gain.plan for gain in self.gains if gain.batch_size == batch_size]
-        return [self._option(plan, workload) for plan in (*self.plans, *paying)]
+        smallest = self.smallest
+        return [self._option(plan, workload, smallest) for plan in (*self.plans, *paying)]
 
-    def _option(self, plan: Plan, workload: Workload) -> Option:
+    def _option(self, plan: Plan, workload: Workload, smallest: int) -> Option:
         memory = self.memory[plan.key]
-        free = None if memory is None else memory.available
-        beside = 0 if memory is None or plan.is_cpu else memory.overhead or 0
-        outcome = tried(self.measurements, plan, workload.batch_size, free, beside)
+        outcome = replace(tried(self.measurements, plan, workload, self.rooms[plan.device]), smallest=smallest)
         if outcome.ran is None and outcome.refused is None:
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
         if outcome.refused is None:
             outcome = replace(outcome, refused=explain_one_value(self.trace, workload.batch_size))
-        return option_for(self.times[plan.key], memory, outcome, workload, elsewhere=self.elsewhere is not None)
+        return option_for(self.times[plan.key], memory, outcome, workload, self.advice.unknown)
 
     def _refused_in_trace(self, plan: Plan) -> str | None:
         """Why a step fails on this machine's CPU, known from tracing it; another machine may run it."""
@@ -73,17 +81,21 @@ class Known:
         """The smallest batch that torch takes: two, where one leaves batch norm a single value a channel."""
         return 1 if explain_one_value(self.trace, 1) is None else 2
 
-    def pairs(self, options: Sequence[Option], best: Plan | None) -> tuple[Pair, ...]:
+    def pairs(self, best: Plan | None) -> tuple[Pair, ...]:
         """The plans whose crossovers are told, but for those that run at no batch. best: the recommended one."""
-        if self.workload.batch_size < self.smallest:
-            options = self.options(self.smallest)
-        refused = {option.plan.key for option in options if option.cannot_run}
-        return pairs_worth_telling([plan for plan in self.plans if plan.key not in refused], best)
+        plans = [plan for plan in self.plans if not self._runs_at_no_batch(plan)]
+        return pairs_worth_telling(unlike_plans(plans, self.kinds, best), best)
+
+    def _runs_at_no_batch(self, plan: Plan) -> bool:
+        """A step that failed did so at its own batch; what torch cannot do it cannot at any."""
+        outcomes = {row.outcome for row in self.measurements if row.plan.key == plan.key}
+        return "ok" not in outcomes and ("unsupported" in outcomes or self._refused_in_trace(plan) is not None)
 
     def batches(self, options: Sequence[Option]) -> Batches:
         """What to look at over the batch: these options' plans."""
         room = {option.plan.key: option.max_batch_size for option in options}
-        return Batches(self.workload, self.times, room, self.smallest)
+        failed = {plan.key: failed_at(self.measurements, plan) for plan in self.plans}
+        return Batches(self.workload, self.times, room, self.smallest, failed)
 
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
         """The best first, at this batch size."""
@@ -95,7 +107,7 @@ class Known:
             rows = [self.times[option.plan.key].at(batch_size, self.workload.data) for option in (one, other)]
             return None if rows[0] is None or rows[1] is None else shared_spread(rows[0], rows[1])
 
-        return rank_options(options, ratio_spread)
+        return rank_options(options, ratio_spread, self.kinds)
 
 
 def gather(
@@ -105,29 +117,58 @@ def gather(
     measurements: Sequence[Measurement],
     request: Request,
     experience: Experience | None = None,
+    *,
+    captured: bool = False,
 ) -> Known:
     """trace: None for a `summary` model, whose trace follows from its totals. experience: this machine's, of other
-    models. Raises InvalidRequest."""
+    models. captured: this machine is known from files alone. Raises InvalidRequest."""
     workload = request.workload
     if trace is None and workload.model.kind == "summary":
         trace = trace_of_summary(workload)
     elsewhere = profile if profile is not None and _is_elsewhere(survey, profile, request) else None
-    plans = candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
+    plans = _plans(survey, elsewhere, request)
+    all_plans = plans if request.precision == "auto" else _plans(survey, elsewhere, replace(request, precision="auto"))
     machine = survey if elsewhere is None else idle_survey(elsewhere.hardware) if elsewhere.hardware else None
     kind = workload.model.kind
     memory = {
-        plan.key: None if trace is None else estimate_memory(machine, profile, trace, measurements, plan, kind)
+        plan.key: None
+        if trace is None
+        else estimate_memory(machine, profile, trace, measurements, plan, kind, workload.data)
         for plan in plans
     }
+    rooms = {plan.device: room_for(machine, profile, plan) for plan in plans}
+    host_bytes = machine.memory.usable_bytes if machine is not None else None
     crowd = crowd_of(survey) if elsewhere is None else None
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd, None if elsewhere else experience)
     plans = _without_left_out(plans, times, measurements)
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     for gain in gains:
-        measured = measured_beside(measurements, gain, workload.data)
-        times[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.log_every, crowd=crowd)
+        measured = measured_beside(measurements, gain, times[bare(gain.plan).key].measured, workload.data)
+        times[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.readings_every, crowd=crowd)
         memory[gain.plan.key] = memory[bare(gain.plan).key]
-    return Known(workload, trace, elsewhere, plans, measurements, times, memory, crowd, gains)
+    advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured)
+    halved = halved_precisions(all_plans)
+    kinds = same_kinds(survey) if elsewhere is None else {}
+    return Known(
+        workload,
+        trace,
+        elsewhere,
+        advice,
+        plans,
+        halved,
+        measurements,
+        times,
+        memory,
+        rooms,
+        crowd,
+        gains,
+        host_bytes,
+        kinds,
+    )
+
+
+def _plans(survey: Survey, elsewhere: Profile | None, request: Request) -> tuple[Plan, ...]:
+    return candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
 
 
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.advisor.device_peaks import bytes_held_at_once, device_peaks
+from app.advisor.like_cards import measured_plan
 from app.advisor.peaks import NOTHING, Peaks
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Affine, Trace
-from probes.workload.description import Plan
+from probes.workload.description import Data, Plan
 
 # Autocast leaves these in fp32: normalizations, softmax and losses (torch.amp docs, "Ops that autocast to float32").
 KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
-# More than a process takes before there is a model, far more: with torch on a CPU it is about 0.33 GB (measured;
-# README.md has a table). A GPU's context differs by card and driver and has no such bound.
+# More than a process takes before there is a model, far more: with torch on a CPU it is about 0.33 GB (the
+# `process_base_bytes` of the profiles under benchmarks/results). A GPU's context differs by card and driver and has no
+# such bound.
 CPU_OVERHEAD_AT_MOST = 2 * 2**30
 # What libraries take once they work, beyond a process that has imported torch: torch imports its compiler with the
 # first optimizer, transformers the model's own modules, oneDNN writes code and keeps room for each shape. Measured on
@@ -31,6 +33,7 @@ WORKING_BYTES = {
     ("huggingface", "training"): 153_000_000,
 }
 CONVOLUTION_BYTES = 4_000_000
+NO_BYTES = Affine(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class MemoryEstimate:
     overhead: what a process takes beside its tensors (interpreter, libraries at work; on a GPU the context). workspace:
     on a GPU, what libraries keep of torch's allocator.
     fragmentation: what a CPU's heap holds beyond them, freed and not given back; without knots: not known.
+    ahead: of the batch that a device is sent while it computes on another; in activations too.
     overhead_at_most: where the overhead was not measured, what it surely stays below.
     """
 
@@ -56,6 +60,7 @@ class MemoryEstimate:
     fragmentation: Peaks = NOTHING
     workspace: int = 0  # what libraries keep of a device's allocator
     update: int = 0  # what a device's optimizer holds at once, when the activations are gone
+    ahead: Affine = NO_BYTES
 
     @property
     def fixed(self) -> int:
@@ -123,6 +128,7 @@ class MemoryEstimate:
     def parts(self, batch_size: int) -> MemoryParts:
         known = self.overhead is not None
         blocks = device_peaks(self.trace, self.precision, batch_size) if self.trace is not None else None
+        beside = self.workspace + math.ceil(self.ahead.at(batch_size))  # of the step's own blocks
         return MemoryParts(
             weights_bytes=self.weights,
             gradients_bytes=self.gradients,
@@ -132,8 +138,8 @@ class MemoryEstimate:
             fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.fragmentation.knots else None,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
-            allocated_peak_bytes=self.allocated(batch_size) if blocks is None else blocks.allocated + self.workspace,
-            reserved_peak_bytes=self._held(batch_size) if blocks is None else blocks.reserved + self.workspace,
+            allocated_peak_bytes=self.allocated(batch_size) if blocks is None else blocks.allocated + beside,
+            reserved_peak_bytes=self._held(batch_size) if blocks is None else blocks.reserved + beside,
             process_peak_bytes=self.peak(batch_size) if known and self.on_cpu else None,
         )
 
@@ -145,10 +151,12 @@ def estimate_memory(
     measurements: Sequence[Measurement],
     plan: Plan,
     model_kind: str = "layers",
+    data: Data = "pageable",
 ) -> MemoryEstimate:
     """Memory of the traced workload under the plan, as a function of the batch. survey: None for another machine.
 
     model_kind: of probes.workload.description.ModelDescription; transformers' own modules take memory too.
+    data: how batches reach a device.
     """
     trace = trace.on(cpu=plan.is_cpu)
     base = _overhead(profile, measurements, plan)
@@ -157,7 +165,7 @@ def estimate_memory(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
-        activations=activation_peaks(trace, plan),
+        activations=with_ahead(activation_peaks(trace, plan), trace, plan, data),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
@@ -167,6 +175,7 @@ def estimate_memory(
         fragmentation=fragmentation(trace, plan),
         workspace=_workspace(profile, plan, trace.mode),
         update=0 if plan.is_cpu else bytes_held_at_once(trace),
+        ahead=_ahead(trace, plan, data),
     )
 
 
@@ -177,13 +186,15 @@ THREADS = {"training": 2, "inference": 1}
 
 def _workspace(profile: Profile | None, plan: Plan, mode: str) -> int:
     """A profile tells that of training."""
-    measured = (profile.workspace_bytes if profile is not None else None) or {}
-    return measured.get(plan.device, 0) * THREADS[mode] // THREADS["training"]
+    if profile is None or profile.workspace_bytes is None:
+        return 0
+    return profile.workspace_bytes.get(measured_plan(profile, plan).device, 0) * THREADS[mode] // THREADS["training"]
 
 
-def step_peaks(trace: Trace, plan: Plan) -> Peaks:
+def step_peaks(trace: Trace, plan: Plan, data: Data = "pageable") -> Peaks:
     """What a step takes beyond what lives from step to step, on a CPU with what its heap holds of what was freed."""
-    return with_update(activation_peaks(trace, plan), trace, plan).and_with(fragmentation(trace, plan))
+    activations = with_ahead(activation_peaks(trace, plan), trace, plan, data)
+    return with_update(activations, trace, plan).and_with(fragmentation(trace, plan))
 
 
 def with_update(activations: Peaks, trace: Trace, plan: Plan) -> Peaks:
@@ -191,6 +202,20 @@ def with_update(activations: Peaks, trace: Trace, plan: Plan) -> Peaks:
     are gone."""
     held = 0 if plan.is_cpu else bytes_held_at_once(trace)
     return Peaks((*activations.lines, Affine(held, 0.0)), activations.knots) if held else activations
+
+
+def with_ahead(activations: Peaks, trace: Trace, plan: Plan, data: Data) -> Peaks:
+    """With the batch that a device is sent while it computes on another, beside what its optimizer holds as well."""
+    more = _ahead(trace, plan, data)
+    if not any(more):
+        return activations
+    lines = with_update(activations, trace, plan).lines
+    return Peaks(tuple(Affine(line.constant + more.constant, line.per_sample + more.per_sample) for line in lines))
+
+
+def _ahead(trace: Trace, plan: Plan, data: Data) -> Affine:
+    """From pinned memory the next batch is copied while a step runs (probes.microtrain.feeding)."""
+    return trace.input_bytes if data == "pinned" and not plan.is_cpu else NO_BYTES
 
 
 def fragmentation(trace: Trace, plan: Plan) -> Peaks:
@@ -207,11 +232,27 @@ def working_bytes(trace: Trace, model_kind: str) -> int:
     return WORKING_BYTES[kind, trace.mode] + (CONVOLUTION_BYTES if convolves else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes on a plan's device, whatever runs there; None: not known. free: what a new process could take now; beside:
+    what it takes of that beside what torch's allocator holds (a GPU's context)."""
+
+    free: int | None
+    beside: int | None
+
+
+def room_for(survey: Survey | None, profile: Profile | None, plan: Plan) -> Room:
+    """survey: None for another machine of which no memory is known."""
+    beside = 0 if plan.is_cpu else _context_bytes(profile, plan)
+    return Room(available_bytes(survey, plan) if survey is not None else None, beside)
+
+
 def available_bytes(survey: Survey, plan: Plan) -> int | None:
-    """What a new process could take on the plan's device now."""
+    """What a new process could take on the plan's device now. On a CPU the whole machine's memory does not stand for
+    it where it is not known: a limit is there then that could not be understood."""
     memory = survey.memory
     if plan.is_cpu:
-        return memory.usable_bytes if memory.usable_bytes is not None else memory.available_bytes
+        return memory.usable_bytes
     accelerator = _accelerator(survey, plan.device)
     if accelerator is None:
         return None
@@ -267,4 +308,10 @@ def _overhead(profile: Profile | None, measurements: Sequence[Measurement], plan
             return profile.process_base_bytes
         bases = [row.memory.process_base_bytes for row in measurements if row.memory is not None]
         return max((base for base in bases if base is not None), default=None)
-    return ((profile.context_bytes if profile is not None else None) or {}).get(plan.device)
+    return _context_bytes(profile, plan)
+
+
+def _context_bytes(profile: Profile | None, plan: Plan) -> int | None:
+    if profile is None or profile.context_bytes is None:
+        return None
+    return profile.context_bytes.get(measured_plan(profile, plan).device)

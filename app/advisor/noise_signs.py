@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from app.advisor.busy_device import BUSY_FRACTION
 from app.advisor.words import say_percent
 from probes.profile import Profile
 
@@ -17,9 +18,12 @@ BUSY = {
     "drift": 0.25,
     "hindrance": 0.1,
     "slow_fraction": 0.25,
+    "device_busy_fraction": BUSY_FRACTION,
 }
 # What plans of the CPU found, by their threads.
 OF_THREADS = frozenset({"hindrance", "slow_fraction"})
+# What others did on the devices that were measured, before they were.
+OF_DEVICES = frozenset({"device_busy_fraction"})
 SIGNS = {
     "spread": "its points vary by {}",
     "contention": "others wanted {} of the cores that were measured on",
@@ -28,6 +32,7 @@ SIGNS = {
     "drift": "steps took {} longer half a calibration earlier or later",
     "hindrance": "steps took {} longer on all threads than on one, as where neighbours share the cores",
     "slow_fraction": "the cores were slow whenever {} of it ran, as beside another machine's work on the processor",
+    "device_busy_fraction": "others computed on its device for {} of the time just before",
 }
 
 
@@ -42,5 +47,7 @@ def signs_of_noise(profile: Profile) -> dict[str, str]:
 
 def is_disturbed(profile: Profile, *, on_devices: bool = False) -> bool:
     """Whether its times are others' work as much as the machine's. A drift alone is none: a state changed midway.
-    on_devices: whether those of a device's plans are, which have no threads that find the cores slow."""
-    return bool(signs_of_noise(profile).keys() - {"drift"} - (OF_THREADS if on_devices else frozenset()))
+    on_devices: whether those of a device's plans are, which have no threads that find the cores slow; a CPU's do not
+    meet who computes on a device."""
+    others = OF_THREADS if on_devices else OF_DEVICES
+    return bool(signs_of_noise(profile).keys() - {"drift"} - others)

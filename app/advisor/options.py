@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.advisor.measured import begun_times
-from app.advisor.memory import MemoryEstimate
+from app.advisor.memory import MemoryEstimate, Room
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.step_time import PlanTime, StepEstimate
 from app.advisor.words import say_bytes, say_seconds
@@ -20,7 +20,7 @@ from probes.workload.description import Plan, Workload
 OUT_OF_TIME = "more time"
 # What ran out of memory is tried again once this many times as much is free: less changes from minute to minute.
 MORE_FREE = 1.1
-NOT_ONE = "Not even one sample fits: it takes smaller inputs, a smaller model, or a larger machine."
+ELSE = "it takes smaller inputs, a smaller model, or a larger machine"
 BESIDE = "what the process takes beside is not known before a calibration"
 
 
@@ -29,40 +29,65 @@ class Tried:
     """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
     an optimizer beside it) and would now, the smallest that ran out of memory where no more was free than is now, the
     smallest that ran but took more than is free now, why it did not run, if it did not, and why it was not reached, if
-    the time ran out before."""
+    the time ran out before. held_bytes, allocated_bytes: measured at the batch asked for, fed as asked; on a device of
+    torch's allocator. smallest: the smallest batch that torch takes."""
 
+    room: Room
     ran: int | None = None
     too_big: int | None = None
     outgrown: tuple[int, int] | None = None  # batch size, and the bytes that it took
     refused: str | None = None
     not_reached: str | None = None
     begun_seconds: float | None = None  # of the first step at the batch asked for, where no other ran
-    peak_bytes: int | None = None  # measured at the batch asked for, on a device with what it takes beside
+    held_bytes: int | None = None
+    allocated_bytes: int | None = None
+    smallest: int = 1
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """With what a device takes beside; None where that is not known, or nothing was measured."""
+        return None if self.held_bytes is None or self.room.beside is None else self.held_bytes + self.room.beside
 
 
-def tried(
-    measurements: Sequence[Measurement], plan: Plan, batch_size: int, available: int | None = None, beside: int = 0
-) -> Tried:
-    """available: bytes free on the plan's device now. A measurement may be old, and memory may be taken since. beside:
-    bytes that a device's context takes, which torch's allocator does not count.
+def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, room: Room) -> Tried:
+    """room: on the plan's device now. A measurement may be old, and memory may be taken since.
 
     What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own."""
+    batch_size = workload.batch_size
     rows = [row for row in measurements if row.plan.key == plan.key]
     done = [row for row in rows if row.outcome == "ok"]
-    peaks = [(row.batch_size, peak + beside) for row in done if (peak := _peak(row)) is not None]
-    over = [(size, peak) for size, peak in peaks if available is not None and peak > available]
+    peaks = [(row.batch_size, peak + (room.beside or 0)) for row in done if (peak := _held(row)) is not None]
+    over = [(size, peak) for size, peak in peaks if room.free is not None and peak > room.free]
     outgrown = min(over, default=None)
     went_on = [row.batch_size for row in done if row.steps > 0 and not row.is_first_step]
     ran = max((size for size in went_on if outgrown is None or size < outgrown[0]), default=None)
-    too_big = min((row.batch_size for row in rows if _is_too_big(row, available)), default=None)
-    here = [peak for size, peak in peaks if size == batch_size]
+    too_big = min((row.batch_size for row in rows if _is_too_big(row, room.free)), default=None)
     begun = begun_times(done, plan).get(batch_size)
     unsupported = [row for row in rows if row.outcome == "unsupported"]
     failed = _last_reason([row for row in rows if row.outcome == "failed" and row.batch_size == batch_size])
     late = failed is not None and OUT_OF_TIME in failed.lower()
     refused = failed if not late and all(row.batch_size != batch_size for row in done) else None
     refused = refused if done else _last_reason(unsupported) or refused
-    return Tried(ran, too_big, outgrown, refused, failed if late else None, begun, here[-1] if here else None)
+    held, allocated = _measured_bytes(done, workload)
+    return Tried(room, ran, too_big, outgrown, refused, failed if late else None, begun, held, allocated)
+
+
+def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[int | None, int | None]:
+    """Held and allocated, by the last that tells of this batch fed in this way."""
+    for row in reversed(done):
+        held = _held(row)
+        alike = row.batch_size == workload.batch_size and _is_fed_alike(row, workload)
+        if alike and held is not None and row.memory is not None:
+            return held, row.memory.allocated_bytes
+    return None, None
+
+
+def failed_at(measurements: Sequence[Measurement], plan: Plan) -> frozenset[int]:
+    """Batch sizes at which this plan never ran and last failed, but for want of time or of memory."""
+    rows = [row for row in measurements if row.plan.key == plan.key]
+    ran = {row.batch_size for row in rows if row.outcome == "ok"}
+    last = {row.batch_size: (row.reason or "").lower() for row in rows if row.outcome == "failed"}
+    return frozenset(size for size, reason in last.items() if size not in ran and OUT_OF_TIME not in reason)
 
 
 def _is_too_big(row: Measurement, available: int | None) -> bool:
@@ -76,16 +101,22 @@ def _last_reason(rows: Sequence[Measurement]) -> str | None:
     return (rows[-1].reason or "It gave no reason.") if rows else None
 
 
-def _peak(row: Measurement) -> int | None:
+def _is_fed_alike(row: Measurement, workload: Workload) -> bool:
+    """From pinned memory a device is sent the next batch meanwhile; a CPU's batches are there whatever is asked."""
+    return row.plan.is_cpu or (row.data == "pinned") == (workload.data == "pinned")
+
+
+def _held(row: Measurement) -> int | None:
+    """Bytes of the process on a CPU, of torch's allocator on a device; None where they were not measured."""
     if row.memory is None:
         return None
     return row.memory.process_bytes if row.plan.is_cpu else row.memory.reserved_bytes
 
 
 def option_for(
-    time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload, *, elsewhere: bool = False
+    time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload, advice: str
 ) -> Option:
-    """What is known about one plan at the batch asked for. elsewhere: on another machine."""
+    """What is known about one plan at the batch asked for. advice: what gives a time where none is known."""
     plan, batch = time.plan, workload.batch_size
     fits, why_not = _fits(memory, outcome, workload, plan)
     if fits is False or outcome.refused is not None:
@@ -103,12 +134,12 @@ def option_for(
         breakdown_seconds=time.breakdown(batch, workload.data),
         memory=_parts(memory, outcome, batch),
         max_batch_size=_max_batch(memory, outcome),
-        note=_note(time, outcome, estimate, elsewhere),
+        note=_note(time, outcome, estimate, advice),
         crowded=estimate is not None and estimate.crowded,
     )
 
 
-def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, elsewhere: bool) -> str | None:
+def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: str) -> str | None:
     """Why this plan was not measured at this batch, or why nothing is known of it."""
     if estimate is not None and estimate.basis == "measured":
         return None
@@ -121,9 +152,7 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, elsewhe
         return None
     if time.measured is not None:
         return "It ran at other batch sizes only, and without a calibration nothing is known about this one."
-    if elsewhere:
-        return "The profile has nothing for it: calibrate it on that machine, and import its profile again."
-    return "It has been neither calibrated nor measured here: run `crosspoint calibrate`, or ask with effort quick."
+    return f"It has been neither calibrated nor measured. {advice}"
 
 
 def _fits(
@@ -135,9 +164,9 @@ def _fits(
         return True, None
     if outcome.too_big is not None and batch >= outcome.too_big:
         return False, f"It ran out of memory here at batch size {outcome.too_big}. {_remedy(memory, outcome, workload)}"
-    if outcome.outgrown is not None and memory is not None and batch >= outcome.outgrown[0]:
+    if outcome.outgrown is not None and batch >= outcome.outgrown[0]:
         size, took = outcome.outgrown
-        now = f"it took {say_bytes(took)} here, and {say_bytes(memory.available or 0)} are free on {plan.device} now"
+        now = f"it took {say_bytes(took)} here, and {say_bytes(outcome.room.free or 0)} are free on {plan.device} now"
         return False, f"At batch size {size} {now}. {_remedy(memory, outcome, workload)}"
     if memory is None:
         return None, None
@@ -165,24 +194,27 @@ def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload) -
         return f"A batch of {largest} would fit{', or somewhat less: {BESIDE}' if unknown else ''}."
     if smaller and largest != 0:
         return "A smaller batch may fit."
+    none = "Not even one sample fits" if outcome.smallest == 1 else f"Not even {outcome.smallest} samples fit"
     if memory is None or memory.available is None:
-        return NOT_ONE
-    return _remedy_of_one(memory, workload, memory.available)
+        return f"{none}: {ELSE}."
+    return _remedy_of_least(memory, workload, memory.available, outcome.smallest, none)
 
 
-def _remedy_of_one(memory: MemoryEstimate, workload: Workload, available: int) -> str:
-    room = available - memory.peak(1)
+def _remedy_of_least(memory: MemoryEstimate, workload: Workload, available: int, smallest: int, none: str) -> str:
+    """Where the smallest batch that torch takes does not fit. none: that, in words."""
+    room = available - memory.peak(smallest)
     if room >= 0:  # and yet it did not run
-        return NOT_ONE
+        return f"{none}: {ELSE}."
+    would = "one" if smallest == 1 else f"{smallest}"
     lighter = _lighter_optimizer(memory, workload)
     if lighter is not None and room + lighter[1] >= 0:
-        return f"Not even one sample fits; with the optimizer {lighter[0]} one would."
+        return f"{none}; with the optimizer {lighter[0]} {would} would."
     training_only = memory.gradients + memory.optimizer
     if workload.mode == "training" and room + training_only >= 0:
-        return "Not even one sample fits in training; inference of one would."
+        return f"{none} in training; inference of one would."
     if memory.weights > available:
         return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or a larger machine."
-    return NOT_ONE
+    return f"{none}: {ELSE}."
 
 
 def _lighter_optimizer(memory: MemoryEstimate, workload: Workload) -> tuple[str, int] | None:
@@ -195,22 +227,28 @@ def _lighter_optimizer(memory: MemoryEstimate, workload: Workload) -> tuple[str,
 def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> MemoryParts:
     """The estimated parts; where the step ran, its measured peak, with the difference in what a CPU's heap holds, or
     else in the activations, which hold what kernels take inside."""
+    held, peak = outcome.held_bytes, outcome.peak_bytes
     if memory is None:
-        return MemoryParts(peak_bytes=outcome.peak_bytes)
+        allocated = outcome.allocated_bytes
+        reserved = held if allocated is not None else None  # nobody measured a CPU's
+        told = MemoryParts(peak_bytes=peak, available_bytes=outcome.room.free)
+        return replace(told, allocated_peak_bytes=allocated, reserved_peak_bytes=reserved)
     parts = memory.parts(batch_size)
-    if outcome.peak_bytes is None:
+    if held is None:
         return parts
-    above = max(outcome.peak_bytes - memory.fixed, 0)
     if not memory.on_cpu:
-        reserved = outcome.peak_bytes - (memory.overhead or 0)
-        return replace(parts, peak_bytes=outcome.peak_bytes, reserved_peak_bytes=reserved, activations_bytes=above)
+        above = max(held - (memory.fixed - (memory.overhead or 0)), 0)
+        allocated = parts.allocated_peak_bytes if outcome.allocated_bytes is None else outcome.allocated_bytes
+        measured = replace(parts, peak_bytes=peak, activations_bytes=above)
+        return replace(measured, reserved_peak_bytes=held, allocated_peak_bytes=allocated)
+    above = max(held - memory.fixed, 0)
     activations = min(math.ceil(memory.activations_at(batch_size)), above)
-    measured = replace(parts, peak_bytes=outcome.peak_bytes, process_peak_bytes=outcome.peak_bytes)
+    measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
 
 
 def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
-    """No more than may be asked for."""
+    """No more than may be asked for; 0 where that is fewer than torch takes."""
     largest = memory.max_batch_size() if memory is not None else None
     if outcome.too_big is not None:
         largest = outcome.too_big - 1 if largest is None else min(largest, outcome.too_big - 1)
@@ -218,4 +256,6 @@ def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
         largest = outcome.outgrown[0] - 1 if largest is None else min(largest, outcome.outgrown[0] - 1)
     if outcome.ran is not None and largest is not None:
         largest = max(largest, outcome.ran)
+    if largest is not None and largest < outcome.smallest:
+        return 0
     return largest and min(largest, bounds.MAX_BATCH_SIZE)

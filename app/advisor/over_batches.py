@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.advisor.crossover import Found, batch_grid, find_crossover, holds_from
 from app.advisor.pairs import Pair
 from app.advisor.recommendation import Crossover, Curve
 from app.advisor.step_time import PlanTime, StepEstimate, compare, weakest
+from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import DATA, Plan, Workload
 
@@ -23,12 +24,13 @@ LARGEST = 65536
 @dataclass(frozen=True, slots=True)
 class Batches:
     """The batch sizes to look at, and how many samples each plan can hold (None: no end is known). smallest: what torch
-    takes at least."""
+    takes at least. failed: by the plan's key, sizes at which it was tried and failed."""
 
     workload: Workload
     times: Mapping[tuple[object, ...], PlanTime]
     room: Mapping[tuple[object, ...], int | None]
     smallest: int = 1
+    failed: Mapping[tuple[object, ...], frozenset[int]] = field(default_factory=dict)
 
     def largest(self, plans: Sequence[Plan]) -> int:
         """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""
@@ -42,15 +44,18 @@ class Batches:
         ran = [self.times[plan.key].measured for plan in plans]
         also = [batch for row in ran if row is not None for batch in row.batch_sizes]
         sizes = batch_grid(largest, [self.workload.batch_size, *also])
-        return tuple(size for size in sizes if size >= self.smallest)
+        return tuple(size for size in sizes if all(self.can_run(plan, size) for plan in plans))
 
     def can_run(self, plan: Plan, batch_size: int) -> bool:
         room = self.room.get(plan.key)
-        return self.smallest <= batch_size and (room is None or batch_size <= room)
+        fits = self.smallest <= batch_size and (room is None or batch_size <= room)
+        return fits and batch_size not in self.failed.get(plan.key, ())
 
 
 def largest_worth_looking_at(workload: Workload) -> int:
-    return min(max(LOOK_AHEAD * workload.batch_size, LEAST_LARGEST), max(LARGEST, 2 * workload.batch_size))
+    """No more than may be asked for."""
+    ahead = min(max(LOOK_AHEAD * workload.batch_size, LEAST_LARGEST), max(LARGEST, 2 * workload.batch_size))
+    return min(ahead, bounds.MAX_BATCH_SIZE)
 
 
 def curves_over(batches: Batches, plans: Sequence[Plan]) -> tuple[tuple[int, ...], tuple[Curve, ...]]:
@@ -91,13 +96,15 @@ def crossovers_of(
 def crossover_of(
     batches: Batches, first: Plan, second: Plan, data: str, measurements: Sequence[Measurement]
 ) -> Crossover | None:
-    """From the first plan to the second, fed in that way; None when no batch is known of both, or none fits."""
+    """From the first plan to the second, fed in that way; None when of fewer than two batches both are known, or fewer
+    fit."""
     grid = batches.grid([first, second])
     ours, theirs = batches.times[first.key], batches.times[second.key]
-    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), grid)
+    known = [batch for batch in grid if ours.at(batch, data) is not None and theirs.at(batch, data) is not None]
+    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), known)
     if found is None:
         return None
-    likeliest = _medians_cross_at(ours, theirs, data, grid)
+    likeliest = _medians_cross_at(ours, theirs, data, known)
     batch_size = _within(found, likeliest)
     at = batch_size or batches.workload.batch_size
     estimates = [time.at(at, data) or _last_known(time, data, grid) for time in (ours, theirs)]
@@ -115,6 +122,7 @@ def crossover_of(
         else None,
         break_even_steps=break_even_steps(ours, theirs, batches, data, measurements),
         basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
+        looked_at=(known[0], known[-1]),
     )
 
 
@@ -125,15 +133,14 @@ def _within(found: Found, likeliest: int | None) -> int | None:
     return found.high if likeliest is None else min(max(likeliest, found.low), found.high)
 
 
-def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, grid: Sequence[int]) -> int | None:
+def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, known: Sequence[int]) -> int | None:
     """The smallest batch from which the second's median is the lower one at every larger batch looked at; None when it
-    is not at the largest."""
+    is not at the largest. known: batches of which both times are."""
 
     def is_lower(batch: int) -> bool:
         ours, theirs = first.seconds(batch, data), second.seconds(batch, data)
         return ours is not None and theirs is not None and theirs.median < ours.median
 
-    known = [batch for batch in grid if first.at(batch, data) is not None and second.at(batch, data) is not None]
     return holds_from(is_lower, known)
 
 

@@ -14,14 +14,15 @@ from probes.trace import Affine, Knot
 @dataclass(frozen=True, slots=True)
 class Peaks:
     """lines: the highest of them counts; which moment of a step is the peak depends on the batch. knots: points that
-    count instead of lines, by growing batch size, straight between them and beyond."""
+    count instead of lines as far as they go, by growing batch size, straight between them. Beyond the last one the
+    stretch before it goes on and is one of the lines: a moment that was the peak nowhere before may grow faster."""
 
     lines: tuple[Affine, ...] = ()
     knots: tuple[Knot, ...] = ()
 
     def at(self, batch_size: float) -> float:
-        if not self.knots:
-            return max(0.0, *(line.at(batch_size) for line in self.lines)) if self.lines else 0.0
+        if not self.knots or batch_size > self.knots[-1].batch_size:
+            return max(line.at(batch_size) for line in (*self._beyond(), Affine(0.0, 0.0)))
         place = bisect_right(self.knots, batch_size, key=lambda knot: knot.batch_size)
         return max(_line(self.knots, min(max(place, 1), len(self.knots) - 1)).at(batch_size), 0.0)
 
@@ -29,7 +30,12 @@ class Peaks:
         """The largest batch whose peak is no more than that; 0: none; None: there is no end."""
         if room < 0:
             return 0
-        return _largest_by_knots(self.knots, room) if self.knots else _largest_by_lines(self.lines, room)
+        beyond = _largest_by_lines(self._beyond(), room)
+        if not self.knots or beyond is None:
+            return beyond
+        if beyond > self.knots[-1].batch_size and self.knots[-1].bytes <= room:
+            return beyond
+        return _largest_by_knots(self.knots, room)
 
     def plus(self, constant: float, factor: float) -> Peaks:
         """Scaled by the factor, and so much more."""
@@ -39,11 +45,18 @@ class Peaks:
         """The sum of both. other: given by knots, or nothing."""
         if not other.knots:
             return self
-        sizes = {knot.batch_size for knot in (*self.knots, *other.knots)}
-        if not self.knots:
-            sizes |= _bends(self.lines)
+        sizes = {knot.batch_size for knot in (*self.knots, *other.knots)} | self._bends_beyond()
         sizes.add(2 * max(sizes))
         return Peaks(knots=tuple(Knot(size, self.at(size) + other.at(size)) for size in sorted(sizes)))
+
+    def _beyond(self) -> tuple[Affine, ...]:
+        """The highest of these counts where there are no knots, or no more."""
+        return (*self.lines, _line(self.knots, len(self.knots) - 1)) if self.knots else self.lines
+
+    def _bends_beyond(self) -> set[int]:
+        """Batch sizes beyond the knots around which another line becomes the highest, and the first of all."""
+        last = self.knots[-1].batch_size if self.knots else 0
+        return {last + 1, *(size for size in _bends(self._beyond()) if size > last)}
 
 
 NOTHING = Peaks()
@@ -70,11 +83,8 @@ def _largest_by_lines(lines: tuple[Affine, ...], room: float) -> int | None:
     return _least(_crossing(line, room) for line in lines)
 
 
-def _largest_by_knots(knots: tuple[Knot, ...], room: float) -> int | None:
-    """Kernels may take less at a larger batch: the last stretch that has room counts."""
-    beyond = _crossing(_line(knots, len(knots) - 1), room)
-    if beyond is None or beyond >= knots[-1].batch_size:
-        return beyond
+def _largest_by_knots(knots: tuple[Knot, ...], room: float) -> int:
+    """No larger than the last knot. Kernels may take less at a larger batch: the last stretch that has room counts."""
     for place in range(len(knots) - 1, 0, -1):
         if knots[place].bytes <= room:
             return knots[place].batch_size

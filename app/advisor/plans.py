@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Accelerator, Cpu, Survey
 from probes.profile import Profile
+from probes.trace import AUTOCAST
 from probes.workload.description import Plan, Precision
 
 # Tensor cores compute in tf32 and bf16 from compute capability 8.0 on (CUDA C++ Programming Guide, "Arithmetic
@@ -15,6 +17,9 @@ from probes.workload.description import Plan, Precision
 AMPERE = (8, 0)
 
 CUDA_VENDORS = ("NVIDIA", "AMD")  # whose cards torch calls cuda:N
+# By whose cards a kind of device is asked for, whichever of them it is.
+VENDOR_OF = {"cuda": "NVIDIA", "xpu": "Intel", "mps": "Apple"}
+MEASURED = "crosspoint measures CPUs, NVIDIA's cards by CUDA and AMD's by ROCm, and no others"
 
 
 def candidate_plans(survey: Survey, request: Request) -> tuple[Plan, ...]:
@@ -64,6 +69,15 @@ def _precisions_on(device: str, plans: Iterable[Plan]) -> tuple[Precision, ...]:
     return tuple(dict.fromkeys(plan.precision for plan in plans if plan.device == device))
 
 
+def halved_precisions(plans: Iterable[Plan]) -> Mapping[str, Precision]:
+    """The first precision of two bytes that each device has, by its name; without those that have none."""
+    found: dict[str, Precision] = {}
+    for plan in plans:
+        if plan.precision in AUTOCAST:
+            found.setdefault(plan.device, plan.precision)
+    return found
+
+
 def thread_counts(cpu: Cpu) -> tuple[int, ...]:
     """One thread, the physical cores, the usable cores, and the powers of two between them.
 
@@ -93,6 +107,16 @@ def unknown_cards(survey: Survey) -> list[Accelerator]:
     return [card for card in survey.accelerators if card.usable is None and card.vendor in CUDA_VENDORS]
 
 
+def unmeasured_cards(survey: Survey) -> list[Accelerator]:
+    """Which torch may well train on, though not as a CUDA device (Apple's, Intel's): there are no plans for them."""
+    is_told = survey.software.torch is not None  # else only a card that torch has a name for is known to be one
+    return [
+        card
+        for card in survey.accelerators
+        if card.usable is not False and card.vendor not in CUDA_VENDORS and (is_told or card.torch_device is not None)
+    ]
+
+
 def _whole_usable_cores(cpu: Cpu) -> int:
     cores = cpu.usable_cores or cpu.physical_cores or cpu.logical_cores or 1
     return max(1, math.floor(cores))
@@ -114,12 +138,18 @@ def _requested_devices(survey: Survey, devices: tuple[str, ...]) -> tuple[str, .
 
 def _why_not_here(survey: Survey, device: str) -> str:
     for accelerator in survey.accelerators:
-        if accelerator.torch_device == device or (device == "cuda" and accelerator.vendor == "NVIDIA"):
-            name = accelerator.name or accelerator.id
-            unknown = "whether torch can use it is not known yet" if accelerator.usable is None else None
-            reason = accelerator.why_not or unknown or "torch cannot use it here"
-            return f"{name} cannot be trained on: {reason.rstrip('.')}. Devices here: {_describe_devices(survey)}."
+        if accelerator.torch_device == device or (device in VENDOR_OF and accelerator.vendor == VENDOR_OF[device]):
+            why = _why_no_plan(survey, accelerator)
+            return f"{accelerator.name or accelerator.id} {why}. Devices here: {_describe_devices(survey)}."
     return f"A device was asked for that is not here. Devices here: {_describe_devices(survey)}."
+
+
+def _why_no_plan(survey: Survey, accelerator: Accelerator) -> str:
+    if accelerator in unmeasured_cards(survey):
+        return f"has no plan: {MEASURED}"
+    unknown = "whether torch can use it is not known yet" if accelerator.usable is None else None
+    reason = accelerator.why_not or unknown or "torch cannot use it here"
+    return f"cannot be trained on: {reason.rstrip('.')}"
 
 
 def _describe_devices(survey: Survey) -> str:
@@ -143,9 +173,21 @@ def _cpu_precisions() -> tuple[Precision, ...]:
 
 
 def _cuda_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
-    if parse_capability(accelerator.compute_capability) >= AMPERE:
+    if _capability_of(accelerator) >= AMPERE:
         return ("fp32", "tf32", "bf16", "fp16")
     return ("fp32", "fp16")
+
+
+def _capability_of(accelerator: Accelerator) -> tuple[int, int]:
+    """As torch tells it, by which a card is calibrated (probes.microtrain.plans): AMD's goes by the instruction set."""
+    return parse_target(accelerator.gfx_target) or parse_capability(accelerator.compute_capability)
+
+
+def parse_target(text: str | None) -> tuple[int, int] | None:
+    """`gfx942` -> (9, 4), `gfx1100` -> (11, 0): what is before minor version and stepping is the major one (LLVM, "User
+    Guide for AMDGPU Backend"), and HIP tells major and minor as the capability. None when it is no target."""
+    target = re.fullmatch(r"gfx(\d{1,2})([0-9a-f])[0-9a-f]", text or "")
+    return (int(target[1]), int(target[2], 16)) if target else None
 
 
 def parse_capability(text: str | None) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 from app.advisor.levels import Levels
-from app.advisor.noise_signs import OF_THREADS, is_disturbed
+from app.advisor.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
 from probes.context import Context, ContextOperation, OperationCost
 from probes.measurement import Timing
 from probes.profile import NetworkPoint, Point, Profile
@@ -47,6 +47,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         noise=_noise_of(pooled),
         context_bytes=_merged([each.context_bytes for each in pooled]),
         workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
+        like=_likenesses(pooled),
         paces=_quickest([each.paces for each in pooled]),
         points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
         networks=_mean_networks(pooled),
@@ -225,23 +226,39 @@ def _mean(values: Sequence[float]) -> float:
 
 def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
     """The means over the calibrations of the device that fared worst: calm ones of another tell nothing of its times.
-    Only a CPU's plans have threads."""
+    Only a CPU's plans have threads, and only a device is one that others compute on beside the cores."""
     devices = [{plan[0] for plan in _plans_of(each)} for each in pooled]
     found: dict[str, float | None] = {}
     for name in dict.fromkeys(name for each in pooled for name in each.noise):
         by_device: dict[object, list[float]] = defaultdict(list)
         for each, mine in zip(pooled, devices, strict=True):
             if (value := each.noise.get(name)) is not None:
-                for device in mine & {"cpu"} if name in OF_THREADS else mine:
+                for device in _found_on(name, mine):
                     by_device[device].append(value)
         found[name] = _rounded(max(map(fmean, by_device.values()))) if by_device else None
     return found
+
+
+def _found_on(name: str, devices: set[object]) -> set[object]:
+    """Whose plans a figure of noise tells of."""
+    if name in OF_THREADS:
+        return devices & {"cpu"}
+    return devices - {"cpu"} if name in OF_DEVICES else devices
 
 
 def _quickest(paces: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """What a calibration among neighbours read is theirs."""
     threads = sorted({threads for each in paces for threads in each})
     return {count: min(each[count] for each in paces if count in each) for count in threads}
+
+
+def _likenesses(pooled: Sequence[Profile]) -> dict[str, str]:
+    """Of devices that no calibration measured; the newest one's word on each counts."""
+    measured = {plan[0] for each in pooled for plan in _plans_of(each)}
+    merged: dict[str, str] = {}
+    for each in reversed(pooled):
+        merged |= each.like
+    return {device: other for device, other in merged.items() if device not in measured and other in measured}
 
 
 def _merged(by_device: Sequence[Mapping[str, int] | None]) -> dict[str, int] | None:

@@ -22,6 +22,7 @@ from app.advisor.features import (
 )
 from app.advisor.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
 from app.advisor.intervals import interval_around
+from app.advisor.like_cards import measured_plan
 from app.advisor.prices import Prices, prices_for
 from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.transfer import hidden_transfer, synchronize_seconds, transfer_seconds
@@ -51,6 +52,7 @@ _remembering = threading.Lock()
 
 def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanModel | None:
     """None when the profile was not calibrated for this plan."""
+    plan = measured_plan(profile, plan)
     models, key = _models_of(profile), (plan.key, mode)
     if key not in models:
         models[key] = _make_model(profile, plan, mode)
@@ -179,12 +181,13 @@ class PredictedTime:
     curve: FeatureCurve
     log_every: int | None
 
-    def at(self, batch_size: int, data: str) -> Interval:
-        if self.model.plan.is_cpu:
-            seconds = sum(self._parts(batch_size))
-        else:
-            seconds = sum(breakdown_parts(self.breakdown(batch_size, data)))
-        return interval_around(seconds, self.model.fit.spread)
+    def at(self, batch_size: int, data: str) -> Interval | None:
+        """None where the profile lacks what it takes to tell: copies of that kind, or all that the step consists of."""
+        seconds = sum(self._parts(batch_size))
+        if seconds > 0 and not self.model.plan.is_cpu:
+            parts = self.breakdown(batch_size, data)
+            seconds = 0.0 if parts.transfer is None else sum(breakdown_parts(parts))
+        return interval_around(seconds, self.model.fit.spread) if seconds > 0 else None
 
     def _parts(self, batch_size: int) -> Features:
         return weighted(self.curve.at(batch_size), self.model.fit.factors)
@@ -201,23 +204,28 @@ class PredictedTime:
     def _device_breakdown(self, parts: Features, batch_size: int, data: str) -> Breakdown:
         host, device = host_and_device(parts)
         profile, plan = self.model.profile, self.model.plan
-        copy = transfer_seconds(profile, plan, self.trace.input_bytes.at(batch_size), data) or 0.0
+        copy = self.copy_seconds(batch_size, data)
         return Breakdown(
-            transfer=hidden_transfer(copy, max(host, device), data),
+            transfer=None if copy is None else hidden_transfer(copy, max(host, device), data),
             launch=max(host - device, 0.0),
             compute=device,
             synchronize=synchronize_seconds(profile, plan) / self.log_every if self.log_every else 0.0,
         )
 
+    def copy_seconds(self, batch_size: int, data: str) -> float | None:
+        """Of one batch to the device, before any of it is hidden; None where the profile has no copies of that kind."""
+        return transfer_seconds(self.model.profile, self.model.plan, self.trace.input_bytes.at(batch_size), data)
+
     def launch_bound_until(self, batch_sizes: Sequence[int]) -> int | None:
-        """The smallest batch from which the device, no longer the host, is the limit at all larger ones looked at; None
-        if it never is."""
+        """The smallest batch from which the device, no longer the host, is the limit at all larger ones looked at; 1 if
+        it is at every one of them, None if it never is."""
 
         def device_is_the_limit(batch: int) -> bool:
             host, device = host_and_device(weighted(self.curve.at(batch), self.model.fit.factors))
             return device >= host
 
-        return holds_from(device_is_the_limit, batch_sizes)
+        until = holds_from(device_is_the_limit, batch_sizes)
+        return 1 if until is not None and until == min(batch_sizes) else until
 
 
 def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:

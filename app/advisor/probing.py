@@ -106,12 +106,19 @@ def choose_probe(known: Known, seconds: float, tried: Collection[int] = ()) -> P
     where = [_probing(known, ran, pairs, size, first) for size in around]
     where += [_probing(known, ran, (), size, first) for size in around]  # where the time does not do for all of these
     where += [_probing(known, ran, pairs, size, ()) for size in sorted(crossing)]
-    found = [each for each in where if each is not None and each.is_possible and each.batch_size not in tried]
-    chosen = max((each for each in found if each.seconds <= seconds), key=lambda each: each.worth, default=None)
-    if chosen is None or chosen.worth <= 0:
+    alone = [_probing(known, ran, (), size, first[:1]) for size in around]  # beside a slow device
+    chosen = _most_worth(where, seconds, tried) or _most_worth(alone, seconds, tried)
+    if chosen is None:
         return None
     enough = min(chosen.seconds_apart, seconds)
     return Probe(tuple(option.plan for option in chosen.options), chosen.batch_size, enough)
+
+
+def _most_worth(where: Sequence[Probing | None], seconds: float, tried: Collection[int]) -> Probing | None:
+    possible = [each for each in where if each is not None and each.batch_size not in tried and each.is_possible]
+    affordable = [each for each in possible if each.seconds <= seconds]
+    chosen = max(affordable, key=lambda each: each.worth, default=None)
+    return chosen if chosen is not None and chosen.worth > 0 else None
 
 
 def contenders(options: Sequence[Option]) -> tuple[Option, ...]:
@@ -168,7 +175,7 @@ def _pairs(known: Known, ranking: Ranking, first: Sequence[Option]) -> list[Pair
     """Whose crossovers are told, and the contenders; of those that ran."""
     ran = {option.plan.key for option in _that_ran(ranking.options)}
     best = bare(ranking.best.plan) if ranking.best is not None else None
-    told = [pair for pair in known.pairs(ranking.options, best) if all(plan.key in ran for plan in pair)]
+    told = [pair for pair in known.pairs(best) if all(plan.key in ran for plan in pair)]
     if len(first) == CONTENDERS and {option.plan.key for option in first} not in [{a.key, b.key} for a, b in told]:
         told.append((first[0].plan, first[1].plan))
     return told

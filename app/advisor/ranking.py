@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from app.advisor.intervals import Z, deviation
 from app.advisor.recommendation import Interval, Option
@@ -39,22 +40,36 @@ class Ranking:
 RatioSpread = Callable[[Option, Option], float | None]
 
 
-def rank_options(options: Sequence[Option], ratio_spread: RatioSpread = lambda one, other: None) -> Ranking:
+def rank_options(
+    options: Sequence[Option],
+    ratio_spread: RatioSpread = lambda one, other: None,
+    kinds: Mapping[str, Hashable] = MappingProxyType({}),
+) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
     A crowded plan is judged by its high end: what suffers least is preferred, unless the other is faster at its worst.
     Where intervals overlap the fastest one's, and medians are near it, the cheapest plan of these goes to the head:
-    what cannot be told apart is decided by what it costs.
+    what cannot be told apart is decided by what it costs. kinds: by device, of cards that are alike; one plan on two of
+    these is no choice between two plans.
     """
     ordered = sorted(options, key=_order)
-    timed = [option for option in ordered if _has_time(option)]
+    timed = [option for option in _one_of_each(ordered, kinds) if _has_time(option)]
     close = [option for option in timed if _overlap(timed[0], option, ratio_spread)]
     close = close if len(close) > 1 else []
     if close:
         head = min(close, key=lambda option: cost_order(option.plan))
         ordered.remove(head)
         ordered.insert(0, head)
-    return Ranking(tuple(ordered), tuple(close), _confidence(ordered, ratio_spread))
+    return Ranking(tuple(ordered), tuple(close), _confidence(_one_of_each(ordered, kinds), ratio_spread))
+
+
+def _one_of_each(options: Sequence[Option], kinds: Mapping[str, Hashable]) -> list[Option]:
+    """The first of those that are one plan on cards that are alike."""
+    found: dict[Hashable, Option] = {}
+    for option in options:
+        device = option.plan.device
+        found.setdefault((kinds.get(device, device), replace(option.plan, device="").key), option)
+    return list(found.values())
 
 
 def cost_order(plan: Plan) -> tuple[bool, int, int, int, str]:

@@ -5,9 +5,10 @@ A reason is told only where there is evidence for this very workload on this ver
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from app.advisor.advice import Advice
 from app.advisor.crowded_reason import explain_crowd
 from app.advisor.crowding import Crowd
 from app.advisor.elsewhere import explain_elsewhere
@@ -45,6 +46,8 @@ class Evidence:
     profile: Profile | None
     trace: Trace | None
     measurements: Sequence[Measurement]
+    advice: Advice  # on a time that is not known
+    halved: Mapping[str, Precision]  # by device, a precision of two bytes that it has
     elsewhere: bool = False  # the profile is another machine's, and so is the answer
     crowd: Crowd | None = None  # who holds cores of this machine now
     gains: Sequence[Gain] = ()  # environments that pay
@@ -72,7 +75,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _reading(evidence, best),
             _too_close(evidence.ranking),
             _noise(best),
-            explain_slow_cores(evidence.measurements, evidence.workload, best.plan),
+            explain_slow_cores(evidence.measurements, evidence.workload, best.plan, evidence.crowd),
         ]
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [
@@ -201,7 +204,7 @@ def _precision(evidence: Evidence, best: Option) -> Reason | None:
 
 def _reading(evidence: Evidence, best: Option) -> Reason | None:
     """What reading the loss every step, or every few, costs here."""
-    every = evidence.workload.log_every
+    every = evidence.workload.readings_every
     if every is None or best.step_seconds is None or not best.breakdown_seconds.synchronize:
         return None
     cost = best.breakdown_seconds.synchronize
@@ -283,7 +286,7 @@ def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:
     if runs:
         return next((name for name in runs if runs[name]), None)
     refused = evidence.trace is not None and evidence.trace.autocast_refused and there[0].plan.is_cpu
-    return None if refused and not evidence.elsewhere else "bf16"
+    return None if refused and not evidence.elsewhere else evidence.halved.get(there[0].plan.device)
 
 
 def _refused(evidence: Evidence) -> Iterable[Reason]:
@@ -297,28 +300,16 @@ def _uncalibrated(evidence: Evidence) -> Reason | None:
     unknown = [o for o in evidence.ranking.options if o.fits is not False and not o.cannot_run and not o.step_seconds]
     if not unknown:
         return None
+    labels = [option.plan.label for option in unknown]
     late = [option.note for option in unknown if option.note is not None and OUT_OF_TIME in option.note.lower()]
     if late:
-        names = _listed([option.plan.label for option in unknown])
-        plans = {"plans": [option.plan.label for option in unknown]}
-        return Reason("not-reached", f"Nothing is known about the time of {names}. {late[0]}", plans)
-    names = _listed([option.plan.label for option in unknown])
-    if evidence.elsewhere and evidence.profile is not None:
-        text = (
-            f"The profile {evidence.profile.name} has nothing for {names}. Calibrate that machine again, and import "
-            "its profile."
-        )
-    elif evidence.profile is None:
-        text = (
-            f"This machine has not been calibrated, so nothing is known about the time of {names}. "
-            "Run `crosspoint calibrate` once, or ask with effort quick, which measures this model."
-        )
+        text = f"Nothing is known about the time of {_listed(labels)}. {late[0]}"
+        return Reason("not-reached", text, {"plans": labels})
+    if evidence.profile is None:
+        what = f"This machine has not been calibrated, so nothing is known about the time of {_listed(labels)}."
     else:
-        text = (
-            f"The profile {evidence.profile.name} has no measurements for {names}. Calibrate that device, or ask "
-            "with effort quick, which measures this model."
-        )
-    return Reason("no-calibration", text, {"plans": [option.plan.label for option in unknown]})
+        what = f"The profile {evidence.profile.name} has nothing for {_listed(labels)}."
+    return Reason("no-calibration", f"{what} {evidence.advice.unknown}", {"plans": labels})
 
 
 def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
@@ -327,11 +318,10 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     seconds = best.step_seconds
     text = (
         f"This time was not measured: it is predicted from the profile {evidence.profile.name}, and lies between "
-        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in four cases of five."
+        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in four cases of five. {evidence.advice.predicted}"
     )
-    text = text if evidence.elsewhere else f"{text} Effort quick measures it."
     evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}
-    return Reason("predicted", text, evidence_numbers)
+    return Reason("predicted", text.rstrip(), evidence_numbers)
 
 
 def _noisy_profile(evidence: Evidence) -> Reason | None:

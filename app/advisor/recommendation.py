@@ -101,6 +101,7 @@ class Crossover:
     batch_size: the likeliest batch, of kind `at` alone; low: from where on `start` is no longer certain to be faster;
     high: from where on `to` is certain to be. medians_cross_at: the likeliest batch, from which `to` has the lower
     median at all larger ones, whether or not the two can be told apart; None where it has not at the largest.
+    looked_at: the smallest and the largest batch at which the two were compared.
     """
 
     start: Plan
@@ -113,6 +114,7 @@ class Crossover:
     launch_bound_until: int | None
     break_even_steps: int | None
     basis: Basis
+    looked_at: tuple[int, int]
     medians_cross_at: int | None = None
 
     def to_json(self) -> dict[str, Any]:

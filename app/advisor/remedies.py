@@ -71,16 +71,16 @@ def _missing(option: Option) -> int | None:
 def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision | None) -> Iterator[tuple[str, float]]:
     """Each change with the bytes that it saves, by itself."""
     plan, batch = option.plan, workload.batch_size
-    now = step_peaks(trace, plan).at(batch)
+    now = step_peaks(trace, plan, workload.data).at(batch)
     largest = option.max_batch_size
     if largest is not None and 1 <= largest < batch:
-        yield f"{SMALLER} {largest}", now - step_peaks(trace, plan).at(largest)
+        yield f"{SMALLER} {largest}", now - step_peaks(trace, plan, workload.data).at(largest)
     if halved is not None and plan.precision not in AUTOCAST:
-        yield halved, now - step_peaks(trace, Plan(plan.device, halved)).at(batch)
+        yield halved, now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
     if workload.mode == "training":
         yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
-            held = now - step_peaks(replace(trace, optimizer="sgd"), plan).at(batch)
+            held = now - step_peaks(replace(trace, optimizer="sgd"), plan, workload.data).at(batch)
             yield LIGHTER, trace.optimizer_bytes + held
 
 

@@ -14,6 +14,9 @@ from app.advisor.numerics import NDArray, np
 # network left out in turn, and by no model of a benchmark (docs/decisions/0015).
 LEVEL, VARIATION, TIMED_TO = 1.0, 1.0, 0.1
 SMOOTH_OVER = 12.0
+# By so much more than the samples themselves reach nothing is told: it would be three deviations, by what is taken to
+# be known of how they vary. Of samples that no clock can have told, a slope would lead on without end.
+MOST_BEYOND = 3.0 * VARIATION
 # A system of so many equations is solved in a hundredth of a second. Of a kind of operation there are more, and so many
 # of them do, evenly spread.
 MOST_ROWS = 600
@@ -45,13 +48,15 @@ class Samples:
         self._known: _Known | None = None
         self._is_fitted = False
         self._of_all: tuple[Samples, str] | None = None  # whose equations are solved already, and the network left out
-        sizes = [row.size for row in self.rows]
+        sizes, ratios = [row.size for row in self.rows], [row.log_ratio for row in self.rows]
         self.smallest, self.largest = min(sizes, default=math.inf), max(sizes, default=-math.inf)
+        self._least, self._most = min(ratios, default=math.inf), max(ratios, default=-math.inf)
 
     def add(self, row: Sample) -> None:
         self.rows.append(row)
         self._solved = self._known = self._of_all = None
         self.smallest, self.largest = min(self.smallest, row.size), max(self.largest, row.size)
+        self._least, self._most = min(self._least, row.log_ratio), max(self._most, row.log_ratio)
 
     def without(self, network: str) -> Samples:
         """As if this network had never been timed."""
@@ -71,10 +76,11 @@ class Samples:
             self._known = self._know()
 
     def log_ratio_at(self, place: Place) -> float:
-        """What is likeliest there; of at least one row."""
+        """What is likeliest there, within MOST_BEYOND of the rows; of at least one row."""
         if self._known is None:
             self._known = self._know()
-        return float(_covariance(self._known.places - place) @ self._known.weights)
+        told = float(_covariance(self._known.places - place) @ self._known.weights)
+        return min(max(told, self._least - MOST_BEYOND), self._most + MOST_BEYOND)
 
     def _know(self) -> _Known:
         if self._of_all is not None:

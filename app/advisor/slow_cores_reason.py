@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.advisor.crowding import LEAST_EXPOSURE, Crowd
 from app.advisor.environments import is_variant
 from app.advisor.recommendation import Reason
 from app.advisor.words import say_percent, say_ratio, say_seconds
@@ -16,16 +17,19 @@ OFTEN = 0.1  # of a plan's samples; less moves no mean by more than a few percen
 FELT = 1.05  # times as long, from which on a step took longer
 
 
-def explain_slow_cores(measurements: Sequence[Measurement], workload: Workload, best: Plan) -> Reason | None:
-    """Told where it happened often to a plan that was measured at the batch asked for. best: the recommended one."""
-    rows = _rows(measurements, workload)
+def explain_slow_cores(
+    measurements: Sequence[Measurement], workload: Workload, best: Plan, crowd: Crowd | None = None
+) -> Reason | None:
+    """Told where it happened often to a plan that was measured at the batch asked for. best: the recommended one. Where
+    others hold its cores as they did then, what is told contains it, and the reason `crowded` says so."""
+    rows = [row for row in _rows(measurements, workload) if not _is_contained(row, crowd)]
     often = [row for row in rows if (row.slow_share or 0.0) >= OFTEN]
     if not often:
         return None
     worst = max(often, key=lambda row: _mean(row) / _median(row))
     said = [
-        f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}, as beside "
-        "another machine's work on the same processor, which no counter shows.",
+        f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
+        f"{_beside(worst, crowd)}.",
         _what_follows(worst),
         _on_average(rows, best),
     ]
@@ -34,6 +38,17 @@ def explain_slow_cores(measurements: Sequence[Measurement], workload: Workload, 
         for row in rows
     }
     return Reason("slow-cores", " ".join(part for part in said if part), {"plans": numbers})
+
+
+def _is_contained(row: Measurement, crowd: Crowd | None) -> bool:
+    return crowd is not None and row.slowdown is not None and crowd.still_met(row.plan, row.others_cores) > 0
+
+
+def _beside(row: Measurement, crowd: Crowd | None) -> str:
+    """Whose work it was beside."""
+    if crowd is not None and crowd.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE:
+        return f", while others held {row.others_cores:.1f} cores of this machine"
+    return ", as beside another machine's work on the same processor, which no counter shows"
 
 
 def _rows(measurements: Sequence[Measurement], workload: Workload) -> list[Measurement]:

@@ -31,7 +31,7 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
         "\n".join(["import torch", "from torch import nn", *source.imports]),
         f"\n{source.classes}\n" if source.classes else "",
         "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")']),
-        f"{source.model}\nmodel = model.to({_target(plan)}).{'train' if training else 'eval'}(){_compiled(plan)}",
+        f"{_built(source, workload, plan)}\n{_moved(plan, training)}{_compiled(plan)}",
         _optimizer(workload, plan) if training else "",
         "# Random stand-ins: your own data goes here.\n" + source.batch,
         _training_loop(source, workload, plan) if training else _inference_loop(source, plan),
@@ -39,8 +39,17 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _target(plan: Plan) -> str:
-    return "device, memory_format=torch.channels_last" if plan.channels_last else "device"
+def _built(source: Source, workload: Workload, plan: Plan) -> str:
+    """On the device itself where the code is known to take that (transformers builds under one itself):
+    the host's memory may be the smaller. One's own Python is run as it is."""
+    if plan.is_cpu or workload.model.kind == "python":
+        return source.model
+    return "with device:  # not in the host's memory first\n" + _indented(source.model)
+
+
+def _moved(plan: Plan, training: bool) -> str:
+    layout = ", memory_format=torch.channels_last" if plan.channels_last else ""
+    return f"model = model.to(device{layout}).{'train' if training else 'eval'}()"
 
 
 def _compiled(plan: Plan) -> str:
@@ -88,7 +97,11 @@ def _training_loop(source: Source, workload: Workload, plan: Plan) -> str:
 
 
 def _inference_loop(source: Source, plan: Plan) -> str:
-    body = [*([] if plan.is_cpu else source.feed), *_autocast(plan, [source.forward])]
+    body = [
+        *([] if plan.is_cpu else source.feed),
+        *_autocast(plan, [source.forward]),
+        "del output  # use it before: kept, it lies beside the next one",
+    ]
     return "with torch.inference_mode():\n" + _indented(_loop(body))
 
 

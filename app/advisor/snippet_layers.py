@@ -35,9 +35,9 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
     "log_softmax": ("nn.LogSoftmax", {"dim": "dim"}),
     "linear": ("nn.Linear", {"in": "", "out": "", "bias": "bias"}),
     "flatten": ("nn.Flatten", {"start_dim": "start_dim", "end_dim": "end_dim"}),
-    "layer_norm": ("nn.LayerNorm", {"shape": ""}),
-    "rms_norm": ("nn.RMSNorm", {"shape": ""}),
-    "group_norm": ("nn.GroupNorm", {"groups": "", "in": ""}),
+    "layer_norm": ("nn.LayerNorm", {"shape": "", "eps": "eps"}),
+    "rms_norm": ("nn.RMSNorm", {"shape": "", "eps": "eps"}),
+    "group_norm": ("nn.GroupNorm", {"groups": "", "in": "", "eps": "eps"}),
     "upsample": ("nn.Upsample", {"scale": "scale_factor", "mode": "mode"}),
     "embedding": ("nn.Embedding", {"in": "", "out": ""}),
     "position_embedding": ("Positions", {"steps": "", "features": ""}),
@@ -79,6 +79,7 @@ _CONVOLUTION = {
     "bias": "bias",
 }
 _POOL = {"kernel": "", "stride": "stride", "padding": "padding", "dilation": "dilation", "ceil_mode": "ceil_mode"}
+_NORM = {"in": "", "affine": "affine", "eps": "eps", "momentum": "momentum"}
 # Families whose type ends in the number of axes: `conv2d` -> nn.Conv2d.
 _SPATIAL: dict[str, tuple[str, dict[str, str]]] = {
     "conv": ("nn.Conv", _CONVOLUTION),
@@ -87,8 +88,8 @@ _SPATIAL: dict[str, tuple[str, dict[str, str]]] = {
     "avg_pool": ("nn.AvgPool", _POOL),
     "adaptive_avg_pool": ("nn.AdaptiveAvgPool", {"out": ""}),
     "adaptive_max_pool": ("nn.AdaptiveMaxPool", {"out": ""}),
-    "batch_norm": ("nn.BatchNorm", {"in": "", "affine": "affine"}),
-    "instance_norm": ("nn.InstanceNorm", {"in": "", "affine": "affine"}),
+    "batch_norm": ("nn.BatchNorm", _NORM),
+    "instance_norm": ("nn.InstanceNorm", _NORM),
     "dropout": ("nn.Dropout", {"p": "p"}),
 }
 # What torch assumes when nothing is written: left out, so that the snippet reads as people write it.

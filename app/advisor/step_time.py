@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from app.advisor.crowding import Crowd, alone, in_company
+from app.advisor.busy_device import met_others
+from app.advisor.crowding import Crowd, alone, as_met, in_company
 from app.advisor.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
+from app.advisor.feeding import fed_otherwise
 from app.advisor.fitting import ratio_spread
-from app.advisor.intervals import apart, between_processes, bounded, interval_around, scale, shift, widen
+from app.advisor.intervals import apart, between_processes, bounded, interval_around, scale, widen
 from app.advisor.measured import BEYOND, REACH, MeasuredTime, begun_times, measured_times
 from app.advisor.predicted import PredictedTime, breakdown_parts, predict
 from app.advisor.recommendation import Basis, Breakdown, Interval
@@ -45,8 +47,10 @@ BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 class StepEstimate:
     """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
     (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
-    worst; 1 where none do, or where it was measured meanwhile; below 1 where who held them then has left, and it may
-    take that much less. within: of a measurement, the spread that it does not share with other plans of that run;
+    worst; 1 where none do, or where it was measured meanwhile and nobody could tell the blocks that they slowed; below
+    1 where who held them then has left, and it may take that much less. met: what they do to it is no guess, but what
+    they did while it was measured. within: of a measurement, the spread that it does not share with other plans of that
+    run;
     None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
     seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
     that ran at one time share."""
@@ -55,6 +59,7 @@ class StepEstimate:
     basis: Basis
     left_out: Mapping[str, float] | None = None
     slowed: float = 1.0
+    met: bool = False
     within: float | None = None
     carried: float = 0.0
     measured_at: float | None = None
@@ -62,7 +67,8 @@ class StepEstimate:
 
     @property
     def crowded(self) -> bool:
-        return self.slowed > 1
+        """Others may make it take far longer than its median says."""
+        return self.slowed > 1 and not self.met
 
 
 def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
@@ -118,10 +124,6 @@ class PlanTime:
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
 
-    @property
-    def is_known(self) -> bool:
-        return self.measured is not None or self.predicted is not None
-
     def at(self, batch_size: int, data: str) -> StepEstimate | None:
         """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
         key = (batch_size, data)
@@ -143,7 +145,8 @@ class PlanTime:
             return Breakdown()
         overheads = self._overheads(batch_size, data)
         if overheads is not None:
-            return _measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
+            parts = _measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
+            return parts if math.isclose(estimate.slowed, 1.0) else _scaled(parts, estimate.seconds.median)
         if self.predicted is None:
             return Breakdown()
         return _scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
@@ -153,28 +156,38 @@ class PlanTime:
         return NOTHING if self.experience is None else self.experience.at(self.plan, batch_size)
 
     def _among_others(self, calm: StepEstimate, batch_size: int) -> StepEstimate:
-        """Predictions are a calm machine's; a measurement contains the noise that it met."""
+        """Predictions are a calm machine's, and so is a measurement that met calm cores; any other contains the noise
+        that it met."""
         if self.crowd is None:
             return calm
-        met = 0.0 if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)].others_cores
+        row = self._nearest_row(batch_size)
         relief = self.relief(batch_size)
         if relief > 0:
             seconds = alone(calm.seconds, self.plan, relief)
             slowed = seconds.low / calm.seconds.low
             return replace(calm, seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
-        exposure = self.crowd.exposure(self.plan, met)
+        told = calm if row is None else self._as_it_met(calm, row, self.crowd)
+        exposure = self.crowd.exposure(self.plan, 0.0 if row is None else row.others_cores)
         if exposure <= 0:
+            return told
+        seconds = in_company(told.seconds, self.plan, exposure)
+        return replace(told, seconds=seconds, slowed=seconds.high / calm.seconds.high, met=False)
+
+    def _as_it_met(self, calm: StepEstimate, row: Measurement, crowd: Crowd) -> StepEstimate:
+        """Of calm blocks, where others hold cores as they did beside them: slow ones among them."""
+        still = crowd.still_met(self.plan, row.others_cores)
+        if still <= 0 or row.slow_share is None or row.slowdown is None:
             return calm
-        seconds = in_company(calm.seconds, self.plan, exposure)
-        return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high)
+        seconds = as_met(calm.seconds, row.slow_share, row.slowdown, still)
+        return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high, met=True)
 
     def relief(self, batch_size: int) -> float:
-        """Of the nearest measurement, where others were in its way and nobody read how quick the cores were: where
-        somebody did, it tells of calm ones, or is reckoned back to them."""
-        if self.crowd is None or self.measured is None:
-            return 0.0
-        row = self.measured.rows[self.measured.nearest(batch_size)]
-        return 0.0 if row.slow_share is not None else self.crowd.relief(self.plan, row.others_cores)
+        """Of the nearest measurement, where others were in its way."""
+        row = self._nearest_row(batch_size)
+        return 0.0 if self.crowd is None or row is None else self.crowd.relief_of(row)
+
+    def _nearest_row(self, batch_size: int) -> Measurement | None:
+        return None if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)]
 
     def _overheads(self, batch_size: int, data: str) -> Overheads | None:
         """Of a step that was fed like this: on a CPU every way is the same."""
@@ -186,36 +199,42 @@ class PlanTime:
     def _from_measurements(self, batch_size: int, data: str) -> StepEstimate | None:
         if self.measured is None:
             return None
-        moved = self._feeding_difference(batch_size, data)
-        if moved is None:
+        found = self._as_it_was_fed(self.measured, batch_size)
+        if found is None:
             return None
-        moment = self.measured.rows[self.measured.nearest(batch_size)].measured_at
-        seconds = self.measured.measured(batch_size)
-        if seconds is not None:
-            basis: Basis = "measured" if data == self.measured.data else "probed"
-            return self._observed(shift(seconds, moved), basis, moment)
-        seconds = self.measured.probed(batch_size)
-        if seconds is not None:
-            return self._observed(shift(seconds, moved), "probed", moment)
-        return self._along_prediction(self.measured, batch_size, moved)
+        there, basis, carried = found
+        on_cpu = self.plan.is_cpu  # where every way of feeding is the same
+        seconds = there if on_cpu else fed_otherwise(there, self.measured, self.predicted, batch_size, data)
+        if seconds is None:
+            return None
+        told: Basis = "probed" if basis == "measured" and data != self.measured.data else basis
+        row = self._nearest_row(batch_size)
+        return self._observed(seconds, told, None if row is None else row.measured_at, carried)
 
-    def _along_prediction(self, measured: MeasuredTime, batch_size: int, moved: float) -> StepEstimate | None:
+    def _as_it_was_fed(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
+        """With what it rests on, and what carrying it to this batch adds to its spread."""
+        seconds = measured.measured(batch_size)
+        if seconds is not None:
+            return seconds, "measured", 0.0
+        line = measured.probed(batch_size)
+        along = None if line and measured.is_between(batch_size) else self._along_prediction(measured, batch_size)
+        return (line, "probed", 0.0) if along is None and line is not None else along
+
+    def _along_prediction(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
         """From the nearest measured batch along the predicted curve, back towards it; the further, the less is
         known."""
         if self.predicted is None:
             return None
         nearest = measured.nearest(batch_size)
-        anchor = measured.measured(nearest)
-        start = self.predicted.at(nearest, measured.data).median
-        if anchor is None or start <= 0:
+        anchor, start = measured.measured(nearest), self.predicted.at(nearest, measured.data)
+        there = self.predicted.at(batch_size, measured.data)
+        if anchor is None or start is None or there is None:
             return None
         octaves = abs(math.log2(batch_size / nearest))
-        carried = (anchor.median / start) ** (0.5 ** (octaves / HALF_CARRIED_OCTAVES))
-        middle = self.predicted.at(batch_size, measured.data).median * carried
-        there = shift(scale(anchor, middle / anchor.median), moved)
-        carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        factor = (anchor.median / start.median) ** (0.5 ** (octaves / HALF_CARRIED_OCTAVES))
         told: Basis = "probed" if octaves <= math.log2(REACH) else "predicted"
-        return self._observed(there, told, measured.rows[nearest].measured_at, carried)
+        carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        return scale(anchor, there.median * factor / anchor.median), told, carried
 
     def _observed(
         self, seconds: Interval, basis: Basis, measured_at: float | None, carried: float = 0.0
@@ -239,10 +258,10 @@ class PlanTime:
         return self.predicted.model.fit.left_out if self.predicted is not None and self.plan.is_cpu else None
 
     def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
-        if self.predicted is None:
+        told = None if self.predicted is None else self.predicted.at(batch_size, data)
+        if self.predicted is None or told is None:
             return None
-        seconds = scale(self.predicted.at(batch_size, data), math.exp(self.correction))
-        seconds = widen(seconds, self.correction)
+        seconds = widen(scale(told, math.exp(self.correction)), self.correction)
         learned = self.learned(batch_size)
         if learned.weight > 0:
             spread = learned.spread(self.predicted.model.fit.spread)
@@ -264,20 +283,6 @@ class PlanTime:
             return None
         return StepEstimate(Interval(first, least, first), "probed")
 
-    def _feeding_difference(self, batch_size: int, data: str) -> float | None:
-        """Seconds to add to a measured step for another way of feeding the device; None when it is not known."""
-        measured = self.measured
-        if measured is None or measured.data == data:
-            return 0.0
-        if self.predicted is not None:
-            wanted = self.predicted.breakdown(batch_size, data).transfer
-            had = self.predicted.breakdown(batch_size, measured.data).transfer
-            return None if wanted is None or had is None else wanted - had
-        overheads = self._overheads(batch_size, measured.data)
-        if data == "resident" and overheads is not None and overheads.transfer_seconds is not None:
-            return -overheads.transfer_seconds
-        return None
-
 
 def times_of_plans(
     plans: Sequence[Plan],
@@ -290,13 +295,13 @@ def times_of_plans(
 ) -> dict[tuple[object, ...], PlanTime]:
     """Every plan's step time by the plan's key. crowd: who holds cores of this machine now. experience: of like
     models, for the devices that this one has not run on."""
-    rows = tuple(measurements)
+    rows, every = tuple(measurements), workload.readings_every
     times = [
         PlanTime(
             plan,
-            measured_times(rows, plan, workload.data),
-            predict(profile, plan, trace, workload.log_every) if profile is not None and trace is not None else None,
-            workload.log_every,
+            measured_times(rows, plan, workload.data, crowd),
+            predict(profile, plan, trace, every) if profile is not None and trace is not None else None,
+            every,
             begun=begun_times(rows, plan),
             crowd=crowd,
         )
@@ -319,12 +324,12 @@ def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
             continue
         mine = []
         for batch in time.measured.batch_sizes:
-            if time.relief(batch) > 0:
-                continue  # it tells of others, who have left
+            if time.relief(batch) > 0 or met_others(time.measured.rows[batch]):
+                continue  # it tells of others, who have left, or may at any time
             measured = time.measured.measured(batch)
-            predicted = time.predicted.at(batch, time.measured.data).median
-            if measured is not None and predicted > 0:
-                mine.append(math.log(measured.median / predicted))
+            predicted = time.predicted.at(batch, time.measured.data)
+            if measured is not None and predicted is not None:
+                mine.append(math.log(measured.median / predicted.median))
         if mine:
             ratios.setdefault(time.plan.device, []).append(median(mine))
     return {
@@ -354,9 +359,9 @@ def _measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every
 
 
 def _scaled(breakdown: Breakdown, step: float) -> Breakdown:
-    """The same parts, so that they add up to the step."""
+    """The same parts, so that they add up to the step; unknown where it is not known which of it is a copy."""
     total = sum(breakdown_parts(breakdown))
-    if total <= 0:
+    if total <= 0 or breakdown.transfer is None:
         return Breakdown()
     factor = step / total
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.advisor.advice import Advice
 from app.advisor.elsewhere import say_where
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Option
@@ -11,25 +12,23 @@ from app.advisor.words import say_bytes, say_ratio, say_seconds
 from probes.profile import Profile
 from probes.workload.description import PLAN_CHANGES, Plan, Workload
 
-MEASURE = "Run `crosspoint calibrate` once, or ask with effort quick, which measures this very model."
-NOT_CALIBRATED = f"this machine has not been calibrated yet. {MEASURE}"
-NOT_CALIBRATED_FOR_IT = f"this machine has not been calibrated for it. {MEASURE}"
-ELSEWHERE = "the profile has too few points for it. Calibrate that machine again, and import its profile."
 
-
-def say_verdict(ranking: Ranking, workload: Workload, calibrated: bool, elsewhere: Profile | None = None) -> str:
+def say_verdict(
+    ranking: Ranking, workload: Workload, advice: Advice, calibrated: bool, elsewhere: Profile | None = None
+) -> str:
     """Where to train, how long a step takes, against what, and whether it fits. elsewhere: the profile of the machine
     that this is about, when it is another one."""
     if elsewhere is not None:
-        return f"On {say_where(elsewhere)}: {_say_verdict(ranking, workload, 'there', ELSEWHERE)}"
-    advice = NOT_CALIBRATED_FOR_IT if calibrated else NOT_CALIBRATED
-    return _say_verdict(ranking, workload, "here", advice)
+        unknown = f"the profile has too few points for it. {advice.unknown}"
+        return f"On {say_where(elsewhere)}: {_say_verdict(ranking, workload, 'there', unknown)}"
+    unknown = f"this machine has not been calibrated {'for it' if calibrated else 'yet'}. {advice.unknown}"
+    return _say_verdict(ranking, workload, "here", unknown)
 
 
-def _say_verdict(ranking: Ranking, workload: Workload, where: str, advice: str) -> str:
+def _say_verdict(ranking: Ranking, workload: Workload, where: str, unknown: str) -> str:
     best = ranking.best
     if best is None or best.step_seconds is None:
-        return _without_answer(ranking, workload, where, advice)
+        return _without_answer(ranking, workload, where, unknown)
     verb = "Train" if workload.mode == "training" else "Run inference"
     about = "" if best.basis == "measured" else "about "
     head = f"{verb} on {say_plan(best.plan)}: {about}{say_seconds(best.step_seconds.median)} a step"
@@ -52,7 +51,7 @@ def say_plan(plan: Plan) -> str:
     return f"the CPU{precision}{threads}{changes}{settings}"
 
 
-def _without_answer(ranking: Ranking, workload: Workload, where: str, advice: str) -> str:
+def _without_answer(ranking: Ranking, workload: Workload, where: str, unknown: str) -> str:
     possible = [option for option in ranking.options if option.fits is not False and not option.cannot_run]
     if ranking.options and not possible:
         if all(option.cannot_run for option in ranking.options):
@@ -61,7 +60,7 @@ def _without_answer(ranking: Ranking, workload: Workload, where: str, advice: st
         biggest = max(running, key=lambda option: option.max_batch_size or 0)
         what = f"Nothing {where} is big enough for batch size {workload.batch_size}."
         return f"{what} {biggest.why_not or ''}".strip()
-    return f"Not known yet: {advice}"
+    return f"Not known yet: {unknown}"
 
 
 def _against(ranking: Ranking, best: Option) -> str:

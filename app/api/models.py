@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 from app.api.context import answer_json
 from app.api.openapi import describe_answer
 from app.api.problems import Problem
-from probes.workload.catalogue import CatalogueRow, find_row, list_models
+from probes.workload.catalogue import find_row, list_models
 from probes.workload.description import InvalidModel
 from probes.workload.written import write_model
 
@@ -32,20 +32,10 @@ async def read_model(name: str) -> Response:
     except InvalidModel as error:
         detail, near = "No model has this name. GET /models lists all.", list(error.suggestions)
         raise Problem(404, "unknown-model", "Unknown model", detail, {"suggestions": near}) from None
-    return answer_json({**show_row(row), "model": write_model(row.description)})
+    return answer_json({**row.to_json(), "model": write_model(row.description)})
 
 
 @cache
 def catalogue() -> list[dict[str, Any]]:
     """The catalogue's rows without their descriptions."""
-    return [show_row(row) for row in list_models()]
-
-
-def show_row(row: CatalogueRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "family": row.family,
-        "summary": row.summary,
-        "parameters": row.parameters,
-        "source": row.source,
-    }
+    return [row.to_json() for row in list_models()]

@@ -7,7 +7,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn, TypeVar, get_args
 
 from fastapi import Request
@@ -133,9 +133,9 @@ def _invalid(error: ValidationError, model: type[BaseModel]) -> Problem:
         known = f"It may have these fields: {', '.join(model.model_fields)}."
         message = f"More than {MAX_COMPLAINTS} things in the body are not as they have to be. {known}"
         return _refusal([{"pointer": "", "message": message}])
-    rows = [
-        _describe(row, model) for row in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    missing = {row["loc"] for row in found if row["type"] == "missing"}
+    rows = [_describe(row, model, missing) for row in found]
     return _refusal(list({row["message"]: row for row in _joined(rows)}.values())[:MAX_PROBLEMS_TOLD])
 
 
@@ -157,13 +157,16 @@ def _joined(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return list(found.values())
 
 
-def _describe(row: Any, model: type[BaseModel]) -> dict[str, str]:
-    """One complaint: where, as a JSON pointer, and a sentence. The name of an unknown field is input, and stays out."""
+def _describe(row: Any, model: type[BaseModel], missing: Collection[tuple[Any, ...]]) -> dict[str, str]:
+    """One complaint: where, as a JSON pointer, and a sentence. The name of an unknown field is input, and stays out.
+    missing: the places of what the request needs and lacks."""
     place, model = _follow(row["loc"], model)
     where = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in place).removeprefix(".")
     if row["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(row["loc"][-1])[: bounds.MAX_ECHO_CHARACTERS], model.model_fields, 1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(model.model_fields)}."
+        *around, written = row["loc"]
+        lacking = {name for name in model.model_fields if (*around, name) in missing}
+        near = _nearest(str(written)[: bounds.MAX_ECHO_CHARACTERS], model.model_fields, lacking)
+        hint = f"Did you mean {near}?" if near else f"Known are: {', '.join(model.model_fields)}."
         message = f"There is a field that {where or 'this request'} does not have. {hint}"
     elif row["type"] == "missing":
         message = f"{where} is missing: this request needs it."
@@ -172,6 +175,26 @@ def _describe(row: Any, model: type[BaseModel]) -> dict[str, str]:
     else:
         message = f"{where} {_CLUMSY.sub('', str(row['msg']))}."
     return {"pointer": _pointer(place), "message": message}
+
+
+def _nearest(written: str, fields: Collection[str], lacking: Collection[str]) -> str | None:
+    """The field that takes the fewest edits; of several the one that is lacking. None where none resembles it."""
+    near = difflib.get_close_matches(written, fields, len(fields))
+    return min(near, key=lambda name: (_count_edits(written, name), name not in lacking), default=None)
+
+
+def _count_edits(one: str, other: str) -> int:
+    """Letters put in, left out, changed, or swapped with the next (optimal string alignment)."""
+    earlier, before = list[int](), list(range(len(other) + 1))
+    for row, letter in enumerate(one, 1):
+        here = [row]
+        for column, wanted in enumerate(other, 1):
+            edits = min(before[column] + 1, here[-1] + 1, before[column - 1] + (letter != wanted))
+            if row > 1 and column > 1 and (letter, one[row - 2]) == (other[column - 2], wanted):
+                edits = min(edits, earlier[column - 2] + 1)
+            here.append(edits)
+        earlier, before = before, here
+    return before[-1]
 
 
 def _pointer(place: list[str]) -> str:

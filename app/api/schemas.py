@@ -59,6 +59,7 @@ CrossoverDocument = TypedDict(
         "launch_bound_until": int | None,
         "break_even_steps": int | None,
         "basis": Basis,
+        "looked_at": list[int],
     },
 )
 

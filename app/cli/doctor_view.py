@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.cli.output import Column, print_heading, print_pairs, print_table, print_text
-from app.cli.units import UNKNOWN, format_bytes
+from app.cli.units import UNKNOWN, format_bytes, format_number
 
 Document = dict[str, Any]
 
@@ -89,7 +89,7 @@ def _machine(machine: Document) -> str:
             _words(
                 cpu["name"],
                 cpu["microarchitecture"],
-                f"{_number(cpu['usable_cores'])} of {_number(cpu['logical_cores'])} logical cores usable",
+                f"{format_number(cpu['usable_cores'])} of {format_number(cpu['logical_cores'])} logical cores usable",
             ),
         ),
         (
@@ -122,10 +122,6 @@ def _machine(machine: Document) -> str:
 
 def _words(*parts: Any) -> str:
     return ", ".join(str(part) for part in parts if part) or UNKNOWN
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:g}"
 
 
 def _table(titles: tuple[str, ...], rows: list[Any]) -> str:

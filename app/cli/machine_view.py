@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.cli.units import UNKNOWN, format_bytes, format_share
+from app.cli.units import UNKNOWN, format_bytes, format_number, format_share
 
 Document = dict[str, Any]
 Line = tuple[str, str]
@@ -51,9 +51,9 @@ def _cpu(cpu: Document) -> str:
 def _cores(cpu: Document) -> str:
     usable, limit = cpu["usable_cores"], cpu["usable_cores_limit"]
     return join_words(
-        f"{_number(cpu['physical_cores'])} physical, {_number(cpu['logical_cores'])} logical",
+        f"{format_number(cpu['physical_cores'])} physical, {format_number(cpu['logical_cores'])} logical",
         _kinds(cpu),
-        f"{_number(usable)} usable" + (f" (limited by {limit})" if limit else ""),
+        f"{format_number(usable)} usable" + (f" (limited by {limit})" if limit else ""),
         cpu["offline_logical_cores"] and f"{cpu['offline_logical_cores']} switched off",
         cpu["sockets"] and f"{cpu['sockets']} socket{'s' if cpu['sockets'] > 1 else ''}",
         cpu["numa_nodes"] and cpu["numa_nodes"] > 1 and f"{cpu['numa_nodes']} NUMA nodes",
@@ -66,10 +66,6 @@ def _kinds(cpu: Document) -> str | None:
     counts = [(cpu[f"{kind.replace('-', '_')}_cores"], kind) for kind in ("performance", "efficiency", "low-power")]
     named = [f"{count} {kind}" for count, kind in counts if count]
     return " and ".join(named) if len(named) > 1 else None
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:g}"
 
 
 def _caches(sizes: Document) -> str:

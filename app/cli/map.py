@@ -63,7 +63,16 @@ def _with_options(command: Any) -> Any:
 )
 @click.option("--profile", help="Draw it for another machine: the name of its profile.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file as well.")
-def command(widths: tuple[float, ...], effort: str, profile: str | None, svg: Path | None, **options: Any) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    widths: tuple[float, ...],
+    effort: str,
+    profile: str | None,
+    svg: Path | None,
+    **options: Any,
+) -> None:
     """Show which plan wins over batch and width of MODEL.
 
     A width of 2 doubles every inner size: of a network that is written as layers the outputs of linear, convolutional
@@ -73,6 +82,7 @@ def command(widths: tuple[float, ...], effort: str, profile: str | None, svg: Pa
     from app.cli.files import write_whole
     from app.cli.map_view import show_map, write_svg
     from app.cli.output import print_json
+    from app.cli.recommend import measurement_failed
     from app.cli.session import run_with_service
     from app.mapping import draw_map
 
@@ -89,17 +99,21 @@ def command(widths: tuple[float, ...], effort: str, profile: str | None, svg: Pa
     else:
         show_map(drawn)
     check_drawn(drawn)
+    if measurement_failed([told.reason for told in drawn.reasons]):
+        ctx.exit(ExitCode.MEASUREMENT_FAILED)
 
 
 def check_drawn(drawn: Map) -> None:
     """Raises CommandFailed where no cell has a plan, and none would have one if more were known, and what went wrong
     where it left no cells. A program has had its document by then, and a person the picture."""
     cells = [cell for row in drawn.rows for cell in row.cells]
-    if any(cell.fits is not False for cell in cells):
+    if any(cell.fits is not False and not cell.cannot_run for cell in cells):
         return
     failures = [row.failure for row in drawn.rows if row.failure is not None]
     if failures and not cells:
         raise failures[-1]
+    if cells and all(cell.cannot_run for cell in cells):
+        return  # the picture says so, as a recommendation would
     if cells:
         said = f"Nothing here fits at any batch size from {drawn.batch_sizes[0]} on: every plan needs more memory."
     else:

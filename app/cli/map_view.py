@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from app.advisor.winners import Cell
@@ -13,7 +15,7 @@ from probes.workload.description import Plan
 # By Okabe and Ito (jfly.uni-koeln.de/color), told apart by people who do not see every colour; letters say the same.
 COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-UNKNOWN, TOO_BIG = "?", "-"
+UNKNOWN, TOO_BIG, REFUSED = "?", "-", "!"
 CELL, LEFT, TOP, LINE = 44, 150, 60, 22  # pixels
 CHARACTER = 8  # pixels of one, in bold
 AXIS = "batch size from left to right"
@@ -21,8 +23,7 @@ AXIS = "batch size from left to right"
 
 def show_map(drawn: Map) -> None:
     """Batches from left to right, widths from top to bottom; a letter for each plan, small where it is a close call."""
-    workload = drawn.workload
-    print_heading(f"Which plan wins: {workload.model.name}, {workload.mode}")
+    print_heading(_title(drawn))
     labels = [_row_label(row) for row in drawn.rows]
     left = max((len(label) for label in labels), default=0) + 2
     wide = max(len(str(size)) for size in drawn.batch_sizes) + 1
@@ -35,23 +36,58 @@ def show_map(drawn: Map) -> None:
     print_text()
     for place, plan in enumerate(drawn.plans):
         print_lines([[(f"{_letter(place)}  ", f"bold {_colour(place)}"), (describe_plan(plan), "")]])
-    print_text(f"A small letter: others cannot be told from it. {UNKNOWN}: no time is known. {TOO_BIG}: nothing fits.")
-    _show_missing(drawn)
+    signs = f"{UNKNOWN}: no time is known. {TOO_BIG}: nothing fits. {REFUSED}: torch refuses it."
+    print_text(f"A small letter: others cannot be told from it. {signs}{_say_bases(drawn)}")
+    beneath = [*_why_rows_miss(drawn), *_why_cells_miss(drawn), *_reasons(drawn)]
+    if beneath:
+        print_text()
+        print_bullets(beneath)
 
 
-def _show_missing(drawn: Map) -> None:
-    reasons: dict[str, list[str]] = {}
+def _title(drawn: Map) -> str:
+    where = f", on {drawn.profile}" if drawn.profile is not None else ""
+    return f"Which plan wins: {drawn.workload.model.name}, {drawn.workload.mode}{where}"
+
+
+def _say_bases(drawn: Map) -> str:
+    counts = Counter(cell.basis for row in drawn.rows for cell in row.cells if cell.basis is not None)
+    return f" Times: {', '.join(f'{count} {basis}' for basis, count in counts.most_common())}." if counts else ""
+
+
+def _why_rows_miss(drawn: Map) -> list[str]:
+    widths: dict[str, list[float]] = {}
     for row in drawn.rows:
         if row.why_not:
-            reasons.setdefault(row.why_not, []).append(f"{row.width:g}")
-    if reasons:
-        print_text()
-        print_bullets([f"Width {', '.join(widths)}: {why}" for why, widths in reasons.items()])
+            widths.setdefault(row.why_not, []).append(row.width)
+    return [f"{_of_widths(where)}: {why}" for why, where in widths.items()]
+
+
+def _why_cells_miss(drawn: Map) -> list[str]:
+    """But for those that are too big, the more so the larger the batch, and where a reason says it of all."""
+    sizes: dict[str, set[int]] = {}
+    for row in drawn.rows:
+        is_told = any(reason.code == "no-calibration" for reason in row.reasons)
+        for cell in row.cells:
+            if cell.why_not is not None and (cell.cannot_run or (cell.fits is not False and not is_told)):
+                sizes.setdefault(cell.why_not, set()).add(cell.batch_size)
+    return [f"Batch {', '.join(map(str, sorted(where)))}: {why}" for why, where in sizes.items()]
+
+
+def _reasons(drawn: Map) -> list[str]:
+    every = len([row for row in drawn.rows if row.cells])
+    return [
+        told.reason.text if len(told.widths) == every else f"{_of_widths(told.widths)}: {told.reason.text}"
+        for told in drawn.reasons
+    ]
+
+
+def _of_widths(widths: Sequence[float]) -> str:
+    return f"Width {', '.join(f'{width:g}' for width in widths)}"
 
 
 def letter_of(drawn: Map, cell: Cell) -> str:
     if cell.plan is None:
-        return TOO_BIG if cell.fits is False else UNKNOWN
+        return REFUSED if cell.cannot_run else TOO_BIG if cell.fits is False else UNKNOWN
     letter = _letter(_place(drawn, cell.plan))
     return letter.lower() if cell.close else letter
 
@@ -84,7 +120,7 @@ def _style(drawn: Map, cell: Cell) -> str:
 
 def write_svg(drawn: Map) -> str:
     """A picture of its own, without script, font or anything from elsewhere."""
-    title = f"Which plan wins: {drawn.workload.model.name}, {drawn.workload.mode}"
+    title = _title(drawn)
     plans = max((len(describe_plan(plan)) for plan in drawn.plans), default=0)
     lines = (CHARACTER * len(title) - LEFT, CHARACTER * (plans + 3) + 22, CHARACTER * len(AXIS))
     width = LEFT + max(CELL * len(drawn.batch_sizes), *lines) + 20

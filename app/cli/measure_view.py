@@ -15,7 +15,7 @@ COLUMNS = (
     Column("plan"),
     Column("batch", "right"),
     Column("one step", "right"),
-    Column("first step", "right", needed=False),
+    Column("start-up", "right", needed=False),
     Column("transfer", "right", needed=False),
     Column("launch", "right", needed=False),
     Column("read back", "right", needed=False),

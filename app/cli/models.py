@@ -22,21 +22,11 @@ def command(name: str | None, as_json: bool) -> None:
     if name is not None:
         row = find_row(name)
         written = write_model(row.description)
-        print_json({**_document(row), "description": written}) if as_json else _show_model(row, written)
+        print_json({**row.to_json(), "description": written}) if as_json else _show_model(row, written)
     elif as_json:
-        print_json({"models": [_document(row) for row in list_models()]})
+        print_json({"models": [row.to_json() for row in list_models()]})
     else:
         _show_models(list_models())
-
-
-def _document(row: CatalogueRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "family": row.family,
-        "summary": row.summary,
-        "parameters": row.parameters,
-        "source": row.source,
-    }
 
 
 def _show_models(rows: tuple[CatalogueRow, ...]) -> None:

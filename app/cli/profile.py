@@ -124,9 +124,9 @@ def remove_command(name: str) -> None:
 
 
 def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None]:
-    """The profile, and where this machine differs from it (None: it is this machine's). Raises UnknownProfile."""
+    """The profile, and where this machine differs from it (None: it is this machine's). Raises UnknownProfile,
+    StoreError."""
     from app.cli.session import run_with_service
-    from app.errors import UnknownProfile
     from app.profiles import find_profile
     from probes.machine_facts import changes_since
 
@@ -134,7 +134,7 @@ def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None]:
         survey = await service.survey()
         profile = await service.profile(survey) if name is None else await find_profile(service, name)
         if profile is None:
-            raise UnknownProfile(await service.store.profile_names())
+            raise await service.unknown_profile()
         if profile.fingerprint == survey.fingerprint:
             return profile, None
         return profile, () if profile.hardware is None else changes_since(profile.hardware, survey)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from app.cli.workload_options import EFFORTS, make_request, with_workload_option
 from probes import bounds
 
 if TYPE_CHECKING:
-    from app.advisor.recommendation import Recommendation
+    from app.advisor.recommendation import Reason, Recommendation
     from app.cli.progress import Report
     from app.service import Crosspoint
 
@@ -58,11 +59,11 @@ def command(
         show_recommendation(answer.to_json())
     if answer.nothing_fits:
         ctx.exit(ExitCode.NOTHING_FITS)
-    if measurement_failed(answer):
+    if measurement_failed(answer.reasons):
         ctx.exit(ExitCode.MEASUREMENT_FAILED)
 
 
-def measurement_failed(answer: Recommendation) -> bool:
+def measurement_failed(reasons: Sequence[Reason]) -> bool:
     """Real steps were asked for and none came, of what can be measured: a summary, a capture and another machine
     cannot."""
-    return any(reason.code == "not-measured" and reason.evidence["possible"] for reason in answer.reasons)
+    return any(reason.code == "not-measured" and reason.evidence["possible"] for reason in reasons)

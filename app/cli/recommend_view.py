@@ -43,16 +43,18 @@ def plan_label(plan: Document) -> str:
 def describe_crossover(crossover: Document) -> str:
     """One sentence a crossover; it never says more than the kind does."""
     start, to = plan_label(crossover["from"]), plan_label(crossover["to"])
+    smallest, largest = crossover["looked_at"]
     sentence = {
         "at": f"{to} overtakes {start} at batch {_around(crossover)}",
-        "always": f"{to} is faster than {start} at every batch looked at",
-        "never": f"{to} does not overtake {start} for good: it is slower at the largest batch looked at",
+        "always": f"{to} is faster than {start} at every batch looked at, from {smallest} to {largest}",
+        "never": f"{to} does not overtake {start} for good from batch {smallest} to {largest}: it is slower at the "
+        "largest",
         "undecided": f"Whether {to} overtakes {start} cannot be told: their times overlap",
     }[crossover["kind"]]
     extras = []
     if (likeliest := crossover.get("medians_cross_at")) and crossover["kind"] == "undecided":
         extras.append(f"likeliest from batch {likeliest} on")
-    if (crossover.get("launch_bound_until") or 1) > 1:  # 1: at no batch
+    if (crossover.get("launch_bound_until") or 1) > 1:  # 1: at no batch looked at
         extras.append(f"limited by launching until batch {crossover['launch_bound_until']}")
     if crossover.get("break_even_steps"):  # 0: there is nothing to repay
         extras.append(f"start-up repaid after {format_count(crossover['break_even_steps'])} steps")

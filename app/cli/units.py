@@ -7,7 +7,7 @@ from typing import Any
 UNKNOWN = "?"
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _COUNT_UNITS = ("", " thousand", " million", " billion", " trillion", " quadrillion")
 
 
@@ -59,6 +59,11 @@ def format_count(count: float | None) -> str:
             return f"{_three_digits(value)}{unit}"
         value /= 1000
     return f"{_three_digits(value)}{_COUNT_UNITS[-1]}"
+
+
+def format_number(value: float | None) -> str:
+    """As it stands, a whole one without decimals: `4`, `1.5`."""
+    return UNKNOWN if value is None else f"{value:g}"
 
 
 def format_share(share: float | None) -> str:

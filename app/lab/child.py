@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import LabError
+from probes.gpu.device_order import BY_BUS
+from probes.workload.description import PLAN_VARIABLES
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 STDERR_TAIL_BYTES = 8 * 1024
 # torch and transformers from a cold disk: 20 s were seen; a driver that hangs takes for ever.
 READY_SECONDS = 90.0
-# TERM, then KILL; together below the 5 s that ending the service may take.
+# The end of its input, then TERM, then KILL; together below the 5 s that ending the service may take.
 EXIT_SECONDS = 1.0
 TERM_SECONDS = 1.5
 KILL_SECONDS = 1.0
@@ -51,17 +53,17 @@ PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
 
 
 def child_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's own, without network for Hugging Face and with CUDA's devices in NVML's order; environment: a
-    plan's."""
+    """This process's own, without network for Hugging Face, with CUDA's devices by their places on the bus, and
+    without what only a plan brings: a plain one is plain in every shell. environment: a plan's."""
     return {
         **_without_room(),
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in PLAN_VARIABLES},
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "TOKENIZERS_PARALLELISM": "false",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **BY_BUS,
         "PYTHONUNBUFFERED": "1",
         **(environment or {}),
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,9 +15,13 @@ from app.lab.slot import Slot, Ticket
 from app.lab.tracer import Tracer
 from app.settings import Settings
 
+# How old what a driver says of a device's use may be: of the second before (nvmlDeviceGetUtilizationRates), in a survey
+# that is a second old.
+UTILIZATION_SECONDS = 2.0
+
 
 class Lab:
-    """Every process it starts is ended by `close`, which takes no longer than 3 seconds.
+    """Every process it starts is ended by `close`, which takes no longer than 3.5 seconds (app.lab.child).
 
     program: what is started; it speaks docs/protocol.md.
     """
@@ -26,6 +32,7 @@ class Lab:
         self._slot = Slot(settings.queue_length)
         self._living: set[Child] = set()
         self._tracer = Tracer(settings.trace_idle_seconds, self._living, program, self._check_open)
+        self._measured_at = -math.inf
         self._closed = False
 
     def check_room(self) -> None:
@@ -49,6 +56,11 @@ class Lab:
         return any(ticket.running for ticket in self._slot.tickets)
 
     @property
+    def measured_lately(self) -> bool:
+        """Whether what a device is found busy with may be a measurement of this process."""
+        return self.measuring or time.monotonic() - self._measured_at < UTILIZATION_SECONDS
+
+    @property
     def waiting(self) -> int:
         """How many measurements of this process wait."""
         return sum(not ticket.running for ticket in self._slot.tickets)
@@ -56,6 +68,10 @@ class Lab:
     @property
     def tracer_is_warm(self) -> bool:
         return self._tracer.warm
+
+    async def end_tracer(self) -> None:
+        """End the process that is kept for traces; the next question starts another."""
+        await self._tracer.end()
 
     async def ready(self) -> dict[str, Any]:
         """What a micro-training process says of torch and its devices. The process is kept for traces.
@@ -77,21 +93,26 @@ class Lab:
         *,
         seconds: float = 30.0,
         ticket: Ticket | None = None,
+        options: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The result of one job. `seconds` is what a measurement should take; it is ended when it takes that much
-        and the grace of the settings. Raises LabError and LabBusy."""
+        and the grace of the settings. options: as of `session`. Raises LabError and LabBusy."""
         if job["kind"] in ("trace", "widen"):
             self._check_open()
             return await self._tracer.run(job)
-        async with self.session(ticket or self.reserve(seconds)) as child:
+        async with self.session(ticket or self.reserve(seconds), options) as child:
             return await child.run(job, seconds + self._grace_seconds, on_event)
 
     @contextlib.asynccontextmanager
     async def session(self, ticket: Ticket, options: Sequence[str] = ()) -> AsyncIterator[Child]:
         """A fresh process with the machine's slot held, for several jobs in a row. options: of its command line
         (docs/protocol.md). Raises LabError."""
-        async with self._slot.hold(ticket), self.another({}, options) as child:
-            yield child
+        async with self._slot.hold(ticket):
+            try:
+                async with self.another({}, options) as child:
+                    yield child
+            finally:
+                self._measured_at = time.monotonic()
 
     @contextlib.asynccontextmanager
     async def another(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> AsyncIterator[Child]:

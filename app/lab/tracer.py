@@ -53,6 +53,11 @@ class Tracer:
             self._rest()
             return child.ready
 
+    async def end(self) -> None:
+        """End the process, once what it does is done; the next job starts another."""
+        async with self._turn:
+            await self.close()
+
     def rest_at_most(self, seconds: float) -> None:
         """From the next job on, end after this long without work."""
         self._idle_seconds = min(self._idle_seconds, seconds)

@@ -66,11 +66,13 @@ class Database:
     """A connection, and what is wrong with it. For one thread.
 
     trouble: None, or a sentence that says why what is written now will not be there after the next start.
+    in_memory: what was written before cannot be read either.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.trouble: str | None = None
+        self.in_memory = False
         self.connection = self._open()
         self._file = _identify(path)
 
@@ -97,7 +99,7 @@ class Database:
         except (sqlite3.DatabaseError, OSError):
             return
         self.connection.close()
-        self.connection, self.trouble = connection, None
+        self.connection, self.trouble, self.in_memory = connection, None, False
         self._file = _identify(self._path)
         log.warning("The store can be written again.")
 
@@ -109,7 +111,7 @@ class Database:
         self._file = _identify(self._path)
 
     def _open(self) -> sqlite3.Connection:
-        self.trouble = None
+        self.trouble, self.in_memory = None, False
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return _connect_in_turn(self._path)
@@ -144,6 +146,7 @@ class Database:
             connection.close()
         connection = sqlite3.connect(":memory:")
         _migrate(connection)
+        self.in_memory = True
         return connection
 
     def _move_aside(self) -> None:

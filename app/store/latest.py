@@ -15,7 +15,8 @@ def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Of each plan, batch size and way of feeding the latest, in the order given, which is that of time.
 
     A failure may be the moment's (too little time, a process that was killed): it stands beside what it does not
-    disprove. A single first step says nothing that the steps before it have not said.
+    disprove. So does what met no calm cores: once who held them has left, what met some says more. A single first step
+    says nothing that the steps before it have not said.
     """
     found: dict[object, list[Placed]] = {}
     for place, row in enumerate(measurements):
@@ -31,7 +32,13 @@ def _with_later(before: list[Placed], later: Placed) -> list[Placed]:
         return [*(placed for placed in before if placed[1].outcome != "failed"), later]
     if row.outcome == "ok" and row.is_first_step and any(_went_on(earlier) for _, earlier in before):
         return before
+    if row.outcome == "ok" and row.slowdown is None:
+        return [*(placed for placed in before if _met_calm_cores(placed[1])), later]
     return [later]
+
+
+def _met_calm_cores(row: Measurement) -> bool:
+    return row.outcome == "ok" and row.slowdown is not None
 
 
 def _went_on(row: Measurement) -> bool:

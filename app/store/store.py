@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.errors import StoreError
-from app.store import history, jobs, lessons, profiles
+from app.store import history, jobs, lessons, measured, profiles
 from app.store.database import Database
 from app.store.latest import latest_of
 from app.store.lessons import LessonRow
@@ -35,7 +35,6 @@ T = TypeVar("T")
 FILE_NAME = "crosspoint.sqlite3"
 # How much history is kept. A trace is tens of kilobytes, the rest less.
 KEPT_TRACES = 2_000
-KEPT_MEASUREMENTS = 20_000
 KEPT_SURVEYS = 100
 REMEMBERED_PROFILES = 4
 _CALIBRATED = (
@@ -63,6 +62,11 @@ class Store:
     def trouble(self) -> str | None:
         """Why nothing is saved, as a sentence's end; None: all is well, or the file was not opened yet."""
         return self._database.trouble if self._database is not None else None
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why what was stored before cannot be read, as a sentence's end; None: it can be, or was not opened yet."""
+        return self.trouble if self._database is not None and self._database.in_memory else None
 
     async def close(self) -> None:
         await self._in_thread(self._close)
@@ -121,6 +125,10 @@ class Store:
         )
         return await self._first_readable(statement, fingerprint)
 
+    async def was_seen(self, fingerprint: str) -> bool:
+        """Whether this machine was seen in the state that has this fingerprint."""
+        return bool(await self._rows("SELECT 1 FROM surveys WHERE fingerprint = ?", (fingerprint,)))
+
     async def forget_profiles(self, name: str) -> None:
         """Forget every profile of this name."""
         await self._write(lambda: [("DELETE FROM profiles WHERE name = ?", (name,))], "removed")
@@ -142,23 +150,16 @@ class Store:
 
     async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
         """What this machine measured of this model, as far as it counts (latest_of); in the order in which it was."""
-        statement = (
-            "SELECT document FROM measurements WHERE fingerprint = ? AND workload_key = ? ORDER BY id DESC LIMIT 1000"
-        )
-        newest_first = await self._select(statement, (fingerprint, workload_key(workload)), Measurement.from_json)
-        return latest_of(reversed(newest_first))
+        key = (fingerprint, workload_key(workload))
+        rows = await self._run(lambda connection: measured.read_measurements(connection, key), "read")
+        return latest_of(rows.values())
 
     async def keep_measurements(
         self, fingerprint: str, workload: Workload, measurements: Sequence[Measurement]
     ) -> None:
-        key, now = workload_key(workload), time.time()
-        insert = "INSERT INTO measurements (fingerprint, workload_key, created_at, document) VALUES (?, ?, ?, ?)"
-        await self._write(
-            lambda: [
-                *((insert, (fingerprint, key, now, dump(item.to_json()))) for item in measurements),
-                ("DELETE FROM measurements WHERE id <= (SELECT max(id) FROM measurements) - ?", (KEPT_MEASUREMENTS,)),
-            ]
-        )
+        """What these take the place of is forgotten."""
+        key = (fingerprint, workload_key(workload))
+        await self._change(lambda connection: measured.keep_measurements(connection, key, measurements))
 
     async def keep_lessons(self, fingerprint: str, rows: Sequence[LessonRow]) -> None:
         """Keep what measurements teach of other workloads."""
@@ -203,9 +204,7 @@ class Store:
 
     async def keep_state(self, identity: Identity) -> None:
         """Keep what this machine is, where it is not what it was."""
-        await self._run(lambda connection: history.keep_state(connection, identity))
-        if self.trouble:
-            raise StoreError(f"This was not saved: {self.trouble}.")
+        await self._change(lambda connection: history.keep_state(connection, identity))
 
     async def history(self, limit: int = 100) -> list[dict[str, Any]]:
         """What this machine was, newest first, and what changed each time."""
@@ -242,10 +241,10 @@ class Store:
                     found.append(read(json.loads(text)))
             return found
 
-        return await self._run(work)
+        return await self._run(work, "read")
 
     async def _rows(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
-        return await self._run(lambda connection: connection.execute(statement, parameters).fetchall())
+        return await self._run(lambda connection: connection.execute(statement, parameters).fetchall(), "read")
 
     async def _write(self, statements: Callable[[], list[Statement]], done: str = "saved") -> None:
         """All statements or none; they are made in the store's thread, for encoding takes time. Raises StoreError,
@@ -257,6 +256,10 @@ class Store:
                 for statement, parameters in prepared:
                     connection.execute(statement, parameters)
 
+        await self._change(work, done)
+
+    async def _change(self, work: Callable[[sqlite3.Connection], None], done: str = "saved") -> None:
+        """Raises StoreError, also where it was done in memory alone."""
         await self._run(work, done)
         if self.trouble:
             raise StoreError(f"This was not {done}: {self.trouble}.")

@@ -166,6 +166,10 @@ def check_cuda(case: Case) -> Checked:
     if card.usable is False and (card.why_not or "").startswith("CUDA could not be started"):
         message = f"torch finds this card, and {card.why_not}."
         return broken(make_finding("cuda-does-not-initialise", case.subject, message, _CUDA_GENERALLY[1]))
+    if card.usable is False and card.compute_mode not in (None, "default"):
+        fix = _CUDA_ADVICE["CUDA_ERROR_DEVICE_UNAVAILABLE"][1]
+        message = f"CUDA shows this card, and nobody may begin to compute on it: {card.why_not}."
+        return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))
     if driver and driver.compute_error is None and driver.compute_devices:
         return fine(f"CUDA shows {driver.compute_devices} device{'' if driver.compute_devices == 1 else 's'}")
     if card.torch_device and card.usable:

@@ -1,4 +1,4 @@
-"""What CUDA itself shows to this process, in CUDA's own order, without torch: `cuda:0` is the first of these devices.
+"""What CUDA itself shows to this process, ordered by the bus, without torch: `cuda:0` is the first of these devices.
 
 NVML knows every card and no order; CUDA's initialisation may fail where NVML works, and obeys CUDA_VISIBLE_DEVICES.
 A process of its own asks (probes.gpu.cuda_program). cuInit takes hundreds of milliseconds with eight cards: what it
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.gpu.child_process import TIMEOUT, ask_child, find_library
+from probes.gpu.device_order import BY_BUS
 from probes.gpu.kept import Kept
 from probes.gpu.pci import normalize_address
 from probes.hardware import Outcome
@@ -69,7 +70,7 @@ _kept: Kept[CudaReading] = Kept()
 
 def read_cuda(deadline_seconds: float, environment: Mapping[str, str] | None = None) -> CudaReading:
     """`absent` at once where there is no driver library; otherwise what CUDA says before the deadline."""
-    environment = dict(os.environ) if environment is None else environment
+    environment = {**(os.environ if environment is None else environment), **BY_BUS}  # as torch is asked
     library = find_cuda_library(environment)
     if library is None:
         return CudaReading(Outcome.ABSENT, f"no CUDA: the driver's library {LIBRARY} is not here")

@@ -122,8 +122,8 @@ def choose_plans(effort: Effort, devices: Sequence[str], cores: Cores) -> tuple[
     counts = thread_counts(cores)
     if effort == "quick":
         counts = fewer_thread_counts(counts, QUICK_THREAD_COUNTS)
-    plans = (*(Plan("cpu", precision, count) for count in counts for precision in CPU_PRECISIONS), *cuda_plans())
-    return tuple(plan for plan in plans if not devices or plan.device in devices)
+    cpu = [Plan("cpu", precision, count) for count in counts for precision in CPU_PRECISIONS]
+    return (*(cpu if not devices or "cpu" in devices else ()), *cuda_plans(devices))
 
 
 def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:

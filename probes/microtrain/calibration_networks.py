@@ -70,6 +70,7 @@ class NetworkContest:
         self._calms = calms
         self._rows: list[_Row] = []
         self._kernels = KernelClock()
+        self._rows_on_devices = 0
         self.queue = QueueTime(0.0, 0.0)
         self.visits: list[float] = []
         self.slow_fraction: float | None = None
@@ -160,15 +161,24 @@ class NetworkContest:
             disturbed, missed = times.disturbed, times.missed
             if times.queue is not None:
                 self.queue = QueueTime(self.queue.ran + times.queue.ran, self.queue.waited + times.queue.waited)
-        for device in dict.fromkeys(plan.device for plan in others):
+        devices = self._devices_in_turn(others)
+        for left, device in zip(range(len(devices), 0, -1), devices, strict=True):
             plans = [plan for plan in others if plan.device == device]
             now = time.perf_counter()
-            times = measure_on_device(row.network, row.mode, plans, now + (deadline - now) * (1.0 - KERNELS_SHARE))
+            end = now + (deadline - now) / left
+            times = measure_on_device(row.network, row.mode, plans, now + (end - now) * (1.0 - KERNELS_SHARE))
             on_turn()
-            kernels = self._kernels.contexts(row.network.name, row.mode, plans, deadline - time.perf_counter())
+            kernels = self._kernels.contexts(row.network.name, row.mode, plans, end - time.perf_counter())
             steps, contexts = [*steps, *times.steps], [*contexts, *times.contexts, *kernels]
             on_turn()
         return NetworkTimes(steps, contexts, None, disturbed=disturbed, missed=missed)
+
+    def _devices_in_turn(self, plans: Sequence[Plan]) -> list[str]:
+        """Another one first in each row: what one leaves of the time the later ones have more of."""
+        devices = list(dict.fromkeys(plan.device for plan in plans))
+        first = self._rows_on_devices % max(len(devices), 1)
+        self._rows_on_devices += 1
+        return [*devices[first:], *devices[:first]]
 
     def _paces(self) -> dict[int | None, float]:
         return {threads: calm.best for threads, calm in self._calms.items() if calm.best is not None}

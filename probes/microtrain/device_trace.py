@@ -50,6 +50,6 @@ def _step(stepper: PrimedStepper, pair: Pair, precision: Precision) -> tuple[Tra
     with contextlib.suppress(Exception), as_on_device() as ways:
         one, other = (stepper.record(size, precision) for size in pair)
         operations = merge(pair, one.records, other.records)
-        lines = peak_lines(pair, one.activation_bytes, other.activation_bytes)
+        lines = peak_lines(pair, one.alive, other.alive)
         return TracedStep(operations, lines, allocations=pack(pair, one.log, other.log)), ways.taken
     return TracedStep(), False

@@ -1,6 +1,6 @@
 """Where a step takes another way on a CUDA device than on a CPU, so that a CPU can trace what a device would run.
 
-Most of what torch dispatches is the same on both. But on a device attention is one kernel also with dropout, a
+Most of what torch dispatches is the same on both. But on a device attention mostly is one kernel also with dropout, a
 recurrent layer of any kind is one call to cuDNN, dropout draws and scales at once, and autocast keeps normalizations,
 softmax and losses in fp32 (torch docs, "Automatic Mixed Precision", "CUDA Ops that can autocast to float32"). Inside
 `as_on_device` torch's functions for these are others, which dispatch operations of the same shapes; they have results
@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 NAMESPACE = "crosspoint"
 # Numbers that a recurrent layer keeps for its backward at least, of each step, sample and direction for each hidden
@@ -49,6 +50,10 @@ class Ways:
         self.taken = True
         if torch.is_autocast_enabled("cpu"):
             query, key, value = (each.to(torch.bfloat16) for each in (query, key, value))
+        if not _is_fused(query, key):
+            arguments = (query, key, value, attn_mask, dropout_p, is_causal)
+            with sdpa_kernel(SDPBackend.MATH):
+                return torch._C._nn.scaled_dot_product_attention(*arguments, scale=scale, enable_gqa=enable_gqa)
         output, _ = torch.ops.crosspoint.scaled_dot_product_attention(query, key, value, attn_mask)
         return output
 
@@ -83,6 +88,15 @@ class Ways:
             return function(input, *arguments, **named)
 
         return run
+
+
+def _is_fused(query: Tensor, key: Tensor) -> bool:
+    """Whether one of CUDA's kernels takes all of attention: of samples and heads, and of heads that share keys only in
+    half precision (torch.nn.functional.scaled_dot_product_attention, and check_tensor_shapes of ATen's sdp_utils). Else
+    it is matrix multiplications and softmax, whose results are kept. A torch whose memory-efficient kernel takes shared
+    keys in fp32 is not out yet (pytorch pull request 191085)."""
+    shared = query.dim() == 4 and query.shape[1] != key.shape[1]
+    return query.dim() == 4 and (not shared or query.dtype in (torch.bfloat16, torch.float16))
 
 
 @contextlib.contextmanager

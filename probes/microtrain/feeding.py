@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import Any, Protocol
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from probes.workload.description import Data
 
@@ -91,11 +92,15 @@ def to_device(batch: Batch, device: torch.device, *, non_blocking: bool = False)
 
 
 def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-    """The same structure with every tensor changed."""
+    """The same structure with every tensor changed; but how long packed sequences are stays on the CPU, where torch
+    wants it."""
     if isinstance(batch, torch.Tensor):
         return change(batch)
     if isinstance(batch, dict):
         return {name: map_tensors(value, change) for name, value in batch.items()}
+    if isinstance(batch, PackedSequence):
+        data, lengths, *orders = batch
+        return PackedSequence(change(data), lengths, *(map_tensors(order, change) for order in orders))
     if isinstance(batch, tuple | list):
         return alike(batch, [map_tensors(value, change) for value in batch])
     return batch
@@ -107,12 +112,14 @@ def alike(like: Any, items: Iterable[Any]) -> Any:
 
 
 def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
-    """Every tensor of a batch, depth first."""
+    """Every tensor of a batch that map_tensors changes, depth first."""
     if isinstance(batch, torch.Tensor):
         yield batch
     elif isinstance(batch, dict):
         for value in batch.values():
             yield from tensors_in(value)
+    elif isinstance(batch, PackedSequence):
+        yield from tensors_in([batch.data, batch.sorted_indices, batch.unsorted_indices])
     elif isinstance(batch, tuple | list):
         for value in batch:
             yield from tensors_in(value)

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import torch
 
+from probes.checked import is_whole
 from probes.microtrain.devices import read_devices
 from probes.microtrain.failures import Failure
 from probes.microtrain.protocol import Desk, Document, RunJob
@@ -130,16 +131,12 @@ def _check_workload(workload: Workload) -> None:
     """Raises ValueError. Programs write these documents: a wrong one is their mistake, so no word on what is wrong."""
     chosen = ((workload.mode, MODES), (workload.optimizer, OPTIMIZERS), (workload.data, DATA))
     counts = (workload.batch_size, 1 if workload.log_every is None else workload.log_every)
-    if any(value not in known for value, known in chosen) or not all(_is_whole(n) and n >= 1 for n in counts):
+    if any(value not in known for value, known in chosen) or not all(is_whole(n) and n >= 1 for n in counts):
         raise ValueError("a workload out of bounds")
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_whole_or_none(value: Any) -> bool:
-    return value is None or _is_whole(value)
+    return value is None or is_whole(value)
 
 
 def _all_of(values: Any, is_good: Callable[[Any], bool]) -> TypeGuard[list[Any]]:

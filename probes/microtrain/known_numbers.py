@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
+
+from probes.microtrain.asking import is_asked_by_a_library
 
 aten = torch.ops.aten
 Arguments = tuple[Any, ...]
@@ -18,9 +21,9 @@ FILLED = "filled_with"  # attribute of an input: the number that all its entries
 
 
 class Filled(NamedTuple):
-    """Every entry is this number."""
+    """Every entry is this number. Of numbers that are not whole, only infinite ones are kept."""
 
-    value: int | bool
+    value: float
 
 
 class Ones(NamedTuple):
@@ -55,7 +58,16 @@ class Rising(NamedTuple):
         return place
 
 
-Fact = Filled | Ones | Spread | Rising
+class Triangle(NamedTuple):
+    """On a diagonal and above it (upper) or below, every entry is this infinite number, and 0 elsewhere: what a causal
+    mask is. Of a whole tensor, not of its parts."""
+
+    value: float
+    upper: bool
+    diagonal: int
+
+
+Fact = Filled | Ones | Spread | Rising | Triangle
 
 
 class KnownNumbers:
@@ -77,6 +89,12 @@ class KnownNumbers:
         if storage._cdata not in self._facts:
             weakref.finalize(storage, self._facts.pop, storage._cdata, None)
         self._facts[storage._cdata] = fact
+
+    def learn_marked(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Of those that are marked as being one number everywhere."""
+        for tensor in tensors:
+            if (value := getattr(tensor, FILLED, None)) is not None:
+                self.learn(tensor, Filled(value))
 
     def forget(self, tensor: torch.Tensor) -> None:
         """For its numbers were overwritten."""
@@ -123,14 +141,18 @@ def _is_whole(tensor: Any) -> bool:
 
 
 def _compared(compare: Callable[[Any, Any], bool], otherwise: bool | None = None) -> Rule:
-    """A comparison with a number. otherwise: what holds of most whole numbers met here, such as `labels != -100`."""
+    """A comparison with a number. otherwise: what holds of most whole numbers that a library asks of, such as
+    `labels != -100`; in a user's own code they may be anything."""
 
     def rule(known: KnownNumbers, args: Arguments, _: Any) -> Fact | None:
         tensor, number = args[:2]
+        fact = known.of(tensor)
         if not _is_whole(tensor):
-            infinite = isinstance(number, float) and number in (float("inf"), float("-inf"))
+            if isinstance(fact, Filled) and math.isinf(fact.value):
+                return Filled(compare(fact.value, number))
+            infinite = isinstance(number, float) and math.isinf(number) and not isinstance(fact, Triangle)
             return Filled(compare(0.0, number)) if infinite else None
-        match known.of(tensor):
+        match fact:
             case Filled(value):
                 return Filled(compare(value, number))
             case Ones() as ones:
@@ -145,7 +167,8 @@ def _compared(compare: Callable[[Any, Any], bool], otherwise: bool | None = None
             ones = Ones(count * tensor.shape[0], tensor.numel())
             return ones if compare(0, 0) else ones.inverse()
         ordering = compare(-1, 0) != compare(1, 0)  # `>= vocabulary` asks for what is wrong
-        return None if otherwise is None or (ordering and number > 0) else Filled(otherwise)
+        guessed = otherwise is not None and not (ordering and number > 0) and is_asked_by_a_library()
+        return Filled(otherwise) if otherwise is not None and guessed else None
 
     return rule
 
@@ -210,9 +233,12 @@ def _sum(known: KnownNumbers, args: Arguments, result: Any) -> Fact | None:
 def _same(known: KnownNumbers, args: Arguments, result: Any) -> Fact | None:
     """A copy, or a selection, which is as the whole."""
     fact = known.of(args[0])
+    if isinstance(fact, Filled) and math.isinf(fact.value):
+        return fact if result.dtype.is_floating_point else None
     if isinstance(fact, Filled):
         return Filled(bool(fact.value) if result.dtype is torch.bool else int(fact.value))
-    return None if isinstance(fact, Spread | Rising) and result.shape != args[0].shape else fact
+    lost = isinstance(fact, Triangle) or (isinstance(fact, Spread | Rising) and result.shape != args[0].shape)
+    return None if lost else fact
 
 
 def _extreme(known: KnownNumbers, args: Arguments, _: Any) -> Fact | None:
@@ -231,8 +257,23 @@ def _filling(place: int | None, value: int = 0) -> Rule:
     def rule(_: KnownNumbers, args: Arguments, result: Any) -> Fact | None:
         number = value if place is None else args[place]
         plain = isinstance(number, int) and (_is_whole(result) or number == 0)
-        whole = result.numel() * result.element_size() == result.untyped_storage().nbytes()
-        return Filled(number) if plain and whole else None
+        infinite = isinstance(number, float) and math.isinf(number)
+        return Filled(number) if (plain or infinite) and _fills_its_memory(result) else None
+
+    return rule
+
+
+def _fills_its_memory(tensor: torch.Tensor) -> bool:
+    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+
+
+def _cut(*, upper: bool) -> Rule:
+    """A triangle of a tensor that is infinite everywhere."""
+
+    def rule(known: KnownNumbers, args: Arguments, _: Any) -> Fact | None:
+        fact = known.of(args[0])
+        infinite = isinstance(fact, Filled) and math.isinf(fact.value)
+        return Triangle(fact.value, upper, args[1] if len(args) > 1 else 0) if infinite else None  # type: ignore[union-attr]
 
     return rule
 
@@ -258,11 +299,23 @@ def _equal(known: KnownNumbers, args: Arguments, result: Any) -> Fact | None:
     """A tensor against itself asks for numbers that are none; choices against the range of all that can be chosen
     make a one-hot matrix."""
     one, other = args
-    if one is other:
+    if one is other or _is_same_triangle(known, one, other):
         return Filled(True)
     if known.of(other) == Rising() and other.dim() == 1 and one.dim() > 0 and one.shape[-1] == 1 < other.shape[0]:
         return Ones(result.numel() // other.shape[0], result.numel(), even=True)
     return None
+
+
+def _is_same_triangle(known: KnownNumbers, one: Any, other: Any) -> bool:
+    fact = known.of(one)
+    if not isinstance(fact, Triangle) or fact != known.of(other) or one.shape != other.shape:
+        return False
+    return all(tensor.is_contiguous() and _fills_its_memory(tensor) for tensor in (one, other))
+
+
+def _certain(known: KnownNumbers, args: Arguments, result: Any) -> Fact:
+    """What torch's checks ask, which raise where it does not hold: of a step that runs it does."""
+    return _every(known, args, result) or Filled(True)
 
 
 def _unlike(_: KnownNumbers, args: Arguments, _result: Any) -> Fact | None:
@@ -296,7 +349,7 @@ _RULES: dict[OpOverload, Rule] = {
     aten.logical_not.default: _negation,
     aten.all.default: _every,
     aten.all.dim: _every,
-    aten._is_all_true.default: _every,
+    aten._is_all_true.default: _certain,
     aten._is_any_true.default: _some,
     aten.any.default: _some,
     aten.any.dim: _some,
@@ -323,6 +376,8 @@ _RULES: dict[OpOverload, Rule] = {
     aten.fill_.Scalar: _filling(1),
     aten.arange.default: _range,
     aten.arange.start: _range,
+    aten.triu.default: _cut(upper=True),
+    aten.tril.default: _cut(upper=False),
     aten.add.Tensor: _computed(lambda a, b: a + b),
     aten.sub.Tensor: _computed(lambda a, b: a - b),
     aten.mul.Tensor: _computed(lambda a, b: a * b),

@@ -49,6 +49,14 @@ def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
     return LeastMemory(weights, trained, trained * STATE_VALUES[workload.optimizer], batch)
 
 
+def why_not_built(least: LeastMemory, limit_bytes: int) -> str:
+    gib = 2**30
+    return (
+        f"The weights alone take {least.weights_bytes / gib:.1f} GiB, and {limit_bytes / gib:.1f} GiB of the host's "
+        "memory may be used, in which a model is built to be measured, whatever device it goes to then."
+    )
+
+
 def why_too_large(least: LeastMemory, limit_bytes: int) -> str:
     gib = 2**30
     return (

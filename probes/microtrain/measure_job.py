@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probes.bounds import MAX_BATCH_SIZE, MAX_TIME_LIMIT_SECONDS
+from probes.checked import is_whole
 from probes.microtrain.failures import Failure
 from probes.microtrain.plans import Cores, read_cores, sensible_plans
 from probes.workload.description import Plan, Workload
@@ -38,12 +39,12 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Failure("invalid-job", "plans is a list of documents with a device, a precision and threads.") from None
     sizes = tuple(dict.fromkeys(job.get("batch_sizes") or (workload.batch_size,)))
-    if not all(_is_whole(size) and 1 <= size <= MAX_BATCH_SIZE for size in sizes):
+    if not all(is_whole(size) and 1 <= size <= MAX_BATCH_SIZE for size in sizes):
         raise Failure("invalid-job", f"batch_sizes is a list of whole numbers from 1 to {MAX_BATCH_SIZE}.")
     seconds, limit = job.get("seconds"), job.get("memory_limit_bytes")
     if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_TIME_LIMIT_SECONDS:
         raise Failure("invalid-job", f"seconds is the time to spend, up to {MAX_TIME_LIMIT_SECONDS:.0f}.")
-    if limit is not None and not (_is_whole(limit) and limit >= 0):
+    if limit is not None and not (is_whole(limit) and limit >= 0):
         raise Failure("invalid-job", "memory_limit_bytes is a whole number of bytes, or null.")
     enough = job.get("enough_seconds")
     if enough is not None and not (isinstance(enough, int | float) and 0 < enough <= MAX_TIME_LIMIT_SECONDS):
@@ -82,10 +83,6 @@ def _read_plan(row: Any) -> Plan:
     """Raises KeyError, TypeError, ValueError or AttributeError."""
     plan = Plan.from_json(row)
     texts = (plan.device, plan.precision, *plan.environment, *plan.environment.values())
-    if not all(isinstance(text, str) for text in texts) or not (plan.threads is None or _is_whole(plan.threads)):
+    if not all(isinstance(text, str) for text in texts) or not (plan.threads is None or is_whole(plan.threads)):
         raise TypeError("a plan of other types")
     return plan
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

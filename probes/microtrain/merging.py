@@ -46,6 +46,19 @@ def outgrowing(batch_sizes: tuple[int, int], one: Sequence[Record], other: Seque
     return None
 
 
+def repeated(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]) -> str | None:
+    """The name of operations that run for each sample of a batch anew: once more at least for each further sample, and
+    more of them for samples than for the step. A trace has one count of each, whatever the batch."""
+    small, large = (Counter(record[:4] for record in records) for records in (one, other))
+    found = []
+    for what, count in large.items():
+        line = affine(batch_sizes, (small[what], count))
+        if line.per_sample >= 1 and line.constant < small[what] / 2:
+            found.append(what)
+    found.sort(key=lambda what: what[1] == "view")  # what computes says more
+    return found[0][2] if found else None
+
+
 def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence[int]) -> tuple[Affine, ...]:
     """Bytes alive over a step at two batch sizes -> the lines that are highest at some batch size from 1 on, the one
     of the largest batches last. Moments correspond where both steps ran the same operations; else only peaks do."""

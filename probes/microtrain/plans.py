@@ -62,13 +62,19 @@ def sensible_plans(cores: Cores) -> tuple[Plan, ...]:
     return (*cpu, *cuda_plans())
 
 
-def cuda_plans() -> tuple[Plan, ...]:
-    devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+def cuda_plans(wanted: Sequence[str] = ()) -> tuple[Plan, ...]:
+    """wanted: the devices, by name, that are asked for; none: all. Another one's driver is left alone."""
+    devices = [device for device in _cuda_devices() if not wanted or device in wanted]
     return tuple(Plan(device, precision) for device in devices for precision in cuda_precisions(device))
 
 
 def cuda_precisions(device: str) -> tuple[Precision, ...]:
-    return PRECISIONS if capability_of(device) >= AMPERE else ("fp32", "fp16")
+    """None where CUDA does not start: torch counts the driver's cards before it does, and may be too new for it."""
+    try:
+        capability = capability_of(device)
+    except (RuntimeError, AssertionError):
+        return ()
+    return PRECISIONS if capability >= AMPERE else ("fp32", "fp16")
 
 
 def why_impossible(plan: Plan, cores: Cores) -> str | None:

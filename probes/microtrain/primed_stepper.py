@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from probes.allocations import Log, sorted_frees
 from probes.issued import Issued
@@ -41,6 +44,11 @@ class Recording:
     places: dict[int, list[int]]
     issued: Issued | None
 
+    @property
+    def alive(self) -> list[int]:
+        """activation_bytes; of a step without operations those of its batch."""
+        return self.activation_bytes or [self.input_bytes]
+
 
 class Resident(NamedTuple):
     """A trace's figures of what lives from step to step."""
@@ -65,6 +73,7 @@ class PrimedStepper:
         self._recorder = Recorder(self._known)
         self._step: Step | None = None
         self._gradients = 0  # that lived from the step before to the last one recorded
+        self._plain: list[torch.Tensor] = []  # attributes that live from step to step, of which torch does not know
         self.evenly_routed = False  # whether that was assumed in a step so far
 
     def forward(self, module: nn.Module, batch: Batch) -> Any:
@@ -80,13 +89,29 @@ class PrimedStepper:
         counts: what issues its operations, which takes a tenth longer.
 
         A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
-        again: no later step has it."""
+        again: no later step has it. So it is where that step found tensors that are plain attributes of the module."""
+        attributes = _attributes(self.module) if self._step is None else {}
         recording = self._record(batch_size, precision, counts=counts)
         before, self._gradients = self._gradients, self._count_gradients()
-        return self._record(batch_size, precision, counts=counts) if self._gradients < before else recording
+        again = self._gradients < before
+        if attributes:
+            self._plain = self._that_stay(attributes)
+            again |= bool(self._plain)
+        return self._record(batch_size, precision, counts=counts) if again else recording
+
+    def _that_stay(self, attributes: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+        """Of the module's attributes before a step those that it took and left where they were: not what it computes
+        anew and keeps. One of each memory, and none that is a parameter's or a buffer's."""
+        later = _attributes(self.module)
+        stayed = {_memory(each): each for number, each in attributes.items() if later.get(number) is each}
+        listed = {_memory(each) for each in (*self.module.parameters(), *self.module.buffers())}
+        return [each for memory, each in stayed.items() if memory in self._recorder.taken and memory not in listed]
 
     def _record(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
-        torch.manual_seed(0)
+        with _equal_chance():
+            return self._watch(batch_size, precision, counts=counts)
+
+    def _watch(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
         batch = self.built.make_batch(batch_size, None)
         weights = (*self.module.parameters(), *self.module.buffers())
         check_strided("This model's weights or batches have", (*weights, *tensors_in_batch(batch)))
@@ -97,6 +122,7 @@ class PrimedStepper:
         autocast = precision in AUTOCAST
         self._step, self._recorder = step, Recorder(self._known, autocast=autocast, issuing=counter, sparse=sparse)
         inputs = _distinct(tensors_in_batch(batch))
+        self._recorder.learn_inputs(inputs.values())
         live = self._recorder.live
         live.add(self._resident_tensors())
         resident = live.now
@@ -153,6 +179,7 @@ class PrimedStepper:
                 yield from (parameter, parameter.grad)
         yield from frozen
         yield from self.module.buffers()
+        yield from self._plain
         yield from self._state_tensors()
 
     def _state_tensors(self) -> Iterator[torch.Tensor]:
@@ -169,10 +196,45 @@ class PrimedStepper:
             parameters=sum(p.numel() for p in parameters),
             parameter_tensors=self._gradients if self.workload.mode == "training" else len(parameters),
             parameter_bytes=_total(self.module.parameters()),
-            buffer_bytes=_total(self.module.buffers()),
+            buffer_bytes=_total(self.module.buffers()) + sum(each.untyped_storage().nbytes() for each in self._plain),
             gradient_bytes=_total(p.grad for p in parameters if p.grad is not None),
             optimizer_bytes=_total(self._state_tensors()),
         )
+
+
+@contextmanager
+def _equal_chance() -> Iterator[None]:
+    """Random numbers as in every step recorded: torch's, Python's, and numpy's where a model has imported it. The last
+    two go on afterwards as if nothing had been drawn."""
+    numpy = sys.modules.get("numpy")
+    python = random.getstate()
+    theirs = None if numpy is None else numpy.random.get_state()
+    torch.manual_seed(0)
+    random.seed(0)
+    if numpy is not None:
+        numpy.random.seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(theirs)
+
+
+def _attributes(module: nn.Module) -> dict[int, torch.Tensor]:
+    """By identity, tensors with numbers that a module, or one of its modules, has beside its parameters and buffers."""
+    apart = ("_parameters", "_buffers", "_modules")
+    values = (value for part in module.modules() for name, value in vars(part).items() if name not in apart)
+    found = _distinct(tensor for value in values for tensor in tensors_in_batch(value))
+    return {number: each for number, each in found.items() if _has_numbers(each)}
+
+
+def _has_numbers(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_meta or isinstance(tensor, FakeTensor))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 def _distinct(tensors: Iterator[torch.Tensor]) -> dict[int, torch.Tensor]:

@@ -26,6 +26,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.rnn import PackedSequence
 
 from probes.microtrain.built import Batch, BuiltModel, MakeBatch
 from probes.microtrain.failures import is_out_of_memory
@@ -57,7 +58,10 @@ def _refuse_lazy(target: str, module: nn.Module) -> None:
 def call_module(module: nn.Module, batch: Batch) -> Any:
     if isinstance(batch, dict):
         return module(**batch)
-    inputs = batch[0] if isinstance(batch, tuple | list) else batch
+    packed = isinstance(batch, PackedSequence)
+    inputs = batch[0] if isinstance(batch, tuple | list) and not packed else batch
+    if isinstance(inputs, PackedSequence):
+        return module(inputs)
     if isinstance(inputs, dict) and _takes_entries(_class_of(module), tuple(inputs)):
         return module(**inputs)
     return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)

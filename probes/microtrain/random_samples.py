@@ -18,6 +18,7 @@ from probes.microtrain.sample_sizes import (
     first_of,
     frames_of,
     image_shape,
+    label_vocabulary_of,
     token_limit,
     tokens_of,
     vocabulary_of,
@@ -130,7 +131,7 @@ def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int)
     if task == "question-answering":
         makers[next(iter(makers))] = _separated(tokens, config, length)
         return makers | _answers(module, config, length)
-    return makers if task in LM_TASKS else makers | {"labels": tokens}
+    return makers if task in LM_TASKS else makers | {"labels": _said(module, config, length)}
 
 
 def _answers(module: nn.Module, config: Any, length: int) -> dict[str, Make]:
@@ -171,6 +172,11 @@ def _separated(tokens: Make, config: Any, length: int) -> Make:
 def _tokens(module: nn.Module, config: Any, length: int) -> Make:
     """Token ids without special ones: a padding or an image token in the middle means something to a model."""
     return _integers(*_ordinary_ids(config, vocabulary_of(module, config)), length)
+
+
+def _said(module: nn.Module, config: Any, length: int) -> Make:
+    """Token ids that a model is to say, which a decoder may have fewer of."""
+    return _integers(*_ordinary_ids(config, label_vocabulary_of(module, config)), length)
 
 
 def _ordinary_ids(config: Any, vocabulary: int) -> tuple[int, int]:
@@ -235,7 +241,7 @@ def _plain(
     if content["task"] == "audio-classification":
         labels = _class_labels(config)
     elif getattr(config, "is_encoder_decoder", False):
-        labels = _tokens(module, config, tokens_of(content, module, config))
+        labels = _said(module, config, tokens_of(content, module, config))
     else:
         length = content.get("sequence_length") or LONGEST_TRANSCRIPT
         labels = _integers(*_ordinary_ids(config, first_of(config, "vocab_size") or 32), length)

@@ -142,6 +142,7 @@ class Recorder(TorchDispatchMode):
         self.live = LiveBytes()
         self._stand_ins = StandIns()
         self._known = {} if known is None else known
+        self.taken: set[int] = set()  # memories of tensors with numbers that operations took
         self.live_bytes: list[int] = []  # with each record: alive as it ended
         self.calls: list[Call | None] = []  # with each record whose kernel may take memory inside
 
@@ -173,6 +174,10 @@ class Recorder(TorchDispatchMode):
         """Whether experts were taken to be chosen equally often."""
         return self._stand_ins.assumed_even
 
+    def learn_inputs(self, inputs: Iterable[torch.Tensor]) -> None:
+        """What is known of them (probes.microtrain.known_numbers) is known of their parts, too."""
+        self._stand_ins.known.learn_marked(inputs)
+
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.issuing is not None:
             self.issuing.begins()
@@ -199,6 +204,7 @@ class Recorder(TorchDispatchMode):
         outputs = list(tensors_in(result))
         name = str(func._overloadpacket)
         check_strided(f"{name} in this model takes or gives", (*inputs, *outputs), by_name="sparse" in name)
+        self.taken.update(t.untyped_storage()._cdata for t in inputs if not isinstance(t, FakeTensor))
         typed = next((t for t in (*outputs, *inputs) if t.dtype.is_floating_point), None)
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))

@@ -54,14 +54,30 @@ def tokens_of(content: dict[str, Any], module: nn.Module, config: Any) -> int:
 def vocabulary_of(module: nn.Module, config: Any) -> int:
     """Token ids lie below this: the config's vocabulary, and no more than the table of embeddings has rows."""
     sizes = [first_of(config, "vocab_size") or 256]  # without a vocabulary a model reads bytes
-    embeddings = getattr(module, "get_input_embeddings", lambda: None)
+    return int(min(sizes + _embedded(module)))
+
+
+def label_vocabulary_of(module: nn.Module, config: Any) -> int:
+    """Token ids that are said lie below this: of an encoder-decoder no more than its decoder knows."""
+    sizes = [vocabulary_of(module, config), getattr(config, "decoder_vocab_size", None)]
+    if getattr(config, "is_encoder_decoder", False):
+        sizes.append(getattr(getattr(config, "decoder", None), "vocab_size", None))
+        sizes += _embedded(_asked(module, "get_decoder"))
+    return min(size for size in sizes if isinstance(size, int))
+
+
+def _embedded(module: Any) -> list[int]:
+    """How many rows a model's table of embeddings has; none where it has no table."""
+    table = _asked(module, "get_input_embeddings")
+    return [table.num_embeddings] if isinstance(table, nn.Embedding) else []
+
+
+def _asked(module: Any, method: str) -> Any:
+    """What a method without arguments gives; None: there is none."""
     try:
-        table = embeddings()
-    except (NotImplementedError, AttributeError):  # some models have none, and say so like this
-        table = None
-    if isinstance(table, nn.Embedding):
-        sizes.append(table.num_embeddings)
-    return int(min(sizes))
+        return getattr(module, method, lambda: None)()
+    except (NotImplementedError, AttributeError):  # some models have no such part, and say so like this
+        return None
 
 
 def image_shape(content: dict[str, Any], config: Any) -> tuple[int, int, int]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import lru_cache
-from types import FrameType
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._mode_utils import no_dispatch
 
+from probes.microtrain.asking import is_asked_by_a_library
 from probes.microtrain.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread, looked_through
 from probes.microtrain.operation_costs import grouped_shape
 from probes.microtrain.shape_rules import RULES
@@ -41,7 +41,8 @@ class StandIns:
 
     def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
         if not any(isinstance(arg, FakeTensor) for arg in looked_through(args)) and operation not in _MAKERS:
-            return operation(*args, **kwargs)
+            with unset_fake_temporarily() if _is_real_view(operation) else nullcontext():
+                return operation(*args, **kwargs)
         stand_in = _STAND_INS.get(operation)
         result = stand_in(self, args, kwargs) if stand_in is not None else None
         rule = RULES.get(operation)
@@ -69,11 +70,11 @@ class StandIns:
                 return mask.numel()
         return None
 
-    def number(self, tensor: torch.Tensor) -> int | None:
+    def number(self, tensor: torch.Tensor) -> float | None:
         """The one number in a tensor. None: not known."""
         match self.known.of(tensor):
             case Filled(value):
-                return int(value)
+                return value
             case Spread() as spread:
                 self.assumed_even |= spread.even
                 return spread.at(int(tensor.storage_offset()))
@@ -88,43 +89,28 @@ class StandIns:
                 self.known.learn(index, Filled(True))
 
 
+def _is_real_view(operation: OpOverload) -> bool:
+    """Whether it gives a part of a real tensor's memory, which is no memory of its own for being looked at under fake
+    tensors. What is lifted becomes one of these."""
+    return operation.is_view and "lift" not in str(operation)
+
+
 _MAKERS = {aten.zeros.default, aten.ones.default, aten.full.default, aten.arange.default, aten.arange.start}
 
 
 def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | int | float | None:
-    """`.item()`: a step count of 1 for an optimizer, "no" to a question of a library (is a layer dropped?), unless more
-    is known. Whole numbers are not guessed: they could be sizes. Nor is what a user's own code asks: half the work may
-    hang on it, or the end of a loop."""
+    """`.item()`: to a library a step count of 1 (of an optimizer) and "no" (is a layer dropped?), unless more is known.
+    Whole numbers are not guessed: they could be sizes. Nor is what a user's own code asks: half the work may hang on
+    it, or the end of a loop."""
     if args[0].constant is not None:
         with no_dispatch():
             return args[0].constant.item()
-    if args[0].dtype.is_floating_point:
+    number, dtype = known.number(args[0]), args[0].dtype
+    if dtype.is_floating_point and is_asked_by_a_library():
         return 1.0
-    number = known.number(args[0])
-    if args[0].dtype is not torch.bool:
-        return number
-    return None if number is None and not _is_asked_by_a_library() else bool(number)
-
-
-# What lies between whoever asks for a number and the answer, beside torch's private modules.
-_BETWEEN = {__name__, "probes.microtrain.recording"}
-_LIBRARIES = ("torch", "transformers", "probes")
-
-
-def _is_asked_by_a_library() -> bool:
-    """Whether torch's or transformers' code asks, or ours: they ask for exceptions to a rule."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and _lies_between(_module_of(frame)):
-        frame = frame.f_back
-    return frame is not None and _module_of(frame).partition(".")[0] in _LIBRARIES
-
-
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__"))
-
-
-def _lies_between(module: str) -> bool:
-    return module in _BETWEEN or (module.startswith("torch.") and "._" in module)
+    if number is None:
+        return False if dtype is torch.bool and is_asked_by_a_library() else None
+    return float(number) if dtype.is_floating_point else bool(number) if dtype is torch.bool else int(number)
 
 
 def _index(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
@@ -136,7 +122,8 @@ def _index(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
 
 
 def _index_put(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> None:
-    known.remember(args[1])
+    if is_asked_by_a_library():
+        known.remember(args[1])
 
 
 def _masked_select(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:

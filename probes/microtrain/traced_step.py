@@ -44,7 +44,7 @@ class AutocastStep(NamedTuple):
 def trace_plainly(pair: Pair, recordings: Recordings) -> TracedStep:
     """Without the order of its allocations, and what kernels take inside, which has to be tried for real."""
     one, other = recordings
-    lines = peak_lines(pair, one.activation_bytes, other.activation_bytes)
+    lines = peak_lines(pair, one.alive, other.alive)
     return TracedStep(merge(pair, one.records, other.records), lines, issued=other.issued)
 
 

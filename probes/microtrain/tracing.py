@@ -21,9 +21,9 @@ from probes.microtrain.device_trace import trace_on_device
 from probes.microtrain.failures import Untraceable, first_line, is_out_of_memory
 from probes.microtrain.fake_models import build_fake, build_meta, fake_python
 from probes.microtrain.feeding import batch_bytes
-from probes.microtrain.merging import affine, ordinary_line, outgrowing, same_operations
+from probes.microtrain.merging import affine, ordinary_line, outgrowing, repeated, same_operations
 from probes.microtrain.models import build_model
-from probes.microtrain.primed_stepper import PrimedStepper
+from probes.microtrain.primed_stepper import PrimedStepper, Recording
 from probes.microtrain.step import UnsupportedWorkload
 from probes.microtrain.traceable import check_traceable
 from probes.microtrain.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
@@ -211,12 +211,7 @@ def _trace(
         one, other = stepper.record(pair[0]), stepper.record(pair[1], counts=not plainly)
         if same_operations(one.records, other.records):
             break
-    if (grown := outgrowing(pair, one.records, other.records)) is not None:
-        raise Untraceable(
-            f"{grown.name} in this model becomes four times as large where the batch is doubled, as where a loss "
-            "compares all samples of a batch with each other. A trace tells what grows with the batch, and would be "
-            "wrong at any other batch size. Measure it instead (effort quick)."
-        )
+    _check_growth(stepper, pair, one, other)
     recordings, resident = (one, other), stepper.resident_bytes()
     if plainly:
         plain, autocast = trace_plainly(pair, recordings), AutocastStep()
@@ -251,3 +246,24 @@ def _trace(
         **resident._asdict(),
     )
     return replace(trace, devices=True, device=trace_on_device(stepper, pair, trace)) if devices else trace
+
+
+def _check_growth(stepper: PrimedStepper, pair: Pair, one: Recording, other: Recording) -> None:
+    """Raises Untraceable where two batches do not tell of others. Chance makes steps unlike, too, but does not go on to
+    in a third one."""
+    grown = outgrowing(pair, one.records, other.records)
+    if grown is None and repeated(pair, one.records, other.records) is None:
+        return
+    further, third = (pair[1], 2 * pair[1]), stepper.record(2 * pair[1])
+    if grown is not None and outgrowing(further, other.records, third.records) is not None:
+        raise Untraceable(
+            f"{grown.name} in this model becomes four times as large where the batch is doubled, as where a loss "
+            "compares all samples of a batch with each other. A trace tells what grows with the batch, and would be "
+            "wrong at any other batch size. Measure it instead (effort quick)."
+        )
+    if (name := repeated(further, other.records, third.records)) is not None:
+        raise Untraceable(
+            f"{name} runs in this model for each sample of a batch by itself, as in a loop over samples. A trace "
+            "counts what a step runs once for all batch sizes, and would be wrong at any other batch size. Measure it "
+            "instead (effort quick)."
+        )

@@ -28,6 +28,16 @@ class CatalogueRow:
     description: ModelDescription
     aliases: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """What a list of models tells of it: all but its description."""
+        return {
+            "name": self.name,
+            "family": self.family,
+            "summary": self.summary,
+            "parameters": self.parameters,
+            "source": self.source,
+        }
+
 
 def list_models() -> tuple[CatalogueRow, ...]:
     """Every row, in the order of the file."""

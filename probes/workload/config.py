@@ -37,9 +37,10 @@ REFUSED = {
     "use_pretrained_backbone": "nothing is downloaded; write the backbone's config as backbone_config",
     "backbone_kwargs": "they belong to a backbone that is loaded by name; write backbone_config",
 }
-# Keys that say nothing about what is trained: provenance, generation, the form of outputs, and the weights' dtype
-# (the plan's to choose).
+# Keys that say nothing about what is trained: provenance, generation, the form of outputs, the weights' dtype (the
+# plan's to choose), and whose kernels run it (torch's: others would have to be installed, or are loaded as code).
 IGNORED = {
+    "attn_implementation", "experts_implementation",
     "transformers_version", "torch_dtype", "dtype", "id2label", "label2id", "task_specific_params", "finetuning_task",
     "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
     "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",

@@ -26,6 +26,9 @@ OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
 
 # A plan's changes to how torch runs a model, as people read them.
 PLAN_CHANGES = {"channels_last": "channels-last", "compiled": "compiled", "flush_denormal": "denormals flushed"}
+# The variables that a plan's environment may have: when glibc gives memory back (mallopt(3)). A plan without them runs
+# without them, whoever's shell has them set.
+PLAN_VARIABLES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 
 class InvalidModel(ValueError):
@@ -101,6 +104,11 @@ class Workload:
         if self.dataset_samples is None:
             return None
         return math.ceil(self.dataset_samples / self.batch_size) * (self.epochs or 1)
+
+    @property
+    def readings_every(self) -> int | None:
+        """Steps between two readings of the loss; None where none is read, as in inference, which has no loss."""
+        return self.log_every if self.mode == "training" else None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -9,7 +9,7 @@ from probes.workload.architectures import TASKS, TASKS_BY_NAME, Architectures, r
 from probes.workload.config import check_config
 from probes.workload.description import InvalidModel
 from probes.workload.options import whole
-from probes.workload.wording import clean, describe, join, near_names, unknown
+from probes.workload.wording import clean, describe, join, unknown
 
 DEFAULT_SEQUENCE_LENGTH = 128  # tokens; what fine-tuning scripts pad short texts to
 DEFAULT_IMAGE_SIDE = 224  # pixels; ImageNet's usual crop, where the config states no image_size
@@ -143,7 +143,8 @@ def _sequence_length(written: Any, config: dict[str, Any]) -> int | None:
 
 def max_positions(config: dict[str, Any]) -> int | None:
     """Tokens that a config has positions for; None: it does not say."""
-    nested = [part for part in (config.get("text_config"), config.get("decoder")) if isinstance(part, dict)]
+    parts = (config.get(name) for name in ("text_config", "encoder", "decoder"))
+    nested = [part for part in parts if isinstance(part, dict)]
     found = [part[name] for part in (config, *nested) for name in _POSITIONS if _limits(part, name)]
     return min((limit for limit in found if limit > 0), default=None)
 
@@ -173,11 +174,6 @@ def _audio_samples(written: Any, config: dict[str, Any]) -> int | None:
 def name_of(content: dict[str, Any]) -> str:
     """What to call it: `bert, text-classification`."""
     return f"{clean(content['config']['model_type'])}, {content['task']}"
-
-
-def near_model_types(name: str) -> tuple[str, ...]:
-    """Model types that resemble a name."""
-    return near_names(name, read_architectures().trainable_types())
 
 
 def default_sequence_length(limit: int | None) -> int:

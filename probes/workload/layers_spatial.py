@@ -17,6 +17,8 @@ KERNEL = Wholes("kernel", aliases=("kernel_size",))
 STRIDE = Wholes("stride", aliases=("strides",))
 DILATION = Wholes("dilation", default=1)
 GROUPS = Whole("groups", default=1)
+EPS, MOMENTUM = Real("eps", default=1e-5), Real("momentum", default=0.1)  # torch's
+RMS_EPS = Real("eps")  # without one torch takes that of the type of the numbers
 
 
 def spatial(where: str, flow: Flow, axes: int) -> tuple[int, ...]:
@@ -171,6 +173,12 @@ def infer_global(name: str, where: str, options: dict[str, Any], flow: Flow) -> 
     return Layer({"type": name}, flow.reshaped(where, flow.shape[:1], channels_first=True))
 
 
+def _own_numbers(options: dict[str, Any], *numbers: Real) -> dict[str, float]:
+    """Those of a normalisation that are not what torch takes without them: a model that writes torch's own is the same
+    model as one that writes none."""
+    return {each.name: options[each.name] for each in numbers if options.get(each.name) != each.default}
+
+
 def infer_batch_norm(name: str, axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
     """axes: spatial axes as the type's name says them; 0: whatever arrives."""
     found = max(len(flow.shape) - 1, 1)
@@ -181,7 +189,7 @@ def infer_batch_norm(name: str, axes: int, where: str, options: dict[str, Any], 
         )
     features = agree(where, options, "in", flow.shape[0], flow)
     affine = options["affine"]
-    content = {"type": f"{name}{found}d", "in": features, "affine": affine}
+    content = {"type": f"{name}{found}d", "in": features, "affine": affine} | _own_numbers(options, EPS, MOMENTUM)
     after = flow if len(flow.shape) == 1 else flow.reshaped(where, flow.shape, channels_first=True)
     return Layer(content, after, 2 * features * affine)
 
@@ -195,9 +203,11 @@ def infer_instance_norm(axes: int, where: str, options: dict[str, Any], flow: Fl
             f"{axes or '1 to 3'} spatial axes with more than one number."
         )
     features = agree(where, options, "in", flow.shape[0], flow)
-    content = {"type": f"instance_norm{found}d", "in": features, "affine": options["affine"]}
+    affine = options["affine"]
+    content = {"type": f"instance_norm{found}d", "in": features, "affine": affine}
+    content |= _own_numbers(options, EPS, MOMENTUM)
     after = flow.reshaped(where, flow.shape, channels_first=True)
-    return Layer(content, after, 2 * features * options["affine"])
+    return Layer(content, after, 2 * features * affine)
 
 
 def infer_layer_norm(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -209,7 +219,8 @@ def infer_layer_norm(name: str, where: str, options: dict[str, Any], flow: Flow)
             f"{where} normalises {Flow(tuple(shape)).text}, but its input for one sample ends otherwise: {flow.text}. "
             'Leave "shape" out to normalise the last axis.'
         )
-    return Layer({"type": name, "shape": shape}, flow, (2 if name == "layer_norm" else 1) * prod(shape))
+    content = {"type": name, "shape": shape} | _own_numbers(options, EPS if name == "layer_norm" else RMS_EPS)
+    return Layer(content, flow, (2 if name == "layer_norm" else 1) * prod(shape))
 
 
 def infer_group_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -217,7 +228,8 @@ def infer_group_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     channels = agree(where, options, "in", flow.shape[0], flow)
     if channels % groups:
         raise InvalidModel(f'{where}: "groups": {groups} must divide its {channels} channels.')
-    return Layer({"type": "group_norm", "groups": groups, "in": channels}, flow, 2 * channels)
+    content = {"type": "group_norm", "groups": groups, "in": channels} | _own_numbers(options, EPS)
+    return Layer(content, flow, 2 * channels)
 
 
 def infer_dropout(axes: int, where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -266,10 +278,12 @@ _TRANSPOSED = (
 )
 _POOL = (KERNEL, STRIDE, Wholes("padding", default=0, low=0), Flag("ceil_mode", default=False))
 _ADAPTIVE = (Wholes("out", aliases=("output_size",), default=1),)
-_BATCH_NORM = (IN, Flag("affine", default=True), Real("eps", high=1.0), Real("momentum", high=1.0))
-_INSTANCE_NORM = (IN, Flag("affine", default=False), Real("eps", high=1.0), Real("momentum", high=1.0))
+_BATCH_NORM = (IN, Flag("affine", default=True), EPS, MOMENTUM)
+_INSTANCE_NORM = (IN, Flag("affine", default=False), EPS, MOMENTUM)
 _DROPOUT = (*DROPOUT, INPLACE)
-_LAYER_NORM = (Wholes("shape", aliases=("normalized_shape", "in"), length=6), Real("eps"))
+_SHAPE = Wholes("shape", aliases=("normalized_shape", "in"), length=6)
+_LAYER_NORM = (_SHAPE, EPS)
+_RMS_NORM = (_SHAPE, RMS_EPS)
 
 SPATIAL_TYPES = (
     *(LayerType(f"conv{n}d", _CONVOLUTION, partial(infer_convolution, n)) for n in (1, 2, 3)),
@@ -295,10 +309,10 @@ SPATIAL_TYPES = (
     LayerType("instance_norm", _INSTANCE_NORM, partial(infer_instance_norm, 0), ("instance_normalization",)),
     *(LayerType(f"instance_norm{n}d", _INSTANCE_NORM, partial(infer_instance_norm, n)) for n in (1, 2, 3)),
     LayerType("layer_norm", _LAYER_NORM, partial(infer_layer_norm, "layer_norm")),
-    LayerType("rms_norm", _LAYER_NORM, partial(infer_layer_norm, "rms_norm")),
+    LayerType("rms_norm", _RMS_NORM, partial(infer_layer_norm, "rms_norm")),
     LayerType(
         "group_norm",
-        (Whole("groups", aliases=("num_groups",)), Whole("in", aliases=("num_channels",)), Real("eps")),
+        (Whole("groups", aliases=("num_groups",)), Whole("in", aliases=("num_channels",)), EPS),
         infer_group_norm,
     ),
     LayerType("spatial_dropout", _DROPOUT, partial(infer_dropout, 0)),

@@ -20,10 +20,10 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
     """The model with its inner sizes times `factor`, rounded, 1 at least.
 
     Of a layer list: outputs of linear, convolutional and embedding layers, hidden sizes of recurrent ones, the inner
-    size of encoders, and the groups of depthwise convolutions; the last layer with weights keeps its outputs. Of a
-    summary: activations by the factor, parameters and FLOPs by its square. Raises InvalidModel where that fits nowhere
-    (heads that do not divide, a shape that is written out), and for one's own Python. A config's sizes are its class's
-    to tell: that one is a job of the micro-training (probes.microtrain.huggingface_widths).
+    size of encoders, and the groups of depthwise convolutions behind these; the last layer with weights keeps its
+    outputs. Of a summary: activations by the factor, parameters and FLOPs by its square. Raises InvalidModel where that
+    fits nowhere (heads that do not divide, a shape that is written out), and for one's own Python. A config's sizes are
+    its class's to tell: that one is a job of the micro-training (probes.microtrain.huggingface_widths).
     """
     if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
         raise InvalidModel(f"A width is a number from 1/{MOST_FACTOR:g} to {MOST_FACTOR:g}.")
@@ -38,8 +38,11 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
         )
     layers = [dict(layer) for layer in _copied(model.content["layers"])]
     last = _last_weighted(layers)
+    grown = False  # whether what comes in is as much wider: the input itself is not
     for layer in _flat(layers):
-        _widen_layer(layer, factor, keeps_output=layer is last)
+        _widen_layer(layer, factor, after_grown=grown, keeps_output=layer is last)
+        if layer["type"].startswith(WEIGHTED):
+            grown = layer is not last
     document = {"layers": layers, "input_shape": model.content["input_shape"], "loss": model.content["loss"]}
     return _renamed(parse_document(document), model, factor)
 
@@ -70,9 +73,10 @@ def _last_weighted(layers: list[dict[str, Any]]) -> dict[str, Any] | None:
     return weighted[-1] if weighted else None
 
 
-def _widen_layer(layer: dict[str, Any], factor: float, *, keeps_output: bool) -> None:
+def _widen_layer(layer: dict[str, Any], factor: float, *, after_grown: bool, keeps_output: bool) -> None:
+    """after_grown: what comes in has other channels than before, so that a group for each of them goes with it."""
     depthwise = layer.get("groups", 1) > 1 and layer.get("groups") == layer.get("in")
-    if depthwise:
+    if depthwise and after_grown:
         layer["groups"] = _times(layer["groups"], factor)
     if layer["type"].startswith(WEIGHTED) or "feedforward" in layer:
         for name in INNER:

@@ -1,8 +1,9 @@
-"""One server for all tests that leave it as it was."""
+"""One server for all tests that leave it as it was, and a measurement slot of its own for whoever measures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -20,3 +21,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def client(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measurement slot that no other process of this machine holds: its lock lies where temporary files do."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))

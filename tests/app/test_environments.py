@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
 FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
 NAME = "MALLOC_MMAP_THRESHOLD_"
 
-glibc_only = pytest.mark.skipif(environment_here() is None, reason="the C library here is not glibc, or is set already")
+glibc_only = pytest.mark.skipif(environment_here() is None, reason="the C library here is not glibc")
 
 
 def standing_still() -> float:
@@ -76,14 +75,16 @@ def run(data_dir: Path, program: tuple[str, ...] | None, **changes: Any) -> Meas
     return asyncio.run(session())
 
 
-def answering(faster: float, outcome: str = "ok") -> tuple[str, ...]:
-    """A program whose steps take a tenth of a second, and that share of it with the environment."""
+def answering(faster: float, outcome: str = "ok", lines: Sequence[str] = ()) -> tuple[str, ...]:
+    """A program whose steps take a tenth of a second, and that share of it with the environment; lines: it runs, too,
+    for each job."""
     row = {**a_measurement(ONE, 4, 0.1).to_json(), "outcome": outcome}
     return serving(
         f"row = json.loads({json.dumps(row)!r})",
         "row['plan'] = job['plans'][0]",
         f"kept = os.environ.get({NAME!r})",
         "assert (kept is None) == (not row['plan']['environment']), kept",
+        *lines,
         f"row['step'] = {{name: value if name == 'samples' else value * ({faster} if kept else 1) for name, value in"
         " row['step'].items()}",
         f"row['step']['samples'] = [s * ({faster} if kept else 1) for s in row['step']['samples']]",
@@ -203,14 +204,63 @@ def test_without_a_folder_to_compile_in_the_trial_fails_with_a_sentence(
         run(tmp_path, compiling(), plan=COMPILED)
 
 
-def test_a_trial_takes_turns_and_pools_them(tmp_path: Path) -> None:
-    found = run(tmp_path, answering(0.5))
+def noting(folder: Path) -> str:
+    """Writes down which process has a job, and whether it has the environment."""
+    return f"print(os.getpid(), bool(kept), file=open({str(folder / 'turns')!r}, 'a'))"
+
+
+def turns(folder: Path) -> list[list[str]]:
+    return [line.split() for line in (folder / "turns").read_text(encoding="utf-8").splitlines()]
+
+
+def test_each_turn_has_a_process_of_its_own_and_a_sample_is_what_one_took(tmp_path: Path) -> None:
+    """What two processes take for the same step differs for as long as they live."""
+    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]))
     assert found is not None
     assert found.step is not None
     assert found.control is not None
+    assert [kept for _, kept in turns(tmp_path)] == ["False", "True"] * environments.MOST_TURNS
+    assert len({process for process, _ in turns(tmp_path)}) == 2 * environments.MOST_TURNS
+    assert len(found.step.samples) == len(found.control.samples) == found.processes == environments.MOST_TURNS
+    assert found.step.median == pytest.approx(0.05)
+    assert found.control.median == pytest.approx(0.1)
+    gain = gain_of(found)
+    assert gain is not None
+    assert gain.pays
+
+
+def test_a_trial_without_time_for_more_processes_takes_its_turns_in_two_and_pools_them(tmp_path: Path) -> None:
+    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]), seconds=4.0)
+    assert found is not None
+    assert found.step is not None
+    assert found.control is not None
+    assert [kept for _, kept in turns(tmp_path)] == ["False", "True"] * environments.MOST_TURNS
+    assert len({process for process, _ in turns(tmp_path)}) == 2
+    assert found.processes == 1
     assert found.step.median == pytest.approx(0.05)
     assert found.control.median == pytest.approx(0.1)
     assert len(found.step.samples) == len(found.control.samples) == 7 * environments.MOST_TURNS
+
+
+def test_processes_that_turn_out_to_take_too_long_are_the_last_ones(tmp_path: Path) -> None:
+    """There is time for more turns in these, not for two more processes."""
+    ticks: Iterator[float] = iter((0.0, 0.0, 0.0, 4.0, 4.5, 4.5, 5.0, 5.0, 5.5, 5.5, 6.0))
+    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]), clock=lambda: next(ticks))
+    assert found is not None
+    assert len({process for process, _ in turns(tmp_path)}) == 2
+    assert found.processes == 1
+
+
+def test_the_parts_of_a_step_are_those_of_all_turns_together(tmp_path: Path) -> None:
+    later = f"row['step']['median'] *= 2 if len(open({str(tmp_path / 'turns')!r}).readlines()) > 2 else 1"
+    parts = "row['overheads'] = dict(launch_seconds=row['step']['median'] / 4)"
+    lines = [noting(tmp_path), later, parts]
+    found = run(tmp_path, answering(1.0, lines=lines))
+    assert found is not None
+    assert found.step is not None
+    assert found.overheads is not None
+    assert found.step.median == pytest.approx(0.2)
+    assert found.overheads.launch_seconds == pytest.approx(0.05)
 
 
 def test_without_time_for_two_turns_each_nothing_is_concluded(tmp_path: Path) -> None:
@@ -219,7 +269,7 @@ def test_without_time_for_two_turns_each_nothing_is_concluded(tmp_path: Path) ->
 
 
 def test_time_that_runs_out_after_one_turn_concludes_nothing(tmp_path: Path) -> None:
-    ticks: Iterator[float] = iter((0.0, 0.0, 0.0, 7.0))
+    ticks: Iterator[float] = iter((0.0, 0.0, 0.0, 0.0, 7.0))
     assert run(tmp_path, answering(0.5), clock=lambda: next(ticks)) is None
 
 
@@ -232,7 +282,12 @@ def test_a_process_that_dies_is_a_lab_error(tmp_path: Path) -> None:
         run(tmp_path, serving("sys.exit(3)"))
 
 
-def test_a_process_has_its_environment_beside_what_every_one_has(tmp_path: Path) -> None:
+def test_a_process_has_what_a_plan_may_bring_from_its_plan_alone_beside_what_every_one_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who set it as advised would else have the gain in the plain plan, and be told it once more."""
+    monkeypatch.setenv(NAME, "1")
+    monkeypatch.setenv("CROSSPOINT_TEST", "inherited")
     program = serving("say(event='result', job=job['job'], result=dict(os.environ))")
 
     async def session() -> list[dict[str, Any]]:
@@ -245,8 +300,9 @@ def test_a_process_has_its_environment_beside_what_every_one_has(tmp_path: Path)
 
     with_it, without = asyncio.run(session())
     assert with_it[NAME] == "7"
-    assert without.get(NAME) == os.environ.get(NAME)
+    assert NAME not in without
     assert with_it["HF_HUB_OFFLINE"] == without["HF_HUB_OFFLINE"] == "1"
+    assert with_it["CROSSPOINT_TEST"] == without["CROSSPOINT_TEST"] == "inherited"
 
 
 @glibc_only
@@ -296,7 +352,7 @@ def test_a_thorough_answer_compiles_where_dispatch_is_the_limit_and_says_what_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    monkeypatch.setattr(environments, "environment_here", lambda: None)
     monkeypatch.setattr(environments, "why_not_compile", lambda: None)
     monkeypatch.setattr(environments, "LEAST_COMPILE_SECONDS", 2.0)
     found = thorough(tmp_path, compiling())

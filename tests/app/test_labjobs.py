@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.labjobs import describe_machine, load_meanwhile
+from app.labjobs import calibrate_job, describe_machine, load_meanwhile
 from probes.hardware import Load
 from tests.app.advisor.build import a_gpu, a_survey
 
@@ -33,3 +33,10 @@ def test_a_machine_is_described_without_what_names_one_card_in_the_world(
     said = describe_machine(a_survey(gpus=[a_gpu(id="GPU-5f3c-1", name=name, vendor=vendor)]))
     assert said.endswith(f", {told}")
     assert "5f3c" not in said
+
+
+def test_what_is_calibrated_is_what_torch_can_use_and_of_like_cards_one_or_what_was_asked_for() -> None:
+    cards = [a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1"), a_gpu(id="GPU-3", torch_device="cuda:2", usable=False)]
+    survey = a_survey(gpus=cards)
+    assert calibrate_job(survey, "quick", (), "mine")["devices"] == ["cpu", "cuda:0"]
+    assert calibrate_job(survey, "quick", ("cuda:1",), "mine")["devices"] == ["cuda:1"]

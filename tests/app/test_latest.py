@@ -19,6 +19,8 @@ OUT_OF_MEMORY = replace(FULL, outcome="out-of-memory", step=None, steps=0)
 UNSUPPORTED = replace(OUT_OF_MEMORY, outcome="unsupported")
 LATE = replace(OUT_OF_MEMORY, outcome="failed", reason="One step was not done after 9 s. More time would do.")
 KILLED = replace(LATE, reason="Its process ended before the step did.")
+CALM = replace(FULL, slow_share=0.2, slowdown=1.5)
+RECKONED = replace(FULL, slow_share=1.0)  # no sample met calm cores
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,11 @@ KILLED = replace(LATE, reason="Its process ended before the step did.")
         ([FIRST_STEP, FULL], [FULL]),
         ([LATE, FIRST_STEP], [FIRST_STEP]),
         ([FIRST_STEP, LATE], [FIRST_STEP, LATE]),
+        ([CALM, RECKONED], [CALM, RECKONED]),
+        ([CALM, RECKONED, LATE, RECKONED], [CALM, RECKONED]),
+        ([CALM, RECKONED, CALM], [CALM]),
+        ([CALM, RECKONED, OUT_OF_MEMORY], [OUT_OF_MEMORY]),
+        ([RECKONED, FULL], [FULL]),
     ],
 )
 def test_what_counts_is_the_latest_that_says_something_and_the_failure_after_it(

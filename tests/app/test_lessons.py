@@ -28,7 +28,7 @@ from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, a_measurement
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.machine import GPU, a_profile
 
 T = TypeVar("T")
 PROFILE = a_profile()
@@ -36,9 +36,7 @@ PROFILE = a_profile()
 SLOW = 2.5
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def with_crosspoint(folder: Path, use: Callable[[Crosspoint], Awaitable[T]], **settings: Any) -> T:
@@ -283,6 +281,24 @@ def test_others_on_the_cores_beyond_a_containers_share_disturb_nothing(tmp_path:
                          for batch, cores in ((8, 30.0), (16, 63.0)))  # fmt: skip
         await crosspoint.lessons.keep(container, a_profile(), a_trace(), LEARNED, [beside, among])
         assert [row.batch_size for row in await crosspoint.store.lessons(survey.fingerprint)] == [8]
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_devices_step_is_foretold_once_it_was_traced_as_a_device_runs_it(tmp_path: Path) -> None:
+    profile, trace = a_profile((ONE, GPU), "f"), a_trace()
+    cpus, devices = lessons_of(profile, trace, LEARNED, [a_measurement(plan, 8, 0.5) for plan in (ONE, GPU)])
+    assert cpus.predicted is not None
+    assert (devices.predicted, devices.predicted_by) == (None, "")
+
+    async def use(crosspoint: Crosspoint) -> None:
+        version = trace.torch_version
+        await crosspoint.store.keep_lessons("f", [cpus, devices])
+        rows = await crosspoint.store.lessons("f")
+        for known, plans in ((trace, {ONE.key}), (replace(trace, devices=True), {ONE.key, GPU.key})):
+            await crosspoint.store.keep_trace(LEARNED, version, known)
+            assert {lesson.plan.key for lesson in await crosspoint.lessons._priced(profile, rows)} == plans
+        assert all(row.predicted_by for row in await crosspoint.store.lessons("f"))
 
     with_crosspoint(tmp_path, use)
 

@@ -1,21 +1,31 @@
-"""What a calibration added to this machine's profile."""
+"""Profiles that travel, and what a calibration added to this machine's."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.advisor.pooled import LOOKED_AT, pool
-from app.profiles import newest_devices
+from app.advisor.request import Request
+from app.errors import StoreError, UnknownProfile
+from app.profiles import find_profile, forget_profile, import_profile, newest_devices
 from app.service import Crosspoint
 from app.settings import Settings
+from app.store.database import MIGRATIONS
 from app.store.profiles import KEPT_PROFILES_EACH
+from app.store.store import FILE_NAME
+from app.upkeep import Upkeep
 from probes.profile import Profile
-from tests.app.advisor.build import ONE
+from tests.app.advisor.build import ONE, a_workload
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.imported import imported_meanwhile
+from tests.app.opened import with_crosspoint
+from tests.app.test_service import calibrating
 
 CALM = a_profile((ONE, GPU))
 
@@ -56,6 +66,78 @@ def test_what_no_calmer_one_measured_counts(tmp_path: Path) -> None:
 
 def test_of_a_machine_that_was_never_calibrated_there_is_nothing_to_tell(tmp_path: Path) -> None:
     assert told_of(tmp_path) == {}
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_what_somebody_brought_meanwhile_answers_where_nobody_asked_for_the_calibration(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        brought = replace(a_profile(fingerprint=survey.fingerprint), name="brought", effort="full")
+        imported_meanwhile(crosspoint, brought)
+        upkeep = Upkeep(crosspoint)
+        await upkeep._calibrate_if_due(survey)
+        assert upkeep.calibration["state"] == "done"
+        assert await crosspoint.profile(survey) == brought
+        assert await crosspoint.store.profile_names() == ("brought",)
+        asked_for = await crosspoint.calibrate("quick")
+        assert await crosspoint.profile(survey) == asked_for != brought
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_taking_in_what_is_stored_leaves_the_calibrations_behind_it(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        for _ in range(2):
+            ours = await crosspoint.calibrate("quick", name="ours")
+        key = (ours.name, ours.fingerprint)
+        exported = json.dumps(ours.to_json()).encode()
+        assert await import_profile(crosspoint, exported) == ours
+        assert len(await crosspoint.store.calibration_times(*key)) == ours.calibrations == 2
+        assert (await crosspoint.calibrate("quick", name="ours")).calibrations == 3
+        renamed = await import_profile(crosspoint, json.dumps(a_later(ours).to_json()).encode(), "renamed")
+        assert await crosspoint.profile(await crosspoint.survey()) == renamed
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+def a_later(profile: Profile) -> Profile:
+    return replace(profile, created_at="2026-11-28T09:00:00Z")
+
+
+def test_what_cannot_be_saved_is_not_taken_for_stored_when_it_is_sent_again(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()  # in the folder's place
+
+    async def use(crosspoint: Crosspoint) -> None:
+        for _ in range(2):
+            with pytest.raises(StoreError, match="not saved"):
+                await import_profile(crosspoint, json.dumps(CALM.to_json()).encode())
+
+    with_crosspoint(tmp_path / "file", use)
+
+
+def test_where_the_store_cannot_be_read_nobody_says_that_a_profile_is_unknown(tmp_path: Path) -> None:
+    async def keep(crosspoint: Crosspoint) -> None:
+        await crosspoint.store.keep_profile(CALM)
+        assert crosspoint.store._database is not None
+        crosspoint.store._database.trouble = "the store cannot be written"  # which can be read all the same
+        with pytest.raises(UnknownProfile, match=CALM.name):
+            await find_profile(crosspoint, "rig")
+
+    async def ask(crosspoint: Crosspoint) -> None:
+        for question in (
+            find_profile(crosspoint, CALM.name),
+            forget_profile(crosspoint, CALM.name),
+            crosspoint.recommend(Request(a_workload(), profile=CALM.name)),
+        ):
+            with pytest.raises(StoreError, match=r"cannot be looked up: .*newer crosspoint"):
+                await question
+
+    with_crosspoint(tmp_path, keep)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+    with_crosspoint(tmp_path, ask)
 
 
 def test_as_many_calibrations_are_looked_at_as_are_kept() -> None:

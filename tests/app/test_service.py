@@ -33,9 +33,7 @@ SUMMARY = Workload(parse_model({"summary": FIGURES}), 8)
 QUICK = Request(IRIS, effort="quick", time_limit_seconds=3.0)
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def test_a_real_model_is_traced_once_measured_and_recommended(tmp_path: Path) -> None:
@@ -97,6 +95,29 @@ def test_a_result_that_is_none_is_an_error_and_not_a_crash(tmp_path: Path) -> No
                 await call
 
     with_crosspoint(tmp_path, use, words)
+
+
+def test_plans_are_measured_as_they_are_for_a_recommendation(tmp_path: Path) -> None:
+    """They are told alike, and the latest counts."""
+    heard = tmp_path / "jobs"
+    words = serving(
+        f"print(json.dumps([job['apart'], sys.argv[1:]]), file=open({str(heard)!r}, 'a'))",
+        'say(event="result", job=job["job"], result={"measurements": []})',
+    )
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        version = survey.software.torch.version if survey.software.torch else None
+        await crosspoint.store.keep_trace(IRIS, version or "unknown", a_profile().networks[0].trace)
+        untraced = replace(QUICK, workload=replace(IRIS, mode="inference"))
+        for request in (QUICK, untraced):
+            await crosspoint.measure(request, seconds=5, plans=[ONE], batch_sizes=[4, 8])
+
+    with_crosspoint(tmp_path, use, words)
+    (apart, options), (shared, other_options) = map(json.loads, heard.read_text(encoding="utf-8").splitlines())
+    assert apart
+    assert not shared
+    assert options[0] == other_options[0] == "--forks"
 
 
 def test_a_plan_measured_is_the_plan_asked_for(tmp_path: Path) -> None:

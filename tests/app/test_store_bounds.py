@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app.store import Store
 from app.store.jobs import KEPT_CALIBRATION_RESULTS
 from app.store.profiles import KEPT_PROFILES
-from tests.app.test_store import PROFILE, in_store
+from app.store.store import FILE_NAME
+from tests.app.test_store import MEASUREMENT, PROFILE, WORKLOAD, in_store
 
 
 def test_jobs_are_listed_without_results_and_the_last_calibrations_keep_theirs(tmp_path: Path) -> None:
@@ -28,6 +32,41 @@ def test_jobs_are_listed_without_results_and_the_last_calibrations_keep_theirs(t
             result = {"points": [number]} if number >= 2 else None
             name = f"calibration {number}"
             assert await store.job("calibration", name) == {**job("calibration", number), "result": result}
+
+    in_store(tmp_path, use)
+
+
+def test_one_model_measured_again_and_again_takes_no_more_room_and_none_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.measured.KEPT_MEASUREMENTS", 5)
+    other = replace(WORKLOAD, mode="inference")
+
+    async def use(store: Store) -> None:
+        await store.keep_measurements("f1", other, [MEASUREMENT])
+        for steps in range(20):
+            failed = replace(MEASUREMENT, outcome="failed", step=None, steps=0)
+            await store.keep_measurements("f1", WORKLOAD, [replace(MEASUREMENT, steps=steps + 2), failed])
+        assert await store.measurements("f1", other) == [MEASUREMENT]
+        assert await store.measurements("f1", WORKLOAD) == [replace(MEASUREMENT, steps=21), failed]
+
+    in_store(tmp_path, use)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        assert connection.execute("SELECT count(*) FROM measurements").fetchone() == (3,)
+    connection.close()
+
+
+def test_of_one_model_s_measurements_the_newest_are_read_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.measured.KEPT_EACH", 3)
+    rows = [replace(MEASUREMENT, batch_size=size) for size in range(1, 6)]
+
+    async def use(store: Store) -> None:
+        await store.keep_measurements("f1", WORKLOAD, rows)
+        assert await store.measurements("f1", WORKLOAD) == rows[-3:]
+        await store.keep_measurements("f1", WORKLOAD, rows[-1:])
+        assert await store.measurements("f1", WORKLOAD) == rows[-3:]
 
     in_store(tmp_path, use)
 

@@ -6,12 +6,15 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.advisor.request import Request
 from app.errors import LabError
+from app.keeping import RunJob
 from app.service import Crosspoint
+from app.traces import Traces
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_measurement
@@ -22,9 +25,7 @@ from tests.app.opened import with_crosspoint
 IRIS = Workload(parse_model("iris-mlp"), 64)
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def tracing(folder: Path) -> tuple[str, ...]:
@@ -79,6 +80,49 @@ def test_a_trace_that_failed_is_tried_again_by_who_asks_next(tmp_path: Path) -> 
     with_crosspoint(tmp_path, use, program)
 
 
+def refusing(code: str) -> RunJob:
+    async def run(job: dict[str, Any]) -> dict[str, Any]:
+        raise LabError(code, "It has too many operations.")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("code", "lasts"), [("too-slow", True), ("unsupported", True), ("failed", False), ("killed", False)]
+)
+def test_a_refusal_that_another_try_would_meet_again_is_remembered_until_there_is_more_time(
+    tmp_path: Path, code: str, lasts: bool
+) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        with pytest.raises(LabError):
+            await crosspoint.new_trace(survey, IRIS, refusing(code), seconds=5.0)
+        for seconds, remembered in ((4.0, lasts), (5.0, lasts), (6.0, False)):
+            refusal = crosspoint.trace_refusal(survey, IRIS, seconds, devices=False)
+            assert (refusal is not None) == remembered
+            assert refusal is None or (refusal.code, str(refusal)) == (code, "It has too many operations.")
+        other = replace(IRIS, mode="inference")
+        assert crosspoint.trace_refusal(survey, other, 5.0, devices=False) is None
+        assert crosspoint.trace_refusal(survey, IRIS, 5.0, devices=True) is None
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_so_many_refusals_are_remembered_the_last_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.traces.REMEMBERED_REFUSALS", 2)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        workloads = [IRIS, replace(IRIS, mode="inference"), replace(IRIS, optimizer="sgd")]
+        for workload in workloads:
+            with pytest.raises(LabError):
+                await crosspoint.new_trace(survey, workload, refusing("too-slow"))
+        refusals = [crosspoint.trace_refusal(survey, each, 1.0, devices=False) for each in workloads]
+        assert [refusal is not None for refusal in refusals] == [False, True, True]
+
+    with_crosspoint(tmp_path, use)
+
+
 def test_what_was_measured_of_a_model_that_nobody_had_traced_teaches_once_it_is_traced(tmp_path: Path) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         survey = await crosspoint.survey()
@@ -88,5 +132,17 @@ def test_what_was_measured_of_a_model_that_nobody_had_traced_teaches_once_it_is_
         await crosspoint.trace(IRIS)
         (lesson,) = await crosspoint.store.lessons(survey.fingerprint)
         assert (lesson.plan, lesson.batch_size, lesson.seconds) == (ONE, 64, 1e-3)
+
+    with_crosspoint(tmp_path, use, tracing(tmp_path))
+
+
+def test_a_trace_is_of_the_cpu_that_it_was_made_on(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        moved = replace(survey, cpu=replace(survey.cpu, name="Another CPU", instruction_sets=("sse2",)))
+        trace = await crosspoint.trace(IRIS)
+        for traces in (crosspoint.known_trace, Traces(crosspoint.store).find):  # out of memory, and the store
+            assert await traces(survey, IRIS) == trace
+            assert await traces(moved, IRIS) is None
 
     with_crosspoint(tmp_path, use, tracing(tmp_path))

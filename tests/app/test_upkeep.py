@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,6 +71,22 @@ def test_nobody_waits_for_what_is_fitted_to_a_profile(tmp_path: Path) -> None:
             _, fitted = predicted._remembered[id(asked)]
             assert {(key, mode) for key in plans for mode in MODES} <= fitted.keys()
 
+    asyncio.run(use())
+
+
+def test_a_profile_that_cannot_be_fitted_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(_profile: Profile) -> None:
+        raise KeyError("a name that nobody knows")
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            survey = await crosspoint.survey()
+            await crosspoint.store.keep_profile(a_profile(fingerprint=survey.fingerprint))
+            upkeep = Upkeep(crosspoint)
+            await upkeep._calibrate_if_due(survey)
+            assert upkeep.calibration["state"] == "done"
+
+    monkeypatch.setattr("app.upkeep.fit_all_plans", fit)
     asyncio.run(use())
 
 
@@ -173,6 +190,40 @@ def test_a_machine_that_changes_while_it_is_calibrated_is_not_calibrated_without
 
     asyncio.run(use())
     assert asked == ["quick"]
+
+
+@pytest.mark.parametrize(
+    ("percent", "lately", "devices"),
+    [(98.0, False, ["cpu", "cuda:1"]), (3.0, False, []), (98.0, True, [])],
+)
+def test_the_first_calibration_leaves_out_a_card_on_which_others_compute(
+    tmp_path: Path, percent: float, lately: bool, devices: list[str]
+) -> None:
+    """Not one that was busy with a measurement of ours."""
+    asked: list[list[str]] = []
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            real = await crosspoint.survey()
+            other = a_gpu(id="GPU-2", name="NVIDIA T400", torch_device="cuda:1")
+            seen = replace(real, accelerators=(a_gpu(utilization_percent=percent), other))
+
+            async def survey(*, fresh: bool = False) -> Survey:
+                return seen
+
+            async def calibrate(effort: str, *, devices: Sequence[str], **_: object) -> Profile:
+                asked.append(list(devices))
+                profile = a_profile(fingerprint=real.fingerprint)
+                await crosspoint.store.keep_profile(profile, profile)
+                return profile
+
+            crosspoint.survey = survey  # type: ignore[assignment, method-assign]
+            crosspoint.calibrate = calibrate  # type: ignore[method-assign]
+            crosspoint.lab._measured_at = time.monotonic() if lately else -math.inf
+            await Upkeep(crosspoint)._first_profile(seen)
+
+    asyncio.run(use())
+    assert asked == [devices]
 
 
 def test_a_survey_that_failed_is_no_reason_to_calibrate(tmp_path: Path) -> None:

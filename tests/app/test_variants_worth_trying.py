@@ -34,11 +34,15 @@ KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
 FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
 
 
-def a_trace(kind: Any = "elementwise") -> Trace:
+IMAGES = ((2, 3, 32, 32), (8, 3, 3, 3), (8,))  # a convolution's input, its weights and its bias
+VOLUMES = ((2, 3, 32, 32, 32), (8, 3, 3, 3, 3), (8,))
+
+
+def a_trace(kind: Any = "elementwise", shapes: tuple[tuple[int, ...], ...] = ()) -> Trace:
     """Of steps that compute for long, or of convolutions that do."""
     dense = trace_of_summary(a_workload(16))
     assert dense is not None
-    return replace(dense, operations=tuple(replace(each, kind=kind) for each in dense.operations))
+    return replace(dense, operations=tuple(replace(each, kind=kind, shapes=shapes) for each in dense.operations))
 
 
 def worth_trying(trace: Trace, **changes: Any) -> tuple[Plan, ...]:
@@ -48,24 +52,42 @@ def worth_trying(trace: Trace, **changes: Any) -> tuple[Plan, ...]:
 
 
 @pytest.fixture
-def _set_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+def _no_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "environment_here", lambda: None)
 
 
-@pytest.mark.usefixtures("_set_already")
-def test_channels_last_is_tried_where_there_are_convolutions() -> None:
-    assert worth_trying(a_trace("convolution")) == (replace(ONE, channels_last=True),)
-    assert worth_trying(a_trace()) == ()
+@pytest.mark.usefixtures("_no_glibc")
+def test_channels_last_is_tried_where_there_are_convolutions_of_images() -> None:
+    assert worth_trying(a_trace("convolution", IMAGES)) == (replace(ONE, channels_last=True),)
+    assert worth_trying(a_trace("elementwise", IMAGES)) == ()
 
 
-@pytest.mark.usefixtures("_set_already")
+@pytest.mark.usefixtures("_no_glibc")
+@pytest.mark.parametrize(
+    "shapes",
+    [((2, 3, 32), (8, 3, 3), (8,)), ((2, 1, 32, 32), (8, 1, 3, 3)), ((2, 8, 1, 1), (4, 8, 1, 1)), VOLUMES],
+    ids=["signals", "one channel", "one place", "volumes"],
+)
+def test_channels_last_is_not_tried_where_nothing_would_lie_otherwise_or_torch_refuses_it(
+    shapes: tuple[tuple[int, ...], ...],
+) -> None:
+    assert worth_trying(a_trace("convolution", shapes)) == ()
+
+
+@pytest.mark.usefixtures("_no_glibc")
+def test_channels_last_is_not_tried_of_a_model_with_volumes_beside_images() -> None:
+    images, volumes = a_trace("convolution", IMAGES), a_trace("convolution", VOLUMES)
+    assert worth_trying(replace(images, operations=(*images.operations, *volumes.operations))) == ()
+
+
+@pytest.mark.usefixtures("_no_glibc")
 def test_flushing_is_tried_where_steps_were_seen_to_make_denormals() -> None:
     assert worth_trying(a_trace(), denormal_share=DENORMAL_SHARE) == (FLUSHING,)
     assert worth_trying(a_trace(), denormal_share=0.0) == ()
     assert worth_trying(a_trace(), denormal_share=None) == ()
 
 
-@pytest.mark.usefixtures("_set_already")
+@pytest.mark.usefixtures("_no_glibc")
 def test_flushing_is_tried_on_the_users_own_code_unless_it_was_seen_to_make_none() -> None:
     own = Workload(ModelDescription("python", "mine:net", {"target": "mine:net"}), 16)
     answer = replace(recommend(a_survey(), None, None, [], Request(a_workload(16))), workload=own, recommended=ONE)
@@ -73,7 +95,7 @@ def test_flushing_is_tried_on_the_users_own_code_unless_it_was_seen_to_make_none
     assert variants_of(answer, a_trace(), [a_measurement(ONE, 16, 0.1, denormal_share=0.0)]) == ()
 
 
-@pytest.mark.usefixtures("_set_already")
+@pytest.mark.usefixtures("_no_glibc")
 def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,8 +119,8 @@ def test_what_limits_a_step_that_nobody_measured_is_guessed_from_its_trace() -> 
 
 def test_nothing_is_tried_on_a_device() -> None:
     answer = recommend(a_survey(), None, None, [], Request(a_workload(16)))
-    assert variants_of(replace(answer, recommended=Plan("cuda:0")), a_trace("convolution"), []) == ()
-    assert variants_of(replace(answer, recommended=None), a_trace("convolution"), []) == ()
+    assert variants_of(replace(answer, recommended=Plan("cuda:0")), a_trace("convolution", IMAGES), []) == ()
+    assert variants_of(replace(answer, recommended=None), a_trace("convolution", IMAGES), []) == ()
 
 
 def test_each_variant_that_the_time_does_for_has_what_it_needs_and_its_part_of_the_rest() -> None:
@@ -122,11 +144,6 @@ def test_another_c_library_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -
         raise ValueError("unrecognized configuration name")  # as on musl
 
     monkeypatch.setattr(os, "confstr", unknown)
-    assert environment_here() is None
-
-
-def test_who_has_set_the_allocator_already_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
     assert environment_here() is None
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.cpusets import iterate_cpus, parse_cpu_list, parse_cpu_mask
+from probes.cpusets import iterate_cpus, parse_cpu_list, parse_cpu_mask, unite_cpus
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,12 @@ def test_a_mask_is_read_from_the_right() -> None:
 @pytest.mark.parametrize("text", ["", "zz", "0" * 20_000, "-1", "+f", "f_f", "0xff", "1 1", None])
 def test_what_is_no_mask_is_none(text: str | None) -> None:
     assert parse_cpu_mask(text) is None
+
+
+def test_sets_are_united() -> None:
+    assert unite_cpus([0b0011, 0b0110]) == 0b0111
+    assert unite_cpus(1 << cpu for cpu in (0, 3)) == 0b1001
+    assert unite_cpus(()) == 0
 
 
 @given(st.text())

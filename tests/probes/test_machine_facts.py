@@ -20,6 +20,12 @@ def test_a_card_that_only_torch_can_tell_of_is_not_gone_before_it_was_asked() ->
     assert changes_since(before, a_survey()) == ("accelerators NVIDIA A10 then, none now",)
 
 
+def test_all_memory_does_not_stand_for_a_limit_that_could_not_be_understood() -> None:
+    survey = a_survey(usable_bytes=64 * GB)
+    assert facts_of(survey).memory_bytes == 64 * GB
+    assert facts_of(replace(survey, memory=replace(survey.memory, usable_bytes=None))).memory_bytes is None
+
+
 def test_what_a_system_keeps_for_itself_makes_no_other_memory() -> None:
     before = facts_of(a_survey(usable_bytes=64 * GB))
     assert changes_since(before, a_survey(usable_bytes=int(64.5 * GB))) == ()

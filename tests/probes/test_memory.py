@@ -51,6 +51,17 @@ def test_a_full_cgroup_leaves_nothing_and_never_less() -> None:
     assert compute_usable(None, []) is None
 
 
+@pytest.mark.parametrize("name", ["Max data size    ", "Max address space"])
+def test_what_one_process_may_take_by_ulimit_bounds_what_is_usable(tmp_path: Path, name: str) -> None:
+    rows = "Limit                     Soft Limit           Hard Limit           Units\n"
+    rows += f"{name}         {4 * GIB}           unlimited            bytes\n"
+    rows += f"Max resident set          {GIB}           {GIB}           bytes\n"  # which nothing enforces
+    memory = read(tmp_path, x86_machine() | {"proc/self/limits": rows})
+    assert (memory.usable_bytes, memory.available_bytes, memory.limit_bytes) == (4 * GIB, 12 * GIB, None)
+    unlimited = rows.replace(f"{4 * GIB} ", "unlimited ")
+    assert read(tmp_path / "other", x86_machine() | {"proc/self/limits": unlimited}).usable_bytes == 12 * GIB
+
+
 def test_only_the_memory_of_allowed_nodes_counts(tmp_path: Path) -> None:
     files = x86_machine() | {"proc/self/status": "Mems_allowed_list:\t1\n"}
     assert read(tmp_path, files).total_bytes == 8 * GIB

@@ -13,6 +13,7 @@ import pytest
 
 from probes import bounds
 from probes.profile import SCHEMA_VERSION, InvalidProfile, Profile, parse_profile
+from probes.trace import SCHEMA_VERSION as TRACE_SCHEMA
 
 REAL = Path(__file__).parents[1] / "app" / "advisor" / "data" / "real_profile.json"
 Document = dict[str, Any]
@@ -39,6 +40,14 @@ def test_how_quick_the_cores_are_travels_too(real: Document) -> None:
     assert Profile.from_json({name: value for name, value in real.items() if name != "paces"}).paces == {}
 
 
+def test_which_cards_are_told_as_another_travels_too(real: Document) -> None:
+    profile = replace(Profile.from_json(real), like={"cuda:1": "cuda:0"})
+    assert parse_profile(json.dumps(profile.to_json()).encode()) == profile
+    for like in ({"cuda:1": 7}, {"cuda:1": "../cuda"}, {"a card": "cuda:0"}, [["cuda:1", "cuda:0"]]):
+        with pytest.raises(InvalidProfile):
+            Profile.from_json({**real, "like": like})
+
+
 def test_each_plan_is_written_once(real: Document) -> None:
     profile = Profile.from_json(real)
     document = profile.to_json()
@@ -62,6 +71,9 @@ def test_a_schema_of_another_version_is_named(real: Document) -> None:
 def test_a_profile_of_a_newer_crosspoint_says_so_and_what_to_do(real: Document) -> None:
     with pytest.raises(InvalidProfile, match=r"a newer crosspoint made it.*update this one"):
         Profile.from_json({**real, "schema_version": str(int(SCHEMA_VERSION) + 1)})
+    trace = {**real["traces"][0], "schema_version": str(int(TRACE_SCHEMA) + 1), "more": 1}
+    with pytest.raises(InvalidProfile, match=r"a newer crosspoint made it.*reads traces.*update this one"):
+        Profile.from_json({**real, "traces": [trace, *real["traces"][1:]]})
     for version in ("3.1", "²", "9" * 5000):
         with pytest.raises(InvalidProfile, match="this is not a crosspoint profile"):
             Profile.from_json({**real, "schema_version": version})
@@ -98,6 +110,13 @@ def clocked(batch_sizes: Sequence[int], costs: int) -> Callable[[Document], None
         document["contexts"] = [{**context, "batch_size": size} for size in batch_sizes]
 
     return change
+
+
+def clocked_on_hosts(document: Document) -> None:
+    """Within the bounds of each plan, but not all plans of one card together."""
+    clocked([1], costs=6_000)(document)
+    plans = [{"device": "cuda:0", "precision": precision} for precision in ("fp32", "tf32", "bf16", "fp16")]
+    document["contexts"] = [{**document["contexts"][0], "plan": plan} for plan in plans]
 
 
 def large_traces(document: Document) -> None:
@@ -177,6 +196,7 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
         networks=[{**document["networks"][0], "batch_size": size} for size in range(1, 1001)]
     ),
     "twenty thousand costs for one plan": clocked([1, 2], costs=10_001),
+    "twenty thousand costs for one host": clocked_on_hosts,
     "three thousand points for one plan": lambda document: document.update(points=[document["points"][0]] * 3_000),
     "a large trace in every network": large_traces,
     "operations without end": lambda document: document["traces"][0].update(operations=[{}] * 20_001),
@@ -227,7 +247,8 @@ def test_a_profile_cut_off_anywhere_is_refused(real: Document) -> None:
         ("a step that stands twice", "networks has one step of a plan twice"),
         ("a clocked step that stands twice", "contexts has one step of a plan twice"),
         ("a thousand networks for one plan", "networks has more than"),
-        ("twenty thousand costs for one plan", "contexts has more than"),
+        ("twenty thousand costs for one plan", "contexts has more than 20,000 costs for one plan"),
+        ("twenty thousand costs for one host", "contexts has more than 20,000 costs of one device's host"),
         ("three thousand points for one plan", "points has more than"),
         ("a large trace in every network", "traces of networks have more than"),
     ],

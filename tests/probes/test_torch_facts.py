@@ -86,6 +86,31 @@ def test_a_mig_instance_does_not_make_its_card_usable(survey: Survey) -> None:
     assert (told.usable, told.torch_device, told.why_not) == (False, None, "MIG splits this card")
 
 
+def test_a_cuda_that_does_not_start_is_the_reason_of_every_card_that_it_may_be(survey: Survey) -> None:
+    """torch counts its devices then, and cannot tell which is which."""
+    why = "CUDA could not be started on this device: The NVIDIA driver on your system is too old"
+    started = {"device": "cuda:1", "uuid": "GPU-2", "capability": "8.6"}
+    failed = {"device": "cuda:0", "uuid": None, "pci_address": None, "why_not": why}
+    lost = replace(CARD, id="GPU-3", usable=False, why_not="it is lost")
+    arc = Accelerator("pci-0000:03:00.0", vendor="Intel", pci_address="0000:03:00.0")
+    cards = (CARD, replace(CARD, id="GPU-2"), lost, arc)
+    told = with_torch_facts(replace(survey, accelerators=cards), {"devices": [failed, started]}).accelerators
+    assert [card.why_not for card in told[:3]] == [why, None, "it is lost"]
+    assert [card.usable for card in told] == [False, True, False, False]
+    assert "ZE_AFFINITY_MASK" in (told[3].why_not or ""), "of another kind torch said nothing"
+
+
+@pytest.mark.parametrize(("mode", "usable"), [("exclusive-process", False), ("default", True), (None, True)])
+def test_a_card_that_nobody_may_begin_to_use_is_not_usable_for_all_that_torch_sees(
+    survey: Survey, mode: str | None, usable: bool
+) -> None:
+    """Without a compute mode torch's word counts more than what a broken NVML left unknown."""
+    held = replace(CARD, usable=False, why_not="python computes on it", compute_mode=mode)
+    told = with_torch_facts(replace(survey, accelerators=(held,)), READY).accelerators[0]
+    assert (told.usable, told.torch_device) == (usable, "cuda:1")
+    assert told.why_not == (None if usable else "python computes on it")
+
+
 def test_a_rocm_build_without_this_cards_kernels_says_so(survey: Survey) -> None:
     radeon = Accelerator("GPU-1", vendor="AMD", pci_address="0000:03:00.0", gfx_target="gfx1103")
     device = {"device": "cuda:0", "pci_address": "0000:03:00.0", "capability": "11.0", "architectures": ["gfx1100"]}
@@ -148,3 +173,11 @@ DEVICES = st.dictionaries(
 @given(st.dictionaries(st.sampled_from(["torch", "devices", "cuda_version"]), JSON | st.lists(DEVICES)))
 def test_no_event_upsets_it(ready: dict[str, Any]) -> None:
     add_to_software(Software(), ready)
+
+
+def test_torch_tells_the_target_that_the_kernel_does_not(survey: Survey) -> None:
+    """Of a card that is several nodes of the kernel's compute topology."""
+    split = Accelerator("GPU-1", vendor="AMD", pci_address="0000:03:00.0")
+    device = {"device": "cuda:0", "pci_address": "0000:03:00.0", "gfx_target": "gfx942", "architectures": ["gfx942"]}
+    told = with_torch_facts(replace(survey, accelerators=(split,)), {"devices": [device]}).accelerators[0]
+    assert (told.usable, told.gfx_target) == (True, "gfx942")

@@ -7,7 +7,7 @@ import pytest
 from app.advisor.summary import trace_of_summary
 from probes.checked import Refused
 from probes.issued import Issued
-from probes.trace import Knot
+from probes.trace import SCHEMA_VERSION, Knot
 from probes.trace_check import check_trace
 from tests.app.advisor.build import a_workload
 
@@ -37,11 +37,27 @@ def test_packed_texts_of_others_are_not_opened() -> None:
     assert check_trace(a_row(allocations="eJw" * 1000), "trace").allocations == ""
 
 
+def test_a_later_schema_is_told_as_a_newer_crosspoints_and_what_is_none_as_unknown() -> None:
+    later = a_row(schema_version=str(int(SCHEMA_VERSION) + 1), novelty=[1])
+    with pytest.raises(Refused, match=f"a newer crosspoint made it.* up to schema version {SCHEMA_VERSION}: update"):
+        check_trace(later, "trace")
+    for version in ("x", "0", 99, None, "9" * 5000):
+        with pytest.raises(Refused, match="schema_version has to be one of"):
+            check_trace(a_row(schema_version=version), "trace")
+
+
 def test_why_autocast_is_refused_is_short_and_printable() -> None:
     assert check_trace(a_row(autocast_refused="torch said no"), "trace").autocast_refused == "torch said no"
     for wrong in ("x" * 100_000, "two\nlines", 3, None):
         with pytest.raises(Refused):
             check_trace(a_row(autocast_refused=wrong), "trace")
+
+
+def test_whose_cpu_it_is_of_is_short_and_printable() -> None:
+    assert check_trace(a_row(cpu="0123456789abcdef"), "trace").cpu == "0123456789abcdef"
+    for wrong in ("x" * 100_000, "two\nlines", 3, None):
+        with pytest.raises(Refused):
+            check_trace(a_row(cpu=wrong), "trace")
 
 
 def test_counts_of_what_issues_operations_are_checked() -> None:

@@ -280,10 +280,11 @@ function describeCrossover(crossover) {
   const from = units.plan(crossover.from);
   const to = units.plan(crossover.to);
   const around = crossover.low !== null && crossover.low !== crossover.high ? ` (${crossover.low} to ${crossover.high})` : "";
+  const [smallest, largest] = crossover.looked_at;
   const sentence = {
     at: `${to} overtakes ${from} at batch ${crossover.batch_size}${around}`,
-    always: `${to} is faster than ${from} at every batch looked at`,
-    never: `${to} does not overtake ${from} for good: it is slower at the largest batch looked at`,
+    always: `${to} is faster than ${from} at every batch looked at, from ${smallest} to ${largest}`,
+    never: `${to} does not overtake ${from} for good from batch ${smallest} to ${largest}: it is slower at the largest`,
     undecided: `Whether ${to} overtakes ${from} cannot be told: their times overlap`,
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];

@@ -24,7 +24,7 @@ const units = (() => {
     return digits(value) + names[index];
   }
 
-  const bytes = (value) => scaled(value, [" B", " KB", " MB", " GB", " TB", " PB"]);
+  const bytes = (value) => scaled(value, [" B", " kB", " MB", " GB", " TB", " PB"]);
   const count = (value) => (typeof value === "number" && Math.abs(value) < 10000
     ? digits(value) : scaled(value, ["", " thousand", " million", " billion", " trillion", " quadrillion"]));
 

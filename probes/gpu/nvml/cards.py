@@ -8,7 +8,7 @@ from probes.gpu.nvml.asking import Card, as_count, explain_error
 from probes.gpu.nvml.health import read_health
 from probes.gpu.nvml.identity import read_build, read_identity, read_setup
 from probes.gpu.nvml.links import read_fabric_state, read_links
-from probes.gpu.nvml.processes import read_processes
+from probes.gpu.nvml.processes import explain_mode, read_processes
 from probes.reading import Root
 
 Tell = Callable[[str, dict[str, Any]], None]
@@ -41,6 +41,7 @@ def read_card(nvml: Any, index: int, driver: str | None, tell: Tell) -> None:
         facts |= piece
         tell(key, piece)
     why = card.why_lost or _tell_instances(card, key, facts, tell)
+    why = why or explain_mode(card, facts.get("compute_mode"), Root())
     if why is not None:
         tell(key, {"usable": False, "why_not": why})
 

@@ -13,6 +13,7 @@ _CORES_PER_MULTIPROCESSOR = {
 }  # fmt: skip
 _ARCHITECTURE = "NVML_DEVICE_ARCH_"
 _VIRTUALIZATION = ("none", "passthrough", "vgpu", "host-vgpu", "host-vsga")  # nvmlGpuVirtualizationMode_t, in order
+_COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")  # nvmlComputeMode_t, in order
 _MEMORY_CLOCK = 2  # NVML_CLOCK_MEM
 
 
@@ -27,12 +28,16 @@ def read_identity(card: Card, index: int) -> dict[str, Any]:
 
 
 def read_setup(card: Card) -> dict[str, Any]:
-    mode = as_count(card.ask("nvmlDeviceGetVirtualizationMode"))
     return {
         "persistence_mode": as_flag(card.ask("nvmlDeviceGetPersistenceMode")),
-        "virtualization": _VIRTUALIZATION[mode] if mode is not None and mode < len(_VIRTUALIZATION) else None,
+        "virtualization": _name(_VIRTUALIZATION, as_count(card.ask("nvmlDeviceGetVirtualizationMode"))),
         "mig_mode": as_flag(as_counts(card.ask("nvmlDeviceGetMigMode"), 2)[0]),
+        "compute_mode": _name(_COMPUTE_MODES, as_count(card.ask("nvmlDeviceGetComputeMode"))),
     }
+
+
+def _name(names: tuple[str, ...], number: int | None) -> str | None:
+    return names[number] if number is not None and number < len(names) else None
 
 
 def read_build(card: Card) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""Which processes hold a card's memory.
+"""Which processes hold a card's memory, and whether another may begin to compute there.
 
 NVML tells the PID as the driver sees it. In a container that may be the host's number, which here belongs to nobody
 or to somebody else: outside the first PID namespace a process is named only when it holds NVIDIA's device files.
 """
 
+import os
 from typing import Any
 
 from probes.gpu.nvml.asking import Card, as_count
+from probes.own_time import list_family
 from probes.reading import Root, clean
 
 _KINDS = (
@@ -47,9 +49,14 @@ def _read_held(card: Card) -> dict[int, int | None] | None:
 
 
 def _describe(root: Root, pid: int, size: int | None) -> dict[str, Any]:
-    is_ours = root.exists(f"/proc/{pid}") and (_sees_all(root) or _holds_card(root, pid))
-    name = clean(root.read(f"/proc/{pid}/comm"), 64) if is_ours else None
-    return {"pid": pid if is_ours else None, "name": name, "memory_bytes": size}
+    is_here = _is_here(root, pid)
+    name = clean(root.read(f"/proc/{pid}/comm"), 64) if is_here else None
+    return {"pid": pid if is_here else None, "name": name, "memory_bytes": size}
+
+
+def _is_here(root: Root, pid: int) -> bool:
+    """Whether the driver's number is one of this PID namespace."""
+    return root.exists(f"/proc/{pid}") and (_sees_all(root) or _holds_card(root, pid))
 
 
 def _sees_all(root: Root) -> bool:
@@ -59,3 +66,24 @@ def _sees_all(root: Root) -> bool:
 def _holds_card(root: Root, pid: int) -> bool:
     names = root.list(f"/proc/{pid}/fd")[:_MAX_FILES]
     return any((root.link_target(f"/proc/{pid}/fd/{name}") or "").startswith(_DEVICE_FILES) for name in names)
+
+
+def explain_mode(card: Card, mode: str | None, root: Root) -> str | None:
+    """Why no process may begin to compute on it now, by its compute mode; None: one may, as far as is known here."""
+    set_default = "nvidia-smi --compute-mode=DEFAULT lets others in"
+    if mode == "prohibited":
+        return f"its compute mode is prohibited: nobody may compute on it ({set_default})"
+    holders = list_holders(card, root) if mode in ("exclusive-process", "exclusive-thread") else []
+    if not holders:
+        return None
+    who = clean(root.read(f"/proc/{holders[0]}/comm"), 64) or "a process"
+    return f"its compute mode is {mode}, and {who} (process {holders[0]}) computes on it; {set_default}"
+
+
+def list_holders(card: Card, root: Root) -> list[int]:
+    """Others that compute on it. Ours are who asked (this process's parent) and all that it started: they come and go
+    with its own measurements. A process whose number says nothing here is in no list."""
+    told = card.ask_first(_KINDS[0])
+    pids = {as_count(getattr(process, "pid", None)) for process in told} if isinstance(told, list | tuple) else set()
+    known = sorted(pid for pid in pids if pid and _is_here(root, pid))
+    return [pid for pid in known if pid not in list_family(os.getppid())]

@@ -9,7 +9,7 @@ signs = st.dictionaries(st.integers(1, 200), st.sampled_from([-1, 0, 1, None]), 
 def brute_force(table: dict[int, int | None]) -> tuple[str, int | None] | None:
     """The definition, word for word: the smallest batch from which the second is faster for all larger ones."""
     looked_at = sorted(batch for batch, sign in table.items() if sign is not None)
-    if not looked_at:
+    if len(looked_at) < 2:
         return None
     winning = [b for b in looked_at if all(table[larger] == 1 for larger in looked_at if larger >= b)]
     if winning == looked_at:
@@ -26,7 +26,7 @@ def test_the_kind_is_what_the_definition_says_of_the_batches_looked_at(table: di
     assert (None if found is None else found.kind) == (None if expected is None else expected[0])
 
 
-@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=100))
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=100))
 def test_every_batch_looked_at_gives_the_definition_itself(row: list[int]) -> None:
     table: dict[int, int | None] = dict(enumerate(row, start=1))
     found = find_crossover(lambda batch: table[batch], sorted(table))
@@ -60,6 +60,11 @@ def test_a_plan_that_is_ahead_only_in_between_never_crosses() -> None:
 def test_what_cannot_be_compared_has_no_crossover() -> None:
     assert find_crossover(lambda _: None, batch_grid(64)) is None
     assert find_crossover(lambda _: 1, ()) is None
+
+
+def test_one_batch_says_nothing_of_larger_ones() -> None:
+    assert find_crossover(lambda _: 1, [16]) is None
+    assert find_crossover(lambda batch: 1 if batch == 16 else None, batch_grid(64)) is None
 
 
 @given(st.integers(1, 10**6), st.lists(st.integers(-5, 10**6), max_size=5))

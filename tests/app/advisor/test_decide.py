@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -83,6 +84,7 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "launch_bound_until",
         "break_even_steps",
         "basis",
+        "looked_at",
     }
     assert set(crossover["from"]) == {"device", "precision", "threads"}
     assert set(document["curves"]) == {"batch_sizes", "plans"}
@@ -197,3 +199,14 @@ def test_whatever_was_measured_the_answer_is_whole(
         assert (crossover.batch_size is not None) == (crossover.kind == "at")
         if crossover.low is not None and crossover.high is not None and crossover.batch_size is not None:
             assert crossover.low <= crossover.batch_size <= crossover.high
+
+
+def test_another_machines_plan_is_answered_for_where_its_profile_has_it_with_an_environment_alone() -> None:
+    active = replace(TWO, environment={"OMP_WAIT_POLICY": "ACTIVE"})
+    made = a_profile((TWO,), fingerprint="elsewhere")
+    points = tuple(replace(point, plan=active) for point in made.points)
+    networks = tuple(replace(network, plan=active) for network in made.networks)
+    request = Request(a_workload(), profile="made-up")
+    found = recommend(a_survey(), replace(made, points=points, networks=networks), None, [], request)
+    assert found.recommended == active
+    assert [curve.plan for curve in found.curves] == [active]

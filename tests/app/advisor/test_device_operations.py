@@ -61,6 +61,13 @@ def test_recurrent_layers_are_one_call_whose_steps_wait_for_each_other() -> None
     assert found.flops.at(3) == 2 * 3e6
 
 
+def test_a_recurrent_layer_that_nobody_knows_keeps_its_name() -> None:
+    """As a profile from elsewhere may have one in a trace."""
+    layer = Operation("recurrent", "aten.mkldnn_rnn_layer2", "forward", "float32", 1, ROW, ROW, ROW, ((3, 1, 1),))
+    (found,) = on_device([layer], tensors=0)
+    assert (found.name, found.kind, found.grain) == ("aten.mkldnn_rnn_layer2", "recurrent", 3)
+
+
 def test_kernels_of_any_library_go_by_one_name() -> None:
     names = {
         "aten._scaled_dot_product_flash_attention_for_cpu": ATTENTION,

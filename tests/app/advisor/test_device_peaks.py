@@ -94,3 +94,5 @@ def test_an_option_on_a_gpu_tells_allocated_and_reserved_bytes_apart(traced: Tra
     assert parts.reserved_peak_bytes % (2 * MIB) == 0
     assert parts.reserved_peak_bytes > parts.allocated_peak_bytes
     assert parts.fragmentation_bytes is None
+    pinned = estimate_memory(None, None, traced, [], GPU, data="pinned").parts(64)
+    assert pinned.reserved_peak_bytes == parts.reserved_peak_bytes + traced.input_bytes.at(64)

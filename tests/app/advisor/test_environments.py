@@ -9,7 +9,7 @@ from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_BYTES, KEEP_MEMORY, bare, export_lines, gain_of
 from app.advisor.winners import winners
 from probes.hardware import Load
-from probes.measurement import Measurement, Timing
+from probes.measurement import Measurement, Overheads, Timing
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
@@ -57,14 +57,59 @@ def test_an_environment_that_pays_is_recommended_with_its_lines_and_its_gain() -
 
 @pytest.mark.parametrize(
     ("seconds", "spread"),
-    [(0.6, 0.01), (0.59, 0.001), (0.7, 0.01), (0.5, 0.4)],
-    ids=["same", "small", "slower", "loud"],
+    [(0.6, 0.01), (0.59, 0.001), (0.7, 0.01), (0.5, 0.4), (0.54, 0.001)],
+    ids=["same", "small", "slower", "loud", "as two processes differ"],
 )
 def test_where_it_does_not_pay_nothing_is_said(seconds: float, spread: float) -> None:
     found, without = answer(tried(seconds, spread=spread)), answer()
     assert found == without
     assert found.recommended == TWO
     assert "MALLOC" not in str(found.to_json())
+
+
+def over_processes(steps: list[float], controls: list[float], **changes: Any) -> Measurement:
+    """One figure of each process, a pair of processes after the other."""
+    with_it, without = Timing.from_samples(steps), Timing.from_samples(controls)
+    return a_measurement(KEEPING, 16, 0.5, step=with_it, control=without, processes=len(steps), **changes)
+
+
+def test_a_gain_that_every_pair_of_processes_shows_is_offered_though_one_pair_could_not_tell_it() -> None:
+    found = answer(over_processes([0.551, 0.549, 0.55], [0.6, 0.602, 0.598]))
+    assert found.recommended == KEEPING
+    (reason,) = (reason for reason in found.reasons if reason.code == "environment-pays")
+    assert reason.evidence["gain"] == pytest.approx(1 - 0.55 / 0.6, abs=1e-3)
+    assert reason.evidence["processes"] == 6
+    assert "in 6 fresh processes" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("steps", "controls"),
+    [([0.31, 0.31, 0.47], [0.31, 0.47, 0.47]), ([0.4, 0.55], [0.6, 0.58]), ([0.58, 0.57, 0.59], [0.6, 0.6, 0.6])],
+    ids=["two kinds of process", "two pairs", "small"],
+)
+def test_a_gain_within_what_processes_of_one_plan_differ_by_is_not_offered(
+    steps: list[float], controls: list[float]
+) -> None:
+    assert answer(over_processes(steps, controls)) == answer()
+
+
+def test_a_time_from_several_processes_is_the_bare_plans_less_what_the_pairs_saved_on_average() -> None:
+    found = answer(over_processes([0.3, 0.32, 0.4], [0.6, 0.62, 0.78]), among=1.0)
+    assert found.options[0].step_seconds is not None
+    saved = (0.3 * 0.32 * 0.4 / (0.6 * 0.62 * 0.78)) ** (1 / 3)
+    assert found.options[0].step_seconds.median == pytest.approx(saved)
+
+
+def test_the_parts_of_a_step_with_an_environment_add_up_to_it() -> None:
+    """Whatever the bare plan took among the others, and however that was put together."""
+    parts = Overheads(transfer_seconds=0.0, launch_seconds=0.18, compute_seconds=0.3)
+    for among in (0.4, 0.9):
+        best = answer(tried(0.48, overheads=parts), among=among).options[0]
+        assert best.plan == KEEPING
+        assert best.step_seconds is not None
+        assert best.step_seconds.median == pytest.approx(0.8 * among)
+        assert best.breakdown_seconds.launch == pytest.approx(0.18 / 0.48 * 0.8 * among)
+        assert best.breakdown_seconds.compute == pytest.approx(0.3 / 0.48 * 0.8 * among)
 
 
 def test_a_first_step_shows_no_gain_and_is_nothing_to_compare_with() -> None:
@@ -141,6 +186,17 @@ def test_a_trial_in_another_moment_is_not_taken_for_a_calmer_one() -> None:
     found = recommend(survey, None, None, [*rows, tried(0.48, others_cores=0.0)], Request(a_workload(16)))
     assert found.recommended == KEEPING
     assert not any(option.crowded for option in found.options)
+
+
+def test_a_variant_is_compared_with_what_its_bare_plan_is_told_to_take() -> None:
+    """Of calm cores, where who held them later has left."""
+    calm = a_measurement(TWO, 16, 0.6, others_cores=0.0, slow_share=0.0, slowdown=1.0)
+    crowded = a_measurement(TWO, 16, 3.0, others_cores=2.0)
+    survey = replace(a_survey(), load=Load(busy_fraction=0.0, own_busy_fraction=0.0))
+    found = recommend(survey, None, None, [*REST, calm, crowded, tried(0.48)], Request(a_workload(16)))
+    assert found.recommended == KEEPING
+    assert found.options[0].step_seconds is not None
+    assert found.options[0].step_seconds.median == pytest.approx(0.48)
 
 
 def test_channels_last_is_recommended_where_it_pays_with_its_line() -> None:

@@ -142,6 +142,45 @@ def test_what_cpu_kernels_take_inside_counts_on_the_cpu_and_not_on_a_gpu() -> No
     assert on_gpu == [1000, 600]
 
 
+def test_beyond_the_batches_that_kernels_were_looked_at_the_tensors_of_a_step_count() -> None:
+    """A large table's optimizer is the peak up to batches of which what the forward keeps takes more."""
+    table, inputs, kept = Affine(2e9, 168.0), Affine(0.0, 168.0), Affine(0.0, 8000.0)
+    knots = tuple(Knot(2**power, table.at(2**power)) for power in (0, 16))
+    plain = replace(trace_of_summary(a_workload()), activation_peaks=(table, kept), input_bytes=inputs)
+    trace = replace(plain, kernel_peaks=knots, heap_surplus=(Knot(1, GB), Knot(2**17, GB)))
+    row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=0))
+    estimate = estimate_memory(a_survey(usable_bytes=32 * GB), None, trace, [row], ONE)
+    assert estimate.activations_at(2**16) == pytest.approx(table.at(2**16))
+    assert estimate.activations_at(2**20) == kept.at(2**20)
+    largest = estimate.max_batch_size()
+    assert largest is not None
+    assert estimate.peak(largest) <= 32 * GB < estimate.peak(largest + 1)
+    assert largest == pytest.approx((31 * GB - estimate.fixed) / 8000, rel=1e-3)
+
+
+def test_a_device_fed_from_pinned_memory_holds_the_next_batch_as_well() -> None:
+    card, survey = Plan("cuda:0"), a_survey(gpus=[a_gpu()])
+    trace = replace(trace_of_summary(a_workload()), input_bytes=Affine(8.0, 1e6), activation_peaks=(Affine(0.0, 2e6),))
+    pageable, pinned = (estimate_memory(survey, None, trace, [], card, data=data) for data in ("pageable", "pinned"))  # type: ignore[arg-type]
+    for batch in (1, 1000):  # its optimizer's step is the peak of the one, the activations of the other
+        assert pinned.peak(batch) == pageable.peak(batch) + 8 + batch * 10**6
+        parts, without = pinned.parts(batch), pageable.parts(batch)
+        assert parts.activations_bytes == (without.activations_bytes or 0) + 8 + batch * 10**6
+        assert parts.allocated_peak_bytes == (without.allocated_peak_bytes or 0) + 8 + batch * 10**6
+    largest = [estimate.max_batch_size() or 0 for estimate in (pinned, pageable)]
+    assert largest[0] == pytest.approx(largest[1] * 2 / 3, rel=1e-3)
+    on_cpu = [estimate_memory(survey, None, trace, [], ONE, data=data).peak(64) for data in ("pageable", "pinned")]  # type: ignore[arg-type]
+    assert on_cpu[0] == on_cpu[1]
+
+
+def test_a_limit_that_cannot_be_understood_leaves_unknown_what_fits() -> None:
+    survey = a_survey(usable_bytes=None)
+    garbled = replace(survey, memory=replace(survey.memory, available_bytes=500 * GB))
+    estimate = estimate_memory(garbled, None, trace_of_summary(a_workload()), [], ONE)
+    assert estimate.available is None
+    assert estimate.fits(1) is None
+
+
 def test_a_cpu_s_heap_holds_more_than_is_alive_and_fewer_samples_fit() -> None:
     row = a_measurement(ONE, 1, 0.1, memory=MemoryPeak(process_base_bytes=0))
     plain = replace(trace_of_summary(a_workload()), activation_peaks=(Affine(0.0, float(GB)),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from app.advisor.probing import choose_probe
 from app.advisor.request import Request
 from probes.microtrain.models import build_model
 from probes.microtrain.tracing import trace_workload
-from probes.trace import Trace
+from probes.trace import Affine, Trace
 from probes.workload.description import Mode, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey
@@ -68,6 +69,16 @@ def test_curves_and_crossovers_begin_at_the_smallest_batch_that_torch_takes(aske
     assert all(row.batch_size is None or row.batch_size > 1 for row in found.crossovers)
     plain = recommend(a_survey(), a_profile(), traced(PLAIN, "training"), [], Request(Workload(parse_model(PLAIN), 1)))
     assert plain.curve_batch_sizes[0] == 1
+
+
+def test_a_batch_that_torch_refuses_is_offered_to_nobody() -> None:
+    """Memory for one sample is memory for none."""
+    trace = replace(traced(DENSE, "training"), kernel_peaks=(), activation_peaks=(Affine(0.0, 1e9),), heap_surplus=())
+    request = Request(Workload(parse_model(DENSE), 4), precision="fp32")
+    for usable, largest in ((17 * 10**8, 0), (25 * 10**8, 2)):
+        found = gather(a_survey(usable_bytes=usable), None, trace, [], request).options(4)
+        assert {option.max_batch_size for option in found} == {largest}
+        assert all(("Not even 2 samples fit" in (option.why_not or "")) is (largest == 0) for option in found)
 
 
 def test_nothing_is_probed_at_a_batch_that_torch_refuses() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from app.advisor.intervals import interval_around
 from app.advisor.measured import MeasuredTime
-from app.advisor.over_batches import Batches, crossovers_of, curves_over
+from app.advisor.over_batches import Batches, crossovers_of, curves_over, largest_worth_looking_at
 from app.advisor.recommendation import Crossover, CrossoverKind
 from app.advisor.request import Request
 from app.advisor.step_time import PlanTime, StepEstimate, times_of_plans
 from app.advisor.summary import trace_of_summary
+from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_workload
@@ -107,6 +108,16 @@ def test_no_batch_beyond_what_either_plan_can_hold_is_looked_at() -> None:
     assert found.kind == "never"
 
 
+def test_a_batch_that_failed_is_a_hole_and_no_end() -> None:
+    times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
+    batches = Batches(a_workload(), times, {ONE.key: None, TWO.key: None}, failed={ONE.key: frozenset({16})})
+    assert 16 not in batches.grid([ONE, TWO])
+    assert 16 in batches.grid([TWO])
+    assert batches.can_run(ONE, 32)
+    sizes, curves = curves_over(batches, [ONE, TWO])
+    assert [curve.step_seconds[sizes.index(16)] is None for curve in curves] == [True, False]
+
+
 def test_a_device_crosses_anew_for_each_way_of_feeding_it() -> None:
     workload = a_workload(64)
     plans = (ONE, ONE_BF16, GPU)
@@ -144,11 +155,27 @@ def test_the_batches_that_ran_are_looked_at() -> None:
     assert {5, 37} <= set(batches.grid([ONE, TWO]))
 
 
+@pytest.mark.parametrize(("ran", "looked_at"), [((16,), None), ((64, 256), (32, 512))])
+def test_where_nothing_is_predicted_a_crossover_is_told_of_the_batches_near_those_that_ran(
+    ran: tuple[int, ...], looked_at: tuple[int, int] | None
+) -> None:
+    """One thread against two, the second always ahead: at one batch that is no crossover."""
+    workload = a_workload(ran[0])
+    rows = [a_measurement(plan, batch, share * batch) for batch in ran for plan, share in ((ONE, 0.1), (TWO, 0.05))]
+    times = times_of_plans((ONE, TWO), None, None, rows, workload)
+    found = crossovers_of(Batches(workload, times, {ONE.key: None, TWO.key: None}), [(ONE, TWO)], rows)
+    assert [(row.kind, row.looked_at) for row in found] == ([] if looked_at is None else [("always", looked_at)])
+
+
+def test_no_batch_is_looked_at_that_may_not_be_asked_for() -> None:
+    assert largest_worth_looking_at(a_workload(bounds.MAX_BATCH_SIZE)) == bounds.MAX_BATCH_SIZE
+
+
 def test_from_which_batch_on_a_device_is_the_limit_is_the_same_beside_every_plan() -> None:
     """However few samples the other plan can hold."""
     workload = a_workload(16)
     times = times_of_plans((ONE, TWO, GPU), a_profile((ONE, TWO, GPU)), trace_of_summary(workload), [], workload)
-    batches = Batches(workload, times, {ONE.key: 1, TWO.key: 64, GPU.key: 4096})
+    batches = Batches(workload, times, {ONE.key: 2, TWO.key: 64, GPU.key: 4096})
     told = {row.launch_bound_until for row in crossovers_of(batches, [(ONE, GPU), (TWO, GPU)], [])}
     assert len(told) == 1
     assert None not in told

@@ -1,5 +1,6 @@
 """How much is alive at a batch size, and how large a batch has room: the two agree."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -44,3 +45,36 @@ def test_of_lines_the_highest_counts() -> None:
     assert [peaks.at(1), peaks.at(10)] == [101, 300]
     assert peaks.largest_within(300) == 10
     assert Peaks((Affine(100.0, 0.0),)).largest_within(200) is None
+
+
+def test_beyond_the_knots_a_line_that_grows_faster_becomes_the_peak() -> None:
+    peaks = Peaks((Affine(0.0, 10.0), Affine(500.0, 1.0)), (Knot(1, 1000), Knot(10, 1090)))
+    level = Peaks((Affine(-2000.0, 40.0),), (Knot(1, 1000), Knot(10, 1000)))
+    assert peaks.at(20) == 1190
+    assert [level.at(size) for size in (10, 75, 100)] == [1000, 1000, 2000]
+    assert level.largest_within(999) == 0
+    assert level.largest_within(1000) == 75
+    assert level.largest_within(2000) == 100
+
+
+lines = st.lists(st.builds(Affine, st.floats(-1e9, 1e9), st.floats(1e-2, 1e6)), max_size=4).map(tuple)
+
+
+@given(lines, growing, growing, st.integers(1, 10**6))
+def test_a_sum_is_the_sum_at_every_batch_beyond_both(
+    lines: tuple[Affine, ...], knots: tuple[Knot, ...], other: tuple[Knot, ...], more: int
+) -> None:
+    one, two = Peaks(lines, knots), Peaks(knots=(*other, Knot(2 * other[-1].batch_size, other[-1].bytes)))
+    size = max(knots[-1].batch_size, two.knots[-1].batch_size) + more
+    assert one.and_with(two).at(size) == pytest.approx(one.at(size) + two.at(size), rel=1e-6, abs=10)
+
+
+@given(lines, growing, st.integers(0, 2 * 10**9))
+def test_the_largest_batch_beyond_the_knots_has_room_and_the_next_has_none(
+    lines: tuple[Affine, ...], knots: tuple[Knot, ...], room: int
+) -> None:
+    peaks = Peaks(lines, knots)
+    largest = peaks.largest_within(room)
+    if largest is not None and largest > knots[-1].batch_size:
+        assert peaks.at(largest) <= room + 1
+        assert peaks.at(largest + 1) >= room - 1

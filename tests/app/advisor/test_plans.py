@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.advisor import recommend
 from app.advisor.plans import candidate_plans, thread_counts
 from app.advisor.request import InvalidRequest, Request
-from probes.hardware import Cpu
+from probes.hardware import Accelerator, Cpu
 from probes.workload.description import Plan
 from tests.app.advisor.build import a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
@@ -117,3 +117,50 @@ def test_thread_counts_that_a_calibration_left_out_are_named_where_they_were_tri
     assert {option.plan.key for option in tried.options} == {plan.key for plan in (one, two, all_of_them, four)}
     nothing = recommend(survey, None, None, [], request)
     assert [option.plan.threads for option in nothing.options] == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("target", "capability", "precisions"),
+    [
+        ("gfx942", None, ["fp32", "tf32", "bf16", "fp16"]),
+        ("gfx90a", None, ["fp32", "tf32", "bf16", "fp16"]),
+        ("gfx1100", None, ["fp32", "tf32", "bf16", "fp16"]),
+        ("gfx701", None, ["fp32", "fp16"]),
+        ("something", "9.4", ["fp32", "tf32", "bf16", "fp16"]),
+        (None, None, ["fp32", "fp16"]),
+    ],
+)
+def test_a_card_of_amds_computes_in_what_its_target_has(
+    target: str | None, capability: str | None, precisions: list[str]
+) -> None:
+    """It is calibrated in these: torch tells the first two figures of the target as the compute capability."""
+    card = a_gpu(vendor="AMD", name="AMD Instinct MI300X", compute_capability=capability, gfx_target=target)
+    plans = candidate_plans(a_survey(gpus=[card]), Request(a_workload(), devices=("cuda",)))
+    assert [plan.precision for plan in plans] == precisions
+
+
+APPLE = a_gpu(vendor="Apple", name="Apple M4 Max", torch_device="mps", compute_capability=None)
+ARC = a_gpu(vendor="Intel", name="Intel Arc B580", torch_device="xpu:0", compute_capability=None)
+
+
+@pytest.mark.parametrize(("card", "device"), [(APPLE, "mps"), (ARC, "xpu:0"), (ARC, "xpu")])
+@pytest.mark.parametrize("usable", [True, None])
+def test_a_card_that_is_not_measured_here_is_named(card: Accelerator, device: str, usable: bool | None) -> None:
+    survey = a_survey(gpus=[replace(card, usable=usable)])
+    found = recommend(survey, None, None, [], Request(a_workload()))
+    (reason,) = [reason for reason in found.reasons if reason.code == "device-not-measured"]
+    assert str(card.name) in reason.text
+    assert reason.evidence == {"cards": [card.name]}
+    with pytest.raises(InvalidRequest, match=rf"{card.name} has no plan: crosspoint measures CPUs.*Devices here: cpu"):
+        candidate_plans(survey, Request(a_workload(), devices=(device,)))
+
+
+def test_a_card_that_nobody_asked_about_or_that_torch_cannot_use_is_not_named() -> None:
+    cards = [APPLE, replace(ARC, usable=False, why_not="no driver is bound to it", torch_device=None)]
+    named = [
+        recommend(a_survey(gpus=[card]), None, None, [], Request(a_workload(), devices=devices)).reasons
+        for card, devices in ((APPLE, ("cpu",)), (cards[1], ()), (a_gpu(), ()))
+    ]
+    assert "device-not-measured" not in {reason.code for reasons in named for reason in reasons}
+    with pytest.raises(InvalidRequest, match=r"Intel Arc B580 cannot be trained on: no driver is bound to it\."):
+        candidate_plans(a_survey(gpus=cards), Request(a_workload(), devices=("xpu",)))

@@ -105,6 +105,16 @@ def test_a_small_batch_is_bound_by_launching_until_the_device_is_busy() -> None:
     assert (predicted.breakdown(until, "resident").launch or 0.0) == 0
     assert (predicted.breakdown(1, "resident").launch or 0.0) > 0
     assert predicted.launch_bound_until([1]) is None
+    assert predicted.launch_bound_until([until, 2 * until]) == 1  # at every batch looked at
+
+
+@pytest.mark.parametrize("plan", [ONE, GPU], ids=lambda plan: plan.label)
+@pytest.mark.parametrize("data", ["resident", "pageable"])
+def test_a_step_that_the_profile_has_no_price_for_has_no_time(plan: Plan, data: str) -> None:
+    nothing = replace(trace_of_summary(a_workload()), operations=())
+    predicted = predict(PROFILE, plan, nothing, None)
+    assert predicted is not None
+    assert predicted.at(16, data) is None
 
 
 RESULTS = Path(__file__).parents[3] / "benchmarks/results/2026-11-26-amd-epyc-zen-4-2-cores"

@@ -108,6 +108,15 @@ def test_the_best_plan_of_each_device_is_compared_where_there_are_two() -> None:
     assert {plan.device for plan in probe_of(known).plans} == {"cpu", "cuda:0"}
 
 
+def test_beside_a_slow_device_the_best_plan_alone_is_run_at_larger_batches() -> None:
+    """All that both would take the time for is smaller; what the fast one takes at more is what is asked next."""
+    slow = [a_measurement(ONE, 32, 1.0), a_measurement(GPU, 32, 0.02)]
+    found = probes_of(what_is_known(slow, 32, a_profile((*PLANS, GPU)), gpu=True), seconds=4.5)
+    larger = [probe for probe in found if probe.batch_size > 32]
+    assert larger
+    assert all(probe.plans == (GPU,) for probe in larger)
+
+
 def test_what_takes_longer_than_the_time_left_is_left_out_and_the_shorter_runs() -> None:
     known = what_is_known(measured(PLANS), profile=a_profile())
     step = sum(true_seconds(plan, a_workload(4), 4) for plan in (ONE, TWO))

@@ -11,6 +11,7 @@ from app.advisor.recommendation import Reason
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Overheads
 from probes.microtrain.contest import Contest, Entry
+from probes.trace import Affine
 from probes.workload.description import Plan
 from tests.app.advisor.answered import answer, measured
 from tests.app.advisor.build import (
@@ -48,6 +49,21 @@ def test_a_plan_that_was_not_reached_in_time_is_neither_refused_nor_forgotten() 
     assert "not measured" in (two.note or "")
 
 
+@pytest.mark.parametrize(("usable", "told"), [(99 * 10**6, True), (100 * 10**6, False), (None, False)])
+def test_weights_that_the_host_s_memory_does_not_hold_have_to_be_built_on_the_device(
+    usable: int | None, told: bool
+) -> None:
+    survey = a_survey(gpus=[a_gpu()], usable_bytes=usable)
+    found = recommend(survey, a_profile((ONE, GPU)), None, [], Request(a_workload(), devices=("cuda",)))
+    assert found.recommended == GPU
+    reasons = [reason for reason in found.reasons if reason.code == "larger-than-host"]
+    assert bool(reasons) is told
+    if told:
+        assert "100 MB" in reasons[0].text
+        assert 'with torch.device("cuda:0")' in reasons[0].text
+        assert "with device:" in (found.snippet or "")
+
+
 def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> None:
     plain = trace_of_summary(a_workload())
     assert plain is not None
@@ -78,6 +94,12 @@ def test_reading_the_loss_every_step_is_told_with_its_cost() -> None:
     (reason,) = [reason for reason in found.reasons if reason.code == "reading-the-loss"]
     assert "3.0 ms a step here, 30 %" in reason.text
     assert found.options[0].breakdown_seconds.synchronize == pytest.approx(0.003)
+
+
+def test_in_inference_there_is_no_loss_whose_reading_could_be_told() -> None:
+    rows = [a_measurement(ONE, 16, 0.010, overheads=Overheads(0.0, 0.004, 0.003, 0.003))]
+    assert "reading-the-loss" in {reason.code for reason in answer(rows, log_every=1).reasons}
+    assert "reading-the-loss" not in {reason.code for reason in answer(rows, log_every=1, mode="inference").reasons}
 
 
 def test_threads_are_told_against_the_fewest_that_ran() -> None:
@@ -144,3 +166,17 @@ def test_a_lower_precision_that_is_slower_as_torch_has_it_is_not_said_to_pay() -
     found = answer(rows)
     assert found.recommended == compiled
     assert "precision-gain" not in {reason.code for reason in found.reasons}
+
+
+@pytest.mark.parametrize(("capability", "halved"), [("7.5", "fp16"), ("8.6", "bf16")])
+def test_what_would_save_memory_is_a_precision_that_the_device_has(capability: str, halved: str) -> None:
+    """Also where it was not asked for."""
+    card = a_gpu(compute_capability=capability, memory_free_bytes=10**9)
+    workload = a_workload(64)
+    peaks = {"activation_peaks": (Affine(0.0, 100e6),), "autocast_peaks": (Affine(0.0, 60e6),)}
+    trace = replace(trace_of_summary(workload), **peaks)
+    request = Request(workload, precision="fp32", devices=("cuda",))
+    found = recommend(a_survey(gpus=[card]), None, trace, [], request)
+    (reason,) = [reason for reason in found.reasons if reason.code == "does-not-fit"]
+    changes = {remedy["change"] for remedy in reason.evidence["remedies"]}
+    assert changes & {"bf16", "fp16"} == {halved}

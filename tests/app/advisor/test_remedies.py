@@ -90,6 +90,15 @@ def test_the_sentence_says_which_change_is_enough(fits: bool | None, word: str) 
     assert say_remedies(()) == ""
 
 
+def test_a_smaller_batch_is_a_smaller_one_ahead_as_well() -> None:
+    workload, card = a_workload(16, data="pinned"), Plan("cuda:0")
+    trace = replace(traced(workload), input_bytes=Affine(0.0, 50e6))
+    memory = replace(estimate_memory(None, None, trace, [], card, data="pinned"), overhead=0, available=GB)
+    option = replace(an_option(workload, card), memory=memory.parts(16), max_batch_size=memory.max_batch_size())
+    smaller = next(remedy for remedy in remedies_for(option, trace, workload) if "batch" in remedy.change)
+    assert smaller == Remedy("a batch of 4", 12 * 150_000_000, fits=True)
+
+
 def test_a_precision_is_told_that_the_device_has_for_it() -> None:
     workload = a_workload(16)
     option = an_option(workload)

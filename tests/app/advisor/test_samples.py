@@ -8,7 +8,7 @@ import random
 import pytest
 
 from app.advisor.numerics import np
-from app.advisor.samples import MOST_ROWS, Place, Sample, Samples
+from app.advisor.samples import MOST_BEYOND, MOST_ROWS, Place, Sample, Samples
 
 
 def place_of(row: Sample) -> Place:
@@ -36,6 +36,16 @@ def test_a_trend_is_followed_between_what_was_timed_and_a_little_beyond() -> Non
 def test_one_that_was_timed_by_itself_holds_everywhere_near() -> None:
     alone = Samples([Sample("a", 12.0, 0.0, 0.0, 9.0, 0.0, 0.7)])
     assert alone.log_ratio_at((13.0, 0.0, 0.0, 9.0, 0.0)) == pytest.approx(0.7, abs=0.05)
+
+
+def test_a_slope_that_no_clock_can_have_told_leads_nowhere() -> None:
+    """Half of the steps took 1e-12 s and the others, which move a little more, 1e6: far off they would take 1e300."""
+    steep = [
+        Sample(str(n), 0.0, 0.0, 0.0, *place) for n in range(300) for place in ((5.89, 0.0, -27.6), (5.95, 0.0, 13.8))
+    ]
+    for samples in (Samples(steep), Samples(steep).without("0")):
+        for footprint in (-30.0, 0.0, 10.3, 40.0):
+            assert -27.6 - MOST_BEYOND <= samples.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0)) <= 13.8 + MOST_BEYOND
 
 
 @pytest.mark.parametrize("network", ["a", "d"])

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from app.advisor.snippet import write_snippet
 from probes.microtrain.models import build_model
@@ -62,6 +64,17 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
     "layer_norm": (["layer_norm", {"type": "linear", "out": 3}], SERIES),
     "rms_norm": (["rms_norm", {"type": "linear", "out": 3}], SERIES),
     "instance_norm": ([{"type": "conv2d", "out": 4, "kernel": 1}, "instance_norm"], IMAGE),
+    "norms-of-own-numbers": (
+        [
+            {"type": "conv2d", "out": 4, "kernel": 1},
+            {"type": "batch_norm", "eps": 0.5, "momentum": 0.25},
+            {"type": "instance_norm", "eps": 0.25, "momentum": 0.5},
+            {"type": "group_norm", "groups": 2, "eps": 0.125},
+            {"type": "layer_norm", "eps": 0.5},
+            {"type": "rms_norm", "eps": 0.25},
+        ],
+        IMAGE,
+    ),
     "unflatten": ([{"type": "unflatten", "sizes": [2, 6]}, {"type": "linear", "out": 3}], SERIES),
     "upsample": (["upsample", {"type": "conv2d", "out": 4, "kernel": 1}], IMAGE),
     "upsample-bilinear": ([{"type": "upsample", "mode": "bilinear"}, {"type": "conv2d", "out": 4, "kernel": 1}], IMAGE),
@@ -139,6 +152,11 @@ def run_all(snippets: dict[str, str]) -> dict[str, str]:
     return failures
 
 
+def on_the_cpu(snippet: str) -> str:
+    """A device's, where there is none."""
+    return snippet.replace("cuda:0", "cpu")
+
+
 def test_every_layer_type_has_a_snippet_that_runs_when_pasted() -> None:
     plans = (Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1))
     has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # without AVX-512 torch refuses an LSTM's inference
@@ -153,7 +171,15 @@ def test_every_layer_type_has_a_snippet_that_runs_when_pasted() -> None:
         snippets[f"log {log_every}"] = write_snippet(Workload(a_model("linear"), 2, log_every=log_every), plans[0])
     snippets["inference"] = write_snippet(Workload(a_model("lstm"), 2, mode="inference"), plans[has_bf16])
     snippets["summary"] = write_snippet(a_workload(), Plan("cpu", "bf16", 2))
+    for name in MODELS:
+        snippets[f"{name} on a device"] = on_the_cpu(write_snippet(Workload(a_model(name), 2), Plan("cuda:0")))
     assert run_all(snippets) == {}
+
+
+def norm_numbers(module: torch.nn.Module) -> list[tuple[float, float | None]]:
+    """`eps` and `momentum` of every normalisation inside; the momentum tells of training alone."""
+    norms: list[Any] = [each for each in module.modules() if hasattr(each, "eps")]
+    return [(each.eps, getattr(each, "momentum", None)) for each in norms]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -170,6 +196,7 @@ def test_a_snippet_builds_the_model_whose_figures_were_told(name: str) -> None:
             for there, here in zip(*pair, strict=True):
                 here.data = there.data.clone()
         with torch.inference_mode():
+            assert norm_numbers(theirs) == norm_numbers(built)
             torch.testing.assert_close(theirs(ours), built(ours))
     finally:
         torch.set_num_threads(threads)
@@ -269,7 +296,52 @@ def test_hugging_face_configs_have_snippets_that_run_when_pasted() -> None:
         model = ModelDescription("huggingface", name, parse_huggingface(document))
         snippets[name] = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cpu", "fp32", 1))
         assert "probes" not in snippets[name]
+        on_a_device = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cuda:0"))
+        snippets[f"{name} on a device"] = on_the_cpu(on_a_device)
     assert run_all(snippets) == {}
+
+
+def configured(name: str) -> ModelDescription:
+    return ModelDescription("huggingface", name, parse_huggingface(CONFIGS[name]))
+
+
+@pytest.mark.parametrize("model", [*(a_model(name) for name in MODELS), *(configured(name) for name in CONFIGS)])
+def test_a_device_s_model_is_built_there_and_never_on_the_host(model: ModelDescription) -> None:
+    """A host's memory may be the smaller one. torch's device `meta` holds no numbers, and is not the host."""
+    snippet = write_snippet(Workload(model, 2), Plan("cuda:0")).replace("cuda:0", "meta")
+    pasted: dict[str, Any] = {}
+    switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    before = [switch.fp32_precision for switch in switches]
+    try:
+        exec(snippet.partition("model = model.to(")[0], pasted)
+    finally:
+        for switch, precision in zip(switches, before, strict=True):
+            switch.fp32_precision = precision
+    assert {parameter.device.type for parameter in pasted["model"].parameters()} <= {"meta"}
+
+
+def test_the_loop_of_inference_never_holds_two_outputs() -> None:
+    """A model's logits may take more than all else together."""
+    outputs: list[weakref.ref[torch.Tensor]] = []
+
+    def begin(module: torch.nn.Module, inputs: object) -> None:
+        if isinstance(module, torch.nn.Sequential):
+            held.append(sum(output() is not None for output in outputs))
+
+    def end(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        outputs.append(weakref.ref(output))
+
+    held: list[int] = []
+    hooks = [register_module_forward_pre_hook(begin), register_module_forward_hook(end)]
+    threads = torch.get_num_threads()
+    try:
+        for precision in ("fp32", "bf16"):
+            exec(write_snippet(Workload(a_model("linear"), 2, mode="inference"), Plan("cpu", precision, 1)), {})  # type: ignore[arg-type]
+    finally:
+        torch.set_num_threads(threads)
+        for hook in hooks:
+            hook.remove()
+    assert held == [0] * 6
 
 
 def test_numbers_of_a_config_are_pasted_as_its_class_takes_them() -> None:

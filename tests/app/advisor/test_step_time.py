@@ -1,3 +1,4 @@
+import itertools
 import math
 from dataclasses import replace
 
@@ -49,6 +50,16 @@ def test_one_measured_batch_moves_the_predicted_curve_and_less_the_further_away(
     assert moved == sorted(moved, reverse=True)
     assert moved[2] == pytest.approx(1.5**0.5)
     assert moved[-1] == pytest.approx(1.0, abs=0.02)
+
+
+def test_nothing_jumps_between_one_batch_and_the_next() -> None:
+    """A plan that took longer the larger the batch, against what was told: a line through both would leave the told
+    curve at twice the larger one, and where one plan overtakes another would be told to lie there."""
+    (alone,) = times([], a_profile(), ONE)
+    told = {size: seconds(alone, size).median for size in (4, 16)}
+    (time,) = times([a_measurement(ONE, 4, told[4]), a_measurement(ONE, 16, 2 * told[16])], a_profile(), ONE)
+    steps = [seconds(time, size).median for size in range(16, 70)]
+    assert all(after == pytest.approx(before, rel=0.1) for before, after in itertools.pairwise(steps))
 
 
 def test_the_further_from_what_ran_the_less_is_known() -> None:

@@ -11,12 +11,14 @@ from app.advisor import Recommendation, Request, recommend
 from app.advisor.recommendation import Option, Reason
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Measurement, MemoryPeak
-from probes.workload.description import Plan
+from probes.profile import Profile
+from probes.workload.description import ModelDescription, Plan, Workload
 from tests.app.advisor.answered import answer
 from tests.app.advisor.build import GB, ONE, ONE_BF16, TWO, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 
 GPU = Plan("cuda:0")
+PROFILE = a_profile((ONE, GPU))
 ENDED = "Its process ended before the step did, most likely for want of memory."
 
 
@@ -129,20 +131,35 @@ def test_no_remedy_is_enough_for_what_ran_out_of_memory_against_the_estimate() -
     assert all(remedy["fits"] is None for remedy in reason.evidence["remedies"])
 
 
-def on_a_card(free: int) -> Option:
+def on_a_card(free: int, profile: Profile | None = PROFILE, data: str = "pageable") -> Option:
     """24 GB, of which the step took 2 of torch's allocator and the context half a GB."""
     survey = a_survey(gpus=[a_gpu(memory_free_bytes=free)])
     row = a_measurement(GPU, 16, 0.01, memory=MemoryPeak(allocated_bytes=GB, reserved_bytes=2 * GB))
-    profile = a_profile((ONE, GPU))
-    return option_of(recommend(survey, profile, None, [row], Request(a_workload())), GPU)
+    return option_of(recommend(survey, profile, None, [row], Request(a_workload(data=data))), GPU)
 
 
 def test_what_ran_on_a_card_takes_its_context_as_well() -> None:
     memory = on_a_card(23 * GB).memory
     assert memory.peak_bytes == 2 * GB + 500_000_000
     assert memory.reserved_peak_bytes == 2 * GB
+    assert memory.allocated_peak_bytes == GB
     parts = (memory.weights_bytes, memory.gradients_bytes, memory.optimizer_bytes, memory.activations_bytes)
     assert sum(part or 0 for part in (*parts, memory.overhead_bytes)) == memory.peak_bytes
+
+
+def test_what_ran_on_a_card_is_not_the_whole_where_its_context_is_not_known() -> None:
+    option = on_a_card(21 * 10**8, None)
+    assert option.memory.overhead_bytes is None
+    assert option.memory.peak_bytes is None
+    assert (option.memory.reserved_peak_bytes, option.memory.allocated_peak_bytes) == (2 * GB, GB)
+    assert on_a_card(19 * 10**8, None).fits is False  # without any context
+
+
+def test_a_peak_is_told_of_what_was_fed_as_asked() -> None:
+    """From pinned memory the next batch lies there, too."""
+    measured, estimated = on_a_card(23 * GB).memory, on_a_card(23 * GB, data="pinned").memory
+    assert measured.reserved_peak_bytes == 2 * GB
+    assert estimated.reserved_peak_bytes != 2 * GB
 
 
 def test_what_ran_on_a_card_does_not_fit_beside_its_context_into_less() -> None:
@@ -162,3 +179,38 @@ def test_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:
     assert later.max_batch_size >= 16
     unknown = replace(failed, available_bytes=None)
     assert option_of(predicted([unknown], survey=a_survey(usable_bytes=8 * GB)), ONE).fits is False
+
+
+def untraced(rows: list[Measurement], free: int) -> Option:
+    """Of one's own Python that no trace follows."""
+    workload = Workload(ModelDescription("python", "own:model", {}), 16)
+    return option_of(recommend(a_survey(usable_bytes=free), None, None, rows, Request(workload)), ONE)
+
+
+def test_without_a_trace_too_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:
+    failed = replace(not_run(ONE, 16, "out-of-memory"), available_bytes=GB)
+    assert untraced([failed], GB).fits is False
+    assert untraced([failed], 20 * GB).fits is None
+
+
+def test_without_a_trace_too_what_ran_does_not_fit_into_less_than_it_took() -> None:
+    row = a_measurement(ONE, 16, 1.0, memory=MemoryPeak(process_bytes=4 * GB))
+    fitting, outgrown = untraced([row], 5 * GB), untraced([row], 3 * GB)
+    assert (fitting.fits, fitting.memory.available_bytes) == (True, 5 * GB)
+    assert outgrown.fits is False
+    assert "it took 4.0 GB here, and 3.0 GB are free on cpu now" in (outgrown.why_not or "")
+
+
+def test_a_plan_that_failed_at_one_batch_keeps_its_curve_and_its_crossovers() -> None:
+    """Its curve has a hole there."""
+    rows = [a_measurement(ONE, size, size / 64) for size in (64, 128)]
+    rows += [not_run(ONE, 512, "failed", ENDED), not_run(ONE_BF16, 512, "unsupported", "No kernel.")]
+    found = predicted(rows, 512, survey=a_survey(usable_bytes=200 * GB))
+    assert option_of(found, ONE).cannot_run
+    assert any(row.start == ONE and row.to == TWO for row in found.crossovers)
+    assert not any(ONE_BF16 in (row.start, row.to) for row in found.crossovers)
+    seconds = next(curve.step_seconds for curve in found.curves if curve.plan == ONE)
+    known = dict(zip(found.curve_batch_sizes, seconds, strict=True))
+    assert known[512] is None
+    assert known[64] is not None
+    assert any(known[size] is not None for size in known if size > 512)

@@ -26,6 +26,22 @@ def test_a_few_things_that_are_wrong_are_each_told() -> None:
     assert "Did you mean effort?" in problem.detail
 
 
+@pytest.mark.parametrize(
+    ("written", "rest", "meant"),
+    [
+        ("modle", {}, "model"),  # mode is as near, and nothing is missing there
+        ("modle", {"model": "iris-mlp"}, "mode"),
+        ("mdoe", {}, "mode"),
+        ("modl", {"mode": "training"}, "model"),
+        ("batchsize", {"model": "iris-mlp"}, "batch_size"),
+    ],
+)
+def test_of_fields_that_are_as_near_the_one_that_is_missing_is_meant(
+    written: str, rest: dict[str, Any], meant: str
+) -> None:
+    assert f"Did you mean {meant}?" in refused({"batch_size": 8, written: "iris-mlp", **rest}).detail
+
+
 def test_of_a_great_many_unknown_fields_none_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     def described(*_: object) -> NoReturn:
         raise AssertionError("a complaint was described that nobody is told")

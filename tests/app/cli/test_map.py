@@ -13,12 +13,21 @@ import pytest
 from app.advisor.decide import recommend
 from app.advisor.request import Request
 from app.advisor.winners import winners
-from app.cli.endings import ExitCode
+from app.cli.endings import CommandFailed, ExitCode
 from app.cli.main import main
+from app.cli.map import check_drawn
+from app.cli.map_view import letter_of, show_map
+from app.lab import Lab
+from app.mapping import Map, Row
 from app.service import Crosspoint
 from app.settings import Settings
+from probes.workload.description import Workload
+from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.advisor.test_one_value import DENSE, traced
+from tests.app.lab.programs import serving
+from tests.app.test_mapping import keep_trace
 
 ALL = (ONE, TWO, ONE_BF16, TWO_BF16, GPU)
 SUMMARY = {"parameters": 10**6, "flops_per_sample": 10**7, "activation_bytes_per_sample": 10**5, "operations": 60}
@@ -58,17 +67,39 @@ def test_what_fits_nowhere_and_what_nobody_knows_are_told_apart() -> None:
     assert (cell.plan, cell.fits) == (None, None)
 
 
+def test_what_torch_refuses_is_told_apart_from_what_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Batch norm over one value a channel."""
+    asked = Request(Workload(parse_model(DENSE), 2))
+    cells = winners(a_survey(), None, traced(DENSE, "training"), [], asked, (1, 2))
+    assert [(cell.fits, cell.cannot_run) for cell in cells] == [(None, True), (None, False)]
+    assert "batch of 2" in str(cells[0].why_not)
+    drawn = Map(asked.workload, (1, 2), (Row(1.0, None, tuple(cells)),))
+    assert [letter_of(drawn, cell) for cell in cells] == ["!", "?"]
+    show_map(drawn)
+    assert "Batch 1: torch refuses to train batch norm" in capsys.readouterr().out
+    check_drawn(replace(drawn, batch_sizes=(1,), rows=(Row(1.0, None, (cells[0],)),)))  # as a recommendation ends
+    large = winners(a_survey(usable_bytes=10**6), None, traced(DENSE, "training"), [], asked, (1, 2))
+    with pytest.raises(CommandFailed, match="every plan needs more memory"):
+        check_drawn(Map(asked.workload, (1, 2), (Row(1.0, None, tuple(large)),)))
+
+
 def test_letters_json_and_svg_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "map.svg"
     words = ["map", MODEL, "--profile", "rig", "--largest-batch", "64", "--widths", "0.5,2", "--svg", str(picture)]
     assert main([*words, "--json"]) == ExitCode.DONE
     document = json.loads(capsys.readouterr().out)
     assert document["batch_sizes"] == [1, 2, 4, 8, 16, 32, 64]
+    assert document["profile"] == "rig"
+    (machines,) = [reason for reason in document["reasons"] if reason["code"] == "other-machine"]
+    assert machines["widths"] == [0.5, 2.0]
     assert [row["width"] for row in document["rows"]] == [0.5, 2.0]
     assert all(len(row["cells"]) == 7 for row in document["rows"])
     assert main(words) == ExitCode.DONE
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
+    assert ", on rig" in shown.splitlines()[0]
+    assert "This is another machine's answer" in shown
+    assert "Times: 14 predicted." in shown
     for place, plan in enumerate(document["plans"]):
         assert f"{'ABCDEF'[place]}  {plan['device']} {plan['precision']}" in shown
     letters = [line.split()[-7:] for line in shown.splitlines() if line.startswith("width ")]
@@ -144,8 +175,30 @@ def test_a_map_of_what_fits_nowhere_is_drawn_and_ends_with_code_3(capsys: pytest
 
 def test_a_map_of_which_nothing_is_known_yet_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", MODEL, "--widths", "1", "--largest-batch", "2", "--json"]) == ExitCode.DONE
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    document = json.loads(capsys.readouterr().out)
+    (row,) = document["rows"]
     assert {cell["plan"] is None for cell in row["cells"]} == {True}
+    (reason,) = [reason for reason in document["reasons"] if reason["code"] == "no-calibration"]
+    assert "crosspoint calibrate" in reason["text"]
+    assert main(["map", MODEL, "--widths", "1", "--largest-batch", "2"]) == ExitCode.DONE
+    assert capsys.readouterr().out.count("crosspoint calibrate") == 1
+
+
+def test_a_map_that_was_to_be_measured_and_was_not_is_drawn_and_ends_with_code_4(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    dying = serving("os.kill(os.getpid(), signal.SIGKILL)")
+
+    async def keep() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path / "data")) as crosspoint:
+            await keep_trace(crosspoint)
+
+    asyncio.run(keep())
+    monkeypatch.setattr("app.service.Lab", lambda settings: Lab(settings, dying))
+    words = ["map", "iris-mlp", "--effort", "quick", "--largest-batch", "2", "--widths", "1"]
+    assert main(words) == ExitCode.MEASUREMENT_FAILED
+    assert "The measurement failed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("widths", ["", "x", "0", "-1", "nan", "inf", ",".join(["1"] * 17), "1e9"])

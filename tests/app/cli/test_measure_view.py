@@ -37,6 +37,17 @@ def test_the_fastest_plan_comes_first_and_a_failed_one_last(capsys: pytest.Captu
     assert "4 threads  Memory ran out." in out
 
 
+def test_what_a_first_step_takes_beyond_a_steady_one_is_called_start_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    show_measurements([measurement(1, 0.03).to_json()])
+    head, _, row = capsys.readouterr().out.splitlines()[:3]
+    assert "start-up" in head
+    assert "first step" not in head
+    assert "200 ms" in row
+
+
 def test_a_time_that_had_not_settled_is_marked_and_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     show_measurements([measurement(1, 0.2, steady=False).to_json()])
     out = capsys.readouterr().out

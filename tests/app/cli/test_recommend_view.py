@@ -20,7 +20,7 @@ from probes.workload.description import ModelDescription, Plan, Workload
 ONE = Plan("cpu", "fp32", 1)
 TWO = Plan("cpu", "fp32", 2)
 GPU = Plan("cuda:0", "bf16")
-CROSSOVER = Crossover(TWO, GPU, "pinned", "at", 3, 2, 4, 12, 90, "probed")
+CROSSOVER = Crossover(TWO, GPU, "pinned", "at", 3, 2, 4, 12, 90, "probed", (2, 4096))
 
 
 def option(plan: Plan, seconds: float | None, fits: bool | None = True, note: str | None = None) -> Option:
@@ -70,7 +70,7 @@ def test_a_measurement_that_was_asked_for_and_failed_is_known_to_the_caller(
 ) -> None:
     reason = Reason(code, "…", {"possible": possible})
     answer = replace(recommendation(option(GPU, 0.031)), reasons=(reason,))
-    assert measurement_failed(answer) is failed
+    assert measurement_failed(answer.reasons) is failed
 
 
 def test_the_verdict_comes_first_and_the_snippet_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,8 +126,8 @@ def test_the_likeliest_batch_is_told_where_it_is_not_certain(kind: str, told: bo
     ("kind", "words"),
     [
         ("at", "cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (2 to 4)"),
-        ("always", "cuda:0 bf16 is faster than cpu fp32, 2 threads at every batch looked at"),
-        ("never", "cuda:0 bf16 does not overtake cpu fp32, 2 threads"),
+        ("always", "cuda:0 bf16 is faster than cpu fp32, 2 threads at every batch looked at, from 2 to 4096"),
+        ("never", "cuda:0 bf16 does not overtake cpu fp32, 2 threads for good from batch 2 to 4096"),
         ("undecided", "cannot be told"),
     ],
 )

@@ -172,6 +172,13 @@ def test_cards_behind_a_switch_need_the_fabric_manager(state: str | None) -> Non
     assert "nvidia-fabricmanager" in (finding.fix or "")
 
 
+def test_a_card_that_somebody_holds_for_himself_is_not_free() -> None:
+    held = with_card(usable=False, compute_mode="exclusive-process", why_not="python (process 7) computes on it")
+    finding = assert_breaks(held, "CUDA initialises", "cuda-does-not-initialise")
+    assert "process 7" in finding.message
+    assert "-c DEFAULT" in (finding.fix or "")
+
+
 def test_mig_without_an_instance_shows_nothing_to_cuda() -> None:
     assert_breaks(with_card(mig_mode=True), "CUDA initialises", "mig-without-instances")
     instance = Accelerator("MIG-1", vendor="NVIDIA", parent_id=CARD.id)

@@ -27,6 +27,18 @@ def test_a_healthy_card_is_read_in_full(monkeypatch: pytest.MonkeyPatch) -> None
     assert card.usable is None  # torch has not been asked
 
 
+@pytest.mark.parametrize(
+    ("number", "mode", "usable"), [("0", "default", None), ("2", "prohibited", False), ("9", None, None)]
+)
+def test_a_card_tells_who_may_compute(
+    monkeypatch: pytest.MonkeyPatch, number: str, mode: str | None, usable: bool | None
+) -> None:
+    monkeypatch.setenv("FAKE_NVML_COMPUTE_MODE", number)
+    play(monkeypatch, "healthy")
+    [card] = read()
+    assert (card.compute_mode, card.usable) == (mode, usable)
+
+
 def test_its_memorys_health_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch, "healthy")
     [card] = read()

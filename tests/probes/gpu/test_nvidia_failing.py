@@ -36,6 +36,7 @@ OWN_FACTS = {
     "nvmlDeviceGetPersistenceMode": {"persistence_mode"},
     "nvmlDeviceGetVirtualizationMode": {"virtualization"},
     "nvmlDeviceGetMigMode": {"mig_mode"},
+    "nvmlDeviceGetComputeMode": {"compute_mode"},
     "nvmlDeviceGetMemoryInfo": {
         "memory_total_bytes", "memory_free_bytes", "unified_memory",
         "memory_bus_bits", "memory_bandwidth_bytes_per_second",  # NOT_SUPPORTED: they are the machine's own memory's

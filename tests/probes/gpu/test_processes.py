@@ -1,11 +1,14 @@
 """Who holds a card's memory, as far as this PID namespace can tell."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from probes.gpu.nvml.asking import Card
-from probes.gpu.nvml.processes import count_processes, read_processes
+from probes.gpu.nvml.processes import count_processes, explain_mode, read_processes
 from probes.reading import Root
 
 HOST = "pid:[4026531836]"
@@ -77,3 +80,41 @@ def test_the_largest_of_very_many_are_kept(tmp_path: Path) -> None:
     found = read_processes(card, Root(tmp_path))["processes"]
     assert len(found) == 64
     assert found[0]["memory_bytes"] == 999
+
+
+STRANGER = 4_999_999  # above the highest PID that the kernel gives (2**22)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pid", "word"),
+    [
+        ("prohibited", None, "nobody may compute"),
+        ("exclusive-process", STRANGER, f"python3 (process {STRANGER})"),
+        ("exclusive-process", None, None),
+        ("default", STRANGER, None),
+        (None, STRANGER, None),
+    ],
+)
+def test_whether_one_may_begin_to_compute_is_the_modes_and_the_holders(
+    tmp_path: Path, mode: str | None, pid: int | None, word: str | None
+) -> None:
+    root = machine(tmp_path, HOST, STRANGER, "python3")
+    told = explain_mode(library(ComputeRunningProcesses=[] if pid is None else [process(pid)]), mode, root)
+    assert told is None if word is None else word in (told or "")
+
+
+def test_one_that_draws_holds_no_card_exclusively(tmp_path: Path) -> None:
+    card = library(ComputeRunningProcesses=[], GraphicsRunningProcesses=[process(STRANGER)])
+    assert explain_mode(card, "exclusive-process", machine(tmp_path, HOST, STRANGER, "Xorg")) is None
+
+
+def test_our_own_measurements_hold_no_card_against_us(tmp_path: Path) -> None:
+    """Who asks NVML is the child of who measures: this process's parent stands for that one here."""
+    for pid in (os.getppid(), os.getpid()):
+        root = machine(tmp_path / str(pid), HOST, pid, "python3")
+        assert explain_mode(library(ComputeRunningProcesses=[process(pid)]), "exclusive-process", root) is None
+
+
+def test_a_holder_that_is_not_known_here_may_be_ours(tmp_path: Path) -> None:
+    root = machine(tmp_path, CONTAINER, STRANGER, "bash", "/dev/null")
+    assert explain_mode(library(ComputeRunningProcesses=[process(STRANGER)]), "exclusive-process", root) is None

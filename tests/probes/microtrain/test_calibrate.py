@@ -122,6 +122,17 @@ def test_a_quick_calibration_looks_at_few_thread_counts_of_a_large_machine() -> 
     assert not choose_plans("quick", ("cuda:77",), large)
 
 
+def test_where_cuda_does_not_start_the_cpu_is_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(device: str) -> tuple[int, int]:
+        raise RuntimeError("Found no NVIDIA driver on your system.")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr("probes.microtrain.plans.capability_of", fail)
+    for devices in ((), ("cpu",), ("cpu", "cuda:0")):
+        assert {plan.device for plan in choose_plans("quick", devices, Cores(2))} == {"cpu"}
+    assert choose_plans("quick", ("cuda:0",), Cores(2)) == ()
+
+
 @pytest.fixture(scope="module")
 def profile() -> Profile:
     return calibrate(CalibrateJob("quick", (ONE,), "mine", "a machine", "f", seconds=8.0), lambda *_: None)

@@ -49,10 +49,10 @@ class Attention(nn.Module):
         return functional.scaled_dot_product_attention(query, key, key, dropout_p=0.1, enable_gqa=shared)
 
 
-@pytest.mark.parametrize("heads_of_keys", [4, 2])
-def test_attention_with_dropout_is_one_operation_each_way(heads_of_keys: int) -> None:
+@pytest.mark.parametrize(("heads_of_keys", "autocast"), [(4, False), (4, True), (2, True)])
+def test_attention_with_dropout_is_one_operation_each_way(heads_of_keys: int, autocast: bool) -> None:
     shape = (2, 4, 24, 16)
-    records, ways = recorded(lambda: Attention(heads_of_keys), *shape)
+    records, ways = recorded(lambda: Attention(heads_of_keys), *shape, autocast=autocast)
     (forward,) = named(records, "crosspoint.scaled_dot_product_attention")
     (backward,) = named(records, "crosspoint.scaled_dot_product_attention_backward")
     assert ways.taken
@@ -62,15 +62,32 @@ def test_attention_with_dropout_is_one_operation_each_way(heads_of_keys: int) ->
     assert not named(records, "aten.bmm")
 
 
+def multiplied(records: list[Record], phase: int) -> int:
+    """Flops of matrix multiplications, of the first forward ones or of those after them."""
+    products = [record.flops for record in records if record.kind == "matmul"]
+    return sum(products[:2] if phase == 0 else products[2:])
+
+
+def test_heads_that_share_keys_are_taken_apart_in_fp32() -> None:
+    """No kernel of a card's takes them so: the scores are made, and kept for the backward."""
+    shape = (2, 4, 24, 16)
+    records, ways = recorded(lambda: Attention(2), *shape)
+    assert ways.taken
+    assert not named(records, "crosspoint.scaled_dot_product_attention")
+    assert multiplied(records, 0) == sdpa_flop_count(shape, shape, shape)
+    assert max(record.written_bytes for record in records) >= 4 * 2 * 4 * 24 * 24
+
+
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("shape", [(24, 16), (8, 24, 16), (2, 2, 4, 24, 16)])
-def test_attention_of_any_number_of_heads_and_samples_is_counted(shape: tuple[int, ...]) -> None:
-    """torch has them as (…, places, width)."""
-    records, _ = recorded(lambda: Alone(), *shape)
-    (forward,) = named(records, "crosspoint.scaled_dot_product_attention")
-    (backward,) = named(records, "crosspoint.scaled_dot_product_attention_backward")
+def test_attention_that_is_not_of_samples_and_heads_is_taken_apart(shape: tuple[int, ...], autocast: bool) -> None:
+    """torch has them as (…, places, width), and its kernels take four."""
+    records, ways = recorded(lambda: Alone(), *shape, autocast=autocast)
+    assert ways.taken
+    assert not named(records, "crosspoint.scaled_dot_product_attention")
     scores = prod(shape[:-1]) * 24
-    assert forward.flops == 2 * 2 * scores * 16
-    assert backward.flops == 5 * 2 * scores * 16
+    assert multiplied(records, 0) == 2 * 2 * scores * 16
+    assert multiplied(records, 1) == 2 * 2 * 2 * scores * 16
 
 
 class Alone(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.nn.functional import one_hot
 
-from probes.microtrain.known_numbers import COUNTS
+from probes.microtrain.known_numbers import COUNTS, FILLED
 from probes.microtrain.recording import Recorder
 
 
@@ -42,7 +42,14 @@ def joined(_: torch.Tensor) -> object:
     return mask.nonzero().shape, bool(mask.all())
 
 
-@pytest.mark.parametrize("look", [no_numbers, filled, overwritten, ranged, run_lengths, joined])
+def infinite(x: torch.Tensor) -> object:
+    full = torch.full((4, 4), float("-inf"))
+    mask, other = torch.triu(full, diagonal=1), torch.triu(torch.full((4, 4), float("-inf")), diagonal=1)
+    known = bool((mask == other).all()), bool((full == float("-inf")).all()), bool((full.clone() < 0).all())
+    return known, bool((full > 1).any())
+
+
+@pytest.mark.parametrize("look", [no_numbers, filled, overwritten, ranged, run_lengths, joined, infinite])
 def test_an_answer_is_what_real_numbers_give(look: Callable[[torch.Tensor], object]) -> None:
     real = look(torch.randn(4, 6))
     with FakeTensorMode(), Recorder():
@@ -85,3 +92,23 @@ def test_what_is_not_known_is_not_answered_to_ones_own_code(grown: Callable[[], 
         for ask in (lambda: bool(mask.all()), lambda: mask.any().item(), lambda: True in mask):
             with pytest.raises(DataDependentOutputException):
                 ask()
+
+
+def test_a_part_of_a_triangle_or_another_triangle_is_not_the_same() -> None:
+    with FakeTensorMode(), Recorder():
+        mask, lower = (cut(torch.full((4, 4), float("-inf")), 1) for cut in (torch.triu, torch.tril))
+        written = torch.triu(torch.full((4, 4), float("-inf")), 1)
+        written[0] = 0.0
+        for other in (mask.t(), lower, written, torch.triu(torch.full((4, 4), float("-inf")), 2)):
+            with pytest.raises(DataDependentOutputException):
+                bool((mask == other).all())
+
+
+def test_parts_of_an_input_that_is_one_number_are_that_number() -> None:
+    with FakeTensorMode(), Recorder() as recorder:
+        sizes = torch.empty(5, 2, dtype=torch.long)
+        setattr(sizes, FILLED, 7)
+        with pytest.raises(DataDependentOutputException):
+            sizes[1].tolist()
+        recorder.learn_inputs([sizes])
+        assert sizes[1].tolist() == [7, 7]

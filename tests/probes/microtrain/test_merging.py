@@ -1,6 +1,6 @@
 """Two recordings make lines; of a model that hangs on its numbers, lines that chance has shaken."""
 
-from probes.microtrain.merging import merge, peak_lines
+from probes.microtrain.merging import merge, peak_lines, repeated
 from probes.microtrain.recording import Record
 from probes.trace import Affine
 
@@ -24,3 +24,15 @@ def test_more_samples_are_no_less_work_and_few_are_no_less_than_none() -> None:
 def test_more_samples_take_no_less_memory() -> None:
     assert peak_lines((2, 4), [100], [60]) == (Affine(100, 0),)
     assert peak_lines((2, 4), [100, 90], [60]) == (Affine(100, 0),)  # steps of other operations
+
+
+def test_only_what_grows_by_the_sample_is_repeated() -> None:
+    once = [a_record(10)._replace(name="aten.mm")] * 100
+
+    def told(small: int, large: int) -> str | None:
+        return repeated((16, 32), [*once, *[a_record(10)] * small], [*once, *[a_record(10)] * large])
+
+    assert told(16, 32) == told(50, 98) == "aten.index"
+    assert told(5, 10) is None  # as chance does
+    assert told(100, 116) is None  # mostly of the step's
+    assert told(8, 8) is None

@@ -90,6 +90,14 @@ def test_a_layer_has_the_shape_and_parameters_that_were_inferred(name: str) -> N
     assert parameters(build_model(description).module) == count
 
 
+@pytest.mark.parametrize("name", [kind.name for kind in LAYER_TYPES if "norm" in kind.name])
+def test_a_norm_is_built_with_the_numbers_that_were_written(name: str) -> None:
+    options, shape = example(name)
+    numbers = {"eps": 0.25, "momentum": 0.5} if name.startswith(("batch", "instance")) else {"eps": 0.25}
+    norm = build_model(describe({"type": name, **options, **numbers}, "prelu", shape=shape)).module[0]  # type: ignore[index]
+    assert {number: getattr(norm, number) for number in numbers} == numbers
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("name", ["spatial_dropout", "dropout{}d", "SpatialDropout{}D"])
 def test_dropout_of_whole_channels_is_torchs_own(name: str, axes: int) -> None:

@@ -39,8 +39,61 @@ class Halting(nn.Module):
         return self.head(x)
 
 
+class Settling(Gated):
+    # a loop ends by a number with a point
+    def forward(self, x):
+        z = x
+        for _ in range(50):
+            z, before = 0.5 * self.layer(z).tanh(), z
+            if (z - before).norm().item() < 0.1 * len(x):
+                break
+        return self.head(z)
+
+
+class Counted(Gated):
+    # and by whole numbers
+    def forward(self, x):
+        left = torch.randint(1, 4, (len(x),))
+        for _ in range(50):
+            if not (left > 0).any():
+                break
+            x, left = self.layer(x).tanh(), left - 1
+        return self.head(x)
+
+
+class Chosen(Gated):
+    # rows of one label
+    def forward(self, x):
+        return self.head(x), self.layer(x[torch.randint(2, (len(x),)) != 0])
+
+
+class Masked(Gated):
+    # places are written by a mask, which is asked again
+    def forward(self, x):
+        mask = torch.rand(len(x)) < 0.15
+        x = x.clone()
+        x[mask] = 0.0
+        return self.head(x), self.layer(x[mask])
+
+
+def of_both(output, batch):
+    return nn.functional.cross_entropy(output[0], batch[1]) + output[1].sum()
+
+
 def rows(size):
     return torch.randn(size, 8), torch.randint(3, (size,))
+
+def settling():
+    return Settling(), rows
+
+def counted():
+    return Counted(), rows
+
+def chosen():
+    return Chosen(), rows, of_both
+
+def masked():
+    return Masked(), rows, of_both
 
 def gated():
     return Gated(), rows
@@ -89,6 +142,19 @@ def test_a_loop_that_ends_by_its_numbers_ends(own: str) -> None:
         for line in (operation.flops, operation.read_bytes, operation.written_bytes):
             assert line.per_sample >= 0 <= line.at(1)
     assert all(line.per_sample >= 0 for line in traced.activation_peaks)
+
+
+@pytest.mark.parametrize("function", ["settling", "counted"])
+def test_a_loop_that_ends_by_a_number_is_run_for_it(own: str, function: str) -> None:
+    assert trace(own, function).batch_sizes == LIGHT_BATCH_PAIRS[0]
+
+
+@pytest.mark.parametrize(("function", "most"), [("chosen", 0.75), ("masked", 0.4)])
+def test_rows_that_a_mask_chooses_are_as_many_as_it_chooses(own: str, function: str, most: float) -> None:
+    traced = trace(own, function)
+    assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
+    computed = sum(op.count * op.flops.at(40) for op in traced.operations if op.phase == "forward")
+    assert 2 * 40 * 8 * 3 < computed < 2 * 40 * 8 * (3 + 8 * most)
 
 
 def test_a_model_too_large_to_be_run_for_it_is_told_what_asks(own: str) -> None:

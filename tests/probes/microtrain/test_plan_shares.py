@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from probes.microtrain.plan_shares import SMALLEST_SHARES, PlanShares
 from tests.app.advisor.build import ONE, ONE_BF16, TWO
+from tests.probes.microtrain.fake_runs import FakeClock
 
 PLANS = (ONE, ONE_BF16, TWO)
 
@@ -44,14 +43,14 @@ def test_what_it_took_here_counts_more_than_in_other_networks() -> None:
     assert found.expected(TWO, 8) is None
 
 
-def test_what_is_spent_is_gone() -> None:
+def test_what_is_spent_is_gone(clock: FakeClock) -> None:
     found = shares(3 * 0.04, {ONE_BF16.key: 3.0})
     found.learn(ONE_BF16, 32, 2.5)
     assert not found.affords(ONE_BF16, 32, 1)
     rich = shares(3 * 2.5, {ONE_BF16.key: 3.0})
     assert rich.affords(ONE_BF16, 32, 1)
     with rich.spending(ONE_BF16):
-        time.sleep(0.15)
+        clock.now += 0.15
     assert not rich.affords(ONE_BF16, 32, 1)
 
 

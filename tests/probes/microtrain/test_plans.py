@@ -54,6 +54,32 @@ def test_tensor_cores_decide_a_cards_precisions(
     assert {plan.device for plan in cuda_plans()} == {"cuda:0"}
 
 
+def no_cuda(device: str) -> tuple[int, int]:
+    raise RuntimeError("The NVIDIA driver on your system is too old (found version 12020).")
+
+
+def test_a_cuda_that_does_not_start_has_no_plans_and_the_cpu_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch counts the driver's cards before it starts CUDA."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(plans, "capability_of", no_cuda)
+    assert cuda_plans() == ()
+    assert {plan.device for plan in sensible_plans(Cores(2))} == {"cpu"}
+
+
+def test_only_the_devices_asked_for_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def capability(device: str) -> tuple[int, int]:
+        asked.append(device)
+        return (8, 6)
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(plans, "capability_of", capability)
+    assert {plan.device for plan in cuda_plans(["cpu", "cuda:1"])} == {"cuda:1"}
+    assert cuda_plans(["cpu"]) == ()
+    assert asked == ["cuda:1"]
+
+
 def test_a_plan_that_can_run_has_nothing_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
     assert why_impossible(Plan("cpu", "bf16", 2, {"MALLOC_TOP_PAD_": "1"}), Cores(2)) is None

@@ -7,12 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from probes.microtrain import resting
 from probes.microtrain.contest import Contest, Entry
-from probes.microtrain.resting import MOST_IN_VAIN, MOST_SECONDS, Rest, comes_to_rest, computes, leaves_threads
+from probes.microtrain.resting import (
+    LOOK_SECONDS,
+    MOST_IN_VAIN,
+    MOST_SECONDS,
+    Rest,
+    comes_to_rest,
+    computes,
+    leaves_threads,
+)
 from probes.workload.description import Plan
 
 # A thread beside the main one, as a pool's, that computes until a line comes.
@@ -49,11 +58,19 @@ def say(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def test_a_thread_that_computes_is_waited_for_but_not_for_ever(process: subprocess.Popen[str]) -> None:
+def test_a_thread_that_computes_is_waited_for_but_not_for_ever(
+    process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(resting, "time", SimpleNamespace(perf_counter=lambda: now, sleep=sleep))
     assert computes(process.pid)
-    begun = time.perf_counter()
     assert not comes_to_rest(process.pid)
-    assert time.perf_counter() - begun >= MOST_SECONDS
+    assert MOST_SECONDS <= now < MOST_SECONDS + 2 * LOOK_SECONDS
 
 
 def test_threads_that_never_sleep_are_waited_for_a_few_times_only(

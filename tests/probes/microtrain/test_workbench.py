@@ -42,6 +42,14 @@ def test_what_lies_there_for_another_batch_size_is_spare_until_its_plans_are_gon
     assert bench.spare_device_bytes("meta", 8) == alone
 
 
+def test_a_model_for_one_device_alone_is_moved_and_for_several_copied() -> None:
+    bench = a_bench()
+    assert bench.replica("meta").module is bench.build().module
+    shared = a_bench()
+    shared.devices = frozenset(["cpu", "meta"])
+    assert shared.replica("meta").module is not shared.build().module
+
+
 def test_what_is_copied_in_every_step_leaves_nothing_there() -> None:
     bench = a_bench("pageable")
     steps = [bench.make_step(META, size) for size in (8, 32)]

@@ -64,6 +64,12 @@ def test_an_empty_name_and_transformers_own_notes_are_left_out() -> None:
     assert parse({"model_type": "bert", **noise}) == parse({"model_type": "bert"})
 
 
+def test_whose_kernels_run_a_model_is_no_configs_to_say() -> None:
+    chosen = {"attn_implementation": "flash_attention_2", "experts_implementation": "grouped_mm"}
+    written = {"model_type": "voxtral", "text_config": {"model_type": "llama", **chosen}, **chosen}
+    assert parse(written) == parse({"model_type": "voxtral", "text_config": {"model_type": "llama"}})
+
+
 def test_labels_are_counted_and_their_names_forgotten() -> None:
     labels = {str(i): f"and/or {i}" for i in range(21_843)}
     content = parse({"model_type": "vit", "id2label": labels, "label2id": {v: k for k, v in labels.items()}})
@@ -186,6 +192,14 @@ def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
         ({"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False}, None),
         ({"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": True}, 512),
         ({"model_type": "gpt2", "n_positions": 512}, 512),
+        (
+            {
+                "model_type": "encoder-decoder",
+                "encoder": {"model_type": "bert", "max_position_embeddings": 512},
+                "decoder": {"model_type": "gpt2", "n_positions": 1024},
+            },
+            512,
+        ),
         ({"model_type": "led", "max_encoder_position_embeddings": 16384, "max_decoder_position_embeddings": 600}, 600),
     ],
 )

@@ -220,6 +220,20 @@ def test_further_norms_and_unflatten_are_taken_in_torchs_spelling() -> None:
     assert [layer["type"] for layer in content["layers"]] == ["reshape", "conv2d", "instance_norm2d", "rms_norm"]
 
 
+def test_a_norm_that_writes_torchs_own_numbers_is_the_one_that_writes_none() -> None:
+    numbers = {"eps": 1e-5, "momentum": 0.1}
+    written = [{"type": name, **numbers} for name in ("batch_norm", "instance_norm")]
+    written.append({"type": "layer_norm", "eps": 1e-5})
+    grouped = {"type": "group_norm", "groups": 2}
+    plain = parse("batch_norm", "instance_norm", "layer_norm", grouped, "rms_norm", shape=[4, 3, 3])
+    assert parse(*written, {**grouped, "eps": 1e-5}, "rms_norm", shape=[4, 3, 3]) == plain
+    assert all("eps" not in layer for layer in plain["layers"])
+    own = parse({"type": "rms_norm", "eps": 1e-5}, {"type": "batch_norm", "momentum": 0.5}, shape=[4, 3, 3])
+    assert own["layers"][0]["eps"] == 1e-5  # of an rms_norm torch takes that of the numbers' type
+    assert own["layers"][1]["momentum"] == 0.5
+    assert "eps" not in own["layers"][1]
+
+
 def test_sizes_that_an_axis_cannot_have_are_refused() -> None:
     assert "48 long" in str(refusal({"type": "unflatten", "sizes": [5, -1]}, LINEAR, shape=[48]))
     assert "more than one number" in str(refusal("instance_norm", LINEAR, shape=[4]))

@@ -103,3 +103,17 @@ def test_what_is_not_made_of_layers_is_refused_with_a_sentence() -> None:
     for factor in (0.0, -1.0, 1e9, float("nan")):
         with pytest.raises(InvalidModel, match="width"):
             widen(parse_model("iris-mlp"), factor)
+
+
+@pytest.mark.parametrize("factor", [2, 4])
+def test_a_group_for_each_channel_of_the_input_is_as_many_as_before(factor: int) -> None:
+    """As in a network over the channels of an EEG: the input has as many as before."""
+    layers = [
+        {"type": "conv1d", "out": 16, "kernel": 5, "groups": 8},
+        {"type": "conv1d", "out": 16, "kernel": 5, "groups": 16},
+        "flatten",
+        {"type": "linear", "out": 3},
+    ]
+    wider = widen(parse_model({"layers": layers, "input_shape": [8, 100]}), factor)
+    assert [layer["groups"] for layer in wider.content["layers"][:2]] == [8, 16 * factor]
+    assert sizes(wider) == [16 * factor, 16 * factor, 3]

@@ -3,6 +3,7 @@
 healthy, two, lost, unified, mig, empty-mig: machines. hang, stubborn, crash, noisy, unimportable: ways to misbehave.
 `FAKE_NVML_PID`: a file to add this process's number to, so that a test can see that it ended.
 `FAKE_NVML_FAULT`: `hang CALL CARD` or `crash CALL CARD`: that call, about that card only, or about any.
+`FAKE_NVML_COMPUTE_MODE`: nvmlComputeMode_t, 0 where it is not set.
 `FAKE_NVML_STATE`: a file that is read at every call and tells what is so now: words `count=N`, `lost=CARD`, `crash`,
 `utilization=N`.
 """
@@ -235,6 +236,10 @@ def nvmlDeviceGetMigMode(handle: Any) -> list[int]:
     if PLAYS not in ("mig", "empty-mig"):
         raise NVMLError_NotSupported("Not Supported")
     return [1, 1]
+
+
+def nvmlDeviceGetComputeMode(handle: Any) -> int:
+    return int(os.environ.get("FAKE_NVML_COMPUTE_MODE", "0"))
 
 
 def nvmlDeviceGetMaxMigDeviceCount(handle: Any) -> int:

@@ -1,0 +1,38 @@
+"""What to do about a time that is not known, or was not measured: only what can be done is advised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.advisor.request import EFFORT_SECONDS, Request
+
+CALIBRATE = "Run `crosspoint calibrate` once"
+LONGER = "measuring for longer (effort thorough, or a higher time limit)"
+DESCRIBED = "described by its layers or its config, the model could be measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Sentences. unknown: what gives a time where none is known. predicted: what measures one that is predicted; empty
+    where nothing does."""
+
+    unknown: str
+    predicted: str = ""
+
+
+def advice_for(request: Request, *, elsewhere: bool, captured: bool) -> Advice:
+    """elsewhere: the answer is for the machine of a profile. captured: this machine is known from files alone, so that
+    nothing can run on it."""
+    if elsewhere:
+        return Advice("Calibrate that machine again, and import its profile.")
+    if captured:
+        return Advice("A captured machine can only be read: calibrate the machine itself, and import its profile.")
+    if request.workload.model.kind == "summary":
+        return Advice(f"{CALIBRATE}; {DESCRIBED} as well.", f"{DESCRIBED[0].upper()}{DESCRIBED[1:]}.")
+    if request.effort == "instant":
+        return Advice(
+            f"{CALIBRATE}, or ask with effort quick, which measures this very model.", "Effort quick measures it."
+        )
+    if request.measuring_seconds < max(EFFORT_SECONDS.values()):
+        return Advice(f"{CALIBRATE}, or try {LONGER}.", f"{LONGER[0].upper()}{LONGER[1:]} may reach it.")
+    return Advice(f"{CALIBRATE}.")

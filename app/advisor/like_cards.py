@@ -1,0 +1,79 @@
+"""Cards that are alike: one of them is calibrated, and its times are the others'.
+
+Eight of a kind would take a calibration eight times as long, and each would be measured with what the one before it
+left of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from app.advisor.busy_device import is_busy
+from app.advisor.plans import cuda_accelerators
+from probes.hardware import Accelerator, Survey
+from probes.profile import Profile
+from probes.workload.description import Plan
+
+
+def devices_to_calibrate(survey: Survey) -> list[str]:
+    """The CPU, and of the cards that torch can use the first of each kind that nobody computes on, else the first."""
+    return ["cpu", *_chosen(cuda_accelerators(survey))]
+
+
+def free_devices(survey: Survey) -> list[str]:
+    """Of these the ones that nobody computes on."""
+    cards = {card.torch_device: card for card in cuda_accelerators(survey)}
+    return [device for device in devices_to_calibrate(survey) if device == "cpu" or not is_busy(cards[device])]
+
+
+def like_devices(survey: Survey, measured: Sequence[str]) -> dict[str, str]:
+    """Of the devices that were not measured, the one that was and is alike. No entry where none is."""
+    cards = cuda_accelerators(survey)
+    stand_ins = {_kind(card): str(card.torch_device) for card in reversed(cards) if card.torch_device in measured}
+    return {
+        str(card.torch_device): stand_ins[_kind(card)]
+        for card in cards
+        if card.torch_device not in measured and _kind(card) in stand_ins
+    }
+
+
+def measured_plan(profile: Profile, plan: Plan) -> Plan:
+    """The plan whose figures in the profile are this one's."""
+    device = profile.like.get(plan.device)
+    return plan if device is None else replace(plan, device=device)
+
+
+def same_kinds(survey: Survey) -> Mapping[str, Hashable]:
+    """By device: what cards that are alike have in common."""
+    return {str(card.torch_device): _kind(card) for card in cuda_accelerators(survey)}
+
+
+def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], best: Plan | None) -> list[Plan]:
+    """Those of one card of each kind: the recommended plan's, else the first. kinds: same_kinds."""
+    devices = dict.fromkeys([*([] if best is None else [best.device]), *(plan.device for plan in plans)])
+    chosen: dict[Hashable, str] = {}
+    for device in devices:
+        chosen.setdefault(kinds.get(device, device), device)
+    return [plan for plan in plans if plan.device in chosen.values()]
+
+
+def _chosen(cards: Sequence[Accelerator]) -> list[str]:
+    chosen: dict[Hashable, Accelerator] = {}
+    for card in sorted(cards, key=is_busy):
+        chosen.setdefault(_kind(card), card)
+    names = {card.torch_device for card in chosen.values()}
+    return [str(card.torch_device) for card in cards if card.torch_device in names]
+
+
+def _kind(card: Accelerator) -> Hashable:
+    """What makes two of them equally fast: the link is what copies take. One that says too little is like no other."""
+    told = (card.name, card.memory_total_bytes, card.compute_capability or card.gfx_target)
+    if None in told:
+        return card.torch_device
+    return (*told, card.multiprocessors, card.power_limit_watts, _link(card))
+
+
+def _link(card: Accelerator) -> Hashable:
+    """Lanes are what it is wired with; an idle link's generation is lower than what it can."""
+    return card.pcie_generation_maximum, card.pcie_lanes, card.pcie_lanes_slot

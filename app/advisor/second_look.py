@@ -1,0 +1,78 @@
+"""Where a plan took far longer than the others' steps bear out, it is worth another look before anything rests on it.
+
+A machine that is shared has seconds in which two threads take twice as long as before and after, with nothing to see
+in how quick the cores are. What a model's prediction is off by it is off by under every plan in much the same way: a
+plan that alone is off by far more met such seconds, or is told wrong, and a second turn tells which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from app.advisor.fitting import ratio_spread
+from app.advisor.known import Known
+from app.advisor.probing import Probe, Probing
+from app.advisor.step_time import PlanTime
+from probes.measurement import Measurement
+
+# So many times the spread that four in five of such ratios keep within: one in a hundred is beyond it by chance.
+SURPRISING = 2.0
+Key = tuple[object, ...]
+Document = dict[str, Any]
+
+
+def choose_second_look(known: Known, seconds: float, sizes: Collection[int]) -> Probe | None:
+    """At the first of these batch sizes, which ran just now, where plans took longer than others bear out: these plans
+    again, beside those that they are judged by. None where there are none, or the seconds do for none."""
+    for size in sizes:
+        keys = surprising_plans(known.times, size, known.workload.data)
+        there = [option for option in known.options(size) if option.plan.key in keys]
+        look = Probing(known, there, (), size)
+        if there and look.seconds <= seconds:
+            return Probe(tuple(option.plan for option in there), size, min(look.seconds_apart, seconds))
+    return None
+
+
+def surprising_plans(times: Mapping[Key, PlanTime], size: int, data: str) -> list[Key]:
+    """Those that took longer at this batch than another's step bears out, and the other, which they are judged by;
+    empty where there are none, as on a device, of whose plans nobody knows what they err by together."""
+    off = {key: log_ratio for key, time in times.items() if (log_ratio := _off(time, size, data)) is not None}
+    found: dict[Key, Key] = {}
+    for key, mine in off.items():
+        surprises = {other: _surprise(mine - theirs, times[key], times[other]) for other, theirs in off.items()}
+        judge = max(surprises, key=lambda other: surprises[other])
+        if surprises[judge] > SURPRISING:
+            found[key] = judge
+    return list(dict.fromkeys((*found, *found.values())))
+
+
+def quicker_than_before(rows: Sequence[Document], before: Sequence[Measurement]) -> list[Document]:
+    """Of a second look's measurements, those of less time than stands: what took longer met others, as it may have
+    before."""
+    stands = {(row.plan.key, row.batch_size): row.step.median for row in before if row.step is not None}
+    found = []
+    for document in rows:
+        row = Measurement.from_json(document)
+        if row.step is not None and row.step.median < stands.get((row.plan.key, row.batch_size), math.inf):
+            found.append(document)
+    return found
+
+
+def _surprise(difference: float, one: PlanTime, other: PlanTime) -> float:
+    """In spreads of the ratio of two plans' errors; 0 where that is not known."""
+    spread = ratio_spread(_left_out(one), _left_out(other))
+    return 0.0 if spread is None else difference / spread
+
+
+def _off(time: PlanTime, size: int, data: str) -> float | None:
+    """The logarithm of what a step took over what it was predicted to take."""
+    if time.measured is None or time.predicted is None or not time.plan.is_cpu:
+        return None
+    took, told = time.measured.measured(size), time.predicted.at(size, data)
+    return None if took is None or told is None else math.log(took.median / told.median)
+
+
+def _left_out(time: PlanTime) -> Mapping[str, float]:
+    return {} if time.predicted is None else time.predicted.model.fit.left_out

@@ -1,0 +1,60 @@
+"""What a micro-training process said of torch's devices, and for how long that holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from probes.hardware import Outcome, Survey
+
+# A driver that torch could not start may have been mended without a sign that a survey sees.
+DOUBT_SECONDS = 600.0
+# Whose answers say which cards this process is shown.
+_LIBRARIES = ("cuda", "hip")
+
+
+@dataclass(slots=True)
+class TorchWord:
+    """ready: the event (docs/protocol.md). told: what drivers told of the cards by then; None: no survey was taken
+    since."""
+
+    ready: dict[str, Any]
+    clock: Callable[[], float] = time.monotonic
+    told: dict[str, str | None] | None = None
+    heard_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heard_at = self.clock()
+
+    def holds_for(self, survey: Survey) -> bool:
+        """Whether drivers tell of the same cards as when it was said. survey: without torch's word."""
+        now = _told_by_drivers(survey)
+        if self.told is None:
+            self.told = now
+        then = self.told
+        return all(name in then and value in (None, then[name]) for name, value in now.items())
+
+    @property
+    def is_doubtful(self) -> bool:
+        """It was about a device that did not start, and that is a while ago."""
+        devices = self.ready.get("devices")
+        rows = devices if isinstance(devices, list | tuple) else ()
+        failed = any(isinstance(row, dict) and row.get("why_not") for row in rows)
+        return failed and self.clock() - self.heard_at > DOUBT_SECONDS
+
+
+def _told_by_drivers(survey: Survey) -> dict[str, str | None]:
+    """The cards that only torch can judge, with its name for each as CUDA or HIP count them; the drivers' versions; and
+    the libraries that failed, with the reason. None of a value: not known now, as while a driver is slow."""
+    software = survey.software
+    versions = {"driver": software.nvidia_driver, "cuda driver": software.cuda_driver_version}
+    reports = {name: survey.probes.get(name) for name in _LIBRARIES}
+    failed = {
+        name: report.reason
+        for name, report in reports.items()
+        if report is not None and report.outcome in (Outcome.FAILED, Outcome.ABSENT)
+    }
+    cards = {card.id: card.torch_device for card in survey.accelerators if card.usable is None}
+    return {**versions, **failed, **cards}

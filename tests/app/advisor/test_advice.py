@@ -1,0 +1,58 @@
+"""What is advised can be done: by who asked, of this model, on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.summary import trace_of_summary
+from probes.profile import Profile
+from probes.workload.models import parse_model
+from tests.app.advisor.build import a_survey, a_workload
+from tests.app.advisor.machine import a_profile
+
+WHOLE = replace(a_workload(), model=parse_model("iris-mlp"))
+TRACE = trace_of_summary(a_workload())
+
+
+def told(profile: Profile | None, *, summary: bool = False, captured: bool = False, **asked: Any) -> str:
+    """All sentences of the answer: its verdict, reasons and notes."""
+    request = Request(a_workload() if summary else WHOLE, **asked)
+    found: Recommendation = recommend(a_survey(), profile, None if summary else TRACE, [], request, captured=captured)
+    return " ".join((found.verdict, *(reason.text for reason in found.reasons), *(o.note or "" for o in found.options)))
+
+
+@pytest.mark.parametrize("profile", [None, a_profile()])
+def test_who_asked_for_no_measuring_may_ask_for_it(profile: Profile | None) -> None:
+    assert "ffort quick" in told(profile)
+
+
+@pytest.mark.parametrize("profile", [None, a_profile()])
+def test_a_summary_is_not_to_be_measured(profile: Profile | None) -> None:
+    for effort in ("instant", "quick"):
+        sentences = told(profile, summary=True, effort=effort)
+        assert "ffort quick" not in sentences
+        assert "escribed by its layers" in sentences
+        assert ("crosspoint calibrate" in sentences) is (profile is None)
+
+
+@pytest.mark.parametrize("profile", [None, a_profile()])
+@pytest.mark.parametrize("summary", [True, False])
+def test_on_a_captured_machine_nothing_is_to_be_run(profile: Profile | None, summary: bool) -> None:
+    sentences = told(profile, summary=summary, captured=True)
+    assert "ffort quick" not in sentences
+    assert "crosspoint calibrate" not in sentences
+    assert ("calibrate the machine itself" in sentences) is (profile is None)
+
+
+@pytest.mark.parametrize("profile", [None, a_profile()])
+def test_who_asked_for_measuring_is_not_told_to_but_to_give_it_more_time(profile: Profile | None) -> None:
+    short = told(profile, effort="quick")
+    assert "ffort quick" not in short
+    assert "effort thorough" in short
+    assert "higher time limit" in told(profile, effort="thorough", time_limit_seconds=5.0)
+    longest = told(profile, effort="thorough")
+    assert not any(words in longest for words in ("ffort quick", "effort thorough", "time limit"))

@@ -1,0 +1,94 @@
+"""Cards that are alike are told alike, from the calibration of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.like_cards import devices_to_calibrate, free_devices, like_devices, same_kinds
+from app.advisor.pooled import pool
+from app.advisor.predicted import model_of_plan
+from probes.hardware import Accelerator
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, a_gpu, a_survey, a_workload
+from tests.app.advisor.machine import GPU, a_profile
+
+SECOND = Plan("cuda:1", "fp32")
+PROFILE = replace(a_profile((ONE, GPU)), workspace_bytes={"cuda:0": 8_000_000}, like={"cuda:1": "cuda:0"})
+
+
+def gpus(*changes: dict[str, object]) -> list[Accelerator]:
+    return [
+        a_gpu(**{"id": f"GPU-{place}", "torch_device": f"cuda:{place}", **each}) for place, each in enumerate(changes)
+    ]
+
+
+def answer(precision: str = "fp32") -> Recommendation:
+    survey = a_survey(gpus=gpus({}, {}))
+    return recommend(survey, PROFILE, None, [], Request(a_workload(16), precision, ("cuda",)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "chosen"),
+    [
+        (({}, {}, {}), ["cpu", "cuda:0"]),
+        (({}, {"name": "NVIDIA T400"}, {}), ["cpu", "cuda:0", "cuda:1"]),
+        (({}, {"memory_total_bytes": 10**10}), ["cpu", "cuda:0", "cuda:1"]),
+        (({"pcie_lanes": 16}, {"pcie_lanes": 4}), ["cpu", "cuda:0", "cuda:1"]),
+        (({"utilization_percent": 90.0}, {"utilization_percent": 3.0}), ["cpu", "cuda:1"]),
+        (({"utilization_percent": 90.0}, {"utilization_percent": 80.0}), ["cpu", "cuda:0"]),
+        (({"memory_total_bytes": None}, {"memory_total_bytes": None}), ["cpu", "cuda:0", "cuda:1"]),
+        (({"usable": False}, {}), ["cpu", "cuda:1"]),
+        ((), ["cpu"]),
+    ],
+)
+def test_of_each_kind_one_is_calibrated(changes: tuple[dict[str, object], ...], chosen: list[str]) -> None:
+    assert devices_to_calibrate(a_survey(gpus=gpus(*changes))) == chosen
+
+
+def test_a_card_on_which_others_compute_is_left_out() -> None:
+    survey = a_survey(gpus=gpus({"utilization_percent": 98.0}, {"name": "NVIDIA T400", "utilization_percent": 0.0}))
+    assert free_devices(survey) == ["cpu", "cuda:1"]
+
+
+def test_the_others_are_told_as_the_one_that_was_measured() -> None:
+    survey = a_survey(gpus=gpus({}, {}, {"name": "NVIDIA T400"}, {}))
+    assert like_devices(survey, ("cuda:1",)) == {"cuda:0": "cuda:1", "cuda:3": "cuda:1"}
+    assert like_devices(survey, ("cuda:0", "cuda:1")) == {"cuda:3": "cuda:0"}
+    assert like_devices(survey, ()) == {}
+
+
+def test_two_of_a_kind_take_as_long_and_as_much_and_are_no_rivals() -> None:
+    found = answer()
+    first, second = found.options
+    assert (first.plan, second.plan) == (GPU, SECOND)
+    assert first.step_seconds == second.step_seconds
+    assert first.memory == second.memory
+    assert first.memory.overhead_bytes
+    assert found.confidence == 1.0
+    assert "too close" not in found.verdict
+    assert not found.crossovers
+
+
+def test_one_model_of_them_is_fitted() -> None:
+    assert model_of_plan(PROFILE, SECOND) is model_of_plan(PROFILE, GPU) is not None
+
+
+def test_without_a_card_like_it_nothing_is_known_of_one_that_was_not_measured() -> None:
+    assert model_of_plan(replace(PROFILE, like={}), SECOND) is None
+
+
+def test_cards_that_are_no_more_alike_than_their_name_are_rivals() -> None:
+    kinds = same_kinds(a_survey(gpus=gpus({}, {"memory_total_bytes": 10**10}, {})))
+    assert kinds["cuda:0"] == kinds["cuda:2"] != kinds["cuda:1"]
+
+
+def test_a_pooled_profile_tells_a_card_by_its_like_until_it_was_measured_itself() -> None:
+    plain = replace(PROFILE, like={})
+    assert pool([plain, PROFILE]).like == {"cuda:1": "cuda:0"}
+    own = replace(
+        plain, points=tuple(replace(each, plan=SECOND) for each in PROFILE.points if each.plan == GPU), networks=()
+    )
+    assert pool([own, PROFILE]).like == {}
