@@ -17,7 +17,7 @@ from app.advisor.known import gather
 from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans, unknown_cards
 from app.advisor.probing import LEAST_SECONDS, choose_probe
-from app.advisor.recommendation import Option, Reason, Recommendation
+from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.second_look import choose_second_look, quicker_than_before
 from app.advisor.unknown_cards import explain_unknown_cards
@@ -30,6 +30,16 @@ from app.lab import Ticket
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
 from app.measurable import check_outcome
+from app.measuring_time import (
+    LEAST_PATIENCE_SECONDS,
+    LEAST_SHARE,
+    START_SECONDS,
+    contest_seconds,
+    expected_seconds,
+    fitting_plans,
+    options_of,
+    seconds_left,
+)
 from app.store.latest import latest_of
 from probes.allocators import read_allocators
 from probes.hardware import Load, Survey
@@ -46,19 +56,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# With less than this no plan gets steady. An answer that is a little late is worth more than one without a measurement.
-LEAST_MEASURING_SECONDS = 2.0
-# What comes before the first step (a process that imports torch, and the tracing of a model that is new) is not on the
-# time for measuring, up to this. What takes longer is, but for a share of the time that is kept for steps.
-START_SECONDS, LEAST_SHARE = 3.0, 0.4
-# Of the time for measuring: the plans at the batch asked for, which is what was asked; plans that have few samples by
-# then get the rest. Other batches get what is left, which is more where the plans are soon told apart.
-CONTEST_SHARE = 0.55
-# Until processes are forked, the model is built and its memory touched it takes so long. Then every plan wants so many
-# steps: fifteen that count, and two before, of which the first takes up to three times as long.
-BUILDING_SECONDS, CONTEST_STEPS = 2.5, 19
-# Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
-LEAST_PATIENCE_SECONDS = 6.0
 # The code of the reason that says that something was not saved.
 NOT_SAVED = "not-saved"
 # A trace that cannot be had: steps may be run all the same.
@@ -141,13 +138,13 @@ class Recommending:
                     if not first.alive:  # the trace took too long, or ended its process
                         child = await stack.enter_async_context(lab.another({}, options))
                 estimate = await self._decide(survey, profile, trace)
-                fitting = _fitting(estimate, plans)
+                fitting = fitting_plans(estimate, plans)
                 if fitting:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
                     left, least = self._seconds_left(ticket), LEAST_SHARE * self._request.measuring_seconds
                     seconds = max(left - kept_back, least)
                     enough = contest_seconds(estimate, fitting, seconds)
-                    apart = may_run_apart(_options_of(estimate, fitting), enough)
+                    apart = may_run_apart(options_of(estimate, fitting), enough)
                     expected = expected_seconds(estimate, fitting)
                     await self._run_plans(child, survey, fitting, seconds, enough, expected, apart=apart)
                     await self._probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
@@ -381,33 +378,3 @@ class Recommending:
         if kept.trouble is not None and all(note.code != NOT_SAVED for note in self._notes):
             self._notes.append(Reason(NOT_SAVED, kept.trouble))
         return kept.value
-
-
-def _fitting(estimate: Recommendation, plans: tuple[Plan, ...]) -> list[Plan]:
-    """The plans that are not known to need more memory than there is."""
-    too_large = {option.plan.key for option in estimate.options if option.fits is False}
-    return [plan for plan in plans if plan.key not in too_large]
-
-
-def _options_of(estimate: Recommendation, plans: Sequence[Plan]) -> list[Option]:
-    wanted = {plan.key for plan in plans}
-    return [option for option in estimate.options if option.plan.key in wanted]
-
-
-def seconds_left(allowed: float, spent: float) -> float:
-    """Of those that measuring may take, so long after its turn came."""
-    return min(allowed, allowed + START_SECONDS - spent)
-
-
-def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:
-    """Of these seconds, what the plans get at the batch asked for: most of it, and all where steps are long."""
-    times = [option.step_seconds for option in _options_of(estimate, plans)]
-    needed = BUILDING_SECONDS + CONTEST_STEPS * sum(time.median for time in times if time is not None)
-    return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
-
-
-def expected_seconds(estimate: Recommendation, plans: Sequence[Plan]) -> list[float | None]:
-    """Of a step under each of the plans, as far as anything is known."""
-    times = {option.plan.key: option.step_seconds for option in estimate.options}
-    found = (times.get(plan.key) for plan in plans)
-    return [None if time is None else time.median for time in found]

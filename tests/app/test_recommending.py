@@ -19,7 +19,8 @@ from app.advisor.request import Request
 from app.errors import LabBusy, LabError
 from app.keeping import say_nothing
 from app.lab import Lab
-from app.recommending import LEAST_SHARE, START_SECONDS, Recommending, contest_seconds, seconds_left
+from app.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
+from app.recommending import Recommending
 from app.service import Crosspoint
 from probes.load import SURVEYED_SECONDS, LoadMeter
 from probes.workload.description import Workload
@@ -168,7 +169,7 @@ def test_starting_is_not_on_the_time_for_measuring_up_to_a_few_seconds() -> None
 
 
 def test_what_begins_late_keeps_time_for_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.recommending.START_SECONDS", -20.0)  # as if that much more had gone
+    monkeypatch.setattr("app.measuring_time.START_SECONDS", -20.0)  # as if that much more had gone
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, ask, obedient(heard))
     assert [job["seconds"] for job in jobs(heard)] == [LEAST_SHARE * 10.0]
