@@ -129,10 +129,18 @@ def test_what_is_no_object_is_refused(device: Any) -> None:
         Trace.from_json(document)
 
 
-@pytest.mark.parametrize("schema", ["0", "99", "", None, int(SCHEMA_VERSION), [SCHEMA_VERSION], SCHEMA_VERSION + " "])
+@pytest.mark.parametrize("schema", ["0", "", None, int(SCHEMA_VERSION), [SCHEMA_VERSION], SCHEMA_VERSION + " "])
 def test_another_schema_is_refused(schema: Any) -> None:
     document = a_document(schema_version=schema)
     with pytest.raises(Refused, match=r"trace\.device\.schema_version"):
+        check_trace(document, "trace")
+    with pytest.raises(ValueError, match="schema"):
+        Trace.from_json(document)
+
+
+def test_a_newer_schema_is_told_as_what_it_is() -> None:
+    document = a_document(schema_version="99")
+    with pytest.raises(Refused, match="a newer crosspoint made it"):
         check_trace(document, "trace")
     with pytest.raises(ValueError, match="schema"):
         Trace.from_json(document)
