@@ -10,16 +10,17 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
-from probes.measurement import Measurement, MemoryPeak, Overheads, Timing
+from probes.measurement import Measurement, Overheads, Timing
 from probes.microtrain import fresh_processes
 from probes.microtrain.calm import Calm
 from probes.microtrain.compiled_bench import bench_for, changes_of
-from probes.microtrain.contest import NOT_BEGUN, Contest, Entry, OutOfTime
-from probes.microtrain.failures import Failure, explain_step_failure
+from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.failures import Failure
 from probes.microtrain.footprint import limited_to
 from probes.microtrain.forking import Forks, Wanted
 from probes.microtrain.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
 from probes.microtrain.measure_job import MeasureJob
+from probes.microtrain.measured_rows import MeasuredRows, median_spread
 from probes.microtrain.noise import Moment, noise_between, read_moment
 from probes.microtrain.overdue import OverdueGuard
 from probes.microtrain.overhead_meter import OverheadMeter
@@ -28,7 +29,7 @@ from probes.microtrain.plan_process import PlanProcess
 from probes.microtrain.plans import why_impossible
 from probes.microtrain.resting import Rest, leaves_threads
 from probes.microtrain.step import flushing_denormals
-from probes.microtrain.timing import relative_spread, significant
+from probes.microtrain.timing import significant
 from probes.microtrain.workbench import StepRun
 from probes.workload.description import PLAN_CHANGES, InvalidModel, Plan
 
@@ -144,30 +145,16 @@ class MeasureSession:
         return late > FIRST_STEP_SECONDS
 
     def result(self) -> Document:
-        rows = [*(self._describe(entry) for entry in self._contest.entries), *self._refused]
-        rows += self._describe_unbuilt({(row.plan.key, row.batch_size) for row in rows})
-        order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
-        rows.sort(key=lambda row: order[(row.plan.key, row.batch_size)])
-        spreads = [relative_spread(row.step) for row in rows if row.step is not None and not row.is_first_step]
+        told = MeasuredRows(self._job, self._begun, self._contest, self._runs, self._overheads, self._denormals)
+        rows = told.all(self._refused)
         threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
-        spread = significant(sorted(spreads)[len(spreads) // 2]) if spreads else None
         after = read_moment()
         if self._forks is not None:
             after = replace(after, queue=None)  # this one only waited
-        noise = noise_between(self._before, after, threads, spread)
+        noise = noise_between(self._before, after, threads, median_spread(rows))
         taken = None if noise.taken_cores is None else significant(noise.taken_cores)
         documents = [{**row.to_json(), "others_cores": taken} for row in rows]
         return {"measurements": documents, "noise": noise.to_json()}
-
-    def _describe_unbuilt(self, told: set[tuple[object, int]]) -> list[Measurement]:
-        """Of those not told yet: the time was over while the model was built, before there was anything to run."""
-        seconds = time.perf_counter() - self._begun
-        reason = f"The model was not built after {seconds:.0f} s. A smaller model or more time would do."
-        missing = [(plan, size) for size, plan in self._pairs() if (plan.key, size) not in told]
-        return [Measurement(plan, size, self._job.workload.data, "failed", reason) for plan, size in missing]
-
-    def _pairs(self) -> list[tuple[int, Plan]]:
-        return [(size, plan) for size in self._job.batch_sizes for plan in self._job.plans]
 
     def _fork(self) -> Forks | None:
         """Where plans on the CPU can be forked: what forks them was started with this process. Raises Failure
@@ -346,78 +333,8 @@ class MeasureSession:
     def _affords(self, seconds: float) -> bool:
         return time.perf_counter() + seconds < self._end
 
-    def _describe(self, entry: Entry) -> Measurement:
-        run = self._runs[id(entry)]
-        samples, steady = entry.settled_samples()
-        data = self._job.workload.data
-        if entry.error is not None or not samples:
-            begun = entry is self._contest.current or entry.first_seconds is not None
-            outcome, reason = explain_outcome(entry, time.perf_counter() - self._begun, begun=begun)
-            return Measurement(run.plan, run.batch_size, data, outcome, reason)
-        timing = Timing.from_samples([significant(sample) for sample in samples])
-        slowdown = entry.slowdown
-        return Measurement(
-            run.plan,
-            run.batch_size,
-            data,
-            "ok",
-            step=timing,
-            steps=entry.executions or sum(s is not None for s in (entry.first_seconds, entry.warm_seconds)),
-            steady=steady,
-            startup_seconds=self._startup_seconds(entry),
-            overheads=self._overheads.get(id(entry)),
-            memory=self._memory_of(entry),
-            slow_share=None if slowdown is None else significant(slowdown.share, 3),
-            slowdown=None if slowdown is None or slowdown.factor is None else significant(slowdown.factor, 3),
-            denormal_share=self._denormals.get((run.plan.precision, run.batch_size)) if run.plan.is_cpu else None,
-        )
-
-    def _memory_of(self, entry: Entry) -> MemoryPeak:
-        """A peak only of two steps: during the first, the optimizer has no state yet."""
-        memory = self._runs[id(entry)].memory()
-        if entry.warm_seconds is None:
-            return MemoryPeak(process_base_bytes=memory.process_base_bytes)
-        return memory
-
-    def _startup_seconds(self, entry: Entry) -> float | None:
-        """First step beyond a steady one, and the way of the weights to the device.
-
-        Whoever runs first on a device pays for its libraries: that price stands in every plan's figure there.
-        """
-        device = self._runs[id(entry)].plan.device
-        excesses = [
-            other.first_seconds - other.estimate
-            for other in self._contest.entries
-            if self._runs[id(other)].plan.device == device
-            and other.first_seconds is not None
-            and other.estimate is not None
-            and (other is entry or other is self._first_on(device))
-        ]
-        if entry.warm_seconds is None:
-            return None  # one step tells nothing apart
-        compiling = self._runs[id(entry)].compile_seconds
-        if compiling is not None:
-            excesses.append(compiling - (entry.estimate or 0.0))
-        return significant(self._runs[id(entry)].startup_seconds + max(0.0, *excesses))
-
-    def _first_on(self, device: str) -> Entry | None:
-        ran = (entry for entry in self._contest.entries if entry.first_seconds is not None)
-        return next((entry for entry in ran if self._runs[id(entry)].plan.device == device), None)
-
     def _say(self, message: str, *, force: bool = False) -> None:
         now = time.perf_counter()
         if force or now - self._reported >= REPORT_SECONDS:
             self._reported = now
             self._report((now - self._begun) / self._job.seconds, message)
-
-
-def explain_outcome(entry: Entry, seconds: float, *, begun: bool) -> tuple[Any, str]:
-    """Outcome and reason of an entry that has no figure. begun: its first step was."""
-    if entry.error is None and not begun:
-        return "failed", NOT_BEGUN
-    if entry.error is None:
-        return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
-    if isinstance(entry.error, OutOfTime):
-        return "failed", str(entry.error)
-    failure = explain_step_failure(entry.error)
-    return failure.code if failure.code in ("out-of-memory", "unsupported") else "failed", str(failure)
