@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
-from app.advisor.busy_device import met_others
 from app.advisor.environments import is_variant
 from app.advisor.experience import KNOT, Experience, Lesson
 from app.advisor.likeness import likeness
@@ -144,7 +143,7 @@ def _tells(item: Measurement, cores: float | None) -> bool:
         return False
     if _taken_cores(item, cores) >= TAKEN_CORES:
         return False
-    if item.is_reckoned or met_others(item):
+    if item.is_reckoned or item.met_others:
         return False
     return math.isfinite(step.median) and step.median > 0 and (item.steady or len(step.samples) >= LEAST_SAMPLES)
 

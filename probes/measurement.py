@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from probes.workload.description import Plan
 
+# From here on somebody else computes on a card; a desktop's own drawing is less.
+BUSY_FRACTION = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -110,6 +113,16 @@ class Measurement:
     def is_reckoned(self) -> bool:
         """No sample met calm cores."""
         return self.slow_share is not None and self.slowdown is None
+
+    @property
+    def met_others(self) -> bool:
+        """Somebody else computed on the device just before it was measured."""
+        return (self.device_busy_fraction or 0.0) >= BUSY_FRACTION
+
+    @property
+    def met_nobody(self) -> bool:
+        """It is known that nobody else computed on the device then; False of a CPU."""
+        return self.device_busy_fraction is not None and not self.met_others
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "plan": self.plan.to_json()}

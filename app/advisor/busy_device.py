@@ -8,11 +8,8 @@ from dataclasses import replace
 from app.advisor.recommendation import Option, Reason
 from app.advisor.words import say_percent
 from probes.hardware import Accelerator, Survey
-from probes.measurement import Measurement
+from probes.measurement import BUSY_FRACTION, Measurement
 from probes.workload.description import Plan
-
-# From here on somebody else computes on a card; a desktop's own drawing is less.
-BUSY_FRACTION = 0.25
 
 
 def is_busy(card: Accelerator) -> bool:
@@ -30,9 +27,11 @@ def busy_fraction(survey: Survey, plan: Plan) -> float | None:
     return None if card is None or card.utilization_percent is None else card.utilization_percent / 100
 
 
-def met_others(row: Measurement) -> bool:
-    """Whether somebody else computed on the device just before it was measured."""
-    return (row.device_busy_fraction or 0.0) >= BUSY_FRACTION
+def devices_by_use(survey: Survey) -> tuple[frozenset[str], frozenset[str]]:
+    """Of the cards of which it is known now: those that nobody else computes on, and those that somebody does."""
+    known = [card for card in survey.accelerators if card.torch_device and card.utilization_percent is not None]
+    busy = frozenset(str(card.torch_device) for card in known if is_busy(card))
+    return frozenset(str(card.torch_device) for card in known) - busy, busy
 
 
 def explain_busy_device(
@@ -40,7 +39,9 @@ def explain_busy_device(
 ) -> Reason | None:
     """survey: from before anything of this answer was measured. Told where the recommended plan's card is shared, or
     its time is of when it was; else where a card has no times, as it is not calibrated beside others."""
-    shared = [row for row in measurements if best is not None and row.plan.key == best.key and met_others(row)]
+    mine = [row for row in measurements if best is not None and row.plan.key == best.key]
+    alone = {(row.batch_size, row.data) for row in mine if row.outcome == "ok" and row.met_nobody}
+    shared = [row for row in mine if row.met_others and (row.batch_size, row.data) not in alone]
     for card in survey.accelerators:
         here = [option for option in options if option.plan.device == card.torch_device]
         is_best = best is not None and best.device == card.torch_device

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.advisor.advice import Advice, advice_for
+from app.advisor.busy_device import devices_by_use
 from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.elsewhere import idle_survey
 from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
@@ -35,7 +36,8 @@ class Known:
     plan's key; a plan's memory is None without a trace. crowd: who holds cores of this machine now. gains: environments
     that pay. advice: what to do about a time that is not known. halved: by device, a precision of two bytes that it
     has, asked for or not. rooms: by device, known without a trace. host_bytes: of the host's memory, that a new process
-    could take; None: not known. kinds: by device, the same for cards that are alike."""
+    could take; None: not known. kinds: by device, the same for cards that are alike. busy: devices that others compute
+    on now."""
 
     workload: Workload
     trace: Trace | None
@@ -51,6 +53,7 @@ class Known:
     gains: tuple[Gain, ...] = ()
     host_bytes: int | None = None
     kinds: Mapping[str, Hashable] = field(default_factory=dict)
+    busy: frozenset[str] = frozenset()
 
     def options(self, batch_size: int) -> list[Option]:
         """Every plan at this batch size, in the order of the plans; with an environment where it was found to pay."""
@@ -107,7 +110,9 @@ class Known:
             rows = [self.times[option.plan.key].at(batch_size, self.workload.data) for option in (one, other)]
             return None if rows[0] is None or rows[1] is None else shared_spread(rows[0], rows[1])
 
-        return rank_options(options, ratio_spread, self.kinds)
+        plans = [option.plan for option in options]
+        shared = {plan.key for plan in plans if plan.device in self.busy or self.times[plan.key].met_others(batch_size)}
+        return rank_options(options, ratio_spread, self.kinds, shared)
 
 
 def gather(
@@ -139,7 +144,10 @@ def gather(
     rooms = {plan.device: room_for(machine, profile, plan) for plan in plans}
     host_bytes = machine.memory.usable_bytes if machine is not None else None
     crowd = crowd_of(survey) if elsewhere is None else None
-    times = times_of_plans(plans, profile, trace, measurements, workload, crowd, None if elsewhere else experience)
+    kinds = same_kinds(survey) if elsewhere is None else {}
+    free, busy = devices_by_use(survey) if elsewhere is None else (frozenset[str](), frozenset[str]())
+    learned = None if elsewhere else experience
+    times = times_of_plans(plans, profile, trace, measurements, workload, crowd, learned, free, kinds)
     plans = _without_left_out(plans, times, measurements)
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     for gain in gains:
@@ -148,7 +156,6 @@ def gather(
         memory[gain.plan.key] = memory[bare(gain.plan).key]
     advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured)
     halved = halved_precisions(all_plans)
-    kinds = same_kinds(survey) if elsewhere is None else {}
     return Known(
         workload,
         trace,
@@ -164,6 +171,7 @@ def gather(
         gains,
         host_bytes,
         kinds,
+        busy,
     )
 
 

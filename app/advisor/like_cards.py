@@ -1,4 +1,4 @@
-"""Cards that are alike: one of them is calibrated, and its times are the others'.
+"""Cards that are alike: one of them is calibrated, and its times are the others', until one was measured.
 
 Eight of a kind would take a calibration eight times as long, and each would be measured with what the one before it
 left of the time.

@@ -73,21 +73,25 @@ class MeasuredTime:
 
 
 def measured_times(
-    measurements: Iterable[Measurement], plan: Plan, data: str, crowd: Crowd | None = None
+    measurements: Iterable[Measurement], plan: Plan, data: str, crowd: Crowd | None = None, *, is_free: bool = False
 ) -> MeasuredTime | None:
     """The plan's successful measurements; None without any.
 
     On the CPU data is where it is needed whatever the mode. On a device those of the mode asked for are taken, or
     else of the mode with the most batches. A later measurement of the same batch replaces an earlier one, unless it
     tells of others alone, who have left, and the earlier one does not. What ran one step alone is not among them
-    (begun_times). crowd: who holds cores now.
+    (begun_times). crowd: who holds cores now. is_free: it is known that nobody else computes on the plan's device now.
     """
+
+    def tells_of_who_left(row: Measurement) -> bool:
+        return (is_free and row.met_others) or (crowd is not None and crowd.relief_of(row) > 0)
+
     by_data: dict[str, dict[int, Measurement]] = {}
     for row in measurements:
         if row.plan.key == plan.key and _took(row) > 0 and not row.is_first_step:
             rows = by_data.setdefault(data if plan.is_cpu else row.data, {})
             before = rows.get(row.batch_size)
-            if before is None or not _tells_of_who_left(row, crowd) or _tells_of_who_left(before, crowd):
+            if before is None or not tells_of_who_left(row) or tells_of_who_left(before):
                 rows[row.batch_size] = row
     if not by_data:
         return None
@@ -105,10 +109,6 @@ def begun_times(measurements: Iterable[Measurement], plan: Plan) -> dict[int, fl
             if row.is_first_step:
                 begun[row.batch_size] = _took(row)
     return begun
-
-
-def _tells_of_who_left(row: Measurement, crowd: Crowd | None) -> bool:
-    return crowd is not None and crowd.relief_of(row) > 0
 
 
 def _took(row: Measurement) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from app.advisor.busy_device import BUSY_FRACTION
 from app.advisor.words import say_percent
+from probes.measurement import BUSY_FRACTION
 from probes.profile import Profile
 
 # Figures of a profile's noise from which on it is said, with the words for it. Others' share of the cores, the

@@ -59,9 +59,12 @@ def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, r
     peaks = [(row.batch_size, peak + (room.beside or 0)) for row in done if (peak := _held(row)) is not None]
     over = [(size, peak) for size, peak in peaks if room.free is not None and peak > room.free]
     outgrown = min(over, default=None)
-    went_on = [row.batch_size for row in done if row.steps > 0 and not row.is_first_step]
-    ran = max((size for size in went_on if outgrown is None or size < outgrown[0]), default=None)
-    too_big = min((row.batch_size for row in rows if _is_too_big(row, room.free)), default=None)
+    too_much = [row for row in rows if _is_too_big(row, room.free)]
+    too_big = min((row.batch_size for row in too_much), default=None)
+    since = {(row.batch_size, row.data) for row in too_much}  # it came after what ran like that (app.store.latest)
+    went_on = [row for row in done if row.steps > 0 and not row.is_first_step]
+    sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
+    ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
     begun = begun_times(done, plan).get(batch_size)
     unsupported = [row for row in rows if row.outcome == "unsupported"]
     failed = _last_reason([row for row in rows if row.outcome == "failed" and row.batch_size == batch_size])

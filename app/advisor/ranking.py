@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from app.advisor.intervals import Z, deviation
 from app.advisor.recommendation import Interval, Option
+from app.advisor.step_time import BASES
 from probes.workload.description import PRECISIONS, Plan
 
 # Confidence is the probability that no other option is faster by more than 5 %.
@@ -44,32 +45,56 @@ def rank_options(
     options: Sequence[Option],
     ratio_spread: RatioSpread = lambda one, other: None,
     kinds: Mapping[str, Hashable] = MappingProxyType({}),
+    shared: Collection[tuple[object, ...]] = (),
 ) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
     A crowded plan is judged by its high end: what suffers least is preferred, unless the other is faster at its worst.
     Where intervals overlap the fastest one's, and medians are near it, the cheapest plan of these goes to the head:
     what cannot be told apart is decided by what it costs. kinds: by device, of cards that are alike; one plan on two of
-    these is no choice between two plans.
+    these is no choice between two plans, and the best founded time of it counts: no twin comes before that. shared: the
+    keys of plans whose card others use now, or did when it was measured; what they do to a time says nothing of a twin.
     """
-    ordered = sorted(options, key=_order)
-    timed = [option for option in _one_of_each(ordered, kinds) if _has_time(option)]
+    founded = _best_founded(options, kinds, shared)
+    first_of = {option.plan.key: founded[_alike(option, kinds)] for option in options}
+
+    def place(option: Option) -> tuple[tuple[int, float, tuple[bool, int, int, int, str]], bool]:
+        first = first_of[option.plan.key]
+        return (max(_order(option), _order(first)), option is not first)
+
+    ordered = sorted(options, key=place)
+    timed = [option for option in ordered if option is first_of[option.plan.key] and _has_time(option)]
     close = [option for option in timed if _overlap(timed[0], option, ratio_spread)]
     close = close if len(close) > 1 else []
     if close:
         head = min(close, key=lambda option: cost_order(option.plan))
         ordered.remove(head)
         ordered.insert(0, head)
-    return Ranking(tuple(ordered), tuple(close), _confidence(_one_of_each(ordered, kinds), ratio_spread))
+    unlike = [option for option in ordered if option is first_of[option.plan.key]]
+    return Ranking(tuple(ordered), tuple(close), _confidence(unlike, ratio_spread))
 
 
-def _one_of_each(options: Sequence[Option], kinds: Mapping[str, Hashable]) -> list[Option]:
-    """The first of those that are one plan on cards that are alike."""
+def _best_founded(
+    options: Sequence[Option], kinds: Mapping[str, Hashable], shared: Collection[tuple[object, ...]]
+) -> dict[Hashable, Option]:
+    """Of one plan on cards that are alike the one that fits, has its card to itself, and is best known."""
+
+    def standing(option: Option) -> tuple[bool, bool, bool, int]:
+        basis = len(BASES) if option.basis is None else BASES.index(option.basis)
+        return (option.fits is False, option.step_seconds is None, option.plan.key in shared, basis)
+
     found: dict[Hashable, Option] = {}
-    for option in options:
-        device = option.plan.device
-        found.setdefault((kinds.get(device, device), replace(option.plan, device="").key), option)
-    return list(found.values())
+    for option in sorted(options, key=_order):
+        best = found.setdefault(_alike(option, kinds), option)
+        if standing(option) < standing(best):
+            found[_alike(option, kinds)] = option
+    return found
+
+
+def _alike(option: Option, kinds: Mapping[str, Hashable]) -> Hashable:
+    """The same for one plan on cards that are alike."""
+    device = option.plan.device
+    return (kinds.get(device, device), replace(option.plan, device="").key)
 
 
 def cost_order(plan: Plan) -> tuple[bool, int, int, int, str]:

@@ -19,6 +19,8 @@ from probes.measurement import Measurement
 
 # So many times the spread that four in five of such ratios keep within: one in a hundred is beyond it by chance.
 SURPRISING = 2.0
+# So many times the quickest plan's step: what would be slower were it borne out could not be named, nor cross another.
+HOPELESS = 1.3
 Key = tuple[object, ...]
 Document = dict[str, Any]
 
@@ -36,16 +38,19 @@ def choose_second_look(known: Known, seconds: float, sizes: Collection[int]) -> 
 
 
 def surprising_plans(times: Mapping[Key, PlanTime], size: int, data: str) -> list[Key]:
-    """Those that took longer at this batch than another's step bears out, and the other, which they are judged by;
-    empty where there are none, as on a device, of whose plans nobody knows what they err by together."""
-    off = {key: log_ratio for key, time in times.items() if (log_ratio := _off(time, size, data)) is not None}
-    found: dict[Key, Key] = {}
+    """Those that took longer at this batch than another's step bears out and could win if it were borne out, and the
+    other, which they are judged by; empty where there are none, as on a device, of whose plans nobody knows what they
+    err by together."""
+    took = {key: seconds for key, time in times.items() if (seconds := _took(time, size)) is not None}
+    off = {key: log_ratio for key in took if (log_ratio := _off(times[key], took[key], size, data)) is not None}
+    judges: dict[Key, Key] = {}
     for key, mine in off.items():
         surprises = {other: _surprise(mine - theirs, times[key], times[other]) for other, theirs in off.items()}
         judge = max(surprises, key=lambda other: surprises[other])
-        if surprises[judge] > SURPRISING:
-            found[key] = judge
-    return list(dict.fromkeys((*found, *found.values())))
+        borne_out = took[key] * math.exp(off[judge] - mine)
+        if surprises[judge] > SURPRISING and borne_out <= HOPELESS * min(took.values()):
+            judges[key] = judge
+    return list(dict.fromkeys((*judges, *judges.values())))
 
 
 def quicker_than_before(rows: Sequence[Document], before: Sequence[Measurement]) -> list[Document]:
@@ -66,12 +71,16 @@ def _surprise(difference: float, one: PlanTime, other: PlanTime) -> float:
     return 0.0 if spread is None else difference / spread
 
 
-def _off(time: PlanTime, size: int, data: str) -> float | None:
+def _took(time: PlanTime, size: int) -> float | None:
+    """Seconds of a step on the CPU, where it ran at this very batch."""
+    ran = None if time.measured is None or not time.plan.is_cpu else time.measured.measured(size)
+    return None if ran is None else ran.median
+
+
+def _off(time: PlanTime, took: float, size: int, data: str) -> float | None:
     """The logarithm of what a step took over what it was predicted to take."""
-    if time.measured is None or time.predicted is None or not time.plan.is_cpu:
-        return None
-    took, told = time.measured.measured(size), time.predicted.at(size, data)
-    return None if took is None or told is None else math.log(took.median / told.median)
+    told = None if time.predicted is None else time.predicted.at(size, data)
+    return None if told is None else math.log(took / told.median)
 
 
 def _left_out(time: PlanTime) -> Mapping[str, float]:

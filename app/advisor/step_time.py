@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from types import MappingProxyType
 
-from app.advisor.busy_device import met_others
 from app.advisor.crowding import Crowd, alone, as_met, in_company
 from app.advisor.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
 from app.advisor.feeding import fed_otherwise
@@ -186,6 +186,11 @@ class PlanTime:
         row = self._nearest_row(batch_size)
         return 0.0 if self.crowd is None or row is None else self.crowd.relief_of(row)
 
+    def met_others(self, batch_size: int) -> bool:
+        """The nearest measurement was taken while others computed on the device."""
+        row = self._nearest_row(batch_size)
+        return row is not None and row.met_others
+
     def _nearest_row(self, batch_size: int) -> Measurement | None:
         return None if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)]
 
@@ -292,14 +297,17 @@ def times_of_plans(
     workload: Workload,
     crowd: Crowd | None = None,
     experience: Experience | None = None,
+    free: Collection[str] = (),
+    kinds: Mapping[str, Hashable] = MappingProxyType({}),
 ) -> dict[tuple[object, ...], PlanTime]:
     """Every plan's step time by the plan's key. crowd: who holds cores of this machine now. experience: of like
-    models, for the devices that this one has not run on."""
+    models, for the devices that this one has not run on. free: devices on which it is known that nobody else computes
+    now. kinds: by device, the same for cards that are alike: what one of them took corrects the others as well."""
     rows, every = tuple(measurements), workload.readings_every
     times = [
         PlanTime(
             plan,
-            measured_times(rows, plan, workload.data, crowd),
+            measured_times(rows, plan, workload.data, crowd, is_free=plan.device in free),
             predict(profile, plan, trace, every) if profile is not None and trace is not None else None,
             every,
             begun=begun_times(rows, plan),
@@ -307,34 +315,35 @@ def times_of_plans(
         )
         for plan in plans
     ]
-    corrections = _corrections(times)
+    corrections = _corrections(times, kinds)
     for time in times:
-        time.correction = corrections.get(time.plan.device, 0.0)
-        if time.plan.device not in corrections:
+        kind = kinds.get(time.plan.device, time.plan.device)
+        time.correction = corrections.get(kind, 0.0)
+        if kind not in corrections:
             time.experience = experience
     return {time.plan.key: time for time in times}
 
 
-def _corrections(times: Sequence[PlanTime]) -> dict[str, float]:
-    """The logarithm of measured over predicted, the median over a device's measured plans, and less of it where these
-    are few: the model's share of the error."""
-    ratios: dict[str, list[float]] = {}
+def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> dict[Hashable, float]:
+    """The logarithm of measured over predicted, the median over the measured plans of a kind of device, and less of it
+    where these are few: the model's share of the error."""
+    ratios: dict[Hashable, list[float]] = {}
     for time in times:
         if time.measured is None or time.predicted is None:
             continue
         mine = []
         for batch in time.measured.batch_sizes:
-            if time.relief(batch) > 0 or met_others(time.measured.rows[batch]):
+            if time.relief(batch) > 0 or time.measured.rows[batch].met_others:
                 continue  # it tells of others, who have left, or may at any time
             measured = time.measured.measured(batch)
             predicted = time.predicted.at(batch, time.measured.data)
             if measured is not None and predicted is not None:
                 mine.append(math.log(measured.median / predicted.median))
         if mine:
-            ratios.setdefault(time.plan.device, []).append(median(mine))
+            ratios.setdefault(kinds.get(time.plan.device, time.plan.device), []).append(median(mine))
     return {
-        device: max(-MOST_LOG_RATIO, min(median(found), MOST_LOG_RATIO)) * len(found) / (len(found) + DOUBT)
-        for device, found in ratios.items()
+        kind: max(-MOST_LOG_RATIO, min(median(found), MOST_LOG_RATIO)) * len(found) / (len(found) + DOUBT)
+        for kind, found in ratios.items()
     }
 
 

@@ -14,9 +14,9 @@ Placed = tuple[int, Measurement]
 def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Of each plan, batch size and way of feeding the latest, in the order given, which is that of time.
 
-    A failure may be the moment's (too little time, a process that was killed): it stands beside what it does not
-    disprove. So does what met no calm cores: once who held them has left, what met some says more. A single first step
-    says nothing that the steps before it have not said.
+    A failure may be the moment's (too little or taken memory, too little time, a process that was killed): it stands
+    beside the times, which it does not disprove. So does what met no calm cores, or others on a device: once they have
+    left, what met none says more. A single first step says nothing that the steps before it have not said.
     """
     found: dict[object, list[Placed]] = {}
     for place, row in enumerate(measurements):
@@ -28,17 +28,20 @@ def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
 def _with_later(before: list[Placed], later: Placed) -> list[Placed]:
     """What counts of one plan, batch size and way of feeding, once this came after what counted."""
     row = later[1]
+    if row.outcome == "out-of-memory":
+        return [*(placed for placed in before if placed[1].outcome == "ok"), later]
     if row.outcome == "failed":
         return [*(placed for placed in before if placed[1].outcome != "failed"), later]
     if row.outcome == "ok" and row.is_first_step and any(_went_on(earlier) for _, earlier in before):
         return before
-    if row.outcome == "ok" and row.slowdown is None:
-        return [*(placed for placed in before if _met_calm_cores(placed[1])), later]
+    if row.outcome == "ok" and not _is_undisturbed(row):
+        return [*(placed for placed in before if _is_undisturbed(placed[1])), later]
     return [later]
 
 
-def _met_calm_cores(row: Measurement) -> bool:
-    return row.outcome == "ok" and row.slowdown is not None
+def _is_undisturbed(row: Measurement) -> bool:
+    """It met calm cores, or on a device nobody else."""
+    return row.outcome == "ok" and (row.slowdown is not None or row.met_nobody)
 
 
 def _went_on(row: Measurement) -> bool:

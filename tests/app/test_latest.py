@@ -10,6 +10,7 @@ import pytest
 from app.store import Store
 from app.store.latest import latest_of
 from probes.measurement import Measurement
+from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, a_measurement
 from tests.app.test_store import WORKLOAD, in_store
 
@@ -21,6 +22,8 @@ LATE = replace(OUT_OF_MEMORY, outcome="failed", reason="One step was not done af
 KILLED = replace(LATE, reason="Its process ended before the step did.")
 CALM = replace(FULL, slow_share=0.2, slowdown=1.5)
 RECKONED = replace(FULL, slow_share=1.0)  # no sample met calm cores
+FREE = replace(FULL, plan=Plan("cuda:0"), device_busy_fraction=0.0)
+SHARED = replace(FREE, device_busy_fraction=0.98)
 
 
 @pytest.mark.parametrize(
@@ -31,16 +34,23 @@ RECKONED = replace(FULL, slow_share=1.0)  # no sample met calm cores
         ([FULL, FIRST_STEP], [FULL]),
         ([FULL, LATE, FIRST_STEP], [FULL, LATE]),
         ([LATE, FULL], [FULL]),
-        ([FULL, OUT_OF_MEMORY], [OUT_OF_MEMORY]),
-        ([FULL, OUT_OF_MEMORY, LATE], [OUT_OF_MEMORY, LATE]),
+        ([FULL, OUT_OF_MEMORY], [FULL, OUT_OF_MEMORY]),
+        ([FULL, OUT_OF_MEMORY, LATE], [FULL, OUT_OF_MEMORY, LATE]),
+        ([FULL, LATE, OUT_OF_MEMORY], [FULL, OUT_OF_MEMORY]),
+        ([FULL, OUT_OF_MEMORY, FIRST_STEP], [FULL, OUT_OF_MEMORY]),
+        ([OUT_OF_MEMORY, FULL], [FULL]),
         ([FULL, UNSUPPORTED], [UNSUPPORTED]),
+        ([UNSUPPORTED, OUT_OF_MEMORY], [OUT_OF_MEMORY]),
+        ([FREE, SHARED], [FREE, SHARED]),
+        ([FREE, SHARED, SHARED], [FREE, SHARED]),
+        ([FREE, SHARED, FREE], [FREE]),
         ([FIRST_STEP, FULL], [FULL]),
         ([LATE, FIRST_STEP], [FIRST_STEP]),
         ([FIRST_STEP, LATE], [FIRST_STEP, LATE]),
         ([CALM, RECKONED], [CALM, RECKONED]),
         ([CALM, RECKONED, LATE, RECKONED], [CALM, RECKONED]),
         ([CALM, RECKONED, CALM], [CALM]),
-        ([CALM, RECKONED, OUT_OF_MEMORY], [OUT_OF_MEMORY]),
+        ([CALM, RECKONED, OUT_OF_MEMORY], [CALM, RECKONED, OUT_OF_MEMORY]),
         ([RECKONED, FULL], [FULL]),
     ],
 )
@@ -63,6 +73,6 @@ def test_a_good_measurement_is_read_from_the_store_after_one_that_had_no_time(tm
             await store.keep_measurements("f1", WORKLOAD, [row])
         assert await store.measurements("f1", WORKLOAD) == [FULL, LATE]
         await store.keep_measurements("f1", WORKLOAD, [OUT_OF_MEMORY])
-        assert await store.measurements("f1", WORKLOAD) == [OUT_OF_MEMORY]
+        assert await store.measurements("f1", WORKLOAD) == [FULL, OUT_OF_MEMORY]
 
     in_store(tmp_path, use)

@@ -43,7 +43,7 @@ PASSING: dict[type, str] = {
     Accelerator: "architecture generation tier suffix tier_meaning segment parent_id memory_total_bytes "
     "memory_free_bytes memory_bandwidth_bytes_per_second unified_memory compute_capability multiprocessors "
     "pci_address torch_device usable why_not utilization_percent temperature_celsius power_watts power_limit_watts "
-    "throttle_reasons throttle_codes graphics_clock_hz graphics_clock_maximum_hz memory_clock_hz "
+    "compute_mode throttle_reasons throttle_codes graphics_clock_hz graphics_clock_maximum_hz memory_clock_hz "
     "memory_clock_maximum_hz memory_bus_bits persistence_mode virtualization mig_mode ecc_enabled "
     "ecc_corrected_errors ecc_uncorrected_errors ecc_needs_reset xids nvlinks nvlinks_maximum "
     "nvlink_bytes_per_second processes pcie_generation pcie_generation_maximum pcie_lanes pcie_lanes_maximum "

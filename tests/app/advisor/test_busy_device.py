@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.advisor.busy_device import explain_busy_device, met_others, without_utilization
+from app.advisor import Request, recommend
+from app.advisor.busy_device import explain_busy_device, without_utilization
 from app.advisor.noise_signs import is_disturbed, signs_of_noise
 from app.advisor.pooled import pool
 from app.advisor.recommendation import Basis, Breakdown, Interval, MemoryParts, Option
@@ -51,10 +52,21 @@ def test_of_a_card_that_is_not_recommended_only_the_missing_calibration_is_told(
 
 def test_a_time_that_was_measured_beside_others_says_so_when_they_have_left() -> None:
     shared = a_measurement(GPU, 16, 0.2, device_busy_fraction=0.97)
-    assert met_others(shared)
+    assert shared.met_others
     assert "do no more" in (explain(0.0, GPU, "measured", shared) or "")
     assert explain(None, GPU, "measured", shared) is None, "whether they left is not known"
     assert explain(0.0, GPU, "measured", a_measurement(GPU, 16, 0.2, device_busy_fraction=0.1)) is None
+
+
+@pytest.mark.parametrize(("percent", "told"), [(0.0, 0.1), (98.0, 0.2), (None, 0.2)])
+def test_the_time_of_the_free_card_is_told_again_once_the_others_have_left(percent: float | None, told: float) -> None:
+    rows = [a_measurement(GPU, 16, seconds, device_busy_fraction=busy) for seconds, busy in ((0.1, 0.0), (0.2, 0.97))]
+    survey = a_survey(gpus=[a_gpu(utilization_percent=percent)])
+    found = recommend(survey, None, None, rows, Request(a_workload(16), "fp32", ("cuda",)))
+    (option,) = found.options
+    assert option.step_seconds is not None
+    assert option.step_seconds.median == pytest.approx(told)
+    assert ("busy-device" in {reason.code for reason in found.reasons}) == (percent == 98.0)
 
 
 def test_what_may_be_a_measurement_of_ours_is_not_told() -> None:

@@ -11,8 +11,9 @@ from app.advisor.like_cards import devices_to_calibrate, free_devices, like_devi
 from app.advisor.pooled import pool
 from app.advisor.predicted import model_of_plan
 from probes.hardware import Accelerator
+from probes.measurement import Measurement
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, a_gpu, a_survey, a_workload
+from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 SECOND = Plan("cuda:1", "fp32")
@@ -25,9 +26,10 @@ def gpus(*changes: dict[str, object]) -> list[Accelerator]:
     ]
 
 
-def answer(precision: str = "fp32") -> Recommendation:
-    survey = a_survey(gpus=gpus({}, {}))
-    return recommend(survey, PROFILE, None, [], Request(a_workload(16), precision, ("cuda",)))
+def answer(*rows: Measurement, first: float | None = None, second: float | None = None) -> Recommendation:
+    """first, second: how busy others keep the two cards, in percent."""
+    survey = a_survey(gpus=gpus({"utilization_percent": first}, {"utilization_percent": second}))
+    return recommend(survey, PROFILE, None, rows, Request(a_workload(16), "fp32", ("cuda",)))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,30 @@ def test_two_of_a_kind_take_as_long_and_as_much_and_are_no_rivals() -> None:
     assert found.confidence == 1.0
     assert "too close" not in found.verdict
     assert not found.crossovers
+
+
+def slower_than_told(**changes: object) -> Measurement:
+    told = answer().options[0].step_seconds
+    assert told is not None
+    return a_measurement(GPU, 16, 1.5 * told.median, **changes)
+
+
+def test_the_one_that_was_measured_goes_before_its_twin_that_is_predicted_faster() -> None:
+    found = answer(slower_than_told())
+    assert [(option.plan, option.basis) for option in found.options] == [(GPU, "measured"), (SECOND, "predicted")]
+    assert found.confidence == 1.0
+
+
+def test_what_one_of_them_taught_is_known_of_the_other() -> None:
+    before, after = (answer(*rows).options[1].step_seconds for rows in ((), (slower_than_told(),)))
+    assert before is not None
+    assert after is not None
+    assert after.median > 1.1 * before.median
+
+
+def test_what_others_do_on_one_card_is_not_told_of_its_free_twin() -> None:
+    assert answer(slower_than_told(), first=90.0, second=0.0).options[0].plan == SECOND
+    assert answer(slower_than_told(device_busy_fraction=0.9), first=0.0, second=0.0).options[0].plan == SECOND
 
 
 def test_one_model_of_them_is_fitted() -> None:

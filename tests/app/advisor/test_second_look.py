@@ -32,9 +32,10 @@ def known_of(slower: Mapping[str, float], *, calibrated: bool = True, size: int 
     ("slower", "again"),
     [
         ({TWO.label: 1.8}, [TWO]),
-        ({TWO.label: 1.8, TWO_BF16.label: 1.7}, [TWO, TWO_BF16]),
+        ({TWO.label: 1.8, TWO_BF16.label: 1.7}, [TWO]),
         ({plan.label: 1.8 for plan in PLANS}, []),  # the model is told wrong, which every plan says
         ({TWO.label: 1.05}, []),
+        ({TWO_BF16.label: 4.0}, []),  # it is the slower plan without what it met, and cannot be named
         ({GPU.label: 3.0}, []),  # what a device's plans err by together is not known
     ],
 )

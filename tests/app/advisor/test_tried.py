@@ -181,6 +181,13 @@ def test_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:
     assert option_of(predicted([unknown], survey=a_survey(usable_bytes=8 * GB)), ONE).fits is False
 
 
+def test_what_ran_out_of_memory_later_is_told_its_measured_time_where_more_is_free() -> None:
+    rows = [a_measurement(ONE, 16, 1.0), replace(not_run(ONE, 16, "out-of-memory"), available_bytes=GB)]
+    assert untraced(rows, GB).fits is False
+    later = untraced(rows, 20 * GB)
+    assert (later.fits, later.basis) == (True, "measured")
+
+
 def untraced(rows: list[Measurement], free: int) -> Option:
     """Of one's own Python that no trace follows."""
     workload = Workload(ModelDescription("python", "own:model", {}), 16)
