@@ -14,10 +14,11 @@ from probes.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """measurements: kept ones, and those that could not be kept."""
+    """measurements: kept ones, and those that could not be kept. captured: the machine can only be read."""
 
     survey: Survey
     profile: Profile | None
     trace: Trace | None
     measurements: Sequence[Measurement]
     experience: Experience | None
+    captured: bool = False

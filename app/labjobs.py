@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.advisor.like_cards import devices_to_calibrate
+from app.advisor.plans import unknown_cards
 from probes.checked import make_printable
 from probes.hardware import Accelerator, Load, Survey
 from probes.workload.description import ModelDescription, Plan, Workload
@@ -67,11 +68,13 @@ def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
 
 
 def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str) -> dict[str, Any]:
-    """devices: by name; none: all that torch can use, of cards that are alike one. name: of the profile."""
+    """devices: by name; none: all that torch can use, of cards that are alike one. Where torch's word on a card is not
+    known the measuring process finds out which these are. name: of the profile."""
+    chosen = [] if unknown_cards(survey) else devices_to_calibrate(survey)
     return {
         "kind": "calibrate",
         "effort": effort,
-        "devices": list(devices) or devices_to_calibrate(survey),
+        "devices": list(devices) or chosen,
         "usable_cores": survey.cpu.usable_cores,
         "fingerprint": survey.fingerprint,
         "machine": make_printable(describe_machine(survey)),

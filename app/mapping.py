@@ -111,7 +111,8 @@ async def draw_map(
     crosspoint: Crosspoint, request: Request, widths: Sequence[float], on_progress: OnProgress | None = None
 ) -> Map:
     """The map up to the request's batch size. Above effort `instant` each width is measured first, at a middle batch,
-    within what the effort allows a question. What goes wrong at a width costs its row. Raises InvalidRequest."""
+    within what the effort allows a question. What goes wrong at a width costs its row. Raises InvalidRequest,
+    UnknownProfile, and StoreError where nobody can look that up."""
     sizes = batch_grid(request.workload.batch_size)
     chosen = sorted(set(widths))
     rows = [
@@ -154,7 +155,7 @@ async def _row(
 
 def _cells(grounds: Grounds, asked: Request, sizes: tuple[int, ...]) -> list[Cell]:
     known = (grounds.survey, grounds.profile, grounds.trace, grounds.measurements)
-    return winners(*known, asked, sizes, grounds.experience)
+    return winners(*known, asked, sizes, grounds.experience, captured=grounds.captured)
 
 
 async def _wider(crosspoint: Crosspoint, model: ModelDescription, width: float) -> ModelDescription:

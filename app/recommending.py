@@ -84,7 +84,7 @@ class Recommending:
         self.grounds: Grounds | None = None
 
     async def answer(self) -> Recommendation:
-        """Raises InvalidRequest, LabError, LabBusy, UnknownProfile."""
+        """Raises InvalidRequest, LabError, LabBusy, UnknownProfile, and StoreError where nobody can look that up."""
         try:
             survey = self._crosspoint.apart_from_ours(await self._survey())
             profile = await self._crosspoint.profile(survey, self._request.profile)
@@ -301,9 +301,10 @@ class Recommending:
         return None
 
     async def _refusal(self, survey: Survey) -> LabError | None:
-        """Of an earlier try to trace it, where steps tell instead: they run now, or have run before."""
+        """Of an earlier try to trace it, where steps tell instead (they run now, or have run before), or where no try
+        will bring one."""
         refusal = self._crosspoint.trace_refusal(survey, self._request.workload, TRACE_SECONDS, devices=self._devices)
-        if refusal is None or self._request.effort != "instant":
+        if refusal is None or self._request.effort != "instant" or refusal.code == "unsupported":
             return refusal
         return refusal if any(row.outcome == "ok" for row in await self._known(survey)) else None
 
@@ -325,9 +326,10 @@ class Recommending:
         here = profile is None or profile.fingerprint == survey.fingerprint
         known = await self._known(survey) if here else []
         experience = await self._crosspoint.lessons.like(survey, profile, trace, self._request.workload)
-        self.grounds = Grounds(survey, profile, trace, known, experience)
+        captured = not self._crosspoint.is_here
+        self.grounds = Grounds(survey, profile, trace, known, experience, captured)
         found = (survey, profile, trace, known, self._request, experience)
-        return await asyncio.to_thread(advisor.recommend, *found, captured=not self._crosspoint.is_here)
+        return await asyncio.to_thread(advisor.recommend, *found, captured=captured)
 
     async def _known(self, survey: Survey) -> list[Measurement]:
         """What was measured of this workload here, before and now."""

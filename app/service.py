@@ -126,14 +126,15 @@ class Crosspoint:
         """Without how busy cards are, where that may be by a measurement of this process."""
         return without_utilization(survey) if self.lab.measured_lately else survey
 
-    async def learn_torch(self, *, again: bool = True) -> None:
+    async def learn_torch(self, *, again: bool = True) -> bool:
         """Ask a measuring process what torch sees, where that is not known; it stays warm for the first trace. again:
-        soon after that failed, too, and where what it said is in doubt. Raises LabError."""
+        soon after that failed, too, and where what it said is in doubt. True: it said something new. Raises
+        LabError."""
         async with self._learning:
-            if self.surveyor.knows_torch and not (again and self.surveyor.doubts_torch):
-                return
+            if self.surveyor.knows_torch:
+                return again and self.surveyor.doubts_torch and await self._ask_torch_again()
             if not again and time.monotonic() < self._torch_not_before:
-                return  # it failed for another request, while this one waited
+                return False  # it failed for another request, while this one waited
             try:
                 if self.surveyor.has_heard_torch:
                     await self.lab.end_tracer()  # CUDA shows to a process what there was when it started
@@ -143,6 +144,21 @@ class Crosspoint:
                 self._torch_not_before = time.monotonic() + TORCH_RETRY_SECONDS
                 raise
             self.torch_trouble = None
+            return True
+
+    async def _ask_torch_again(self) -> bool:
+        """By a process beside the warm one, which ends only where torch says something else by now. Raises LabError."""
+        try:
+            async with self.lab.another({}) as child:
+                ready = child.ready
+        except LabError:
+            self.surveyor.torch_stands(None)
+            raise
+        if self.surveyor.torch_stands(ready):
+            return False
+        await self.lab.end_tracer()
+        await self.surveyor.learn_torch(ready)
+        return True
 
     async def note_state(self, survey: Survey) -> None:
         """Keep what this machine is now. Raises StoreError. A part that nobody can tell of is no change."""
@@ -239,7 +255,8 @@ class Crosspoint:
     async def recommend(
         self, request: Request, on_progress: OnProgress | None = None, ticket: Ticket | None = None
     ) -> Recommendation:
-        """Where and how to train. Raises InvalidRequest, LabError, LabBusy, UnknownProfile.
+        """Where and how to train. Raises InvalidRequest, LabError, LabBusy, UnknownProfile, and StoreError where nobody
+        can look that up.
 
         ticket: a place in the lab's queue, for an effort above instant. A measurement that fails costs the answer its
         better basis and nothing else; the reasons say so.

@@ -142,6 +142,13 @@ class Surveyor:
         """Whether a micro-training process ever said it: one that still runs would say the same."""
         return self._has_heard_torch
 
+    def torch_stands(self, ready: dict[str, Any] | None) -> bool:
+        """Whether a newer process bears out what was said, or could not be asked (None): it is doubted later then."""
+        if self._torch is not None and ready is None:
+            self._torch.hold_longer()
+            return True
+        return self._torch is not None and ready is not None and self._torch.bears_out(ready)
+
     async def learn_torch(self, ready: dict[str, Any]) -> Reading:
         """Merge what a micro-training process said of torch's devices into this survey and all later ones, until they
         tell of other cards or drivers."""

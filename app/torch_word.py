@@ -11,6 +11,8 @@ from probes.hardware import Outcome, Survey
 
 # A driver that torch could not start may have been mended without a sign that a survey sees.
 DOUBT_SECONDS = 600.0
+# Twice as long after each answer that is the same: most likely it stays so, and asking takes seconds of a core.
+LONGEST_DOUBT_SECONDS = 86400.0
 # Whose answers say which cards this process is shown.
 _LIBRARIES = ("cuda", "hip")
 
@@ -18,11 +20,12 @@ _LIBRARIES = ("cuda", "hip")
 @dataclass(slots=True)
 class TorchWord:
     """ready: the event (docs/protocol.md). told: what drivers told of the cards by then; None: no survey was taken
-    since."""
+    since. doubt_seconds: after which it is doubted, where a device did not start."""
 
     ready: dict[str, Any]
     clock: Callable[[], float] = time.monotonic
     told: dict[str, str | None] | None = None
+    doubt_seconds: float = DOUBT_SECONDS
     heard_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +45,19 @@ class TorchWord:
         devices = self.ready.get("devices")
         rows = devices if isinstance(devices, list | tuple) else ()
         failed = any(isinstance(row, dict) and row.get("why_not") for row in rows)
-        return failed and self.clock() - self.heard_at > DOUBT_SECONDS
+        return failed and self.clock() - self.heard_at > self.doubt_seconds
+
+    def bears_out(self, ready: dict[str, Any]) -> bool:
+        """Whether a newer process says the same of the devices; it holds longer then."""
+        is_same: bool = ready.get("devices") == self.ready.get("devices")
+        if is_same:
+            self.hold_longer()
+        return is_same
+
+    def hold_longer(self) -> None:
+        """From now on twice as long as before."""
+        self.heard_at = self.clock()
+        self.doubt_seconds = min(2 * self.doubt_seconds, LONGEST_DOUBT_SECONDS)
 
 
 def _told_by_drivers(survey: Survey) -> dict[str, str | None]:

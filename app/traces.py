@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from app import labjobs
 from app.errors import LabError
 from app.keeping import Kept, RunJob, parse_sent, trouble_with, unless_unreadable
 from app.store import Store
-from probes.fingerprint import Identity, hash_identity, read_identity
+from probes.fingerprint import Identity, hash_identity, read_identity, silent_parts
 from probes.hardware import Survey
 from probes.trace import Trace
 from probes.workload.description import Workload
@@ -21,17 +23,30 @@ Making: TypeAlias = Coroutine[Any, Any, Kept[Trace]]
 
 REMEMBERED_TRACES = 64
 # A trace that another try in as much time would not bring. What failed or was killed may come when it is tried again.
-LASTING_REFUSALS = frozenset({"unsupported", "too-slow"})
-REMEMBERED_REFUSALS = 1024  # a code, a sentence and a number each
+# What was too slow may have been so beside others who held the cores: that lapses.
+TOO_SLOW_SECONDS = 600.0
+LASTING_REFUSALS = {"unsupported": math.inf, "too-slow": TOO_SLOW_SECONDS}  # seconds
+REMEMBERED_REFUSALS = 1024  # a code, a sentence and two numbers each
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """seconds: that the trace had. until: by the clock, when another try may bring one."""
+
+    seconds: float
+    code: str
+    sentence: str
+    until: float
 
 
 class Traces:
     """The last ones are in memory, all others in the store; what cannot be traced is remembered in memory alone."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
+        self._clock = clock
         self._known: OrderedDict[object, Trace] = OrderedDict()
-        self._refusals: OrderedDict[object, tuple[float, str, str]] = OrderedDict()  # seconds, code, sentence
+        self._refusals: OrderedDict[object, _Refusal] = OrderedDict()
         self._making: dict[object, asyncio.Task[Kept[Trace]]] = {}
 
     async def close(self) -> None:
@@ -50,7 +65,10 @@ class Traces:
             found = await unless_unreadable(self._store.trace(workload, _torch_version(survey)))
             if found is not None:
                 self._remember(key, found)
-        if found is None or (devices and not found.devices) or found.cpu not in ("", _cpu(survey)):
+        if found is None or (devices and not found.devices):
+            return None
+        cpus = (found.cpu, _cpu(survey))
+        if "" not in cpus and cpus[0] != cpus[1]:
             return None
         return found
 
@@ -64,7 +82,8 @@ class Traces:
             trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
         except LabError as error:
             if error.code in LASTING_REFUSALS:
-                self._remember_refusal((key, devices), (seconds, error.code, str(error)))
+                until = self._clock() + LASTING_REFUSALS[error.code]
+                self._remember_refusal((key, devices), _Refusal(seconds, error.code, str(error), until))
             raise
         trace = replace(trace, cpu=_cpu(survey))
         self._remember(key, trace)
@@ -72,8 +91,10 @@ class Traces:
 
     def refusal(self, survey: Survey, workload: Workload, seconds: float, *, devices: bool) -> LabError | None:
         """What an earlier try met, that had as many seconds or more; None where another may bring a trace."""
-        allowed, code, sentence = self._refusals.get((_trace_key(survey, workload), devices), (0.0, "", ""))
-        return LabError(code, sentence) if allowed >= seconds else None
+        known = self._refusals.get((_trace_key(survey, workload), devices))
+        if known is None or known.seconds < seconds or self._clock() >= known.until:
+            return None
+        return LabError(known.code, known.sentence)
 
     async def once(
         self, survey: Survey, workload: Workload, make: Callable[[], Making], *, devices: bool
@@ -97,7 +118,7 @@ class Traces:
         while len(self._known) > REMEMBERED_TRACES:
             self._known.popitem(last=False)
 
-    def _remember_refusal(self, key: object, refusal: tuple[float, str, str]) -> None:
+    def _remember_refusal(self, key: object, refusal: _Refusal) -> None:
         self._refusals[key] = refusal
         self._refusals.move_to_end(key)
         while len(self._refusals) > REMEMBERED_REFUSALS:
@@ -109,6 +130,9 @@ def _torch_version(survey: Survey) -> str:
 
 
 def _cpu(survey: Survey) -> str:
+    """Empty where this survey does not tell: that is no other CPU."""
+    if "cpu" in silent_parts(survey.probes):
+        return ""
     cpu: Identity = read_identity(survey)["cpu"]
     return hash_identity(cpu)
 

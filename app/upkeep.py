@@ -11,9 +11,10 @@ from typing import Any
 from app.advisor.busy_device import is_busy
 from app.advisor.crowding import crowd_of
 from app.advisor.like_cards import free_devices
+from app.advisor.plans import unknown_cards
 from app.advisor.pooled import LOOKED_AT, POOLED
 from app.advisor.predicted import fit_all_plans
-from app.errors import CrosspointError
+from app.errors import CrosspointError, LabError
 from app.keeping import trouble_with, unless_unreadable
 from app.service import CALIBRATION_SECONDS, Crosspoint
 from probes.hardware import Survey
@@ -47,6 +48,7 @@ class Upkeep:
     def __init__(self, crosspoint: Crosspoint) -> None:
         self._crosspoint = crosspoint
         self._not_before = 0.0
+        self._unfitted: Profile | None = None  # the last one that could not be fitted
         self.store_opened = False
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
 
@@ -81,13 +83,16 @@ class Upkeep:
             return
         if surveyor.has_heard_torch and self._crosspoint.lab.measuring:
             return
+        was_known = surveyor.knows_torch
         try:
-            await self._crosspoint.learn_torch()
+            is_new = await self._crosspoint.learn_torch()
         except CrosspointError as error:
-            log.warning("What torch sees is not known: %s", error)
-            self._retry_later()
+            log.warning("Torch could not be asked what it sees: %s", error)
+            if not surveyor.knows_torch:
+                self._retry_later()
             return
-        await self._prepare()
+        if is_new or not was_known:
+            await self._prepare()
 
     async def _prepare(self) -> None:
         """Make the process that traces ready for the first config; without that the first one takes longer."""
@@ -108,7 +113,7 @@ class Upkeep:
             if profile is None:  # of whatever the machine is by then, the next look finds out
                 self.calibration = {"state": "waiting", "reason": "What this machine is has changed, or is not known."}
                 return
-            await _fit(profile)
+            await self._fit(profile)
             if await self._is_due_again(survey, profile):
                 await self._calibrate(profile.effort, profile.name)
         except CrosspointError as error:
@@ -146,7 +151,11 @@ class Upkeep:
         return is_short and time.time() - times[0] >= AGAIN_SECONDS
 
     async def _calibrate(self, effort: str, name: str | None = None, devices: Sequence[str] = ()) -> bool:
-        """Calibrate, or give way to somebody who waits for a measurement: False. Raises LabError."""
+        """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card
+        cannot be had: the profile would be without that card, and be kept. Raises LabError."""
+        trouble = self._crosspoint.torch_trouble
+        if trouble is not None and unknown_cards(await self._crosspoint.survey()):
+            raise LabError("failed", f"What torch sees is not known. {trouble}")
         preempted = asyncio.Event()
         seconds = CALIBRATION_SECONDS[effort]
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
@@ -167,19 +176,21 @@ class Upkeep:
         work.result()
         return True
 
+    async def _fit(self, profile: Profile) -> None:
+        """Before anybody asks. Whatever stands in a profile from elsewhere, calibrating and the store's retries go on;
+        it is logged once."""
+        try:
+            await asyncio.to_thread(fit_all_plans, profile)
+        except Exception:
+            if profile != self._unfitted:
+                self._unfitted = profile
+                log.exception("This machine's profile could not be fitted.")
+
     def _say_running(self) -> None:
         self.calibration = {"state": "running", "reason": None}
 
     def _retry_later(self) -> None:
         self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
-
-
-async def _fit(profile: Profile) -> None:
-    """Before anybody asks. Whatever stands in a profile from elsewhere, calibrating and the store's retries go on."""
-    try:
-        await asyncio.to_thread(fit_all_plans, profile)
-    except Exception:
-        log.exception("This machine's profile could not be fitted.")
 
 
 def is_quiet(survey: Survey) -> bool:

@@ -45,11 +45,14 @@ def winners(
     request: Request,
     batch_sizes: Sequence[int],
     experience: Experience | None = None,
+    *,
+    captured: bool = False,
 ) -> list[Cell]:
     """The winner at each batch size, by the rules of a recommendation for it: what settings were found to gain is known
-    at one batch. Pure. Raises InvalidRequest."""
+    at one batch. captured: the machine can only be read. Pure. Raises InvalidRequest."""
     asked = [replace(request, workload=replace(request.workload, batch_size=size)) for size in batch_sizes]
-    return [_cell(gather(survey, profile, trace, measurements, each, experience)) for each in asked]
+    found = (survey, profile, trace, measurements)
+    return [_cell(gather(*found, each, experience, captured=captured)) for each in asked]
 
 
 def _cell(known: Known) -> Cell:

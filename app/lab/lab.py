@@ -116,7 +116,8 @@ class Lab:
 
     @contextlib.asynccontextmanager
     async def another(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> AsyncIterator[Child]:
-        """One more fresh process, with these variables, for whoever holds the machine's slot. Raises LabError."""
+        """One more fresh process, with these variables; to measure in, for whoever holds the machine's slot. Raises
+        LabError."""
         self._check_open()
         child = await Child.start(self._living, (*self._program, *options), environment=environment)
         try:

@@ -40,3 +40,9 @@ def test_what_is_calibrated_is_what_torch_can_use_and_of_like_cards_one_or_what_
     survey = a_survey(gpus=cards)
     assert calibrate_job(survey, "quick", (), "mine")["devices"] == ["cpu", "cuda:0"]
     assert calibrate_job(survey, "quick", ("cuda:1",), "mine")["devices"] == ["cuda:1"]
+
+
+def test_where_torch_s_word_on_a_card_is_not_known_the_measuring_process_finds_out() -> None:
+    survey = a_survey(gpus=[a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1", usable=None)])
+    assert calibrate_job(survey, "quick", (), "mine")["devices"] == []
+    assert calibrate_job(survey, "quick", ("cuda:1",), "mine")["devices"] == ["cuda:1"]

@@ -67,6 +67,23 @@ def test_a_machine_that_is_busy_is_told_as_a_recommendation_tells_it(
     assert told.to_json() in drawn.to_json()["reasons"]
 
 
+def test_a_map_of_a_captured_machine_advises_nothing_that_cannot_be_done_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(crosspoint: Crosspoint) -> Map:
+        await keep_trace(crosspoint)
+        return await draw_map(crosspoint, replace(SMALL, effort="instant"), [1.0])
+
+    here = with_crosspoint(tmp_path, use)
+    monkeypatch.setattr(Crosspoint, "is_here", False)
+    captured = with_crosspoint(tmp_path, use)
+    for drawn, is_advised in ((here, True), (captured, False)):
+        (row,) = drawn.rows
+        assert row.cells
+        assert all(("crosspoint calibrate" in (cell.why_not or "")) is is_advised for cell in row.cells)
+        assert all(cell.why_not for cell in row.cells)
+
+
 def test_a_sentence_is_told_once_with_the_widths_that_it_is_about() -> None:
     def row(width: float, *reasons: Reason) -> Row:
         return Row(width, None, (), reasons=reasons)

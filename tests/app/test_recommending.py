@@ -291,8 +291,14 @@ def test_a_model_whose_trace_was_refused_is_measured_without_another_try(tmp_pat
     assert {option.basis for option in answer.options} == {"measured"}
 
 
-@pytest.mark.parametrize("of_a_trace", [REFUSED, KILLED], ids=["nothing measured", "killed"])
-def test_a_model_of_which_nothing_else_is_known_is_traced_again(tmp_path: Path, of_a_trace: str) -> None:
+@pytest.mark.parametrize(
+    ("of_a_trace", "tries"),
+    [(REFUSED, 1), (REFUSED.replace("unsupported", "too-slow"), 2), (KILLED, 2)],
+    ids=["unsupported", "too slow", "killed"],
+)
+def test_a_model_of_which_nothing_else_is_known_is_traced_again_where_that_may_help(
+    tmp_path: Path, of_a_trace: str, tries: int
+) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         for _ in range(2):
             with pytest.raises(LabError):
@@ -300,7 +306,7 @@ def test_a_model_of_which_nothing_else_is_known_is_traced_again(tmp_path: Path, 
 
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, use, obedient(heard, of_a_trace=of_a_trace))
-    assert traces(heard) == 2
+    assert traces(heard) == tries
 
 
 def test_who_waits_for_the_machine_takes_the_trace_that_was_made_meanwhile(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from app.errors import LabError
 from app.service import Crosspoint
-from app.torch_word import DOUBT_SECONDS, TorchWord
+from app.torch_word import DOUBT_SECONDS, LONGEST_DOUBT_SECONDS, TorchWord
 from app.upkeep import Upkeep
 from probes import survey as surveys
 from probes.hardware import Accelerator, Outcome, ProbeReport, Software, Survey
@@ -61,6 +62,24 @@ def test_a_device_that_did_not_start_may_have_been_mended(why_not: str | None, a
     times = iter([0.0, DOUBT_SECONDS + age])
     word = TorchWord({"devices": [{"device": "cuda:0", "why_not": why_not}]}, lambda: next(times))
     assert word.is_doubtful is doubtful
+
+
+def test_it_is_doubted_later_each_time_that_torch_says_the_same() -> None:
+    now = [0.0]
+    ready = {"devices": [{"device": "cuda:0", "why_not": "CUDA could not be started"}]}
+    word = TorchWord(ready, lambda: now[0])
+    for times in (2, 4, 8):
+        assert word.bears_out({**ready, "torch": "another"})
+        since = now[0]
+        now[0] = since + times * DOUBT_SECONDS
+        assert not word.is_doubtful
+        now[0] += 1
+        assert word.is_doubtful
+    assert not word.bears_out({"devices": []})
+    assert word.is_doubtful
+    for _ in range(20):
+        word.hold_longer()
+    assert word.doubt_seconds == LONGEST_DOUBT_SECONDS
 
 
 Use = Callable[[Crosspoint, "Machine"], Awaitable[None]]
@@ -136,6 +155,60 @@ def test_a_service_asks_again_where_a_device_did_not_start(monkeypatch: pytest.M
         assert machine.starts == 1, "nobody waits for it who asks for plans"
         await upkeep._learn_torch()
         assert [card.usable for card in (await crosspoint.survey()).accelerators] == [True]
-        assert machine.starts == 2
+        assert machine.starts == 3, "one to ask, and one for traces, that sees the card"
+
+    use_machine(monkeypatch, tmp_path, use)
+
+
+def test_the_process_that_traces_stays_where_torch_says_the_same_or_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def use(crosspoint: Crosspoint, machine: Machine) -> None:
+        upkeep = Upkeep(crosspoint)
+        machine.show({"device": "cuda:0", "uuid": "GPU-1", "why_not": "CUDA could not be started on this device"})
+        await upkeep._learn_torch()
+        word, warm = crosspoint.surveyor._torch, crosspoint.lab._tracer._child
+        assert word is not None
+        assert warm is not None
+        for starts in (2, 3):
+            word.heard_at -= word.doubt_seconds + 1
+            await upkeep._learn_torch()
+            assert machine.starts == starts
+            assert crosspoint.lab._tracer._child is warm
+            assert warm.alive
+            assert not crosspoint.surveyor.doubts_torch
+
+        def another(*_: object) -> None:
+            raise LabError("failed", "No process can be started.")
+
+        monkeypatch.setattr(crosspoint.lab, "another", another)
+        word.heard_at -= word.doubt_seconds + 1
+        await upkeep._learn_torch()
+        assert warm.alive
+        assert crosspoint.surveyor._torch is word
+        assert not crosspoint.surveyor.doubts_torch
+        assert upkeep._not_before == 0.0, "calibrations are not held back"
+
+    use_machine(monkeypatch, tmp_path, use)
+
+
+def test_nothing_is_calibrated_by_itself_while_torch_cannot_be_asked_about_a_card(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def use(crosspoint: Crosspoint, machine: Machine) -> None:
+        async def calibrate(*_: object, **__: object) -> None:
+            raise AssertionError("The profile would be without the card.")
+
+        async def ready() -> dict[str, Any]:
+            raise LabError("failed", "Torch did not start.")
+
+        monkeypatch.setattr(crosspoint, "calibrate", calibrate)
+        monkeypatch.setattr(crosspoint.lab, "ready", ready)
+        upkeep = Upkeep(crosspoint)
+        await upkeep._learn_torch()
+        await upkeep._calibrate_if_due(await crosspoint.survey())
+        assert upkeep.calibration["state"] == "failed"
+        assert "Torch did not start." in upkeep.calibration["reason"]
+        assert upkeep._not_before > 0.0
 
     use_machine(monkeypatch, tmp_path, use)

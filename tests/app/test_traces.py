@@ -14,7 +14,8 @@ from app.advisor.request import Request
 from app.errors import LabError
 from app.keeping import RunJob
 from app.service import Crosspoint
-from app.traces import Traces
+from app.traces import TOO_SLOW_SECONDS, Traces
+from probes.hardware import Cpu, Outcome, ProbeReport
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_measurement
@@ -108,6 +109,22 @@ def test_a_refusal_that_another_try_would_meet_again_is_remembered_until_there_i
     with_crosspoint(tmp_path, use)
 
 
+@pytest.mark.parametrize(("code", "lasts"), [("too-slow", False), ("unsupported", True)])
+def test_what_was_too_slow_once_is_tried_again_later(tmp_path: Path, code: str, lasts: bool) -> None:
+    now = [0.0]
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey, traces = await crosspoint.survey(), Traces(crosspoint.store, lambda: now[0])
+        with pytest.raises(LabError):
+            await traces.make(survey, IRIS, refusing(code), 5.0, devices=False)
+        now[0] = TOO_SLOW_SECONDS - 1
+        assert traces.refusal(survey, IRIS, 5.0, devices=False) is not None
+        now[0] = TOO_SLOW_SECONDS
+        assert (traces.refusal(survey, IRIS, 5.0, devices=False) is not None) is lasts
+
+    with_crosspoint(tmp_path, use)
+
+
 def test_so_many_refusals_are_remembered_the_last_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.traces.REMEMBERED_REFUSALS", 2)
 
@@ -144,5 +161,20 @@ def test_a_trace_is_of_the_cpu_that_it_was_made_on(tmp_path: Path) -> None:
         for traces in (crosspoint.known_trace, Traces(crosspoint.store).find):  # out of memory, and the store
             assert await traces(survey, IRIS) == trace
             assert await traces(moved, IRIS) is None
+
+    with_crosspoint(tmp_path, use, tracing(tmp_path))
+
+
+def test_a_survey_that_does_not_tell_the_cpu_hides_no_trace_and_makes_none_that_is_hidden(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        probes = {**survey.probes, "cpu": ProbeReport(Outcome.TIMEOUT, None, "It took too long.")}
+        silent = replace(survey, cpu=Cpu(), probes=probes)
+        trace = await crosspoint.trace(IRIS)
+        other = replace(IRIS, mode="inference")
+        made = (await crosspoint.new_trace(silent, other)).value
+        for traces in (crosspoint.known_trace, Traces(crosspoint.store).find):  # out of memory, and the store
+            assert await traces(silent, IRIS) == trace
+            assert await traces(survey, other) == made
 
     with_crosspoint(tmp_path, use, tracing(tmp_path))
