@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from probes.gpu.identity import is_same_card
+from probes.gpu.nvml.processes import is_closed_by_mode
 from probes.hardware import Accelerator, Software, Survey, Torch
 from probes.reading import clean
 
@@ -137,7 +138,7 @@ def _explain_kernels(card: Accelerator, device: dict[str, Any]) -> str | None:
 
 def _explain_mode(card: Accelerator) -> str | None:
     """torch sees a card without computing on it: that its driver lets nobody do that now is not torch's to know."""
-    return card.why_not if card.usable is False and card.compute_mode not in (None, "default") else None
+    return card.why_not if is_closed_by_mode(card) else None
 
 
 def _list_devices(ready: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.nvidia_kernel import access_lost, is_told, no_permission
 from probes.diagnose.passing_in import explain_passing_in
 from probes.diagnose.visibility import may_be_hidden
+from probes.gpu.nvml.processes import is_closed_by_mode
 from probes.hardware import DeviceFile, Finding, Outcome
 
 _FAILED_TO_ANSWER = (Outcome.TIMEOUT, Outcome.FAILED)
@@ -166,7 +167,7 @@ def check_cuda(case: Case) -> Checked:
     if card.usable is False and (card.why_not or "").startswith("CUDA could not be started"):
         message = f"torch finds this card, and {card.why_not}."
         return broken(make_finding("cuda-does-not-initialise", case.subject, message, _CUDA_GENERALLY[1]))
-    if card.usable is False and card.compute_mode not in (None, "default"):
+    if is_closed_by_mode(card):
         fix = _CUDA_ADVICE["CUDA_ERROR_DEVICE_UNAVAILABLE"][1]
         message = f"CUDA shows this card, and nobody may begin to compute on it: {card.why_not}."
         return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))

@@ -11,9 +11,23 @@ BY_BUS: Mapping[str, str] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # NVML's order,
 
 
 def order_matters(cards: Sequence[Accelerator]) -> bool:
-    """Whether CUDA's own order may be another one: of the cards that torch counts, usable or not, some are unlike."""
-    counted = [card for card in cards if _is_nvidias(card) and (card.torch_device or "").startswith("cuda")]
-    return len({card.name for card in counted}) > 1
+    """Whether torch counts a card, and CUDA's own order may be another one: some of those that CUDA has are unlike.
+
+    Hidden ones are among them: where CUDA_VISIBLE_DEVICES holds numbers, they are numbers in CUDA's order.
+    """
+    own = [card for card in cards if _is_nvidias(card)]
+    split = {card.parent_id for card in own}
+    names = {card.name for card in own if card.id not in split and (_is_counted(card) or _may_be_hidden(card))}
+    return any(map(_is_counted, own)) and len(names) > 1
+
+
+def _is_counted(card: Accelerator) -> bool:
+    return (card.torch_device or "").startswith("cuda")
+
+
+def _may_be_hidden(card: Accelerator) -> bool:
+    """A card that another driver has, as one set aside for a virtual machine, is in none of CUDA's orders."""
+    return card.parent_id is None and card.kernel_driver in (None, "nvidia")
 
 
 def _is_nvidias(card: Accelerator) -> bool:

@@ -100,15 +100,26 @@ def test_a_cuda_that_does_not_start_is_the_reason_of_every_card_that_it_may_be(s
     assert "ZE_AFFINITY_MASK" in (told[3].why_not or ""), "of another kind torch said nothing"
 
 
-@pytest.mark.parametrize(("mode", "usable"), [("exclusive-process", False), ("default", True), (None, True)])
+HELD = "its compute mode is exclusive-process, and python (process 7) computes on it"
+
+
+@pytest.mark.parametrize(
+    ("mode", "why", "usable"),
+    [
+        ("exclusive-process", HELD, False),
+        ("exclusive-process", "torch is not installed", True),  # it was, since
+        ("default", "NVML cannot reach this card", True),
+        (None, "NVML cannot reach this card", True),
+    ],
+)
 def test_a_card_that_nobody_may_begin_to_use_is_not_usable_for_all_that_torch_sees(
-    survey: Survey, mode: str | None, usable: bool
+    survey: Survey, mode: str | None, why: str, usable: bool
 ) -> None:
-    """Without a compute mode torch's word counts more than what a broken NVML left unknown."""
-    held = replace(CARD, usable=False, why_not="python computes on it", compute_mode=mode)
+    """Of all but the compute mode torch's word counts more."""
+    held = replace(CARD, usable=False, why_not=why, compute_mode=mode)
     told = with_torch_facts(replace(survey, accelerators=(held,)), READY).accelerators[0]
     assert (told.usable, told.torch_device) == (usable, "cuda:1")
-    assert told.why_not == (None if usable else "python computes on it")
+    assert told.why_not == (None if usable else why)
 
 
 def test_a_rocm_build_without_this_cards_kernels_says_so(survey: Survey) -> None:

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from probes.gpu.nvml.asking import Card, as_count
+from probes.hardware import Accelerator
 from probes.own_time import list_family
 from probes.reading import Root, clean
 
@@ -17,6 +18,8 @@ _KINDS = (
 )
 _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of linux/proc_ns.h
 _DEVICE_FILES = ("/dev/nvidia", "/dev/dxg")
+_MPS = "nvidia-cuda-mps"  # the kernel keeps 15 characters of nvidia-cuda-mps-server
+_BY_MODE = "its compute mode is"
 _MAX_PROCESSES = 64
 _MAX_FILES = 1024
 
@@ -50,8 +53,12 @@ def _read_held(card: Card) -> dict[int, int | None] | None:
 
 def _describe(root: Root, pid: int, size: int | None) -> dict[str, Any]:
     is_here = _is_here(root, pid)
-    name = clean(root.read(f"/proc/{pid}/comm"), 64) if is_here else None
+    name = _name(root, pid) if is_here else None
     return {"pid": pid if is_here else None, "name": name, "memory_bytes": size}
+
+
+def _name(root: Root, pid: int) -> str | None:
+    return clean(root.read(f"/proc/{pid}/comm"), 64)
 
 
 def _is_here(root: Root, pid: int) -> bool:
@@ -72,12 +79,19 @@ def explain_mode(card: Card, mode: str | None, root: Root) -> str | None:
     """Why no process may begin to compute on it now, by its compute mode; None: one may, as far as is known here."""
     set_default = "nvidia-smi --compute-mode=DEFAULT lets others in"
     if mode == "prohibited":
-        return f"its compute mode is prohibited: nobody may compute on it ({set_default})"
+        return f"{_BY_MODE} prohibited: nobody may compute on it ({set_default})"
     holders = list_holders(card, root) if mode in ("exclusive-process", "exclusive-thread") else []
-    if not holders:
+    names = [_name(root, pid) for pid in holders]
+    # MPS holds the card to share it: whoever begins to compute does so through its server.
+    if not holders or _MPS in names:
         return None
-    who = clean(root.read(f"/proc/{holders[0]}/comm"), 64) or "a process"
-    return f"its compute mode is {mode}, and {who} (process {holders[0]}) computes on it; {set_default}"
+    who = names[0] or "a process"
+    return f"{_BY_MODE} {mode}, and {who} (process {holders[0]}) computes on it; {set_default}"
+
+
+def is_closed_by_mode(card: Accelerator) -> bool:
+    """Whether it is its compute mode that makes a card unusable, and nothing else (explain_mode)."""
+    return card.usable is False and (card.why_not or "").startswith(_BY_MODE)
 
 
 def list_holders(card: Card, root: Root) -> list[int]:

@@ -38,6 +38,12 @@ def test_of_unlike_cards_the_order_that_names_them_is_told() -> None:
     assert told(found) == (True, True, True)
 
 
+def test_beside_a_hidden_unlike_card_the_order_is_told() -> None:
+    """CUDA_VISIBLE_DEVICES=0 is the T400 by the bus, and another card by CUDA's own order."""
+    hidden = replace(SLOW, torch_device=None, usable=False, why_not="torch does not list it")
+    assert told(answer(a_gpu(), hidden)) == (True, True, True)
+
+
 @pytest.mark.parametrize(
     ("gpus", "devices"), [((a_gpu(), LIKE), ("cuda:0",)), ((a_gpu(),), ("cuda:0",)), ((a_gpu(), SLOW), ("cpu",))]
 )

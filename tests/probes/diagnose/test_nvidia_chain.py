@@ -173,10 +173,18 @@ def test_cards_behind_a_switch_need_the_fabric_manager(state: str | None) -> Non
 
 
 def test_a_card_that_somebody_holds_for_himself_is_not_free() -> None:
-    held = with_card(usable=False, compute_mode="exclusive-process", why_not="python (process 7) computes on it")
+    why = "its compute mode is exclusive-process, and python (process 7) computes on it"
+    held = with_card(usable=False, compute_mode="exclusive-process", why_not=why)
     finding = assert_breaks(held, "CUDA initialises", "cuda-does-not-initialise")
     assert "process 7" in finding.message
     assert "-c DEFAULT" in (finding.fix or "")
+
+
+@pytest.mark.parametrize("why", ["torch does not list it (CUDA_VISIBLE_DEVICES may hide it)", "torch is not installed"])
+def test_what_else_makes_an_exclusive_card_unusable_is_not_its_modes(why: str) -> None:
+    card = with_card(usable=False, compute_mode="exclusive-process", why_not=why, torch_device=None)
+    links = {link.name: link.state for link in chain_of(card).links}
+    assert links["CUDA initialises"] is State.OK
 
 
 def test_mig_without_an_instance_shows_nothing_to_cuda() -> None:

@@ -17,6 +17,9 @@ def card(name: str | None, device: str | None = "cuda:0", vendor: str = "NVIDIA"
     return Accelerator(f"GPU-{name}-{device}", vendor, name, torch_device=device, **facts)  # type: ignore[arg-type]
 
 
+PART = {"parent_id": "GPU-H100-None"}
+
+
 @pytest.mark.parametrize(
     ("cards", "matters"),
     [
@@ -25,7 +28,10 @@ def card(name: str | None, device: str | None = "cuda:0", vendor: str = "NVIDIA"
         ((card("H100"), card("H100", "cuda:1")), False),
         ((card("T400"), card("RTX 4090", "cuda:1")), True),
         ((card("GT 710", usable=False), card("RTX 4090", "cuda:1")), True),  # torch counts it all the same
-        ((card("T400", None), card("RTX 4090")), False),  # hidden
+        ((card("T400", None), card("RTX 4090")), True),  # hidden, perhaps by its number
+        ((card("T400", None), card("RTX 4090", None)), False),
+        ((card("T400", None, kernel_driver="vfio-pci"), card("RTX 4090")), False),
+        ((card("H100", None), card("H100 MIG 1g", **PART), card("H100 MIG 2g", None, **PART)), False),
         ((card("MI300X", vendor="AMD"), card("W7900", "cuda:1", "AMD")), False),
         (
             (card("T400", vendor="", compute_capability="7.5"), card("4090", "cuda:1", "", compute_capability="8.9")),
@@ -34,7 +40,7 @@ def card(name: str | None, device: str | None = "cuda:0", vendor: str = "NVIDIA"
         ((card("MI300X", vendor=""), card("W7900", "cuda:1", "")), False),
     ],
 )
-def test_unlike_cards_that_torch_counts_may_be_counted_in_two_orders(
+def test_unlike_cards_of_which_torch_counts_one_may_be_counted_in_two_orders(
     cards: tuple[Accelerator, ...], matters: bool
 ) -> None:
     assert order_matters(cards) is matters

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from probes.gpu.nvml.asking import Card
-from probes.gpu.nvml.processes import count_processes, explain_mode, read_processes
+from probes.gpu.nvml.processes import count_processes, explain_mode, is_closed_by_mode, read_processes
+from probes.hardware import Accelerator
 from probes.reading import Root
 
 HOST = "pid:[4026531836]"
@@ -101,11 +102,22 @@ def test_whether_one_may_begin_to_compute_is_the_modes_and_the_holders(
     root = machine(tmp_path, HOST, STRANGER, "python3")
     told = explain_mode(library(ComputeRunningProcesses=[] if pid is None else [process(pid)]), mode, root)
     assert told is None if word is None else word in (told or "")
+    judged = Accelerator("GPU-1", usable=told is None, why_not=told)
+    assert is_closed_by_mode(judged) is (word is not None)
 
 
 def test_one_that_draws_holds_no_card_exclusively(tmp_path: Path) -> None:
     card = library(ComputeRunningProcesses=[], GraphicsRunningProcesses=[process(STRANGER)])
     assert explain_mode(card, "exclusive-process", machine(tmp_path, HOST, STRANGER, "Xorg")) is None
+
+
+def test_a_card_that_mps_shares_is_held_by_nobody(tmp_path: Path) -> None:
+    """On an exclusive card its server computes for all, and its clients stand in the list beside it."""
+    root = machine(tmp_path, HOST, STRANGER, "nvidia-cuda-mps-server"[:15])
+    (tmp_path / f"proc/{STRANGER - 1}").mkdir()
+    (tmp_path / f"proc/{STRANGER - 1}/comm").write_text("python3\n")
+    card = library(ComputeRunningProcesses=[process(STRANGER - 1), process(STRANGER)])
+    assert explain_mode(card, "exclusive-process", root) is None
 
 
 def test_our_own_measurements_hold_no_card_against_us(tmp_path: Path) -> None:
