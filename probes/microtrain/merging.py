@@ -48,15 +48,35 @@ def outgrowing(batch_sizes: tuple[int, int], one: Sequence[Record], other: Seque
 
 def repeated(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]) -> str | None:
     """The name of operations that run for each sample of a batch anew: once more at least for each further sample, and
-    more of them for samples than for the step. A trace has one count of each, whatever the batch."""
+    more of them for samples than for the step. A trace has one count of each, whatever the batch. None where they are
+    no real part of a large step: rows taken one by one, a mask filled."""
     small, large = (Counter(record[:4] for record in records) for records in (one, other))
     found = []
     for what, count in large.items():
         line = affine(batch_sizes, (small[what], count))
         if line.per_sample >= 1 and line.constant < small[what] / 2:
             found.append(what)
+    if not _counts(batch_sizes, one, other, set(found)):
+        return None
     found.sort(key=lambda what: what[1] == "view")  # what computes says more
     return found[0][2] if found else None
+
+
+def _counts(
+    batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record], some: Collection[tuple[object, ...]]
+) -> bool:
+    """Whether these of the operations are a real part of what a large step computes, or writes."""
+    for size in (lambda record: record.flops, lambda record: record.written_bytes):
+        theirs, everyones = (
+            _growing(
+                batch_sizes,
+                (sum(map(size, filter(among, one))), sum(map(size, filter(among, other)))),
+            ).at(LARGE_BATCH)
+            for among in (lambda record: record[:4] in some, None)
+        )
+        if theirs > COUNTING_SHARE * everyones:
+            return True
+    return False
 
 
 def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence[int]) -> tuple[Affine, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.utils.rnn import PackedSequence
 
 from probes.allocations import Log, sorted_frees
 from probes.issued import Issued
+from probes.microtrain.asking import Guesses
 from probes.microtrain.built import Batch, BuiltModel
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
@@ -64,7 +66,9 @@ class Resident(NamedTuple):
 class PrimedStepper:
     """Satisfies probes.microtrain.step.Built, so that it learns when the forward ends and the backward begins."""
 
-    def __init__(self, workload: Workload, built: BuiltModel) -> None:
+    def __init__(self, workload: Workload, built: BuiltModel, guesses: Guesses | None = None) -> None:
+        """guesses: of numbers that the model asks for; each step begins with the first."""
+        self._guesses = guesses or Guesses()
         self.workload = workload
         self.built = built
         self.module = built.module
@@ -84,20 +88,22 @@ class PrimedStepper:
         self._recorder.phase = "backward"
         return loss
 
-    def record(self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False) -> Recording:
+    def record(
+        self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False, large: bool = False
+    ) -> Recording:
         """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops.
-        counts: what issues its operations, which takes a tenth longer.
+        counts: what issues its operations, which takes a tenth longer. large: numbers that are guessed are.
 
         A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
         again: no later step has it. So it is where that step found tensors that are plain attributes of the module."""
         attributes = _attributes(self.module) if self._step is None else {}
-        recording = self._record(batch_size, precision, counts=counts)
+        recording = self._record(batch_size, precision, counts=counts, large=large)
         before, self._gradients = self._gradients, self._count_gradients()
         again = self._gradients < before
         if attributes:
             self._plain = self._that_stay(attributes)
             again |= bool(self._plain)
-        return self._record(batch_size, precision, counts=counts) if again else recording
+        return self._record(batch_size, precision, counts=counts, large=large) if again else recording
 
     def _that_stay(self, attributes: dict[int, torch.Tensor]) -> list[torch.Tensor]:
         """Of the module's attributes before a step those that it took and left where they were: not what it computes
@@ -107,7 +113,8 @@ class PrimedStepper:
         listed = {_memory(each) for each in (*self.module.parameters(), *self.module.buffers())}
         return [each for memory, each in stayed.items() if memory in self._recorder.taken and memory not in listed]
 
-    def _record(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
+    def _record(self, batch_size: int, precision: Precision, *, counts: bool, large: bool) -> Recording:
+        self._guesses.begin(large=large)
         with _equal_chance():
             return self._watch(batch_size, precision, counts=counts)
 
@@ -225,8 +232,21 @@ def _attributes(module: nn.Module) -> dict[int, torch.Tensor]:
     """By identity, tensors with numbers that a module, or one of its modules, has beside its parameters and buffers."""
     apart = ("_parameters", "_buffers", "_modules")
     values = (value for part in module.modules() for name, value in vars(part).items() if name not in apart)
-    found = _distinct(tensor for value in values for tensor in tensors_in_batch(value))
+    found = _distinct(_tensors_held(values))
     return {number: each for number, each in found.items() if _has_numbers(each)}
+
+
+def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Those that stand in these values as in a batch. Unlike a batch they may hold themselves, as trees with parents
+    do, and share what they hold: each is looked through once."""
+    waiting, seen = list(values), set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor | PackedSequence):
+            yield from tensors_in_batch(value)
+        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
 def _has_numbers(tensor: torch.Tensor) -> bool:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.allocations import Log
 from probes.context import SPARSE, variant_of
+from probes.microtrain.asking import is_guessed
 from probes.microtrain.failures import Untraceable
 from probes.microtrain.issuing import IssueCounter
 from probes.microtrain.kernel_calls import Call, call_of, is_whole_layer
@@ -26,6 +27,7 @@ from probes.microtrain.unwatched import as_unwatched, unheld
 from probes.trace import Kind, Phase
 
 DEVICE = torch.ops.prim.device.default  # the engine asks for every gradient's
+MOST_AFTER_A_GUESS = 100_000  # operations of a step: a loop as long as a guessed number never ends
 SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
 
 
@@ -179,6 +181,8 @@ class Recorder(TorchDispatchMode):
         self._stand_ins.known.learn_marked(inputs)
 
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(self.records) >= MOST_AFTER_A_GUESS and is_guessed():
+            raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
         if self.issuing is not None:
             self.issuing.begins()
         key = None if self._stand_ins.decides(func, args) else key_of(func, args, kwargs)

@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._mode_utils import no_dispatch
 
-from probes.microtrain.asking import is_asked_by_a_library
+from probes.microtrain.asking import guess, is_asked_by_a_library
 from probes.microtrain.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread, looked_through
 from probes.microtrain.operation_costs import grouped_shape
 from probes.microtrain.shape_rules import RULES
@@ -100,14 +100,16 @@ _MAKERS = {aten.zeros.default, aten.ones.default, aten.full.default, aten.arange
 
 def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | int | float | None:
     """`.item()`: to a library a step count of 1 (of an optimizer) and "no" (is a layer dropped?), unless more is known.
-    Whole numbers are not guessed: they could be sizes. Nor is what a user's own code asks: half the work may hang on
-    it, or the end of a loop."""
+    Whole numbers are not guessed: they could be sizes. Nor are truths that a user's own code asks for: half the work
+    may hang on them, or the end of a loop. Numbers with a point are where it is seen whether anything does (asking)."""
     if args[0].constant is not None:
         with no_dispatch():
             return args[0].constant.item()
     number, dtype = known.number(args[0]), args[0].dtype
     if dtype.is_floating_point and is_asked_by_a_library():
         return 1.0
+    if number is None and dtype.is_floating_point:
+        return guess()
     if number is None:
         return False if dtype is torch.bool and is_asked_by_a_library() else None
     return float(number) if dtype.is_floating_point else bool(number) if dtype is torch.bool else int(number)

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
 
+from probes.microtrain.asking import Guesses, as_usual, guessing
 from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.built import BuiltModel
 from probes.microtrain.device_trace import trace_on_device
@@ -31,6 +37,11 @@ from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
 __all__ = ["Untraceable", "trace_workload"]
+
+
+class _TooLarge(Untraceable):
+    """To be run for its numbers."""
+
 
 _TOLD = (Untraceable, UnsupportedWorkload)  # what these say is final, and fit to be passed on
 
@@ -89,16 +100,34 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
         if is_out_of_memory(error) or (not own and not _needs_numbers(error)):
             raise Untraceable(_explain(error)) from error
         failed = error
+    attempt = _trace_fake
     if own and not _needs_numbers(failed):
+        attempt = partial(_trace_shells, failed=failed)
         try:
-            return _trace_shells(workload, failed, plainly, devices)
+            return attempt(workload, plainly, devices)
         except _TOLD:
             raise
         except Exception as error:
             if is_out_of_memory(error):
                 raise Untraceable(_explain(error)) from error
             failed = error
-    return replace(_trace_real(workload, failed, plainly), devices=devices)
+    try:
+        return replace(_trace_real(workload, failed, plainly), devices=devices)
+    except _TooLarge:
+        if (traced := _trace_as_usual(attempt, workload, plainly, devices)) is None:
+            raise
+        return traced
+
+
+def _trace_as_usual(
+    attempt: Callable[[Workload, bool, bool], Trace], workload: Workload, plainly: bool, devices: bool
+) -> Trace | None:
+    """With open questions, whose answers differ by little, taken for "no". None where something else was asked."""
+    with as_usual():
+        try:
+            return attempt(workload, plainly, devices)
+        except Exception:  # noqa: BLE001 - why it was refused is known
+            return None
 
 
 def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
@@ -110,7 +139,7 @@ def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
             return _trace(workload, built, BATCH_PAIRS, plainly, autocast, devices=devices)
 
 
-def _trace_shells(workload: Workload, failed: Exception, plainly: bool, devices: bool) -> Trace:
+def _trace_shells(workload: Workload, plainly: bool, devices: bool, *, failed: Exception) -> Trace:
     """The user's own Python, built for real and stepped under fake tensors: it may load its weights, which nothing does
     on the meta device, and keep tensors that torch knows nothing of."""
     _check_size_on_meta(workload, failed, MAX_BUILT_PARAMETER_BYTES)
@@ -148,7 +177,9 @@ def _check_size_on_meta(workload: Workload, failed: Exception, most_bytes: int) 
 
 def _check_size(built: BuiltModel, failed: Exception, most_bytes: int) -> None:
     if _parameter_bytes(built) > most_bytes:
-        raise Untraceable(_explain_numbers(failed) if _needs_numbers(failed) else _explain(failed)) from failed
+        if _needs_numbers(failed):
+            raise _TooLarge(_explain_numbers(failed)) from failed
+        raise Untraceable(_explain(failed)) from failed
 
 
 def _parameter_bytes(built: BuiltModel) -> int:
@@ -206,11 +237,34 @@ def _trace(
     devices: bool = False,
 ) -> Trace:
     check_traceable(workload, built)
-    stepper = PrimedStepper(workload, built)
+    with guessing() as guesses:
+        try:
+            return _trace_guessing(workload, built, pairs, plainly, wait_for_autocast, guesses, devices=devices)
+        except _TOLD:
+            raise
+        except Exception as error:
+            if guesses.given and not _needs_numbers(error):  # it may have failed for a guess
+                raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default) from error
+            raise
+
+
+def _trace_guessing(
+    workload: Workload,
+    built: BuiltModel,
+    pairs: Sequence[Pair],
+    plainly: bool,
+    wait_for_autocast: Wait,
+    guesses: Guesses,
+    *,
+    devices: bool,
+) -> Trace:
+    stepper = PrimedStepper(workload, built, guesses)
     for pair in pairs:
         one, other = stepper.record(pair[0]), stepper.record(pair[1], counts=not plainly)
         if same_operations(one.records, other.records):
             break
+    if guesses.given:
+        _check_guesses(stepper, pair, (one, other))
     _check_growth(stepper, pair, one, other)
     recordings, resident = (one, other), stepper.resident_bytes()
     if plainly:
@@ -246,6 +300,13 @@ def _trace(
         **resident._asdict(),
     )
     return replace(trace, devices=True, device=trace_on_device(stepper, pair, trace)) if devices else trace
+
+
+def _check_guesses(stepper: PrimedStepper, pair: Pair, recordings: Sequence[Recording]) -> None:
+    """Raises as fake tensors do where the step hangs on numbers that were guessed."""
+    for batch_size, recording in zip(pair, recordings, strict=True):
+        if stepper.record(batch_size, large=True).records != recording.records:
+            raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
 
 
 def _check_growth(stepper: PrimedStepper, pair: Pair, one: Recording, other: Recording) -> None:

@@ -36,3 +36,20 @@ def test_only_what_grows_by_the_sample_is_repeated() -> None:
     assert told(5, 10) is None  # as chance does
     assert told(100, 116) is None  # mostly of the step's
     assert told(8, 8) is None
+
+
+def test_what_is_repeated_counts_where_it_is_a_real_part_of_a_step() -> None:
+    def told(written_bytes: int) -> str | None:
+        small, large = (
+            [a_record(10)._replace(name="aten.mm", written_bytes=1000 * size), *[repeating(written_bytes)] * size]
+            for size in (16, 32)
+        )
+        return repeated((16, 32), small, large)
+
+    assert told(1000) == "aten.index"
+    assert told(10) is None
+    assert told(0) is None
+
+
+def repeating(written_bytes: int) -> Record:
+    return a_record(10)._replace(written_bytes=written_bytes)

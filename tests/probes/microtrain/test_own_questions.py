@@ -76,6 +76,40 @@ class Masked(Gated):
         return self.head(x), self.layer(x[mask])
 
 
+class Noting(Gated):
+    # keeps a figure of it, and the least one
+    best = 0.0
+
+    def forward(self, x):
+        if (norm := x.norm().item()) < self.best:
+            self.best = norm
+        return self.head(self.layer(x))
+
+
+class Sized(Gated):
+    # a number says how wide it is, within bounds, or how long it goes on
+    def forward(self, x):
+        width = int(min(max(x.norm().item(), 1.0), 8.0))
+        x[:, :width].tanh()
+        for _ in range(min(int(x.norm().item()), 3)):
+            x = self.layer(x)
+        return self.head(x)
+
+
+class Compared(Gated):
+    def forward(self, x):
+        if x[:1].norm().item() < x[1:].norm().item():
+            x = self.layer(x)
+        return self.head(x)
+
+
+class Endless(Gated):
+    def forward(self, x):
+        for _ in range(int(x.norm().item())):
+            x = self.layer(x)
+        return self.head(x)
+
+
 def of_both(output, batch):
     return nn.functional.cross_entropy(output[0], batch[1]) + output[1].sum()
 
@@ -97,6 +131,18 @@ def masked():
 
 def gated():
     return Gated(), rows
+
+def noting():
+    return Noting(51_000_000), rows
+
+def sized():
+    return Sized(), rows
+
+def compared():
+    return Compared(), rows
+
+def endless():
+    return Endless(), rows
 
 def large():
     return Gated(51_000_000), rows
@@ -144,7 +190,7 @@ def test_a_loop_that_ends_by_its_numbers_ends(own: str) -> None:
     assert all(line.per_sample >= 0 for line in traced.activation_peaks)
 
 
-@pytest.mark.parametrize("function", ["settling", "counted"])
+@pytest.mark.parametrize("function", ["settling", "counted", "sized", "compared", "endless"])
 def test_a_loop_that_ends_by_a_number_is_run_for_it(own: str, function: str) -> None:
     assert trace(own, function).batch_sizes == LIGHT_BATCH_PAIRS[0]
 
@@ -155,6 +201,10 @@ def test_rows_that_a_mask_chooses_are_as_many_as_it_chooses(own: str, function: 
     assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
     computed = sum(op.count * op.flops.at(40) for op in traced.operations if op.phase == "forward")
     assert 2 * 40 * 8 * 3 < computed < 2 * 40 * 8 * (3 + 8 * most)
+
+
+def test_a_number_that_nothing_hangs_on_is_not_run_for(own: str) -> None:
+    assert trace(own, "noting").batch_sizes == BATCH_PAIRS[0]
 
 
 def test_a_model_too_large_to_be_run_for_it_is_told_what_asks(own: str) -> None:

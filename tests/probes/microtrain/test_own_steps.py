@@ -63,6 +63,31 @@ class OneByOne(nn.Module):
         return torch.stack([self.net(row) for row in x])
 
 
+class RowByRow(nn.Module):
+    # fills a mask sample by sample
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 256), nn.Linear(256, 256), nn.Linear(256, 3))
+
+    def forward(self, x):
+        mask = torch.zeros(len(x), 8)
+        for number in range(len(x)):
+            mask[number, number % 8 :] = 1
+        return self.net(x * mask)
+
+
+class Tree(nn.Module):
+    # holds what holds it
+    def __init__(self):
+        super().__init__()
+        self.net, self.bank = nn.Linear(8, 8), [torch.randn(8, 50_000)]
+        self.root = {"children": [], "bank": self.bank}
+        self.root["children"].append({"up": self.root})
+
+    def forward(self, x):
+        return self.net(x) @ self.root["children"][0]["up"]["bank"][0]
+
+
 class Searching(nn.Module):
     # a table that torch knows nothing of
     def __init__(self, straight):
@@ -79,8 +104,9 @@ class Searching(nn.Module):
 
 
 class Causal(nn.Module):
-    def __init__(self, kept=False):
+    def __init__(self, kept=False, spare=0):
         super().__init__()
+        self.spare = nn.Parameter(torch.empty(spare))
         self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True), 2)
         self.kept = nn.Transformer.generate_square_subsequent_mask(5) if kept else None
         if kept:
@@ -117,6 +143,12 @@ def deep():
 def one_by_one():
     return OneByOne(), lambda size: (torch.randn(size, 8), torch.randint(3, (size,)))
 
+def row_by_row():
+    return RowByRow(), lambda size: (torch.randn(size, 8), torch.randint(3, (size,)))
+
+def tree():
+    return Tree(), rows, summed
+
 def searching():
     return Searching(True), rows, summed
 
@@ -128,6 +160,9 @@ def causal():
 
 def causal_buffer():
     return Causal(True), lambda size: (torch.randn(size, 5, 8), torch.randn(size, 5, 8))
+
+def causal_buffer_of_a_large_one():
+    return Causal(True, 51_000_000), lambda size: (torch.randn(size, 5, 8), torch.randn(size, 5, 8))
 
 def nothing():
     return nn.Identity(), rows
@@ -186,7 +221,11 @@ def test_work_done_sample_by_sample_is_refused_by_name(own: str) -> None:
         trace(own, "one_by_one")
 
 
-@pytest.mark.parametrize("function", ["searching", "searching_by_a_view"])
+def test_next_to_no_work_done_sample_by_sample_is_no_matter(own: str) -> None:
+    assert any(op.name == "aten.fill_" for op in trace(own, "row_by_row").operations)
+
+
+@pytest.mark.parametrize("function", ["searching", "searching_by_a_view", "tree"])
 def test_a_tensor_that_torch_does_not_know_as_a_modules_lives_from_step_to_step(own: str, function: str) -> None:
     """What no operation takes does not count, nor what is computed anew."""
     traced = trace(own, function, mode="inference")
@@ -206,6 +245,10 @@ def test_a_causal_mask_is_known_where_it_is_made(own: str) -> None:
 
 def test_a_mask_that_nobody_knows_is_looked_at(own: str) -> None:
     assert trace(own, "causal_buffer").batch_sizes == LIGHT_BATCH_PAIRS[0]
+
+
+def test_a_mask_that_nobody_knows_is_any_mask_to_a_model_too_large_to_be_run(own: str) -> None:
+    assert trace(own, "causal_buffer_of_a_large_one").batch_sizes == BATCH_PAIRS[0]
 
 
 @pytest.mark.parametrize("plainly", [True, False])
