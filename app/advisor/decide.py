@@ -10,11 +10,12 @@ from app.advisor.environments import bare
 from app.advisor.experience import Experience
 from app.advisor.experience_reason import explain_experience
 from app.advisor.host_reason import explain_host
-from app.advisor.known import gather
+from app.advisor.known import Known, gather
 from app.advisor.over_batches import crossovers_of, curves_over
 from app.advisor.pairs import plans_of
+from app.advisor.ranking import Ranking
 from app.advisor.reasons import Evidence, explain
-from app.advisor.recommendation import Recommendation
+from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
 from app.advisor.snippet import write_snippet
@@ -69,13 +70,9 @@ def recommend(
         )
     )
     time = times.get(among.key) if among is not None else None
-    learned = explain_experience(time, workload.batch_size, workload.data)
-    left_out = explain_unmeasured_cards(survey, request) if known.elsewhere is None else None
-    cards = cards_answered_for(survey, known.elsewhere)
-    told = in_bus_order(ranking.best, cards)
-    built = explain_host(trace, known.host_bytes, ranking.best)
-    busy = explain_busy_device(survey, options, best, measurements) if known.elsewhere is None else None
-    more = (learned, left_out, explain_order(ranking.best, cards), built, busy)
+    if (learned := explain_experience(time, workload.batch_size, workload.data)) is not None:
+        reasons = (*reasons, learned)
+    told = in_bus_order(ranking.best, cards_answered_for(survey, known.elsewhere))
     return Recommendation(
         workload=workload,
         parameters=trace.parameters if trace is not None else None,
@@ -88,6 +85,19 @@ def recommend(
         curve_batch_sizes=sizes,
         curves=curves,
         settings=settings_for(told, workload),
-        reasons=(*reasons, *(reason for reason in more if reason is not None)),
+        reasons=(*reasons, *_of_cards_and_host(survey, request, known, ranking)),
         snippet=write_snippet(workload, told.plan) if told is not None else None,
     )
+
+
+def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: Ranking) -> tuple[Reason, ...]:
+    """What is to be said of them beside what was found of the plans."""
+    best, is_here = ranking.best, known.elsewhere is None
+    plan = best.plan if best is not None else None
+    found = (
+        explain_unmeasured_cards(survey, request) if is_here else None,
+        explain_order(best, cards_answered_for(survey, known.elsewhere)),
+        explain_host(known.trace, known.host_bytes, best),
+        explain_busy_device(survey, ranking.options, plan, known.measurements) if is_here else None,
+    )
+    return tuple(reason for reason in found if reason is not None)
