@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.advisor.experience import Experience
+from app.advisor.time_model.experience import Experience
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile

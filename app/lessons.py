@@ -11,9 +11,9 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from app.advisor.environments import is_variant
-from app.advisor.experience import KNOT, Experience, Lesson
-from app.advisor.likeness import likeness
-from app.advisor.predicted import predict
+from app.advisor.time_model.experience import KNOT, Experience, Lesson
+from app.advisor.time_model.likeness import likeness
+from app.advisor.time_model.predicted import predict
 from app.keeping import trouble_with, unless_unreadable
 from app.store import Store
 from app.store.lessons import LessonRow

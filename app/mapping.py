@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app import labjobs
-from app.advisor.crossover import batch_grid
+from app.advisor.curves.crossover import batch_grid
+from app.advisor.curves.winners import Cell, winners
 from app.advisor.recommendation import Reason, fields_of, plan_name
 from app.advisor.request import Request
-from app.advisor.winners import Cell, winners
 from app.errors import LabError
 from app.grounds import Grounds
 from app.keeping import OnProgress, parse_sent, say_nothing

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.advisor.pooled import LOOKED_AT, devices_that_count
+from app.advisor.time_model.pooled import LOOKED_AT, devices_that_count
 from app.errors import ProfileRefused
 from app.keeping import unless_unreadable
 from app.profile_names import is_another_machines

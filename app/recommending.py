@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app import advisor, labjobs
-from app.advisor.environment_reason import explain_installed
 from app.advisor.environments import gain_of
+from app.advisor.explanations.environment_reason import explain_installed
+from app.advisor.explanations.outdated import explain_outdated
+from app.advisor.explanations.unknown_cards import explain_unknown_cards
 from app.advisor.known import gather
-from app.advisor.outdated import explain_outdated
 from app.advisor.plans import candidate_plans, unknown_cards
 from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.second_look import choose_second_look, quicker_than_before
-from app.advisor.unknown_cards import explain_unknown_cards
 from app.apart import may_run_apart, start_options
 from app.environments import Trial, affordable, compiling_may_pay, seconds_kept_back, trial_of, variants_of
 from app.errors import LabError

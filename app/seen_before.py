@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from app.advisor.busy_device import busy_fraction
+from app.advisor.explanations.busy_device import busy_fraction
 from app.advisor.like_cards import like_devices
-from app.advisor.memory import available_bytes
+from app.advisor.memory_model.memory import available_bytes
 from probes.hardware import Survey
 from probes.machine_facts import facts_of
 from probes.measurement import Measurement

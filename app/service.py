@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
-from app.advisor.busy_device import without_utilization
+from app.advisor.explanations.busy_device import without_utilization
 from app.advisor.known import gather
 from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
-from app.advisor.pooled import LOOKED_AT, pool
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
+from app.advisor.time_model.pooled import LOOKED_AT, pool
 from app.apart import may_all_run_apart, start_options
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from app.keeping import (

@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from app.advisor.busy_device import is_busy
 from app.advisor.crowding import crowd_of
+from app.advisor.explanations.busy_device import is_busy
 from app.advisor.like_cards import free_devices
 from app.advisor.plans import unknown_cards
-from app.advisor.pooled import LOOKED_AT, POOLED
-from app.advisor.predicted import fit_all_plans
+from app.advisor.time_model.pooled import LOOKED_AT, POOLED
+from app.advisor.time_model.predicted import fit_all_plans
 from app.errors import CrosspointError, LabError
 from app.keeping import trouble_with, unless_unreadable
 from app.service import CALIBRATION_SECONDS, Crosspoint

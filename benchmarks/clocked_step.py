@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from probes.context import Context
-from probes.microtrain.calm import Calm
-from probes.microtrain.footprint import keep_freed_memory
-from probes.microtrain.network_times import StepClock, StepTimer, repeat
-from probes.microtrain.workbench import StepRun, Workbench
+from probes.microtrain.calibration.network_times import StepClock, StepTimer, repeat
+from probes.microtrain.measuring.workbench import StepRun, Workbench
+from probes.microtrain.processes.footprint import keep_freed_memory
+from probes.microtrain.quiet.calm import Calm
 from probes.workload.description import Plan, Workload
 
 SETTLING_STEPS, LEAST_TURNS = 6, 3

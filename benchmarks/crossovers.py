@@ -40,7 +40,7 @@ from benchmarks.crossover_scores import Truth, describe_scores, gain, score, sig
 from benchmarks.output import Unfinished, output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
-from probes.microtrain import fresh_processes
+from probes.microtrain.processes import fresh_processes
 from probes.profile import Profile
 from probes.workload.description import Plan
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.advisor.device_peaks import device_peaks
-from app.advisor.experience import Experience, Lesson
-from app.advisor.memory import estimate_memory
-from app.advisor.pooled import pool
-from app.advisor.predicted import PredictedTime, predict
+from app.advisor.memory_model.device_peaks import device_peaks
+from app.advisor.memory_model.memory import estimate_memory
 from app.advisor.recommendation import Interval
-from app.advisor.step_time import PlanTime, StepEstimate
+from app.advisor.time_model.experience import Experience, Lesson
+from app.advisor.time_model.pooled import pool
+from app.advisor.time_model.predicted import PredictedTime, predict
+from app.advisor.time_model.step_time import PlanTime, StepEstimate
 from benchmarks.rules_of_thumb import baselines
 from benchmarks.workloads import twins
 from probes.profile import Profile

@@ -31,14 +31,14 @@ import torch
 
 from benchmarks.measuring_child import GRACE_SECONDS, Child
 from benchmarks.workloads import WORKLOADS, Row
-from probes.microtrain import fresh_processes
-from probes.microtrain.device_clock import clock_device_steps
-from probes.microtrain.fresh_processes import EndedEarly, Fresh
-from probes.microtrain.merging import merge
-from probes.microtrain.operation_clock import record_operations
-from probes.microtrain.overheads import measure_launch
+from probes.microtrain.calibration.device_clock import clock_device_steps
+from probes.microtrain.calibration.operation_clock import record_operations
+from probes.microtrain.measuring.overheads import measure_launch
+from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.microtrain.plans import cuda_precisions, read_cores
-from probes.microtrain.workbench import StepRun, Workbench
+from probes.microtrain.processes import fresh_processes
+from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
+from probes.microtrain.traces.merging import merge
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 

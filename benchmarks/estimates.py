@@ -46,7 +46,7 @@ from benchmarks.rules_of_thumb import baselines, shares
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
-from probes.microtrain import fresh_processes
+from probes.microtrain.processes import fresh_processes
 from probes.profile import Profile
 from probes.workload.description import Workload
 

@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
-from probes.microtrain.built import BuiltModel
-from probes.microtrain.footprint import limited_to, read_resident_bytes
+from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.models import build_model
+from probes.microtrain.processes.footprint import limited_to, read_resident_bytes
 from probes.microtrain.step import make_step
 from probes.workload.description import Plan, Workload
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from app.advisor.experience import Experience, Learned
+from app.advisor.time_model.experience import Experience, Learned
 from app.lessons import lesson_of, most_like, nearest_knot
 from app.service import Crosspoint
 from app.settings import Settings

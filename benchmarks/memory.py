@@ -12,8 +12,8 @@ left out by both rules). Memory needs no quiet machine. After those that we chos
 random (benchmarks.random_networks).
 
 A process is told by the base that a calibration would have read in another one (benchmarks.memory_base). Nothing of
-it is fitted to these workloads: what libraries take of a process (WORKING_BYTES of app.advisor.memory) are medians of
-other networks (benchmarks.working_bytes).
+it is fitted to these workloads: what libraries take of a process (WORKING_BYTES of app.advisor.memory_model.memory) are
+medians of other networks (benchmarks.working_bytes).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from app.advisor.memory import estimate_memory, working_bytes
+from app.advisor.memory_model.memory import estimate_memory, working_bytes
 from benchmarks.child import run_child
 from benchmarks.output import output_file
 from benchmarks.random_networks import random_networks

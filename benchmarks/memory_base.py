@@ -10,8 +10,8 @@ import json
 import sys
 
 from probes.microtrain import calibrate  # noqa: F401 - what it imports is in the base
-from probes.microtrain.footprint import read_resident_bytes
 from probes.microtrain.jobs import describe_self
+from probes.microtrain.processes.footprint import read_resident_bytes
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from probes.microtrain.feeding import tensors_in
-from probes.microtrain.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.models import build_model
+from probes.microtrain.processes.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.step import Step, make_step
 from probes.workload.description import Plan, Workload
 

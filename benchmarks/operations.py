@@ -25,13 +25,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from app.advisor.context_prices import ContextPrices
-from app.advisor.features import CLASSES, features_of_context
+from app.advisor.operation_prices.context_prices import ContextPrices
+from app.advisor.operation_prices.surroundings import kernel_of, surroundings
 from app.advisor.plans import candidate_plans
-from app.advisor.pooled import pool
-from app.advisor.predicted import PlanModel, PredictedTime, model_of_plan, predict
 from app.advisor.request import Request
-from app.advisor.surroundings import kernel_of, surroundings
+from app.advisor.time_model.features import CLASSES, features_of_context
+from app.advisor.time_model.pooled import pool
+from app.advisor.time_model.predicted import PlanModel, PredictedTime, model_of_plan, predict
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.clocked_step import Clocked, clock_step
@@ -39,7 +39,7 @@ from benchmarks.machine import read_machine
 from benchmarks.output import output_file
 from benchmarks.workloads import UNUSUAL, WORKLOADS, Row
 from probes.context import Context
-from probes.microtrain import fresh_processes
+from probes.microtrain.processes import fresh_processes
 from probes.microtrain.timing import significant
 from probes.profile import Profile, parse_profile
 from probes.trace import Trace

@@ -3,8 +3,9 @@
 python -m benchmarks.pace [--rounds 40] [--output FILE]        seven seconds for each number of threads
 
 After products of matrices, copies, small steps of training, a busy wait and a sleep, the fixed work of the pace
-(probes.microtrain.pace) runs again and again for a while: what the quickest run took that ended by each moment, against
-what a hundredth of all runs took at most. A reading that ended there would have called the cores so much slower.
+(probes.microtrain.quiet.pace) runs again and again for a while: what the quickest run took that ended by each moment,
+against what a hundredth of all runs took at most. A reading that ended there would have called the cores so much
+slower.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import torch
 
 from benchmarks.machine import read_machine
 from benchmarks.output import output_file
-from probes.microtrain.network_times import repeat
-from probes.microtrain.pace import repeat_work
+from probes.microtrain.calibration.network_times import repeat
 from probes.microtrain.plans import fewer_thread_counts, read_cores, thread_counts
+from probes.microtrain.quiet.pace import repeat_work
 from probes.microtrain.step import applied
 from probes.workload.description import Plan
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.watched_steps import measure
-from probes.microtrain import fresh_processes
+from probes.microtrain.processes import fresh_processes
 from probes.workload.description import Mode
 
 CASES: tuple[tuple[str, Mode, int], ...] = (

@@ -23,8 +23,8 @@ from typing import Any
 
 from app import advisor
 from app.advisor.plans import candidate_plans
-from app.advisor.pooled import pool
 from app.advisor.request import Request
+from app.advisor.time_model.pooled import pool
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.estimate_table import describe_table, make_table

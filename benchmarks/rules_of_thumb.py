@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.advisor.features import features_at
-from app.advisor.prices import Prices, prices_for
+from app.advisor.operation_prices.prices import Prices, prices_for
+from app.advisor.time_model.features import features_at
 from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import Plan

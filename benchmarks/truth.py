@@ -7,9 +7,10 @@ them. Two processes that run one plan differ as well, by up to a third, as what 
 all that they allocated before (docs/decisions/0014): so each plan has one process after another, each a few blocks, and
 its time is the median of theirs. Plans on a device all run in one process: what computes there does not survive a fork.
 
-A time is the calm machine's: of the blocks in which the cores were as quick as they get (probes.microtrain.pace), for
-which a process is waited for up to three times as long. How often the cores were slow, and what it did, stands beside;
-of a process that met no calm block the time is reckoned from the others (probes.microtrain.calm).
+A time is the calm machine's: of the blocks in which the cores were as quick as they get (probes.microtrain.quiet.pace),
+for which a process is waited for up to three times as long. How often the cores were slow, and what it did, stands
+beside;
+of a process that met no calm block the time is reckoned from the others (probes.microtrain.quiet.calm).
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from dataclasses import dataclass, field
 from app.advisor.request import Request
 from app.service import Crosspoint
 from probes.measurement import Measurement, Timing
-from probes.microtrain import fresh_processes
-from probes.microtrain.calm import Calm
 from probes.microtrain.failures import Failure
-from probes.microtrain.plan_process import PlanProcess
+from probes.microtrain.measuring.plan_process import PlanProcess
+from probes.microtrain.processes import fresh_processes
+from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.timing import MIN_SAMPLES
 from probes.workload.description import Plan, Workload
 

@@ -4,8 +4,9 @@ pip install expecttest && python -m benchmarks.watched_operations         all of
 python -m benchmarks.watched_operations var_mean attention                those whose names have one of these in them
 
 Each sample of torch's own test cases (torch.testing, op_db) runs forward and backward in fp32 on the CPU, plain and
-under a mode that does as our recorder does (probes.microtrain.unwatched). Compared is how many bytes were allocated how
-often, as torch's profiler sees them; a number that is wrapped as a tensor (8 bytes or less) is not counted.
+under a mode that does as our recorder does (probes.microtrain.traces.unwatched). Compared is how many bytes were
+allocated how often, as torch's profiler sees them; a number that is wrapped as a tensor (8 bytes or less) is not
+counted.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from torch._ops import OpOverload
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from probes.microtrain.operation_costs import tensors_in
-from probes.microtrain.unwatched import as_unwatched, unheld
+from probes.microtrain.traces.operation_costs import tensors_in
+from probes.microtrain.traces.unwatched import as_unwatched, unheld
 
 SAMPLES = 8  # of an operation, at most
 WRAPPED = 8  # bytes

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from torch.autograd.profiler import profile
 
-from probes.microtrain.footprint import count_page_faults
-from probes.microtrain.networks import MICRO_NETWORKS
-from probes.microtrain.operation_clock import clock_step
+from probes.microtrain.calibration.networks import MICRO_NETWORKS
+from probes.microtrain.calibration.operation_clock import clock_step
+from probes.microtrain.measuring.workbench import StepRun, Workbench
+from probes.microtrain.processes.footprint import count_page_faults
 from probes.microtrain.step import Step
-from probes.microtrain.workbench import StepRun, Workbench
 from probes.workload.description import Mode, Plan
 
 WATCHED = ("plain", "plain", "profiled", "plain", "profiled", "plain", "clocked", "plain", "clocked", "plain")

@@ -1,12 +1,12 @@
 """What libraries take in a process once they work, beyond its base, its tensors and its heap: medians for
-app.advisor.memory (WORKING_BYTES, CONVOLUTION_BYTES), of networks that no estimate is judged by.
+app.advisor.memory_model.memory (WORKING_BYTES, CONVOLUTION_BYTES), of networks that no estimate is judged by.
 
     python -m benchmarks.working_bytes --output working.json                        # half an hour on two cores
     python -m benchmarks.working_bytes --output working.json --truths truths.json   # goes on where it was ended
 
 Networks drawn by another seed than benchmarks.memory draws by, and architectures of transformers that are not among
 benchmarks.workloads. What a process took less what is told of it without its libraries is what they took; the constants
-of app.advisor.memory have no part in it. Memory needs no quiet machine.
+of app.advisor.memory_model.memory have no part in it. Memory needs no quiet machine.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def layer_cases(count: int) -> list[Case]:
 
 
 def medians(rows: Sequence[Document]) -> Document:
-    """As app.advisor.memory has them, in bytes: `working` by kind of model and mode, of networks without convolutions;
-    `convolutions`, what those with some take beyond that; None where no row tells. rows: of benchmarks.memory."""
+    """As app.advisor.memory_model.memory has them, in bytes: `working` by kind of model and mode, of networks without
+    convolutions; `convolutions`, what those with some take beyond that; None where no row tells. rows: of
+    benchmarks.memory."""
     good = [row for row in rows if "failed" not in row]
     plain: dict[str, list[int]] = defaultdict(list)
     for row in good:

@@ -96,7 +96,7 @@ class Profile:
     software: dict[str, str]  # torch, python, …
     effort: str  # quick or full
     duration_seconds: float
-    noise: dict[str, float | None]  # Noise.figures (probes.microtrain.noise), drift, hindrance, slow_fraction
+    noise: dict[str, float | None]  # Noise.figures (probes.microtrain.quiet.noise), drift, hindrance, slow_fraction
     points: tuple[Point, ...]
     networks: tuple[NetworkPoint, ...]
     process_base_bytes: int | None = None  # resident set of a process that imported torch and did nothing
@@ -104,7 +104,7 @@ class Profile:
     workspace_bytes: dict[str, int] | None = None  # device -> what libraries keep of torch's allocator once at work
     contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
-    # By CPU threads, seconds that fixed work takes on cores as quick as they get (probes.microtrain.pace).
+    # By CPU threads, seconds that fixed work takes on cores as quick as they get (probes.microtrain.quiet.pace).
     paces: dict[int, float] = field(default_factory=dict)
     # Device -> the one that was measured in its place: a card like it, of the same name, memory and link.
     like: dict[str, str] = field(default_factory=dict)

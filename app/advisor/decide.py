@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.advisor.busy_device import explain_busy_device
+from app.advisor.curves.over_batches import crossovers_of, curves_over
+from app.advisor.curves.pairs import plans_of
 from app.advisor.device_order import cards_answered_for, explain_order, in_bus_order
 from app.advisor.environments import bare
-from app.advisor.experience import Experience
-from app.advisor.experience_reason import explain_experience
-from app.advisor.host_reason import explain_host
+from app.advisor.explanations.busy_device import explain_busy_device
+from app.advisor.explanations.experience_reason import explain_experience
+from app.advisor.explanations.host_reason import explain_host
+from app.advisor.explanations.reasons import Evidence, explain
+from app.advisor.explanations.unmeasured_cards import explain_unmeasured_cards
+from app.advisor.explanations.verdict import say_verdict
 from app.advisor.known import Known, gather
-from app.advisor.over_batches import crossovers_of, curves_over
-from app.advisor.pairs import plans_of
 from app.advisor.ranking import Ranking
-from app.advisor.reasons import Evidence, explain
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
-from app.advisor.snippet import write_snippet
-from app.advisor.unmeasured_cards import explain_unmeasured_cards
-from app.advisor.verdict import say_verdict
+from app.advisor.snippets.snippet import write_snippet
+from app.advisor.time_model.experience import Experience
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.advisor.elsewhere import idle_survey
+from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.recommendation import Option, Reason
 from probes.gpu.device_order import BY_BUS, order_matters
 from probes.hardware import Accelerator, Survey

@@ -8,9 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from app.advisor.intervals import BETWEEN_RUNS, Z, between_processes, deviation, interval_around, interval_of_timing
-from app.advisor.measured import MeasuredTime
 from app.advisor.recommendation import Interval
+from app.advisor.time_model.intervals import (
+    BETWEEN_RUNS,
+    Z,
+    between_processes,
+    deviation,
+    interval_around,
+    interval_of_timing,
+)
+from app.advisor.time_model.measured import MeasuredTime
 from probes.measurement import Measurement, Overheads, Timing
 from probes.workload.description import PLAN_VARIABLES, Plan, Workload
 
@@ -28,9 +35,9 @@ STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476)
 @dataclass(frozen=True, slots=True)
 class Gain:
     """A step of a variant and of its bare plan, in turns in fresh processes. ratio_spread: of the two times' ratio, as
-    a logarithm (see app.advisor.intervals), with what two processes of one plan differ by. processes: that ran each of
-    the two. startup_seconds: what a compiled plan takes before its first step is done, with nothing cached; 0 of
-    others, which start as the bare plan does."""
+    a logarithm (see app.advisor.time_model.intervals), with what two processes of one plan differ by. processes: that
+    ran each of the two. startup_seconds: what a compiled plan takes before its first step is done, with nothing cached;
+    0 of others, which start as the bare plan does."""
 
     plan: Plan
     batch_size: int

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.advisor.advice import Advice, advice_for
-from app.advisor.busy_device import devices_by_use
 from app.advisor.crowding import Crowd, crowd_of
-from app.advisor.elsewhere import idle_survey
+from app.advisor.curves.over_batches import Batches
+from app.advisor.curves.pairs import Pair, pairs_worth_telling
 from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
-from app.advisor.experience import Experience
+from app.advisor.explanations.advice import Advice, advice_for
+from app.advisor.explanations.busy_device import devices_by_use
+from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.like_cards import same_kinds, unlike_plans
-from app.advisor.memory import MemoryEstimate, Room, estimate_memory, room_for
+from app.advisor.memory_model.memory import MemoryEstimate, Room, estimate_memory, room_for
 from app.advisor.one_value import explain_one_value
 from app.advisor.options import failed_at, option_for, tried
-from app.advisor.over_batches import Batches
-from app.advisor.pairs import Pair, pairs_worth_telling
 from app.advisor.plans import candidate_plans, halved_precisions, profiled_plans
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
-from app.advisor.step_time import PlanTime, shared_spread, times_of_plans
 from app.advisor.summary import trace_of_summary
+from app.advisor.time_model.experience import Experience
+from app.advisor.time_model.step_time import PlanTime, shared_spread, times_of_plans
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile

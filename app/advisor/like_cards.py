@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from app.advisor.busy_device import is_busy
+from app.advisor.explanations.busy_device import is_busy
 from app.advisor.plans import cuda_accelerators
 from probes.hardware import Accelerator, Survey
 from probes.profile import Profile

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from app.advisor.curves.over_batches import Batches, crossover_of
+from app.advisor.curves.pairs import Pair
 from app.advisor.environments import bare, is_variant
-from app.advisor.intervals import Z
 from app.advisor.known import Known
-from app.advisor.over_batches import Batches, crossover_of
-from app.advisor.pairs import Pair
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Interval, Option
-from app.advisor.step_time import StepEstimate, shared_spread
+from app.advisor.time_model.intervals import Z
+from app.advisor.time_model.step_time import StepEstimate, shared_spread
 from probes.workload.description import Plan
 
 # A quarter and four times the batch, and the same again: one step further out tells overhead from throughput, the

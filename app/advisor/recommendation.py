@@ -96,7 +96,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Where `to` overtakes `start` as the batch grows (app.advisor.crossover).
+    """Where `to` overtakes `start` as the batch grows (app.advisor.curves.crossover).
 
     batch_size: the likeliest batch, of kind `at` alone; low: from where on `start` is no longer certain to be faster;
     high: from where on `to` is certain to be. medians_cross_at: the likeliest batch, from which `to` has the lower

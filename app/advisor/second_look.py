@@ -11,10 +11,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from app.advisor.fitting import ratio_spread
 from app.advisor.known import Known
 from app.advisor.probing import Probe, Probing
-from app.advisor.step_time import PlanTime
+from app.advisor.time_model.fitting import ratio_spread
+from app.advisor.time_model.step_time import PlanTime
 from probes.measurement import Measurement
 
 # So many times the spread that four in five of such ratios keep within: one in a hundred is beyond it by chance.

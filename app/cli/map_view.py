@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from app.advisor.winners import Cell
+from app.advisor.curves.winners import Cell
 from app.cli.output import print_bullets, print_heading, print_lines, print_text
 from app.cli.units import format_count
 from app.mapping import Map, Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.advisor.slow_cores_reason import OFTEN
+from app.advisor.explanations.slow_cores_reason import OFTEN
 from app.cli.output import Column, print_pairs, print_table
 from app.cli.recommend_view import plan_label
 from app.cli.units import UNKNOWN, format_bytes, format_seconds, format_share, format_timing
@@ -67,7 +67,7 @@ def _note(measurement: Document) -> str:
 
 
 def _slow(share: float, slowdown: float | None) -> str:
-    """Of a machine whose cores were slow meanwhile (probes.microtrain.pace)."""
+    """Of a machine whose cores were slow meanwhile (probes.microtrain.quiet.pace)."""
     met = f"the cores were slow in {format_share(share)} of its blocks, as beside another machine's work"
     if slowdown is None:
         return f"{met}: its time is reckoned from that"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from app.advisor.noise_signs import signs_of_noise
+from app.advisor.explanations.noise_signs import signs_of_noise
 from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text
 from app.cli.units import format_bytes, format_seconds, format_share
 from app.profiles import age_seconds

@@ -11,9 +11,9 @@ import argparse
 import signal
 import tempfile
 
-from probes.microtrain import fresh_processes
 from probes.microtrain.channel import EventWriter, JobReader
 from probes.microtrain.ending import adopt_orphans, end_now
+from probes.microtrain.processes import fresh_processes
 
 
 def main() -> None:

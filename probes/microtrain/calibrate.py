@@ -18,17 +18,13 @@ import torch
 from probes.bounds import MAX_NAME_CHARACTERS
 from probes.context import Context
 from probes.measurement import Timing
-from probes.microtrain import fresh_processes
-from probes.microtrain.calibration_networks import NetworkContest
-from probes.microtrain.calm import Calm
+from probes.microtrain.calibration.calibration_networks import NetworkContest
+from probes.microtrain.calibration.device_memory import DeviceOverhead, measure_overhead
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
 from probes.microtrain.constants.bench import Action, Bench, Effort
-from probes.microtrain.contest import Contest, Entry
-from probes.microtrain.device_memory import DeviceOverhead, measure_overhead
 from probes.microtrain.failures import Failure
-from probes.microtrain.footprint import read_resident_bytes
-from probes.microtrain.noise import Moment, Noise, QueueTime, noise_between, read_moment
-from probes.microtrain.pace import read_pace
+from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.workbench import synchronize
 from probes.microtrain.plans import (
     CPU_PRECISIONS,
     Cores,
@@ -37,10 +33,14 @@ from probes.microtrain.plans import (
     read_cores,
     thread_counts,
 )
-from probes.microtrain.resting import Rest, leaves_threads
+from probes.microtrain.processes import fresh_processes
+from probes.microtrain.processes.footprint import read_resident_bytes
+from probes.microtrain.quiet.calm import Calm
+from probes.microtrain.quiet.noise import Moment, Noise, QueueTime, noise_between, read_moment
+from probes.microtrain.quiet.pace import read_pace
+from probes.microtrain.quiet.resting import Rest, leaves_threads
 from probes.microtrain.step import applied
 from probes.microtrain.timing import MIN_SAMPLES, relative_spread, significant
-from probes.microtrain.workbench import synchronize
 from probes.profile import NetworkPoint, Point, Profile
 from probes.workload.description import Plan
 

@@ -29,12 +29,12 @@ from typing import Any
 import torch
 
 from probes.bounds import MAX_EXPERIMENT_EPOCHS, MAX_LOG_EVERY
-from probes.microtrain.epoch_costs import CostMeter, EpochCosts
-from probes.microtrain.iris import IrisSplit, read_iris, split_iris
-from probes.microtrain.iris_network import count_correct, make_learner
-from probes.microtrain.readings import divide_time, explain_readings, thin_curve
+from probes.microtrain.iris_experiment.epoch_costs import CostMeter, EpochCosts
+from probes.microtrain.iris_experiment.iris import IrisSplit, read_iris, split_iris
+from probes.microtrain.iris_experiment.iris_network import count_correct, make_learner
+from probes.microtrain.iris_experiment.readings import divide_time, explain_readings, thin_curve
+from probes.microtrain.iris_experiment.variants import Variant, extra_per_reading, take_turns
 from probes.microtrain.step import applied
-from probes.microtrain.variants import Variant, extra_per_reading, take_turns
 from probes.workload.description import Plan
 
 SCHEMA_VERSION = "1"

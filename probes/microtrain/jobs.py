@@ -53,9 +53,9 @@ FIRST_CONFIG: Document = {
 
 def run_prepare(_job: Document, _desk: Desk) -> Document:
     """Load what the first trace of a config needs, here and in the process that takes half of each
-    (probes.microtrain.autocast_beside): four seconds of work."""
-    from probes.microtrain import fresh_processes
-    from probes.microtrain.huggingface_models import import_transformers
+    (probes.microtrain.traces.autocast_beside): four seconds of work."""
+    from probes.microtrain.building.huggingface_models import import_transformers
+    from probes.microtrain.processes import fresh_processes
     from probes.microtrain.tracing import trace_workload
 
     fresh_processes.prepare(for_configs=True)
@@ -76,7 +76,7 @@ def run_trace(job: Document, _desk: Desk) -> Document:
 
 
 def run_widen(job: Document, _desk: Desk) -> Document:
-    from probes.microtrain.huggingface_widths import widen_huggingface
+    from probes.microtrain.building.huggingface_widths import widen_huggingface
 
     try:
         model, factor = ModelDescription.from_json(job["model"]), float(job["factor"])
@@ -88,9 +88,9 @@ def run_widen(job: Document, _desk: Desk) -> Document:
 
 
 def run_measure(job: Document, desk: Desk) -> Document:
-    from probes.microtrain import autocast_beside
     from probes.microtrain.measure import measure_workload
-    from probes.microtrain.measure_job import parse_measure_job
+    from probes.microtrain.measuring.measure_job import parse_measure_job
+    from probes.microtrain.traces import autocast_beside
 
     autocast_beside.end()  # its memory is wanted
     return measure_workload(parse_measure_job(job, workload_of(job)), desk.report, desk.finish)

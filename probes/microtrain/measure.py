@@ -11,26 +11,26 @@ from dataclasses import replace
 from typing import Any
 
 from probes.measurement import Measurement, Overheads, Timing
-from probes.microtrain import fresh_processes
-from probes.microtrain.calm import Calm
-from probes.microtrain.compiled_bench import bench_for, changes_of
-from probes.microtrain.contest import Contest, Entry
+from probes.microtrain.building.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
 from probes.microtrain.failures import Failure
-from probes.microtrain.footprint import limited_to
-from probes.microtrain.forking import Forks, Wanted
-from probes.microtrain.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
-from probes.microtrain.measure_job import MeasureJob
-from probes.microtrain.measured_rows import MeasuredRows, median_spread
-from probes.microtrain.noise import Moment, noise_between, read_moment
+from probes.microtrain.measuring.compiled_bench import bench_for, changes_of
+from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.forking import Forks, Wanted
+from probes.microtrain.measuring.measure_job import MeasureJob
+from probes.microtrain.measuring.measured_rows import MeasuredRows, median_spread
+from probes.microtrain.measuring.overhead_meter import OverheadMeter
+from probes.microtrain.measuring.plan_process import PlanProcess
+from probes.microtrain.measuring.workbench import StepRun
 from probes.microtrain.overdue import OverdueGuard
-from probes.microtrain.overhead_meter import OverheadMeter
-from probes.microtrain.pace import read_pace
-from probes.microtrain.plan_process import PlanProcess
 from probes.microtrain.plans import why_impossible
-from probes.microtrain.resting import Rest, leaves_threads
+from probes.microtrain.processes import fresh_processes
+from probes.microtrain.processes.footprint import limited_to
+from probes.microtrain.quiet.calm import Calm
+from probes.microtrain.quiet.noise import Moment, noise_between, read_moment
+from probes.microtrain.quiet.pace import read_pace
+from probes.microtrain.quiet.resting import Rest, leaves_threads
 from probes.microtrain.step import flushing_denormals
 from probes.microtrain.timing import significant
-from probes.microtrain.workbench import StepRun
 from probes.workload.description import PLAN_CHANGES, InvalidModel, Plan
 
 Document = dict[str, Any]

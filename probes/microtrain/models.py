@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from probes.microtrain.built import Batch, BuiltModel, bounded_building
-from probes.microtrain.layer_modules import build_layers
+from probes.microtrain.building.built import Batch, BuiltModel, bounded_building
+from probes.microtrain.building.layer_modules import build_layers
 from probes.workload.description import InvalidModel, ModelDescription
 
 __all__ = ["BuiltModel", "build_model"]
@@ -25,11 +25,11 @@ def build_model(description: ModelDescription) -> BuiltModel:
                 return _build_layers(description.content)
             case "huggingface":
                 # Imported when needed: transformers costs a second that a layer list does not owe.
-                from probes.microtrain.huggingface_models import build_huggingface
+                from probes.microtrain.building.huggingface_models import build_huggingface
 
                 return build_huggingface(description.content)
             case "python":
-                from probes.microtrain.python_models import build_python
+                from probes.microtrain.building.python_models import build_python
 
                 return build_python(description.content["target"])
             case _:

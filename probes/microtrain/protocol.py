@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from probes.microtrain.device_cache import empty_device_cache
 from probes.microtrain.failures import Failure, explain_failure
+from probes.microtrain.measuring.device_cache import empty_device_cache
 
 Document = dict[str, Any]
 Emit = Callable[[Document], object]

@@ -20,19 +20,19 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 
-from probes.microtrain.asking import Guesses, as_usual, guessing
-from probes.microtrain.autocast_beside import Wait, autocast_beside, not_beside
-from probes.microtrain.built import BuiltModel
-from probes.microtrain.device_trace import trace_on_device
+from probes.microtrain.building.built import BuiltModel
+from probes.microtrain.building.fake_models import build_fake, build_meta, fake_python
 from probes.microtrain.failures import Untraceable, first_line, is_out_of_memory
-from probes.microtrain.fake_models import build_fake, build_meta, fake_python
 from probes.microtrain.feeding import batch_bytes
-from probes.microtrain.merging import affine, ordinary_line, outgrowing, repeated, same_operations
 from probes.microtrain.models import build_model
-from probes.microtrain.primed_stepper import PrimedStepper, Recording
 from probes.microtrain.step import UnsupportedWorkload
-from probes.microtrain.traceable import check_traceable
-from probes.microtrain.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
+from probes.microtrain.traces.asking import Guesses, as_usual, guessing
+from probes.microtrain.traces.autocast_beside import Wait, autocast_beside, not_beside
+from probes.microtrain.traces.device_trace import trace_on_device
+from probes.microtrain.traces.merging import affine, ordinary_line, outgrowing, repeated, same_operations
+from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
+from probes.microtrain.traces.traceable import check_traceable
+from probes.microtrain.traces.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 

@@ -23,7 +23,7 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
     size of encoders, and the groups of depthwise convolutions behind these; the last layer with weights keeps its
     outputs. Of a summary: activations by the factor, parameters and FLOPs by its square. Raises InvalidModel where that
     fits nowhere (heads that do not divide, a shape that is written out), and for one's own Python. A config's sizes are
-    its class's to tell: that one is a job of the micro-training (probes.microtrain.huggingface_widths).
+    its class's to tell: that one is a job of the micro-training (probes.microtrain.building.huggingface_widths).
     """
     if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
         raise InvalidModel(f"A width is a number from 1/{MOST_FACTOR:g} to {MOST_FACTOR:g}.")

@@ -12,7 +12,7 @@ from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from app.advisor.request import Request
 from app.apart import WANTED_STEPS, may_run_apart, start_options
 from app.service import Crosspoint
-from probes.microtrain.forking import LEAST_STEPS_APART
+from probes.microtrain.measuring.forking import LEAST_STEPS_APART
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO

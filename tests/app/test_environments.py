@@ -31,7 +31,7 @@ from probes.workload.description import Workload
 from probes.workload.models import parse_model, python_model
 from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
 from tests.app.lab.programs import serving
-from tests.probes.microtrain.test_compiled import QUICK
+from tests.probes.microtrain.measuring.test_compiled import QUICK
 
 MLP = parse_model({"layers": [{"type": "linear", "out": 8}, {"type": "linear", "out": 2}], "input_shape": [4]})
 CNN = parse_model(

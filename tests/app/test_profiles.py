@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.advisor.pooled import LOOKED_AT, pool
 from app.advisor.request import Request
+from app.advisor.time_model.pooled import LOOKED_AT, pool
 from app.errors import StoreError, UnknownProfile
 from app.profiles import find_profile, forget_profile, import_profile, newest_devices
 from app.service import Crosspoint

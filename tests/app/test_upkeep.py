@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from app.advisor import predicted
-from app.advisor.pooled import LOOKED_AT
+from app.advisor.time_model import predicted
+from app.advisor.time_model.pooled import LOOKED_AT
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings

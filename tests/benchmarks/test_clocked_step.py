@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.clocked_step import Clocked, clock_step
 from benchmarks.workloads import WORKLOADS
-from probes.microtrain.fresh_processes import end, run_fresh
+from probes.microtrain.processes.fresh_processes import end, run_fresh
 from tests.app.advisor.build import ONE
 
 ROW = next(row for row in WORKLOADS if row.name == "digits")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import benchmarks
-from app.advisor.device_operations import on_device, same_kernel
-from app.advisor.features import _sized
+from app.advisor.operation_prices.device_operations import on_device, same_kernel
+from app.advisor.time_model.features import _sized
 from benchmarks.device_steps import read
 from benchmarks.workloads import WORKLOADS
 from probes.context import ContextOperation
@@ -35,7 +35,7 @@ BY_THE_BATCH = 5
 # what holds it, of each of the four of a layer. That is not traced.
 BY_A_WEIGHT = 5
 WEIGHTS = 4
-# Where the card's steps were watched a sum was a third tensor (probes.microtrain.unwatched).
+# Where the card's steps were watched a sum was a third tensor (probes.microtrain.traces.unwatched).
 WATCHED = {"aten.add_": "aten.add"}
 
 Rows = list[tuple[ContextOperation, int]]

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import benchmarks
-from app.advisor.device_operations import on_device, same_kernel
-from app.advisor.experience import Lesson
-from app.advisor.features import _sized
+from app.advisor.operation_prices.device_operations import on_device, same_kernel
 from app.advisor.recommendation import Interval
-from app.advisor.step_time import StepEstimate
 from app.advisor.summary import trace_of_summary
+from app.advisor.time_model.experience import Lesson
+from app.advisor.time_model.features import _sized
+from app.advisor.time_model.step_time import StepEstimate
 from benchmarks.device_steps import Step, error, of_other_models, read, read_profile, read_steps, tell
 from benchmarks.device_table import CHOOSERS, DEFAULT, _chosen, crossing, print_decisions
 from benchmarks.workloads import WORKLOADS

@@ -64,7 +64,7 @@ AT_THE_BEGINNING = """
 import resource, sys
 from pathlib import Path
 from benchmarks import largest_batch_child as child
-from probes.microtrain.footprint import parse_status_bytes
+from probes.microtrain.processes.footprint import parse_status_bytes
 
 def look(*_):
     used = parse_status_bytes(Path("/proc/self/status").read_text(), "VmData")

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from app.advisor.memory import working_bytes
+from app.advisor.memory_model.memory import working_bytes
 from app.advisor.summary import trace_of_summary
 from benchmarks.memory import (
     WORKLOADS,

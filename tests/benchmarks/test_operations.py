@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.advisor.context_prices import HEAVY_KINDS, ContextPrices, context_prices
+from app.advisor.operation_prices.context_prices import HEAVY_KINDS, ContextPrices, context_prices
 from benchmarks import operations
 from benchmarks.clocked_step import Clocked, clock_step
 from benchmarks.workloads import WORKLOADS
 from probes.context import Context
-from probes.microtrain import fresh_processes
 from probes.microtrain.calibrate import CalibrateJob, calibrate
+from probes.microtrain.processes import fresh_processes
 from tests.app.advisor.build import ONE
 
 ROW = next(row for row in WORKLOADS if row.name == "digits")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmarks.truth import LEAST_PROCESSES, LEAST_STEPS, measure_in_turns
-from probes.microtrain.fresh_processes import Fresh
+from probes.microtrain.processes.fresh_processes import Fresh
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import torch
 
 from benchmarks.watched_operations import allocations, differences, step_of
-from probes.microtrain.unwatched import unheld
+from probes.microtrain.traces.unwatched import unheld
 
 
 def test_a_step_is_plain_and_watched_alike() -> None:

@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from app.advisor.memory import activation_peaks, step_peaks
-from app.advisor.peaks import Peaks
+from app.advisor.memory_model.memory import activation_peaks, step_peaks
+from app.advisor.memory_model.peaks import Peaks
 from probes.allocations import Allocations
 from probes.heap_peaks import MOST_HEAPS, HeapCurves, heap_curves
 from probes.heap_steps import Simulation, Step
@@ -42,7 +42,7 @@ MIB = 2**20
 REAL = """
 import json, sys
 import torch
-from probes.microtrain.footprint import read_peak_bytes, read_resident_bytes
+from probes.microtrain.processes.footprint import read_peak_bytes, read_resident_bytes
 from probes.microtrain.models import build_model
 from probes.microtrain.step import make_optimizer, make_step
 from probes.workload.description import Plan, Workload
@@ -68,7 +68,7 @@ print(read_peak_bytes() - before)
 FAULTS = """
 import json, sys
 import torch
-from probes.microtrain.footprint import count_page_faults
+from probes.microtrain.processes.footprint import count_page_faults
 from probes.microtrain.models import build_model
 from probes.microtrain.step import make_step
 from probes.workload.description import Plan, Workload

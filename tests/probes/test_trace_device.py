@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.device_operations import on_device
+from app.advisor.operation_prices.device_operations import on_device
 from app.advisor.summary import trace_of_summary
 from probes import bounds
 from probes.checked import Refused

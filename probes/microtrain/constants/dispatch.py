@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from probes.microtrain.constants.bench import Action, Bench, Effort
-from probes.microtrain.counting import count_dispatches
+from probes.microtrain.measuring.counting import count_dispatches
 from probes.workload.description import Plan
 
 CHAIN = 16  # operations in a row: one is too short for the clock

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from probes.microtrain.constants.bench import Action, Bench, Effort, element_bytes, random_tensor
-from probes.microtrain.footprint import count_page_faults
+from probes.microtrain.processes.footprint import count_page_faults
 from probes.workload.description import Plan
 
 # Elements of one tensor: 64 KiB, 1 MiB and 16 MiB in fp32; with the full effort more between and one beyond any cache.

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.advisor import Recommendation, Request, recommend
+from app.advisor.curves.winners import winners
 from app.advisor.environments import KEEP_BYTES, KEEP_MEMORY, bare, export_lines, gain_of
-from app.advisor.winners import winners
 from probes.hardware import Load
 from probes.measurement import Measurement, Overheads, Timing
 from probes.workload.description import Plan

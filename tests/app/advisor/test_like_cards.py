@@ -8,8 +8,8 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.like_cards import devices_to_calibrate, free_devices, like_devices, same_kinds
-from app.advisor.pooled import pool
-from app.advisor.predicted import model_of_plan
+from app.advisor.time_model.pooled import pool
+from app.advisor.time_model.predicted import model_of_plan
 from probes.hardware import Accelerator
 from probes.measurement import Measurement
 from probes.workload.description import Plan

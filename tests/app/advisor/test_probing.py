@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.advisor.curves.over_batches import crossover_of
 from app.advisor.known import Known, gather
-from app.advisor.over_batches import crossover_of
 from app.advisor.probing import Probe, choose_probe, contenders, doubt
 from app.advisor.request import Request
 from probes.measurement import Measurement, Timing

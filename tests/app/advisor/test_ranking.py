@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.intervals import Z, interval_around
 from app.advisor.ranking import WORTH_OF_CHEAPNESS, cost_order, probability_of_best, rank_options
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
+from app.advisor.time_model.intervals import Z, interval_around
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16
 

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from app.advisor.curves.winners import winners
 from app.advisor.decide import recommend
 from app.advisor.request import Request
-from app.advisor.winners import winners
 from app.cli.endings import CommandFailed, ExitCode
 from app.cli.main import main
 from app.cli.map import check_drawn

@@ -30,7 +30,7 @@ def test_a_time_has_three_digits_and_the_unit_that_suits(seconds: float | None, 
     [
         (9_100_000_000, "9.1 GB"),
         (999_999, "1 MB"),
-        (12_000, "12 kB"),  # as reasons write it (app.advisor.words)
+        (12_000, "12 kB"),  # as reasons write it (app.advisor.explanations.words)
         (512, "512 B"),
         (0, "0 B"),
         (None, "?"),

@@ -30,5 +30,5 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The one that networks, plans' shares and fake steps go by."""
     clock = FakeClock()
     for module in ("network_times", "plan_shares"):
-        monkeypatch.setattr(f"probes.microtrain.{module}.time", clock)
+        monkeypatch.setattr(f"probes.microtrain.calibration.{module}.time", clock)
     return clock

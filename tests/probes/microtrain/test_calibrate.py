@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from probes.microtrain import calibration_networks
 from probes.microtrain.calibrate import (
     CONSTANTS,
     CalibrateJob,
@@ -24,17 +23,18 @@ from probes.microtrain.calibrate import (
     most_telling_first,
     refuse_hopeless,
 )
-from probes.microtrain.calm import Calm
+from probes.microtrain.calibration import calibration_networks
+from probes.microtrain.calibration.network_times import NetworkTimes
+from probes.microtrain.calibration.networks import MICRO_NETWORKS
 from probes.microtrain.constants import dispatch, kernels, transfer
 from probes.microtrain.constants.bench import Bench
-from probes.microtrain.counting import count_dispatches
 from probes.microtrain.failures import Failure
-from probes.microtrain.fresh_processes import EndedEarly
-from probes.microtrain.network_times import NetworkTimes
-from probes.microtrain.networks import MICRO_NETWORKS
-from probes.microtrain.noise import Noise
+from probes.microtrain.measuring.counting import count_dispatches
 from probes.microtrain.plans import Cores
-from probes.microtrain.resting import Rest
+from probes.microtrain.processes.fresh_processes import EndedEarly
+from probes.microtrain.quiet.calm import Calm
+from probes.microtrain.quiet.noise import Noise
+from probes.microtrain.quiet.resting import Rest
 from probes.profile import Profile
 from probes.workload.description import Plan
 
@@ -213,8 +213,8 @@ def test_a_network_that_is_killed_is_not_visited_again_for_it(monkeypatch: pytes
     one = tuple(network for network in MICRO_NETWORKS if network.name == "mlp-vast")
     monkeypatch.setattr(calibration_networks, "MICRO_NETWORKS", one)
     monkeypatch.setattr(calibration_networks, "REVISITED_SECONDS", 0.0)
-    monkeypatch.setattr("probes.microtrain.fresh_processes.run_fresh", run_fresh)
-    monkeypatch.setattr("probes.microtrain.fresh_processes.wait_until_ready", lambda: None)
+    monkeypatch.setattr("probes.microtrain.processes.fresh_processes.run_fresh", run_fresh)
+    monkeypatch.setattr("probes.microtrain.processes.fresh_processes.wait_until_ready", lambda: None)
     contest = calibration_networks.NetworkContest((ONE,), {})
     contest.prepare()
     assert contest.measure(time.perf_counter() + 600.0, lambda: None) == ([], [])

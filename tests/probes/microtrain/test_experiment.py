@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from probes.microtrain.experiment import run_experiment
-from probes.microtrain.iris import read_iris, split_iris
-from probes.microtrain.iris_network import count_correct, make_learner
+from probes.microtrain.iris_experiment.iris import read_iris, split_iris
+from probes.microtrain.iris_experiment.iris_network import count_correct, make_learner
+from probes.microtrain.iris_experiment.variants import ROUNDS, Variant, extra_per_reading, take_turns
 from probes.microtrain.step import applied
-from probes.microtrain.variants import ROUNDS, Variant, extra_per_reading, take_turns
 from probes.workload.description import Plan
 
 EPOCHS = 120

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from probes.measurement import Measurement
-from probes.microtrain.contest import NOT_BEGUN, Entry
 from probes.microtrain.failures import Failure
 from probes.microtrain.measure import MeasureSession
-from probes.microtrain.measure_job import MeasureJob
-from probes.microtrain.measured_rows import explain_outcome
+from probes.microtrain.measuring.contest import NOT_BEGUN, Entry
+from probes.microtrain.measuring.measure_job import MeasureJob
+from probes.microtrain.measuring.measured_rows import explain_outcome
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.probes.microtrain.pipes import Pipes

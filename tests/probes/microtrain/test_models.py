@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from probes.microtrain import built as building
+from probes.microtrain.building import built as building
+from probes.microtrain.building.fake_models import build_fake
 from probes.microtrain.failures import explain_failure
-from probes.microtrain.fake_models import build_fake
 from probes.microtrain.models import build_model
 from probes.workload.catalogue import CatalogueRow, list_models
 from probes.workload.description import InvalidModel, ModelDescription

@@ -6,12 +6,12 @@ import psutil
 import pytest
 import torch
 
-from app.advisor.peaks import Peaks
-from probes.microtrain.merging import peak_lines
+from app.advisor.memory_model.peaks import Peaks
 from probes.microtrain.models import build_model
-from probes.microtrain.primed_stepper import PrimedStepper
-from probes.microtrain.recording import Record, Recorder
 from probes.microtrain.step import make_step
+from probes.microtrain.traces.merging import peak_lines
+from probes.microtrain.traces.primed_stepper import PrimedStepper
+from probes.microtrain.traces.recording import Record, Recorder
 from probes.microtrain.tracing import Untraceable, trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import OPTIMIZERS, InvalidModel, Plan, Workload

@@ -1,0 +1,172 @@
+"""Curves over the batch, and the crossovers between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.advisor.curves.crossover import Found, batch_grid, find_crossover, holds_from
+from app.advisor.curves.pairs import Pair
+from app.advisor.recommendation import Crossover, Curve
+from app.advisor.time_model.step_time import PlanTime, StepEstimate, compare, weakest
+from probes import bounds
+from probes.measurement import Measurement
+from probes.workload.description import DATA, Plan, Workload
+
+# How far beyond the batch asked for to look, and the least to look at: crossovers of small models lie in the
+# thousands. Powers of two up to here cost a dozen estimates.
+LOOK_AHEAD = 16
+LEAST_LARGEST = 4096
+LARGEST = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known). smallest: what torch
+    takes at least. failed: by the plan's key, sizes at which it was tried and failed."""
+
+    workload: Workload
+    times: Mapping[tuple[object, ...], PlanTime]
+    room: Mapping[tuple[object, ...], int | None]
+    smallest: int = 1
+    failed: Mapping[tuple[object, ...], frozenset[int]] = field(default_factory=dict)
+
+    def largest(self, plans: Sequence[Plan]) -> int:
+        """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""
+        limits = [limit for plan in plans if (limit := self.room.get(plan.key)) is not None]
+        return min([largest_worth_looking_at(self.workload), *limits])
+
+    def grid(self, plans: Sequence[Plan]) -> tuple[int, ...]:
+        largest = self.largest(plans)
+        if largest < self.smallest:
+            return ()
+        ran = [self.times[plan.key].measured for plan in plans]
+        also = [batch for row in ran if row is not None for batch in row.batch_sizes]
+        sizes = batch_grid(largest, [self.workload.batch_size, *also])
+        return tuple(size for size in sizes if all(self.can_run(plan, size) for plan in plans))
+
+    def can_run(self, plan: Plan, batch_size: int) -> bool:
+        room = self.room.get(plan.key)
+        fits = self.smallest <= batch_size and (room is None or batch_size <= room)
+        return fits and batch_size not in self.failed.get(plan.key, ())
+
+
+def largest_worth_looking_at(workload: Workload) -> int:
+    """No more than may be asked for."""
+    ahead = min(max(LOOK_AHEAD * workload.batch_size, LEAST_LARGEST), max(LARGEST, 2 * workload.batch_size))
+    return min(ahead, bounds.MAX_BATCH_SIZE)
+
+
+def curves_over(batches: Batches, plans: Sequence[Plan]) -> tuple[tuple[int, ...], tuple[Curve, ...]]:
+    """Batch sizes, and each plan's median step there; None where it does not fit or is not known."""
+    ran = [row for plan in plans if (row := batches.times[plan.key].measured) is not None]
+    also = [batches.workload.batch_size, *(batch for row in ran for batch in row.batch_sizes)]
+    sizes = batch_grid(largest_worth_looking_at(batches.workload), also)
+    curves = tuple(Curve(plan, tuple(_point(batches, plan, size) for size in sizes)) for plan in plans)
+    known = [any(curve.step_seconds[i] is not None for curve in curves) for i in range(len(sizes))]
+    kept = [i for i, some in enumerate(known) if some]
+    return (
+        tuple(sizes[i] for i in kept),
+        tuple(Curve(curve.plan, tuple(curve.step_seconds[i] for i in kept)) for curve in curves),
+    )
+
+
+def _point(batches: Batches, plan: Plan, batch_size: int) -> float | None:
+    if not batches.can_run(plan, batch_size):
+        return None
+    seconds = batches.times[plan.key].seconds(batch_size, batches.workload.data)
+    return seconds.median if seconds is not None else None
+
+
+def crossovers_of(
+    batches: Batches, pairs: Sequence[Pair], measurements: Sequence[Measurement]
+) -> tuple[Crossover, ...]:
+    """The crossovers of these pairs; with a device in a pair, one for each way of feeding it."""
+    found: list[Crossover] = []
+    for first, second in pairs:
+        both_cpu = first.is_cpu and second.is_cpu
+        for data in (batches.workload.data,) if both_cpu else DATA:
+            crossover = crossover_of(batches, first, second, data, measurements)
+            if crossover is not None:
+                found.append(crossover)
+    return tuple(found)
+
+
+def crossover_of(
+    batches: Batches, first: Plan, second: Plan, data: str, measurements: Sequence[Measurement]
+) -> Crossover | None:
+    """From the first plan to the second, fed in that way; None when of fewer than two batches both are known, or fewer
+    fit."""
+    grid = batches.grid([first, second])
+    ours, theirs = batches.times[first.key], batches.times[second.key]
+    known = [batch for batch in grid if ours.at(batch, data) is not None and theirs.at(batch, data) is not None]
+    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), known)
+    if found is None:
+        return None
+    likeliest = _medians_cross_at(ours, theirs, data, known)
+    batch_size = _within(found, likeliest)
+    at = batch_size or batches.workload.batch_size
+    estimates = [time.at(at, data) or _last_known(time, data, grid) for time in (ours, theirs)]
+    return Crossover(
+        start=first,
+        to=second,
+        data=data,
+        kind=found.kind,
+        batch_size=batch_size,
+        low=found.low,
+        high=found.high,
+        medians_cross_at=likeliest,
+        launch_bound_until=theirs.predicted.launch_bound_until(batches.grid([second]))
+        if theirs.predicted is not None and not second.is_cpu
+        else None,
+        break_even_steps=break_even_steps(ours, theirs, batches, data, measurements),
+        basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
+        looked_at=(known[0], known[-1]),
+    )
+
+
+def _within(found: Found, likeliest: int | None) -> int | None:
+    """The likeliest batch of a crossover that is certain; None of any other (docs/decisions/0017)."""
+    if found.low is None or found.high is None:
+        return None
+    return found.high if likeliest is None else min(max(likeliest, found.low), found.high)
+
+
+def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, known: Sequence[int]) -> int | None:
+    """The smallest batch from which the second's median is the lower one at every larger batch looked at; None when it
+    is not at the largest. known: batches of which both times are."""
+
+    def is_lower(batch: int) -> bool:
+        ours, theirs = first.seconds(batch, data), second.seconds(batch, data)
+        return ours is not None and theirs is not None and theirs.median < ours.median
+
+    return holds_from(is_lower, known)
+
+
+def _last_known(time: PlanTime, data: str, grid: Sequence[int]) -> StepEstimate | None:
+    return next((known for batch in reversed(grid) if (known := time.at(batch, data)) is not None), None)
+
+
+def break_even_steps(
+    first: PlanTime, second: PlanTime, batches: Batches, data: str, measurements: Sequence[Measurement]
+) -> int | None:
+    """Steps at the batch asked for after which the second plan's longer start is repaid; None when a start-up was
+    not measured, when one cannot run there or the second is not faster, and on one device, where both start alike."""
+    asked = batches.workload.batch_size
+    if first.plan.device == second.plan.device or not all(batches.can_run(t.plan, asked) for t in (first, second)):
+        return None
+    starts = [startup_of(plan, measurements) for plan in (first.plan, second.plan)]
+    times = [time.seconds(asked, data) for time in (first, second)]
+    if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
+        return None
+    gain = times[0].median - times[1].median
+    if gain <= 0:
+        return None
+    return math.ceil(max(starts[1] - starts[0], 0.0) / gain)
+
+
+def startup_of(plan: Plan, measurements: Sequence[Measurement]) -> float | None:
+    """Seconds before steps are steady, the most that was measured of the plan; None where it was not."""
+    rows = [row.startup_seconds for row in measurements if row.plan.key == plan.key and row.outcome == "ok"]
+    return max((seconds for seconds in rows if seconds is not None), default=None)

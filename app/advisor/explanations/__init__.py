@@ -1,0 +1,1 @@
+"""Decisions in words: reasons with codes and evidence, advice, the verdict."""

@@ -1,0 +1,57 @@
+"""The reason that says what follows from cores that others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.advisor.crowding import Crowd
+from app.advisor.explanations.words import say_percent
+from app.advisor.recommendation import Option, Reason
+
+
+def explain_crowd(crowd: Crowd | None, options: Sequence[Option], best: Option | None) -> Reason | None:
+    """Told where some plan for the CPU needs a core that others hold."""
+    if crowd is None or not any(crowd.exposure(option.plan) > 0 for option in options):
+        return None
+    said = [_who(crowd), _what_follows(options), _about_best(crowd, best)]
+    numbers = {
+        "others_cores": crowd.others,
+        "free_cores": crowd.free,
+        "usable_cores": crowd.usable,
+        "steal_fraction": crowd.load.steal_fraction,
+        "cpu_pressure_percent": crowd.load.cpu_pressure_percent,
+        "load_average": crowd.load.load_average,
+        "plans": [option.plan.label for option in options if option.crowded],
+    }
+    return Reason("crowded", " ".join(part for part in said if part), numbers)
+
+
+def _who(crowd: Crowd) -> str:
+    if crowd.others is None:
+        waited = say_percent((crowd.load.cpu_pressure_percent or 0.0) / 100)
+        return f"This machine is crowded: in {waited} of the last ten seconds something had to wait for a core."
+    stolen = crowd.load.steal_fraction or 0.0
+    kept = f" ({say_percent(stolen)} of all CPU time went to the hypervisor's other machines)" if stolen >= 0.01 else ""
+    return (
+        f"This machine is crowded: others hold {crowd.others:.1f} of {crowd.online:.0f} cores{kept}, "
+        f"{crowd.free:.1f} of {crowd.usable:g} usable ones are free."
+    )
+
+
+def _what_follows(options: Sequence[Option]) -> str:
+    if all(option.step_seconds is None for option in options):
+        return ""
+    if not any(option.crowded for option in options):
+        return "The times here were measured among them, and contain it as far as it could be told."
+    return (
+        "Several threads wait in each operation for the one that lost its core, so a plan with more threads than free "
+        "cores is judged by its worst unless it was measured meanwhile."
+    )
+
+
+def _about_best(crowd: Crowd, best: Option | None) -> str:
+    if best is None or not best.plan.is_cpu or best.plan.threads is None:
+        return ""
+    if best.crowded:
+        return f"{best.plan.label} suffers from it too: ask again when it is quiet."
+    return f"{best.plan.label} suffers least." if crowd.exposure(best.plan) == 0 else ""

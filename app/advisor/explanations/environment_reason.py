@@ -1,0 +1,116 @@
+"""The reason that says what a variant saves here; nothing is said where it does not pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app.advisor.environments import Gain, export_lines
+from app.advisor.explanations.words import say_duration, say_percent, say_seconds
+from app.advisor.recommendation import Option, Reason
+from probes.workload.description import Workload
+
+
+def explain_installed(allocators: Sequence[str]) -> Reason:
+    """Told beside an environment that pays: there the allocator matters. They were not tried."""
+    names = " and ".join(allocators)
+    text = (
+        f"{names} {'is' if len(allocators) == 1 else 'are'} installed here as well, and not tried: loading a library "
+        f"is for you to decide. `CROSSPOINT_DATA_DIR=$(mktemp -d) LD_PRELOAD={allocators[0]} crosspoint measure MODEL` "
+        "measures with it, apart from what is kept here."
+    )
+    return Reason("allocator-installed", text, {"libraries": list(allocators)})
+
+
+def explain_environment(gains: Sequence[Gain], best: Option) -> Reason | None:
+    """Told of the recommended plan alone."""
+    gain = next((gain for gain in gains if gain.plan.key == best.plan.key), None)
+    if gain is None:
+        return None
+    if gain.plan.environment:
+        return _explain_exports(gain)
+    return _EXPLAIN[gain.plan.changes[0]](gain)
+
+
+def explain_too_late(gains: Sequence[Gain], workload: Workload) -> Reason | None:
+    """gains: those of the recommended plan that a longer run would repay. None where there is none."""
+    if not gains or workload.steps is None:
+        return None
+    gain = gains[0]
+    text = (
+        f"torch.compile does not pay in this run of {workload.steps:,} steps. With it a step takes "
+        f"{_against_control(gain)}. {_price(gain)}"
+    )
+    return Reason("compile-too-late", text, {**_numbers(gain), **_start(gain), "steps": workload.steps})
+
+
+def _explain_compiled(gain: Gain) -> Reason:
+    text = (
+        f"With `model = torch.compile(model)` a step takes {_against_control(gain)}: operations run together that "
+        f"torch otherwise issues one by one. {_price(gain)}"
+    )
+    return Reason("compile-pays", text, {**_numbers(gain), **_start(gain)})
+
+
+def _price(gain: Gain) -> str:
+    return (
+        f"The first step takes {say_duration(gain.startup_seconds)} where nothing was compiled before, which "
+        f"{gain.break_even_steps:,} steps repay; for another batch size it compiles anew."
+    )
+
+
+def _start(gain: Gain) -> dict[str, Any]:
+    return {"startup_seconds": gain.startup_seconds, "break_even_steps": gain.break_even_steps}
+
+
+def _explain_flushing(gain: Gain) -> Reason:
+    text = (
+        f"With `torch.set_flush_denormal(True)` before anything is computed a step takes {_against_control(gain)}: "
+        "steps here make numbers too small for a full fraction (denormals), which this CPU computes with slowly. They "
+        "count as 0 then."
+    )
+    return Reason("flush-denormal-pays", text, _numbers(gain))
+
+
+def _explain_layout(gain: Gain) -> Reason:
+    text = (
+        f"With `model.to(memory_format=torch.channels_last)` a step takes {_against_control(gain)}: convolutions here "
+        "read an image's channels from one place."
+    )
+    return Reason("channels-last-pays", text, _numbers(gain))
+
+
+# By the plan's change.
+_EXPLAIN: Mapping[str, Callable[[Gain], Reason]] = {
+    "channels_last": _explain_layout,
+    "compiled": _explain_compiled,
+    "flush_denormal": _explain_flushing,
+}
+
+
+def _explain_exports(gain: Gain) -> Reason:
+    exports = export_lines(gain.plan)
+    text = (
+        f"With `{'; '.join(exports)}` before Python starts, the allocator keeps memory between steps instead of having "
+        f"the kernel zero it anew: a step takes {_against_control(gain)}. The process holds on to its "
+        "peak of memory for that."
+    )
+    return Reason("environment-pays", text, {"export": exports, **_numbers(gain)})
+
+
+def _against_control(gain: Gain) -> str:
+    return (
+        f"{say_seconds(gain.step.median)} instead of {say_seconds(gain.control.median)}, {say_percent(gain.share)} "
+        f"less, measured in turns in {2 * gain.processes} fresh processes at this batch size"
+    )
+
+
+def _numbers(gain: Gain) -> dict[str, Any]:
+    return {
+        "gain": gain.share,
+        "processes": 2 * gain.processes,
+        "step_seconds": asdict(gain.step),
+        "without_seconds": asdict(gain.control),
+        "batch_size": gain.batch_size,
+    }

@@ -1,0 +1,367 @@
+"""Why: each reason with a stable code, a sentence, and the numbers behind it.
+
+A reason is told only where there is evidence for this very workload on this very machine. Nothing here preaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from app.advisor.crowding import Crowd
+from app.advisor.curves.over_batches import startup_of
+from app.advisor.environments import Gain, bare, gains_too_late, is_variant
+from app.advisor.explanations.advice import Advice
+from app.advisor.explanations.crowded_reason import explain_crowd
+from app.advisor.explanations.elsewhere import explain_elsewhere
+from app.advisor.explanations.environment_reason import explain_environment, explain_too_late
+from app.advisor.explanations.noise_signs import signs_of_noise
+from app.advisor.explanations.routing_reason import explain_routing
+from app.advisor.explanations.slow_cores_reason import explain_slow_cores
+from app.advisor.explanations.words import say_duration, say_percent, say_ratio, say_seconds
+from app.advisor.memory_model.remedies import remedies_for, say_remedies
+from app.advisor.options import OUT_OF_TIME
+from app.advisor.ranking import Ranking
+from app.advisor.recommendation import Breakdown, Interval, Option, Reason
+from app.advisor.time_model.intervals import between_processes, narrow
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.trace import AUTOCAST, Trace
+from probes.workload.description import Plan, Precision, Workload
+
+# A part is what limits a step when it takes more than half of it.
+LIMITING = 0.5
+# Differences below this are within what a machine does from run to run.
+WORTH_TELLING = 0.05
+# A median whose interval by its own samples is wider than this says little.
+NOISY = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that reasons are drawn from."""
+
+    workload: Workload
+    ranking: Ranking
+    profile: Profile | None
+    trace: Trace | None
+    measurements: Sequence[Measurement]
+    advice: Advice  # on a time that is not known
+    halved: Mapping[str, Precision]  # by device, a precision of two bytes that it has
+    elsewhere: bool = False  # the profile is another machine's, and so is the answer
+    crowd: Crowd | None = None  # who holds cores of this machine now
+    gains: Sequence[Gain] = ()  # environments that pay
+
+    def option(self, plan: Plan) -> Option | None:
+        return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
+
+
+def explain(evidence: Evidence) -> tuple[Reason, ...]:
+    """Every reason that applies, the ones about the recommended plan first."""
+    best = evidence.ranking.best
+    about_best: list[Reason | None] = []
+    if best is not None:
+        plain = evidence.option(bare(best.plan)) or best
+        about_best = [
+            _limit(best),
+            _run_time(evidence, best),
+            _device_choice(evidence, best),
+            explain_environment(evidence.gains, best),
+            explain_too_late(
+                gains_too_late(evidence.measurements, [bare(best.plan)], evidence.workload), evidence.workload
+            ),
+            _threads(evidence, plain),
+            _precision(evidence, plain),
+            _reading(evidence, best),
+            _too_close(evidence.ranking),
+            _noise(best),
+            explain_slow_cores(evidence.measurements, evidence.workload, best.plan, evidence.crowd),
+        ]
+    crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
+    general = [
+        explain_elsewhere(evidence.profile) if evidence.elsewhere and evidence.profile is not None else None,
+        crowded,
+        *_too_big(evidence),
+        *_refused(evidence),
+        _uncalibrated(evidence),
+        _predicted_only(evidence, best),
+        explain_routing(evidence.trace, best),
+        _noisy_profile(evidence),
+    ]
+    return tuple(reason for reason in (*about_best, *general) if reason is not None)
+
+
+def _limit(best: Option) -> Reason | None:
+    """What most of the step is spent on."""
+    seconds, parts = best.step_seconds, best.breakdown_seconds
+    if seconds is None or parts.compute is None:
+        return None
+    shares = _shares(parts, seconds)
+    if not best.plan.is_cpu and shares.get("launch", 0.0) > WORTH_TELLING:
+        # Issuing goes on while the device computes: where it takes longer than that, the host is the limit.
+        shares["launch"] = min(shares["launch"] + shares.pop("compute"), 1.0)
+    name, share = max(shares.items(), key=lambda item: item[1])
+    if share < LIMITING:
+        return None
+    host = "dispatching operations" if best.plan.is_cpu else "launching operations, which the device waits for"
+    codes = {
+        "launch": ("dispatch-bound" if best.plan.is_cpu else "launch-bound", host),
+        "transfer": ("transfer-bound", "copying the batch to the device"),
+        "compute": ("compute-bound", "computing"),
+        "synchronize": ("synchronize-bound", "waiting to read results back"),
+    }
+    code, what = codes[name]
+    part = f"{say_seconds(share * seconds.median)} of {say_seconds(seconds.median)}"
+    text = f"{say_percent(share)} of a step on {best.plan.label} goes into {what} ({part})."
+    return Reason(code, text, {"share": share, "step_seconds": seconds.median, "basis": best.basis})
+
+
+def _run_time(evidence: Evidence, best: Option) -> Reason | None:
+    """What the whole run takes, where the data set's size was told; one epoch unless more were asked for."""
+    workload, seconds = evidence.workload, best.step_seconds
+    samples, batch, epochs, steps = workload.dataset_samples, workload.batch_size, workload.epochs or 1, workload.steps
+    if steps is None or samples is None or seconds is None:
+        return None
+    total = steps * seconds.median + (startup_of(best.plan, evidence.measurements) or 0.0)
+    over = "" if epochs == 1 else f", {epochs:,} times over"
+    text = (
+        f"{_counted(samples, 'row')} in batches of {batch:,}{over}: {_counted(steps, 'step')}, "
+        f"about {say_duration(total)} on {best.plan.label}."
+    )
+    numbers = {"steps": steps, "seconds": total, "epochs": epochs, "dataset_samples": samples}
+    return Reason("run-time", text, numbers)
+
+
+def _shares(parts: Breakdown, seconds: Interval) -> dict[str, float]:
+    named = {
+        "transfer": parts.transfer,
+        "launch": parts.launch,
+        "compute": parts.compute,
+        "synchronize": parts.synchronize,
+    }
+    return {name: min(part / seconds.median, 1.0) for name, part in named.items() if part is not None}
+
+
+def _device_choice(evidence: Evidence, best: Option) -> Reason | None:
+    """The best plan on the other kind of device, and by how much it loses."""
+    others = [option for option in _timed(evidence) if option.plan.is_cpu != best.plan.is_cpu]
+    other = min(others, key=_median, default=None)
+    if other is None:
+        return None
+    ratio = _median(other) / _median(best)
+    text = (
+        f"A step takes {say_seconds(_median(best))} on {best.plan.label} and {say_seconds(_median(other))} on "
+        f"{other.plan.label}: {say_ratio(max(ratio, 1 / ratio))} {'as long' if ratio >= 1 else 'shorter'}."
+    )
+    return Reason("device", text, {"ratio": ratio, "other": other.plan.label, "basis": [best.basis, other.basis]})
+
+
+def _threads(evidence: Evidence, best: Option) -> Reason | None:
+    """Most threads against fewest, both in the recommended precision."""
+    rows = [o for o in _plain(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
+    rows = [row for row in rows if row.crowded == best.crowded]  # a crowded one's median is a guess between extremes
+    rows.sort(key=lambda option: option.plan.threads or 0)
+    if not best.plan.is_cpu or len(rows) < 2:
+        return None
+    fewest, most = rows[0], rows[-1]
+    ratio = _median(most) / _median(fewest)
+    numbers = {
+        "seconds": {str(row.plan.threads): _median(row) for row in rows},
+        "ratio": ratio,
+        "basis": [fewest.basis, most.basis],
+    }
+    few = "one" if fewest.plan.threads == 1 else str(fewest.plan.threads)
+    taken = f"{say_seconds(_median(most))} with {most.plan.threads} threads, {say_seconds(_median(fewest))} with {few}"
+    if ratio > 1 + WORTH_TELLING:
+        return Reason("threads-hurt", f"More threads are slower here: a step takes {taken}.", numbers)
+    if ratio < 1 - WORTH_TELLING:
+        gain = f"{say_ratio(1 / ratio)} as fast"
+        return Reason("threads-help", f"More threads are faster here: a step takes {taken}, {gain}.", numbers)
+    return Reason("threads-equal", f"More threads change little here: a step takes {taken}.", numbers)
+
+
+def _precision(evidence: Evidence, best: Option) -> Reason | None:
+    """The recommended precision against fp32, or fp32 against the best of the others, all else equal."""
+    rows = [o for o in _plain(evidence) if (o.plan.device, o.plan.threads) == (best.plan.device, best.plan.threads)]
+    others = [row for row in rows if (row.plan.precision == "fp32") != (best.plan.precision == "fp32")]
+    other = min(others, key=_median, default=None)
+    if other is None:
+        return None
+    ratio = _median(other) / _median(best)
+    numbers = {"ratio": ratio, "other": other.plan.label, "basis": [best.basis, other.basis]}
+    taken = (
+        f"a step takes {say_seconds(_median(best))} in {best.plan.precision} and {say_seconds(_median(other))} in "
+        f"{other.plan.precision}"
+    )
+    if best.plan.precision != "fp32":
+        if ratio <= 1:
+            return None  # it won with a setting that the others were not measured with
+        return Reason("precision-gain", f"{best.plan.precision} pays here: {taken}.", numbers)
+    if ratio > 1 + WORTH_TELLING:
+        return Reason("precision-hurts", f"{other.plan.precision} does not pay here: {taken}.", numbers)
+    return None
+
+
+def _reading(evidence: Evidence, best: Option) -> Reason | None:
+    """What reading the loss every step, or every few, costs here."""
+    every = evidence.workload.readings_every
+    if every is None or best.step_seconds is None or not best.breakdown_seconds.synchronize:
+        return None
+    cost = best.breakdown_seconds.synchronize
+    share = cost / best.step_seconds.median
+    often = "every step" if every == 1 else f"every {every} steps"
+    text = f"Reading the loss {often} takes {say_seconds(cost)} a step here, {say_percent(share)} of it."
+    return Reason("reading-the-loss", text, {"share": share, "seconds_a_step": cost, "log_every": every})
+
+
+def _too_close(ranking: Ranking) -> Reason | None:
+    if not ranking.close:
+        return None
+    names = [option.plan.label for option in ranking.close]
+    ranges = {
+        option.plan.label: [option.step_seconds.low, option.step_seconds.high]
+        for option in ranking.close
+        if option.step_seconds is not None
+    }
+    text = (
+        f"The intervals of {_listed(names)} overlap; {ranking.options[0].plan.label} is named because it "
+        "takes the least: fewer threads, CPU before GPU, fp32 before lower precisions."
+    )
+    return Reason("too-close-to-call", text, {"intervals": ranges})
+
+
+def _noise(best: Option) -> Reason | None:
+    """By what was measured alone: what another process would take differs on a calm machine, too."""
+    if best.step_seconds is None or best.basis != "measured":
+        return None
+    here = narrow(best.step_seconds, between_processes(best.plan))
+    spread = (here.high - here.low) / here.median
+    if spread < NOISY:
+        return None
+    text = (
+        f"The machine was busy or unsteady while this was measured: the step's median there lies somewhere between "
+        f"{say_seconds(here.low)} and {say_seconds(here.high)}."
+    )
+    return Reason("noise", text, {"relative_spread": spread})
+
+
+def _too_big(evidence: Evidence) -> Iterable[Reason]:
+    """One reason a device for what does not fit; with the precision that would, where one does."""
+    told: set[str] = set()
+    for option in evidence.ranking.options:
+        if option.fits is not False or option.cannot_run or option.plan.device in told:
+            continue
+        told.add(option.plan.device)
+        memory = option.memory
+        there = [o for o in evidence.ranking.options if o.plan.device == option.plan.device]
+        fitting = [o for o in there if o.fits and not o.cannot_run]
+        also = _what_fits(option.plan, fitting)
+        numbers = {
+            "peak_bytes": memory.peak_bytes,
+            "available_bytes": memory.available_bytes,
+            "max_batch_size": option.max_batch_size,
+        }
+        remedies = (
+            remedies_for(option, evidence.trace, evidence.workload, _halved(evidence, there))
+            if evidence.trace is not None
+            else ()
+        )
+        text = f"{option.plan.label} does not fit. {option.why_not}{also}{say_remedies(remedies)}"
+        yield Reason("does-not-fit", text, {**numbers, "remedies": [asdict(remedy) for remedy in remedies]})
+
+
+def _what_fits(plan: Plan, fitting: Sequence[Option]) -> str:
+    """A precision that makes it fit, where there is one; else a plan that does."""
+    if not fitting:
+        return ""
+    narrower = next((o.plan.precision for o in fitting if o.plan.precision in AUTOCAST), None)
+    if narrower is not None and plan.precision not in AUTOCAST:
+        return f" In {narrower} it fits."
+    return f" {fitting[0].plan.label} fits."
+
+
+def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:
+    """A precision of two bytes in which one of a device's plans can run, or could where it was not asked for."""
+    runs = {option.plan.precision: not option.cannot_run for option in there if option.plan.precision in AUTOCAST}
+    if runs:
+        return next((name for name in runs if runs[name]), None)
+    refused = evidence.trace is not None and evidence.trace.autocast_refused and there[0].plan.is_cpu
+    return None if refused and not evidence.elsewhere else evidence.halved.get(there[0].plan.device)
+
+
+def _refused(evidence: Evidence) -> Iterable[Reason]:
+    for option in evidence.ranking.options:
+        if option.cannot_run:
+            yield Reason("cannot-run", f"{option.plan.label} cannot run: {option.why_not}", {})
+
+
+def _uncalibrated(evidence: Evidence) -> Reason | None:
+    """Plans without a time."""
+    unknown = [o for o in evidence.ranking.options if o.fits is not False and not o.cannot_run and not o.step_seconds]
+    if not unknown:
+        return None
+    labels = [option.plan.label for option in unknown]
+    late = [option.note for option in unknown if option.note is not None and OUT_OF_TIME in option.note.lower()]
+    if late:
+        text = f"Nothing is known about the time of {_listed(labels)}. {late[0]}"
+        return Reason("not-reached", text, {"plans": labels})
+    if evidence.profile is None:
+        what = f"This machine has not been calibrated, so nothing is known about the time of {_listed(labels)}."
+    else:
+        what = f"The profile {evidence.profile.name} has nothing for {_listed(labels)}."
+    return Reason("no-calibration", f"{what} {evidence.advice.unknown}", {"plans": labels})
+
+
+def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
+    if best is None or best.basis != "predicted" or best.step_seconds is None or evidence.profile is None:
+        return None
+    seconds = best.step_seconds
+    text = (
+        f"This time was not measured: it is predicted from the profile {evidence.profile.name}, and lies between "
+        f"{say_seconds(seconds.low)} and {say_seconds(seconds.high)} in four cases of five. {evidence.advice.predicted}"
+    )
+    evidence_numbers = {"profile": evidence.profile.name, "low": seconds.low, "high": seconds.high}
+    return Reason("predicted", text.rstrip(), evidence_numbers)
+
+
+def _noisy_profile(evidence: Evidence) -> Reason | None:
+    """The machine was so busy during the calibration that predictions from it are wide, or slow on the whole."""
+    profile = evidence.profile
+    predicted = any(option.basis == "predicted" for option in evidence.ranking.options)
+    if profile is None or not predicted:
+        return None
+    signs = signs_of_noise(profile)
+    if not signs:
+        return None
+    text = (
+        f"The machine was busy while the profile {profile.name} was measured: {_listed(list(signs.values()))}. "
+        "Calibrate again when it is quiet, and predictions will be closer."
+    )
+    return Reason(
+        "noisy-profile", text, {"spread": profile.noise.get("spread"), **{name: profile.noise[name] for name in signs}}
+    )
+
+
+def _timed(evidence: Evidence) -> list[Option]:
+    return [o for o in evidence.ranking.options if o.step_seconds is not None and o.fits is not False]
+
+
+def _plain(evidence: Evidence) -> list[Option]:
+    """Those with torch's own environment, so that all else is equal."""
+    return [option for option in _timed(evidence) if not is_variant(option.plan)]
+
+
+def _median(option: Option) -> float:
+    return option.step_seconds.median if option.step_seconds is not None else float("inf")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; commas inside names make it semicolons."""
+    separator = "; " if any("," in name for name in names) else ", "
+    if len(names) < 2:
+        return "".join(names)
+    return f"{separator.join(names[:-1])} and {names[-1]}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

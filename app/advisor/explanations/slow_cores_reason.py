@@ -1,0 +1,95 @@
+"""The reason that tells how often the cores were slow while real steps ran, as beside a neighbour that no counter
+shows, and what that did to each plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.advisor.crowding import LEAST_EXPOSURE, Crowd
+from app.advisor.environments import is_variant
+from app.advisor.explanations.words import say_percent, say_ratio, say_seconds
+from app.advisor.recommendation import Reason
+from probes.measurement import Measurement
+from probes.workload.description import Plan, Workload
+
+OFTEN = 0.1  # of a plan's samples; less moves no mean by more than a few percent
+
+FELT = 1.05  # times as long, from which on a step took longer
+
+
+def explain_slow_cores(
+    measurements: Sequence[Measurement], workload: Workload, best: Plan, crowd: Crowd | None = None
+) -> Reason | None:
+    """Told where it happened often to a plan that was measured at the batch asked for. best: the recommended one. Where
+    others hold its cores as they did then, what is told contains it, and the reason `crowded` says so."""
+    rows = [row for row in _rows(measurements, workload) if not _is_contained(row, crowd)]
+    often = [row for row in rows if (row.slow_share or 0.0) >= OFTEN]
+    if not often:
+        return None
+    worst = max(often, key=lambda row: _mean(row) / _median(row))
+    said = [
+        f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
+        f"{_beside(worst, crowd)}.",
+        _what_follows(worst),
+        _on_average(rows, best),
+    ]
+    numbers = {
+        row.plan.label: {"slow_share": row.slow_share, "slowdown": row.slowdown, "mean_seconds": _mean(row)}
+        for row in rows
+    }
+    return Reason("slow-cores", " ".join(part for part in said if part), {"plans": numbers})
+
+
+def _is_contained(row: Measurement, crowd: Crowd | None) -> bool:
+    return crowd is not None and row.slowdown is not None and crowd.still_met(row.plan, row.others_cores) > 0
+
+
+def _beside(row: Measurement, crowd: Crowd | None) -> str:
+    """Whose work it was beside."""
+    if crowd is not None and crowd.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE:
+        return f", while others held {row.others_cores:.1f} cores of this machine"
+    return ", as beside another machine's work on the same processor, which no counter shows"
+
+
+def _rows(measurements: Sequence[Measurement], workload: Workload) -> list[Measurement]:
+    """The last of each plan on a CPU as torch has it."""
+    found = {
+        row.plan.key: row
+        for row in measurements
+        if (row.outcome, row.batch_size, row.data) == ("ok", workload.batch_size, workload.data)
+        and row.slow_share is not None
+        and row.step is not None
+        and not is_variant(row.plan)
+    }
+    return list(found.values())
+
+
+def _what_follows(row: Measurement) -> str:
+    if row.slowdown is None:
+        return (
+            "No block was calm: what is told is reckoned from what fixed work took longer meanwhile. Ask again later."
+        )
+    if row.slowdown < FELT:
+        return "Its steps hardly took longer there."
+    return f"There its steps took {say_ratio(row.slowdown)} as long; what is told is what they take otherwise."
+
+
+def _on_average(rows: Sequence[Measurement], best: Plan) -> str:
+    """Where another plan took the least over all blocks, slow ones among them."""
+    least = min(rows, key=_mean)
+    named = next((row for row in rows if row.plan.key == best.key), None)
+    if named is None or _mean(named) <= _mean(least):
+        return ""
+    return (
+        f"Slow blocks among them, {least.plan.label} took {say_seconds(_mean(least))} a step on average and "
+        f"{best.label} {say_seconds(_mean(named))}: if the machine stays so, it is the better choice."
+    )
+
+
+def _median(row: Measurement) -> float:
+    return row.step.median if row.step is not None else 0.0
+
+
+def _mean(row: Measurement) -> float:
+    """Seconds of a step over all blocks; where none was calm what is known is the reckoned one."""
+    return _median(row) * (1 + (row.slow_share or 0.0) * ((row.slowdown or 1.0) - 1))

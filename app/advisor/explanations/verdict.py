@@ -1,0 +1,93 @@
+"""The answer in one sentence or two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.advisor.explanations.advice import Advice
+from app.advisor.explanations.elsewhere import say_where
+from app.advisor.explanations.words import say_bytes, say_ratio, say_seconds
+from app.advisor.ranking import Ranking
+from app.advisor.recommendation import Option
+from probes.profile import Profile
+from probes.workload.description import PLAN_CHANGES, Plan, Workload
+
+
+def say_verdict(
+    ranking: Ranking, workload: Workload, advice: Advice, calibrated: bool, elsewhere: Profile | None = None
+) -> str:
+    """Where to train, how long a step takes, against what, and whether it fits. elsewhere: the profile of the machine
+    that this is about, when it is another one."""
+    if elsewhere is not None:
+        unknown = f"the profile has too few points for it. {advice.unknown}"
+        return f"On {say_where(elsewhere)}: {_say_verdict(ranking, workload, 'there', unknown)}"
+    unknown = f"this machine has not been calibrated {'for it' if calibrated else 'yet'}. {advice.unknown}"
+    return _say_verdict(ranking, workload, "here", unknown)
+
+
+def _say_verdict(ranking: Ranking, workload: Workload, where: str, unknown: str) -> str:
+    best = ranking.best
+    if best is None or best.step_seconds is None:
+        return _without_answer(ranking, workload, where, unknown)
+    verb = "Train" if workload.mode == "training" else "Run inference"
+    about = "" if best.basis == "measured" else "about "
+    head = f"{verb} on {say_plan(best.plan)}: {about}{say_seconds(best.step_seconds.median)} a step"
+    if ranking.close:
+        others = [say_plan(o.plan) for o in ranking.close if o.plan.key != best.plan.key]
+        return f"{head}; too close to call against {_named(others)}, and it is the cheaper choice{_fit(best)}."
+    return f"{head}{_against(ranking, best)}{_fit(best)}."
+
+
+def say_plan(plan: Plan) -> str:
+    """`cuda:0 in bf16`, `the CPU with 4 threads`, `the CPU in bf16 with one thread`."""
+    if not plan.is_cpu:
+        return f"{plan.device} in {plan.precision}"
+    precision = "" if plan.precision == "fp32" else f" in {plan.precision}"
+    threads = (
+        "" if plan.threads is None else " with one thread" if plan.threads == 1 else f" with {plan.threads} threads"
+    )
+    settings = f" and {' and '.join(sorted(plan.environment))} set" if plan.environment else ""
+    changes = "".join(f", {PLAN_CHANGES[name]}" for name in plan.changes)
+    return f"the CPU{precision}{threads}{changes}{settings}"
+
+
+def _without_answer(ranking: Ranking, workload: Workload, where: str, unknown: str) -> str:
+    possible = [option for option in ranking.options if option.fits is not False and not option.cannot_run]
+    if ranking.options and not possible:
+        if all(option.cannot_run for option in ranking.options):
+            return f"It cannot run {where}: {ranking.options[0].why_not}"
+        running = [option for option in ranking.options if not option.cannot_run]
+        biggest = max(running, key=lambda option: option.max_batch_size or 0)
+        what = f"Nothing {where} is big enough for batch size {workload.batch_size}."
+        return f"{what} {biggest.why_not or ''}".strip()
+    return f"Not known yet: {unknown}"
+
+
+def _against(ranking: Ranking, best: Option) -> str:
+    """The runner-up on another kind of device, or else the slowest way that somebody would take unasked."""
+    timed = [o for o in ranking.options[1:] if o.step_seconds is not None and o.fits is not False]
+    if not timed or best.step_seconds is None:
+        return ""
+    elsewhere = [option for option in timed if option.plan.is_cpu != best.plan.is_cpu]
+    other = elsewhere[0] if elsewhere else timed[0]
+    if other.step_seconds is None:
+        return ""
+    if other.crowded and not best.crowded:
+        return f", preferred to {say_plan(other.plan)} while others hold cores"
+    ratio = other.step_seconds.median / best.step_seconds.median
+    return f", {say_ratio(ratio)} as fast as {say_plan(other.plan)}"
+
+
+def _fit(best: Option) -> str:
+    memory = best.memory
+    if memory.peak_bytes is None or memory.available_bytes is None:
+        return ""
+    spare = memory.available_bytes - memory.peak_bytes
+    return f"; it fits with {say_bytes(spare)} to spare" if spare > 0 else "; it fits, with nothing to spare"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = list(names[:2])
+    if len(names) > 2:
+        shown.append(f"{len(names) - 2} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

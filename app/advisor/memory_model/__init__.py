@@ -1,0 +1,1 @@
+"""How much memory a workload takes, whether it fits, and what would make it fit."""

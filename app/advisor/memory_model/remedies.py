@@ -1,0 +1,110 @@
+"""What would make a workload that does not fit take less memory: each change with what it saves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from app.advisor.explanations.words import say_bytes
+from app.advisor.memory_model.memory import activation_peaks, step_peaks, with_update
+from app.advisor.memory_model.peaks import NOTHING
+from app.advisor.recommendation import Option
+from probes.trace import AUTOCAST, Trace
+from probes.workload.description import Plan, Precision, Workload
+
+SMALLER, LIGHTER = "a batch of", "the optimizer sgd"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change, or two together. fits: whether that is enough; None where it is not known."""
+
+    change: str
+    saves_bytes: int
+    fits: bool | None
+
+
+def remedies_for(
+    option: Option, trace: Trace, workload: Workload, halved: Precision | None = "bf16"
+) -> tuple[Remedy, ...]:
+    """The changes that save anything, the one that saves most first. halved: a precision of two bytes in which the
+    plan's device runs this; None: there is none."""
+    missing, trace = _missing(option), trace.on(cpu=option.plan.is_cpu)
+    found = [
+        Remedy(change, round(saves), None if missing is None else saves >= missing)
+        for change, saves in _changes(option, trace, workload, halved)
+        if saves >= 1
+    ]
+    return tuple(sorted([*found, *_together(found, missing)], key=lambda remedy: -remedy.saves_bytes))
+
+
+def _together(found: Sequence[Remedy], missing: int | None) -> Iterator[Remedy]:
+    """The optimizer sgd with one other change, where no change alone keeps the batch and both do. An optimizer's state
+    lies there through the whole step, whatever the rest does, so what the two save adds up; of others it does not."""
+    keeping = [remedy for remedy in found if not remedy.change.startswith(SMALLER)]
+    lighter = next((remedy for remedy in keeping if remedy.change == LIGHTER), None)
+    others = [remedy for remedy in keeping if remedy is not lighter]
+    if missing is None or lighter is None or not others or any(remedy.fits for remedy in keeping):
+        return
+    most = max(others, key=lambda remedy: remedy.saves_bytes)
+    if (both := lighter.saves_bytes + most.saves_bytes) >= missing:
+        yield Remedy(f"{lighter.change} and {most.change}", both, fits=True)
+
+
+def say_remedies(remedies: tuple[Remedy, ...]) -> str:
+    """`What saves memory: a batch of 12 (2.1 GB, enough), …`; empty without any."""
+    if not remedies:
+        return ""
+    named = (f"{r.change} ({say_bytes(r.saves_bytes)}{', enough' if r.fits else ''})" for r in remedies)
+    return f" What saves memory: {', '.join(named)}."
+
+
+def _missing(option: Option) -> int | None:
+    """None where it is not known: of what ran out of memory, though by its estimate nothing is missing."""
+    memory = option.memory
+    if memory.peak_bytes is None or memory.available_bytes is None or memory.peak_bytes <= memory.available_bytes:
+        return None
+    return memory.peak_bytes - memory.available_bytes
+
+
+def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision | None) -> Iterator[tuple[str, float]]:
+    """Each change with the bytes that it saves, by itself."""
+    plan, batch = option.plan, workload.batch_size
+    now = step_peaks(trace, plan, workload.data).at(batch)
+    largest = option.max_batch_size
+    if largest is not None and 1 <= largest < batch:
+        yield f"{SMALLER} {largest}", now - step_peaks(trace, plan, workload.data).at(largest)
+    if halved is not None and plan.precision not in AUTOCAST:
+        yield halved, now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
+    if workload.mode == "training":
+        yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
+        if workload.optimizer != "sgd":
+            held = now - step_peaks(replace(trace, optimizer="sgd"), plan, workload.data).at(batch)
+            yield LIGHTER, trace.optimizer_bytes + held
+
+
+def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:
+    """Bytes saved where each of sqrt(n) stretches of n layers is computed again in the backward: about 2 / sqrt(n) of
+    the activations stay, what is kept between stretches and one stretch (Chen et al. 2016, Training Deep Nets with
+    Sublinear Memory Cost). No stretch is smaller than its largest layer: a network whose first layer holds most gains
+    nothing. Layers: what has weights."""
+    layers = [
+        (operation.count, operation.written_bytes.at(batch))
+        for operation in trace.operations
+        if operation.phase == "forward" and operation.kind in ("matmul", "convolution", "attention", "recurrent")
+    ]
+    activations = activation_peaks(trace, plan).at(batch)
+    saved = (1 - _kept_share(layers)) * (activations - trace.input_bytes.at(batch))
+    update = with_update(NOTHING, trace, plan).at(batch)
+    return max(activations, update) - max(activations - saved, update)
+
+
+def _kept_share(layers: Sequence[tuple[int, float]]) -> float:
+    """layers: how many, and the bytes that each writes."""
+    total = sum(count * written for count, written in layers)
+    if total <= 0:
+        return 1.0
+    between = 1 / math.sqrt(sum(count for count, _ in layers))
+    largest = max(written for _, written in layers) / total
+    return min(between + max(between, largest), 1.0)

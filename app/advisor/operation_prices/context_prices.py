@@ -1,0 +1,284 @@
+"""What one operation costs inside a step under a plan: read off the operations that were timed in whole steps.
+
+An operation's price is a baseline for its size (for heavy ones what its arithmetic takes alone, for light ones what
+operations that move as many bytes take) times what operations of its name took beyond theirs
+(app.advisor.operation_prices.samples). So a size that was never timed follows the baseline, and a name that was never
+timed follows its kind.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from app.advisor.operation_prices.block_prices import BlockPrice, block_price
+from app.advisor.operation_prices.issue_prices import IssuePrices
+from app.advisor.operation_prices.samples import Sample, Samples
+from app.advisor.operation_prices.surroundings import kernel_of, moved_bytes, surroundings
+from probes.context import STRIDED, Context, ContextOperation, OperationCost
+from probes.trace import Kind
+
+HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
+BIN = 0.5  # e-folds of bytes that share a point of the light baseline
+DISTURBED = 1.3  # times the step
+# E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead. But what took
+# so many times as long as an operation that has nothing to do was at work: what it took beyond its kind it takes beyond
+# it there, too, and in proportion at least.
+FAR = 2.5
+AT_WORK = 4.0
+NEXT_TO_NOTHING_BYTES = 4096
+GRID = 4  # prices are remembered at so many places an e-fold
+
+# An e-fold of the numbers in a pool's window, which all are looked at, against one of size: what takes as many is
+# nearest whatever its size (docs/decisions/0005).
+WINDOW_WEIGHT = 3.0
+WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
+
+AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
+
+
+NONE = Samples()
+
+
+@dataclass(frozen=True, slots=True)
+class LightBaseline:
+    """Seconds over the bytes moved: rising, in proportion beyond the largest, constant below the smallest."""
+
+    sizes: tuple[float, ...]  # logarithms
+    log_seconds: tuple[float, ...]
+
+    def log_seconds_at(self, size: float) -> float:
+        sizes, logs = self.sizes, self.log_seconds
+        above = bisect_left(sizes, size)
+        if above == 0:
+            return logs[0]
+        if above == len(sizes):
+            return logs[-1] + size - sizes[-1]
+        share = (size - sizes[above - 1]) / (sizes[above] - sizes[above - 1])
+        return logs[above - 1] + share * (logs[above] - logs[above - 1])
+
+
+def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
+    """Medians of bins of sizes; None of nothing."""
+    bins: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for cost in costs:
+        size = math.log1p(moved_bytes(cost.operation))
+        bins[int(size / BIN)].append((size, math.log(cost.seconds)))
+    sizes: list[float] = []
+    logs: list[float] = []
+    for place in sorted(bins):
+        sizes.append(median(size for size, _ in bins[place]))
+        logs.append(max(median(log for _, log in bins[place]), logs[-1] if logs else -math.inf))
+    return LightBaseline(tuple(sizes), tuple(logs)) if sizes else None
+
+
+@dataclass
+class ContextPrices:
+    """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
+
+    floor: the least that any operation took, which its arithmetic comes on top of. issue: what lies between operations;
+    None where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
+    overheads: of operations on next to nothing, by the footprint of the step that they were timed in.
+    """
+
+    alone: AloneSeconds
+    light: LightBaseline
+    floor: float
+    issue: IssuePrices | None = None
+    blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
+    overheads: Samples = field(default_factory=Samples)
+    samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
+    _remembered: dict[Hashable, float] = field(default_factory=dict)
+    _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
+
+    def seconds(
+        self, operation: ContextOperation, footprint: float, often: float = 0.0, without: str | None = None
+    ) -> float:
+        """One execution in a step of this footprint that runs operations of its name so often (often_of). without: as
+        if this network had never been timed."""
+        operation = self._as_it_was_told(operation)
+        _, size, _ = self._baseline(operation)
+        around, like = (footprint, often), self._samples_like(operation, without)
+        key, samples = next(((k, s) for k, s in like if size - s.largest <= FAR), like[-1])
+        seconds = self._by(key, samples, operation, around, without)
+        own, timed = max(like[:NAMED], key=lambda each: each[1].largest)
+        if not timed.rows or size - timed.largest <= FAR:
+            return seconds
+        largest = _scaled(operation, math.exp(timed.largest - size))
+        took = self._by(own, timed, largest, around, without)
+        if took < AT_WORK * self.overhead(footprint):
+            return seconds
+        carried = seconds * took / self._by(key, samples, largest, around, without)
+        if operation.kind in HEAVY_KINDS:  # arithmetic is the quicker the more of it there is
+            return carried
+        return max(carried, self._by(own, timed, operation, around, without))
+
+    def _by(
+        self,
+        key: Hashable,
+        samples: Samples,
+        operation: ContextOperation,
+        around: tuple[float, float],
+        without: str | None,
+    ) -> float:
+        """Seconds, by these samples: beyond those timed, more or less by what goes with the size. around: footprint,
+        often."""
+        _, size, _ = self._baseline(operation)
+        nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
+        times = math.exp(size - nearest)
+        known = self._near(key, samples, _scaled(operation, 1 / times), around, without)
+        if times == 1.0:
+            return known
+        overhead = min(self.overhead(around[0]), known)
+        return overhead + (known - overhead) * times
+
+    def overhead(self, footprint: float) -> float:
+        """Of an operation that has next to nothing to do."""
+        if not self.overheads.rows:
+            return self.floor
+        return math.exp(self.overheads.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0)))
+
+    def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
+        footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
+        for cost in context.costs:
+            base, size, intensity = self._baseline(cost.operation)
+            log_ratio = math.log(cost.seconds) - base
+            around = (footprint, often[kernel_of(cost.operation)])
+            sample = Sample(context.network, size, intensity, written_of(cost.operation), *around, log_ratio)
+            keys = _keys(cost.operation)
+            for key in keys if is_same_mode else keys[1:]:
+                self.samples[key].add(sample)
+        small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
+        if small and is_same_mode:
+            self.overheads.add(Sample(context.network, 0.0, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
+
+    def finish_fitting(self) -> None:
+        """No more network is left out: keep nothing that only that takes, which is most of what prices take."""
+        self._left_out.clear()
+        for samples in (self.overheads, *self.samples.values()):
+            samples.finish_fitting()
+
+    def get_ready(self) -> None:
+        """Solve now what the first questions would wait for."""
+        for samples in (self.overheads, *self.samples.values()):
+            samples.get_ready()
+
+    def _as_it_was_told(self, operation: ContextOperation) -> ContextOperation:
+        """Calibrations of before depthwise convolutions that leave places out were told apart have none of them: they
+        are priced as the others are, as they were then, and not as convolutions of any kind."""
+        if STRIDED not in operation.variant or (operation.name, operation.variant) in self.samples:
+            return operation
+        return operation._replace(variant=operation.variant.replace(STRIDED, ""))
+
+    def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
+        """By key, the most telling first."""
+        keys = _keys(operation)
+        if without is None:
+            return [(key, self.samples.get(key, NONE)) for key in keys]
+        return [(key, self._samples_without(key, without)) for key in keys]
+
+    def _samples_without(self, key: Hashable, network: str) -> Samples:
+        found = self._left_out.get((key, network))
+        if found is None:
+            found = self._left_out[(key, network)] = self.samples.get(key, NONE).without(network)
+        return found
+
+    def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
+        """Logarithm of seconds, of the size, and of the arithmetic a byte, or a block, or of a pool's window: each of
+        those is an operation of its own (bf16's backward of attention takes 50 us a block here, and little more where
+        it has eight times the arithmetic)."""
+        log_bytes = math.log1p(moved_bytes(operation))
+        if operation.kind in HEAVY_KINDS and operation.flops >= 1:
+            alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
+            if alone is not None:
+                size = math.log(operation.flops)
+                block = self.blocks.get(kernel_of(operation)) if operation.grain >= 1 else None
+                if block is not None:
+                    seconds = block.seconds(operation.flops, operation.grain)
+                    return math.log(seconds), size, math.log(operation.grain)
+                return math.log(self.floor + alone), size, size - log_bytes
+        window = WINDOW_WEIGHT * math.log(operation.grain) if operation.grain >= 1 else 0.0
+        return self.light.log_seconds_at(log_bytes), log_bytes, window
+
+    def _near(
+        self,
+        key: Hashable,
+        samples: Samples,
+        operation: ContextOperation,
+        around: tuple[float, float],
+        without: str | None,
+    ) -> float:
+        """Seconds at a size among those timed. around: footprint, often."""
+        base, size, intensity = self._baseline(operation)
+        if not samples.rows:
+            return math.exp(base)
+        place = (size, intensity, written_of(operation), *around)
+        if without is not None:
+            return math.exp(base + samples.log_ratio_at(place))
+        node = tuple(round(coordinate * GRID) for coordinate in place)
+        found = self._remembered.get((key, node))
+        if found is None:
+            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID, node[3] / GRID, node[4] / GRID)
+            found = self._remembered[(key, node)] = samples.log_ratio_at(at)
+        return math.exp(base + found)
+
+
+def written_of(operation: ContextOperation) -> float:
+    """How much of what it moves is written, in e-folds: a product makes a large matrix of two small ones, or a small
+    one of two large ones, with as much arithmetic and as many bytes."""
+    return WRITTEN_WEIGHT * math.log((operation.written_bytes + 1) / (moved_bytes(operation) + 2))
+
+
+def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
+    if times == 1.0:
+        return operation
+    o = operation
+    return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
+
+
+NAMED = 3  # of the keys are of one name, the others of a kind
+
+
+def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
+    """From the most telling to the least; the first is of the same mode alone."""
+    name, kind, variant, dtype = operation[:4]
+    like = (name, variant, dtype)
+    return ("same mode", *like), like, (name, variant), (kind, dtype), (kind,)
+
+
+def context_prices(
+    contexts: Sequence[Context], mode: str, alone: AloneSeconds, issue: IssuePrices | None = None
+) -> ContextPrices | None:
+    """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack."""
+    costs = [cost for context in contexts for cost in context.costs]
+    light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
+    if light is None:
+        return None
+    floor, blocks = min(cost.seconds for cost in costs), _block_prices(costs)
+    prices = ContextPrices(alone, light, floor, issue, blocks)
+    for context in contexts:
+        prices.learn_context(context, is_same_mode=context.mode == mode)
+    return prices
+
+
+def _block_prices(costs: Sequence[OperationCost]) -> dict[tuple[str, str], BlockPrice]:
+    kernels: dict[tuple[str, str], list[OperationCost]] = defaultdict(list)
+    for cost in costs:
+        if cost.operation.grain >= 1:
+            kernels[kernel_of(cost.operation)].append(cost)
+    return {kernel: price for kernel, found in kernels.items() if (price := block_price(found)) is not None}
+
+
+def undisturbed(context: Context, step_seconds: float | None, issue: IssuePrices | None = None) -> Context:
+    """The context as it is, or where its operations, issued as in a plain step, add up to much more than the step took
+    without a clock, scaled down to the step."""
+    between = issue.seconds(context.issued) if issue is not None and context.issued is not None else 0.0
+    total = context.seconds + min(between, 0.0)
+    if step_seconds is None or total <= DISTURBED * step_seconds:
+        return context
+    share = step_seconds / total
+    return replace(context, costs=tuple(cost._replace(seconds=cost.seconds * share) for cost in context.costs))

@@ -1,0 +1,1 @@
+"""A script to paste: the recommended plan as Python source."""

@@ -1,0 +1,81 @@
+"""A workload's model as Python source: how to build it, a random batch, and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.advisor.snippets.snippet_huggingface import can_write, source_of_config
+from app.advisor.snippets.snippet_layers import UnknownLayer, write_layers
+from app.advisor.snippets.source import Source
+from probes.workload.description import Workload
+
+
+def source_of(workload: Workload) -> Source:
+    """Source that builds this very model; for a summary, of which only totals are known, a small stand-in."""
+    kind = workload.model.kind
+    if kind == "layers":
+        try:
+            return _layers(workload)
+        except UnknownLayer:
+            return _by_crosspoint(workload)
+    if kind == "summary":
+        return _stand_in(workload)
+    if kind == "huggingface" and can_write(workload):
+        return source_of_config(workload)
+    return _by_crosspoint(workload)
+
+
+def _layers(workload: Workload) -> Source:
+    content = workload.model.content
+    classes, expression = write_layers(content["layers"], 1 + len(content["input_shape"]))
+    batch, shape = workload.batch_size, content["input_shape"]
+    x = f"torch.randint({content['tokens']}, {_sizes(batch, shape)})" if content.get("tokens") else None
+    x = x or f"torch.randn({', '.join(map(str, (batch, *shape)))})"
+    forward, loss, y = _loss_of_layers(workload)
+    feed = ["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"]
+    return Source(f"model = {expression}", f"x = {x}\ny = {y}", feed, forward, loss, classes)
+
+
+def _loss_of_layers(workload: Workload) -> tuple[str, list[str], str]:
+    """(forward, loss, random targets); classes lie on `class_axis`, where torch wants them on axis 1."""
+    content, batch = workload.model.content, workload.batch_size
+    output, axis = list(content["output_shape"]), content["class_axis"]
+    if content["loss"] == "mse":
+        targets = f"torch.randn({', '.join(map(str, (batch, *output)))})"
+        return "output = model(x)", ["loss = nn.functional.mse_loss(model(x), y)"], targets
+    classes = output.pop(axis - 1)
+    moved = "model(x)" if axis == 1 else f"model(x).movedim({axis}, 1)"
+    targets = f"torch.randint({classes}, {_sizes(batch, output)})"
+    return "output = model(x)", [f"loss = nn.functional.cross_entropy({moved}, y)"], targets
+
+
+def _sizes(batch: int, shape: Sequence[int]) -> str:
+    return repr((batch, *shape))
+
+
+def _stand_in(workload: Workload) -> Source:
+    """Only totals are known: the settings are real, the model is the reader's own."""
+    return Source(
+        model="# A summary has no layers: your model goes here.\nmodel = nn.Linear(16, 4)",
+        batch=f"x = torch.randn({workload.batch_size}, 16)\ny = torch.randint(4, ({workload.batch_size},))",
+        feed=["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"],
+        forward="output = model(x)",
+        loss=["loss = nn.functional.cross_entropy(model(x), y)"],
+    )
+
+
+def _by_crosspoint(workload: Workload) -> Source:
+    """Built the way crosspoint measured it, by its own package: for what cannot be written down in a few lines."""
+    document = workload.model.to_json()
+    return Source(
+        imports=[
+            "from probes.microtrain.feeding import to_device  # pip install crosspoint",
+            "from probes.microtrain.models import build_model",
+            "from probes.workload.description import ModelDescription",
+        ],
+        model=f"built = build_model(ModelDescription.from_json({document!r}))\nmodel = built.module",
+        batch=f"batch = built.make_batch({workload.batch_size}, None)",
+        feed=["batch = to_device(batch, device, non_blocking=True)"],
+        forward="output = built.forward(model, batch)",
+        loss=["loss = built.loss(built.forward(model, batch), batch)"],
+    )

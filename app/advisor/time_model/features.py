@@ -1,0 +1,206 @@
+"""A trace's step in classes of work: seconds that its operations take alone, as a function of the batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from app.advisor.memory_model.peaks import Peaks
+from app.advisor.operation_prices.context_prices import HEAVY_KINDS, ContextPrices
+from app.advisor.operation_prices.device_operations import on_device
+from app.advisor.operation_prices.issuing_prices import IssuingPrices, Name, count_names
+from app.advisor.operation_prices.prices import HEAVY, Prices
+from app.advisor.operation_prices.surroundings import kernel_of, surroundings
+from probes.context import Context, ContextOperation
+from probes.issued import Issued
+from probes.trace import Operation, Trace
+
+# Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
+# context and light work does not: caches are cold, and memory comes fresh from the allocator (a first fit over 38
+# networks on two cores, docs/decisions/0003-how-instant-estimates.md).
+CLASSES: tuple[str, ...] = ("heavy", "light", "dispatch", "optimizer", "faults")
+PRIORS: tuple[float, ...] = (1.0, 1.4, 1.0, 1.0, 1.0)
+
+# Of operations that were timed inside steps, which are the step but for what lies between them.
+CONTEXT_PRIORS: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0, 1.0)
+
+# What lies between operations beyond what the clock itself adds to them, where nobody counted what issues them: half of
+# what the shortest operation takes (0.3 us in a step of 320 us that ran for long on one core; EPYC, Zen 5, torch 2.13).
+BETWEEN_FLOORS = 0.5
+# Of what light operations took under the clock, they take at least as much in a plain step.
+LEAST_LIGHT = 0.3
+
+# Of a network's step: what leaving it out does to smaller ones is not looked at, as each takes a while and adds little.
+TELLING_SHARE = 0.01
+
+Features = tuple[float, ...]  # seconds, one a class
+
+
+def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
+    """Seconds of each class at this batch."""
+    if prices.context is not None:
+        return _features_in_context(trace, prices, prices.context, batch_size)
+    if prices.issuing is not None:
+        return _features_on_device(trace, prices, prices.issuing, batch_size)
+    heavy = light = dispatch = optimizer = 0.0
+    updates = 0
+    casts = prices.casts and not trace.autocast_operations
+    for operation in trace.operations_under(prices.plan.precision):
+        alone = prices.seconds(operation, batch_size, casts=casts) * operation.count
+        if operation.phase == "optimizer":
+            optimizer += alone
+            updates += operation.count
+            continue
+        dispatch += prices.dispatch * operation.count
+        if operation.kind in HEAVY:
+            heavy += alone
+        else:
+            light += alone
+    added, cast_bytes = _casts(trace, prices) if casts else (0.0, 0.0)
+    tensor = prices.tensor_seconds(trace.optimizer)
+    optimizer += trace.parameter_tensors * tensor if tensor is not None and updates else updates * prices.dispatch
+    return (heavy, light + cast_bytes, dispatch + added, optimizer, 0.0)
+
+
+def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, batch_size: float) -> Features:
+    """`dispatch` is what lies between the operations."""
+    precision = of_plan.plan.precision
+    operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
+    footprint, often = surroundings((sized, each.count) for sized, each in operations)
+    heavy = light = optimizer = 0.0
+    # Equal work comes in several phases, and is priced once: a third of all.
+    each = {
+        sized: prices.seconds(sized, footprint, often[kernel_of(sized)]) for sized in {sized for sized, _ in operations}
+    }
+    for sized, operation in operations:
+        seconds = each[sized] * operation.count
+        if operation.phase == "optimizer":
+            optimizer += seconds
+        elif operation.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    executions = sum(operation.count for _, operation in operations)
+    light, between = _issued(prices, trace.issued_under(precision), light, executions)
+    fresh = Peaks(knots=trace.heap_fresh_under(precision)).at(batch_size)
+    return (heavy, light, between, optimizer, of_plan.fresh_seconds(fresh))
+
+
+def _features_on_device(trace: Trace, prices: Prices, issuing: IssuingPrices, batch_size: float) -> Features:
+    """`heavy` and `light` are the device's, `dispatch` and `optimizer` the host's."""
+    heavy = light = 0.0
+    casts = prices.casts and not trace.autocast_operations
+    names: dict[bool, Counter[Name]] = {False: Counter(), True: Counter()}
+    for operation in on_device(trace.operations_under(prices.plan.precision), trace.parameter_tensors):
+        sized = _sized(operation, batch_size)
+        names[operation.phase == "optimizer"].update(count_names([(sized, operation.count)]))
+        if prices.kernels is not None:
+            seconds = prices.kernels.seconds(sized) * operation.count
+        else:
+            seconds = prices.seconds(operation, batch_size, casts=casts) * operation.count
+        if sized.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    return (heavy, light, issuing.seconds(names[False]), issuing.seconds(names[True]), 0.0)
+
+
+def features_of_device_contexts(
+    issued: Context, computed: Context, prices: Prices, without: str | None = None
+) -> Features:
+    """The same of a network's own operations, as the host's clock and the device's saw them."""
+    assert prices.issuing is not None
+    assert prices.kernels is not None
+    heavy = light = 0.0
+    for operation, times, _, _ in computed.costs:
+        seconds = prices.kernels.seconds(operation, without) * times
+        if operation.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    host = prices.issuing.seconds(count_names((cost.operation, cost.times) for cost in issued.costs), without)
+    return (heavy, light, host, 0.0, 0.0)
+
+
+def _issued(prices: ContextPrices, issued: Issued | None, light: float, executions: int) -> tuple[float, float]:
+    """(light, between) with what lies between so many operations; what nested ones do not take is taken off light
+    ones."""
+    if prices.issue is None or issued is None:
+        return light, BETWEEN_FLOORS * prices.floor * executions
+    between = prices.issue.seconds(issued)
+    return max(light + min(between, 0.0), LEAST_LIGHT * light), max(between, 0.0)
+
+
+def issuing_seconds(trace: Trace, prices: Prices) -> float:
+    """What a CPU takes to hand a step's operations on, whatever there is to compute: for each what operations on next
+    to nothing took in such steps; views take hardly any. 0 where no operation was timed inside a step: there `dispatch`
+    is all that is known of it."""
+    if prices.context is None:
+        return 0.0
+    operations = [each for each in trace.operations_under(prices.plan.precision) if each.kind != "view"]
+    footprint, _ = surroundings((_sized(each, 1), each.count) for each in operations)
+    return prices.context.overhead(footprint) * sum(each.count for each in operations)
+
+
+def features_of_context(
+    context: Context, prices: ContextPrices, fault_seconds: float = 0.0, without: str | None = None
+) -> Features:
+    """The same of a network's own operations, at the sizes that were timed; those of the optimizer are among the
+    light ones. fault_seconds: of the page faults that its step was seen to have."""
+    footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
+    total = context.seconds
+    heavy = light = 0.0
+    for operation, times, each, _ in context.costs:
+        unseen = without if each * times >= TELLING_SHARE * total else None
+        seconds = prices.seconds(operation, footprint, often[kernel_of(operation)], unseen) * times
+        if operation.kind in HEAVY_KINDS:
+            heavy += seconds
+        else:
+            light += seconds
+    light, between = _issued(prices, context.issued, light, sum(cost.times for cost in context.costs))
+    return (heavy, light, between, 0.0, fault_seconds)
+
+
+def _sized(operation: Operation, batch_size: float) -> ContextOperation:
+    o = operation
+    flops, read, written = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
+    return ContextOperation(o.name, o.kind, o.variant, o.dtype, flops, read, written, o.grain)
+
+
+def _casts(trace: Trace, prices: Prices) -> tuple[float, float]:
+    """(dispatch, light) seconds of what autocast adds: each weight cast once a step, its gradient cast back."""
+    times = 2 if trace.mode == "training" else 1
+    moved = 1.5 * trace.parameter_bytes  # four bytes read and two written, or the other way about
+    return times * trace.parameter_tensors * prices.dispatch, times * prices.light_seconds("copy", moved)
+
+
+@dataclass
+class FeatureCurve:
+    """Features at any batch: priced at powers of two when first needed, in between on a straight line.
+
+    An operation's size is affine in the batch and its price changes slowly, so a chord of an octave is within the
+    error of the prices; a question then costs a dozen passes over the trace, however many batches are looked at.
+    """
+
+    trace: Trace
+    prices: Prices
+    _knots: dict[int, Features] = field(default_factory=dict)
+
+    @cached_property
+    def issuing(self) -> float:
+        """Seconds of a step that no batch is too small for (issuing_seconds)."""
+        return issuing_seconds(self.trace, self.prices)
+
+    def at(self, batch_size: int) -> Features:
+        below = 1 << (batch_size.bit_length() - 1)
+        if below == batch_size:
+            return self._knot(below)
+        share = (batch_size - below) / below
+        before, after = self._knot(below), self._knot(2 * below)
+        return tuple(low + (high - low) * share for low, high in zip(before, after, strict=True))
+
+    def _knot(self, batch_size: int) -> Features:
+        if batch_size not in self._knots:
+            self._knots[batch_size] = features_at(self.trace, self.prices, batch_size)
+        return self._knots[batch_size]

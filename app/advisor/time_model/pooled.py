@@ -1,0 +1,274 @@
+"""What several calibrations of one machine say together, as one profile.
+
+A shared machine is another one from minute to minute: a calibration meets one of its states, the steps that are asked
+about meet others. The mean of calibrations of different hours is nearer to those than the latest of them
+(docs/decisions/0011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import NamedTuple, TypeVar
+
+from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
+from app.advisor.time_model.levels import Levels
+from probes.context import Context, ContextOperation, OperationCost
+from probes.measurement import Timing
+from probes.profile import NetworkPoint, Point, Profile
+from probes.trace import Trace
+
+T = TypeVar("T")
+PlanKey = tuple[object, ...]  # the device first
+
+# The latest so many of each plan, among as many as the store keeps: of one device alone, or disturbed, there may be
+# several in a row.
+POOLED, LOOKED_AT = 4, 10
+
+
+def pool(calibrations: Sequence[Profile]) -> Profile:
+    """One profile of what counts of the latest calibrations (newest first, at least one) of one machine in one state.
+
+    Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
+    they have it, but for operations inside steps, which are told as all would have timed them (Levels).
+    """
+    counting = zip(calibrations, counting_plans(calibrations), strict=False)
+    pooled = [_only(each, plans) for each, plans in counting if plans]
+    newest = pooled[0] if pooled else calibrations[0]
+    if len(pooled) < 2:
+        return newest
+    return replace(
+        newest,
+        calibrations=len(pooled),
+        effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
+        noise=_noise_of(pooled),
+        context_bytes=_merged([each.context_bytes for each in pooled]),
+        workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
+        like=_likenesses(pooled),
+        paces=_quickest([each.paces for each in pooled]),
+        points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
+        networks=_mean_networks(pooled),
+        contexts=_mean_contexts(pooled),
+    )
+
+
+def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
+    """Of each of the latest calibrations (newest first) the plans that its profile holds: of each plan the POOLED
+    newest.
+
+    Disturbed ones count only for plans that no other measured; where only the CPU's threads were disturbed, a device's
+    count as well. One with other networks of a device than its newest calm one has (of another version of crosspoint)
+    does not count for that device.
+    """
+    latest = [(each, _plans_of(each)) for each in calibrations[:LOOKED_AT]]
+    found: list[set[PlanKey]] = [set() for _ in latest]
+    for device in dict.fromkeys(plan[0] for _, plans in latest for plan in plans):
+        rows = [_on_device(device, place, each, plans) for place, (each, plans) in enumerate(latest)]
+        for place, plans in _counting_among([row for row in rows if row.plans]).items():
+            found[place] |= plans
+    return found
+
+
+def devices_that_count(calibrations: Sequence[Profile]) -> dict[str, bool]:
+    """Of the newest calibration: the devices that it measured, and whether its profile holds any of that."""
+    counting = {str(plan[0]) for plan in counting_plans(calibrations)[0]}
+    measured = {str(plan[0]) for plan in _plans_of(calibrations[0])}
+    return {device: device in counting for device in sorted(measured)}
+
+
+class _OnDevice(NamedTuple):
+    """What a calibration has of one device. place: among the latest. networks: the models behind their names."""
+
+    place: int
+    plans: set[PlanKey]
+    networks: Mapping[Hashable, str]
+    is_calm: bool
+
+
+def _on_device(device: object, place: int, profile: Profile, plans: Collection[PlanKey]) -> _OnDevice:
+    networks: dict[Hashable, str] = {
+        (point.name, point.trace.mode): point.trace.model_key
+        for point in profile.networks
+        if point.plan.device == device
+    }
+    is_calm = not is_disturbed(profile, on_devices=device != "cpu")
+    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, is_calm)
+
+
+def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
+    """rows: newest first. By the place of the calibration."""
+    ruling = next((row for row in rows if row.is_calm), rows[0]).networks
+    alike = [row for row in rows if _are_same(row.networks, ruling)]
+    calmly = {plan for row in alike if row.is_calm for plan in row.plans}
+    counts: Counter[PlanKey] = Counter()
+    found: dict[int, set[PlanKey]] = {}
+    for row in alike:
+        mine = row.plans if row.is_calm else row.plans - calmly
+        found[row.place] = {plan for plan in mine if counts[plan] < POOLED}
+        counts.update(found[row.place])
+    return found
+
+
+def _are_same(ours: Mapping[Hashable, str], theirs: Mapping[Hashable, str]) -> bool:
+    """Whether networks of one name are the same model in both."""
+    return all(theirs.get(name, key) == key for name, key in ours.items())
+
+
+def _plans_of(profile: Profile) -> set[PlanKey]:
+    rows: tuple[Point | NetworkPoint | Context, ...] = (*profile.points, *profile.networks, *profile.contexts)
+    return {row.plan.key for row in rows}
+
+
+def _only(profile: Profile, plans: Collection[PlanKey]) -> Profile:
+    """What it has of these plans."""
+    if len(plans) == len(_plans_of(profile)):
+        return profile
+    return replace(
+        profile,
+        points=tuple(point for point in profile.points if point.plan.key in plans),
+        networks=tuple(point for point in profile.networks if point.plan.key in plans),
+        contexts=tuple(context for context in profile.contexts if context.plan.key in plans),
+    )
+
+
+def _grouped(calibrations: Iterable[Iterable[T]], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """What is the same in several calibrations, newest first."""
+    groups: dict[Hashable, list[T]] = {}
+    for rows in calibrations:
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+    return list(groups.values())
+
+
+def _point_key(point: Point) -> Hashable:
+    """Page faults were counted, and may be one more or less each time; everything else was chosen."""
+    chosen = {name: value > 0 if name == "faults" else value for name, value in point.parameters.items()}
+    return point.constant, point.plan.key, tuple(sorted(chosen.items())), point.flops, point.bytes
+
+
+def _network_key(point: NetworkPoint) -> Hashable:
+    return point.name, point.batch_size, point.plan.key, point.trace.mode
+
+
+def _step_key(context: Context) -> Hashable:
+    return context.network, context.batch_size, context.mode
+
+
+def _mean_point(rows: Sequence[Point]) -> Point:
+    return replace(rows[0], seconds=_mean_timing([row.seconds for row in rows]))
+
+
+def _mean_networks(pooled: Sequence[Profile]) -> tuple[NetworkPoint, ...]:
+    """With one trace for each model and mode: it stands in a document once."""
+    traces: dict[Hashable, Trace] = {}
+    found = []
+    for rows in _grouped((each.networks for each in pooled), _network_key):
+        newest = rows[0]
+        trace = traces.setdefault((newest.trace.model_key, newest.trace.mode, newest.trace.optimizer), newest.trace)
+        timing = _mean_timing([row.seconds for row in rows])
+        faults = fmean(row.page_faults for row in rows)
+        found.append(replace(newest, seconds=timing, trace=trace, page_faults=_rounded(faults)))
+    return tuple(found)
+
+
+def _mean_contexts(pooled: Sequence[Profile]) -> tuple[Context, ...]:
+    """As all calibrations of a plan would have timed them (Levels), whichever did."""
+    timed: dict[Hashable, list[dict[Hashable, Context]]] = {}  # by plan and clock, each calibration's
+    for each in pooled:
+        mine: dict[Hashable, dict[Hashable, Context]] = defaultdict(dict)
+        for context in each.contexts:
+            mine[context.plan.key, context.clock][_step_key(context)] = context
+        for plan, steps in mine.items():
+            timed.setdefault(plan, []).append(steps)
+    found = []
+    for calibrations in timed.values():
+        levels = Levels([{key: context.costs for key, context in steps.items()} for steps in calibrations])
+        for key in dict.fromkeys(key for steps in calibrations for key in steps):
+            rows = {place: steps[key] for place, steps in enumerate(calibrations) if key in steps}
+            found.append(_mean_context(rows, levels))
+    return tuple(found)
+
+
+def _mean_context(rows: Mapping[int, Context], levels: Levels) -> Context:
+    """rows: by the place of the calibration."""
+    timed: dict[ContextOperation, dict[int, OperationCost]] = defaultdict(dict)
+    for place, row in rows.items():
+        for cost in row.costs:
+            timed[cost.operation][place] = cost
+    newest = next(iter(rows.values()))
+    issued = next((row.issued for row in rows.values() if row.issued is not None), None)
+    costs = tuple(_mean_cost(operation, same, levels) for operation, same in timed.items())
+    return replace(newest, costs=costs, issued=issued)
+
+
+def _mean_cost(operation: ContextOperation, rows: Mapping[int, OperationCost], levels: Levels) -> OperationCost:
+    seconds = _mean([row.seconds for row in rows.values()])
+    seconds = _rounded(seconds / math.exp(levels.log_level(operation, seconds, tuple(rows))))
+    spread = fmean(row.spread for row in rows.values())
+    return next(iter(rows.values()))._replace(seconds=seconds, spread=round(spread, 2))
+
+
+def _mean_timing(rows: Sequence[Timing]) -> Timing:
+    """samples: each calibration's median."""
+    if len(rows) == 1:
+        return rows[0]
+    medians = tuple(row.median for row in rows)
+    return Timing(_mean(medians), _mean([row.low for row in rows]), _mean([row.high for row in rows]), medians)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Geometric: a state that makes all steps twice as long counts as much as one that makes them half as long."""
+    return _rounded(math.exp(fmean(math.log(value) for value in values)))
+
+
+def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
+    """The means over the calibrations of the device that fared worst: calm ones of another tell nothing of its times.
+    Only a CPU's plans have threads, and only a device is one that others compute on beside the cores."""
+    devices = [{plan[0] for plan in _plans_of(each)} for each in pooled]
+    found: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for each in pooled for name in each.noise):
+        by_device: dict[object, list[float]] = defaultdict(list)
+        for each, mine in zip(pooled, devices, strict=True):
+            if (value := each.noise.get(name)) is not None:
+                for device in _found_on(name, mine):
+                    by_device[device].append(value)
+        found[name] = _rounded(max(map(fmean, by_device.values()))) if by_device else None
+    return found
+
+
+def _found_on(name: str, devices: set[object]) -> set[object]:
+    """Whose plans a figure of noise tells of."""
+    if name in OF_THREADS:
+        return devices & {"cpu"}
+    return devices - {"cpu"} if name in OF_DEVICES else devices
+
+
+def _quickest(paces: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """What a calibration among neighbours read is theirs."""
+    threads = sorted({threads for each in paces for threads in each})
+    return {count: min(each[count] for each in paces if count in each) for count in threads}
+
+
+def _likenesses(pooled: Sequence[Profile]) -> dict[str, str]:
+    """Of devices that no calibration measured; the newest one's word on each counts."""
+    measured = {plan[0] for each in pooled for plan in _plans_of(each)}
+    merged: dict[str, str] = {}
+    for each in reversed(pooled):
+        merged |= each.like
+    return {device: other for device, other in merged.items() if device not in measured and other in measured}
+
+
+def _merged(by_device: Sequence[Mapping[str, int] | None]) -> dict[str, int] | None:
+    """Newest first, whose word counts."""
+    merged: dict[str, int] = {}
+    for each in reversed(by_device):
+        merged |= each or {}
+    return merged or None
+
+
+def _rounded(value: float) -> float:
+    """To the figures that a calibration's times have."""
+    return float(f"{value:.4g}")

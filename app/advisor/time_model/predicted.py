@@ -1,0 +1,258 @@
+"""A step's time without running it: profile and trace (docs/decisions/0003-how-instant-estimates.md)."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.advisor.curves.crossover import holds_from
+from app.advisor.like_cards import measured_plan
+from app.advisor.operation_prices.prices import Prices, prices_for
+from app.advisor.recommendation import Breakdown, Interval
+from app.advisor.time_model.device_fit import NetworkRow, fit_device, host_and_device, weighted
+from app.advisor.time_model.features import (
+    CONTEXT_PRIORS,
+    PRIORS,
+    FeatureCurve,
+    Features,
+    features_at,
+    features_of_context,
+    features_of_device_contexts,
+)
+from app.advisor.time_model.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
+from app.advisor.time_model.intervals import interval_around
+from app.advisor.time_model.transfer import hidden_transfer, synchronize_seconds, transfer_seconds
+from probes.context import Context
+from probes.profile import NetworkPoint, Profile
+from probes.trace import AUTOCAST, Trace
+from probes.workload.description import MODES, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanModel:
+    """What a profile knows about one plan: prices of operations, and what they cost in context."""
+
+    profile: Profile
+    plan: Plan
+    prices: Prices
+    fit: Fit
+
+
+# Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes longer
+# than an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
+# As many as the store keeps parsed: each takes 40 MB with its models.
+REMEMBERED_PROFILES = 4
+_remembered: OrderedDict[int, tuple[Profile, dict[tuple[Any, ...], PlanModel | None]]] = OrderedDict()
+_remembering = threading.Lock()
+
+
+def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanModel | None:
+    """None when the profile was not calibrated for this plan."""
+    plan = measured_plan(profile, plan)
+    models, key = _models_of(profile), (plan.key, mode)
+    if key not in models:
+        models[key] = _make_model(profile, plan, mode)
+    return models[key]
+
+
+def fit_all_plans(profile: Profile) -> None:
+    """Five seconds for a full profile, of which the first questions about it would take three else."""
+    plans = {point.plan.key: point.plan for point in profile.networks}
+    models = [model_of_plan(profile, plan, mode) for plan in plans.values() for mode in MODES]
+    for model in models:
+        for prices in (model.prices.context, model.prices.kernels) if model is not None else ():
+            if prices is not None:
+                prices.get_ready()
+
+
+def _models_of(profile: Profile) -> dict[tuple[Any, ...], PlanModel | None]:
+    with _remembering:
+        found = _remembered.pop(id(profile), (profile, {}))
+        _remembered[id(profile)] = found
+        if len(_remembered) > REMEMBERED_PROFILES:
+            _remembered.popitem(last=False)
+            _curves.clear()  # they hold on to its prices
+        return found[1]
+
+
+def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
+    prices = prices_for(profile, plan, mode)
+    if prices is None:
+        return None
+    networks = [point for point in profile.networks if point.plan.key == plan.key and point.seconds.low > 0]
+    same_mode = [point for point in networks if point.trace.mode == mode]
+    networks = same_mode if len({point.name for point in same_mode}) >= 3 else networks
+    if prices.context is not None:
+        fit = _fit_in_context(profile, prices, networks)
+    elif prices.issuing is not None and prices.kernels is not None:
+        fit = _fit_on_device(profile, prices, networks)
+    else:
+        fit = _fit(prices, networks)
+    return PlanModel(profile, plan, prices, fit)
+
+
+def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
+    """From whole steps and the sums of their operations alone."""
+    rows = [
+        NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size))
+        for point in networks
+        if point.trace.operations
+    ]
+    if not rows:
+        return Fit(PRIORS, UNFITTED_SPREAD, {})
+    return fit_factors([_shares(row) for row in rows], PRIORS) if prices.plan.is_cpu else fit_device(rows)
+
+
+def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
+    """From whole steps and the operations that were timed inside them; errors from networks whose own operations are
+    priced as if they had never been timed."""
+    assert prices.context is not None
+    contexts: dict[tuple[str, int, str], Context] = {
+        (context.network, context.batch_size, context.mode): context
+        for context in profile.contexts
+        if context.plan.key == prices.plan.key
+    }
+    rows: list[Row] = []
+    left_out: list[Row] = []
+    for point in networks:
+        context = contexts.get((point.name, point.batch_size, point.trace.mode))
+        if context is not None:
+            for found, without in ((rows, None), (left_out, point.name)):
+                faults = prices.fault_seconds(point.page_faults)
+                parts = features_of_context(context, prices.context, faults, without)
+                found.append(_shares(NetworkRow(point.name, _settled(point), parts)))
+    prices.context.finish_fitting()
+    return (
+        fit_factors(rows, CONTEXT_PRIORS, left_out, CONTEXT_HOLD) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
+    )
+
+
+def _fit_on_device(profile: Profile, prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
+    """From whole steps, and what issuing and computing their operations took there. Issuing was clocked at the smallest
+    batch, under plans of which each stands for those that issue the same."""
+    here = [context for context in profile.contexts if context.plan.device == prices.plan.device]
+    own = [context for context in here if context.plan.key == prices.plan.key]
+    alike = [context for context in here if casts_of(context.plan) == casts_of(prices.plan)]
+    issued: dict[tuple[str, str], Context] = {
+        (each.network, each.mode): each for each in (*alike, *own) if each.clock == "host"
+    }
+    computed: dict[tuple[str, str, int], Context] = {
+        (each.network, each.mode, each.batch_size): each for each in own if each.clock == "device"
+    }
+    rows: list[NetworkRow] = []
+    left_out: list[NetworkRow] = []
+    for point in networks:
+        host = issued.get((point.name, point.trace.mode))
+        device = computed.get((point.name, point.trace.mode, point.batch_size))
+        if host is not None and device is not None:
+            for found, without in ((rows, None), (left_out, point.name)):
+                parts = features_of_device_contexts(host, device, prices, without)
+                found.append(NetworkRow(point.name, point.seconds.median, parts))
+    if prices.issuing is not None and prices.kernels is not None:
+        prices.issuing.finish_fitting()
+        prices.kernels.finish_fitting()
+    return fit_device(rows, left_out) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
+
+
+def casts_of(plan: Plan) -> bool:
+    """Whether steps run under autocast."""
+    return plan.precision in AUTOCAST
+
+
+def _settled(point: NetworkPoint) -> float:
+    """The lower quartile or so: others' bursts make steps longer, never shorter."""
+    return math.sqrt(point.seconds.low * point.seconds.median)
+
+
+def _shares(row: NetworkRow) -> tuple[str, list[float]]:
+    return row.name, [part / row.seconds for part in row.parts]
+
+
+@dataclass
+class PredictedTime:
+    """Step time of a traced workload under one plan, at any batch."""
+
+    model: PlanModel
+    trace: Trace
+    curve: FeatureCurve
+    log_every: int | None
+
+    def at(self, batch_size: int, data: str) -> Interval | None:
+        """None where the profile lacks what it takes to tell: copies of that kind, or all that the step consists of."""
+        seconds = sum(self._parts(batch_size))
+        if seconds > 0 and not self.model.plan.is_cpu:
+            parts = self.breakdown(batch_size, data)
+            seconds = 0.0 if parts.transfer is None else sum(breakdown_parts(parts))
+        return interval_around(seconds, self.model.fit.spread) if seconds > 0 else None
+
+    def _parts(self, batch_size: int) -> Features:
+        return weighted(self.curve.at(batch_size), self.model.fit.factors)
+
+    def breakdown(self, batch_size: int, data: str) -> Breakdown:
+        """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing."""
+        parts = self._parts(batch_size)
+        if self.model.plan.is_cpu:
+            *_, dispatch, _, faults = parts
+            launch = max(min(self.curve.issuing, sum(parts) - faults), dispatch)
+            return Breakdown(transfer=0.0, launch=launch, compute=sum(parts) - launch, synchronize=0.0)
+        return self._device_breakdown(parts, batch_size, data)
+
+    def _device_breakdown(self, parts: Features, batch_size: int, data: str) -> Breakdown:
+        host, device = host_and_device(parts)
+        profile, plan = self.model.profile, self.model.plan
+        copy = self.copy_seconds(batch_size, data)
+        return Breakdown(
+            transfer=None if copy is None else hidden_transfer(copy, max(host, device), data),
+            launch=max(host - device, 0.0),
+            compute=device,
+            synchronize=synchronize_seconds(profile, plan) / self.log_every if self.log_every else 0.0,
+        )
+
+    def copy_seconds(self, batch_size: int, data: str) -> float | None:
+        """Of one batch to the device, before any of it is hidden; None where the profile has no copies of that kind."""
+        return transfer_seconds(self.model.profile, self.model.plan, self.trace.input_bytes.at(batch_size), data)
+
+    def launch_bound_until(self, batch_sizes: Sequence[int]) -> int | None:
+        """The smallest batch from which the device, no longer the host, is the limit at all larger ones looked at; 1 if
+        it is at every one of them, None if it never is."""
+
+        def device_is_the_limit(batch: int) -> bool:
+            host, device = host_and_device(weighted(self.curve.at(batch), self.model.fit.factors))
+            return device >= host
+
+        until = holds_from(device_is_the_limit, batch_sizes)
+        return 1 if until is not None and until == min(batch_sizes) else until
+
+
+def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:
+    parts = (breakdown.transfer, breakdown.launch, breakdown.compute, breakdown.synchronize)
+    return tuple(part for part in parts if part is not None)
+
+
+# Curves of the traces asked about last, each with what it was made of, so that identities stay taken: a known workload
+# at another batch size costs a look-up. A trace of a large network takes a megabyte, so that few are held on to.
+REMEMBERED_TRACES = 32
+REMEMBERED_CURVES = 256  # of one trace, one a plan
+_curves: OrderedDict[int, dict[int, FeatureCurve]] = OrderedDict()
+
+
+def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
+    with _remembering:
+        of_trace = _curves.pop(id(trace), {})
+        _curves[id(trace)] = of_trace
+        found = of_trace.setdefault(id(prices), FeatureCurve(trace, prices))
+        if len(of_trace) > REMEMBERED_CURVES:
+            del of_trace[next(iter(of_trace))]
+        while len(_curves) > REMEMBERED_TRACES:
+            _curves.popitem(last=False)
+    return found
+
+
+def predict(profile: Profile, plan: Plan, trace: Trace, log_every: int | None) -> PredictedTime | None:
+    """None when the profile was not calibrated for this plan."""
+    model, trace = model_of_plan(profile, plan, trace.mode), trace.on(cpu=plan.is_cpu)
+    return None if model is None else PredictedTime(model, trace, _curve(trace, model.prices), log_every)

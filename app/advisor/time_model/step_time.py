@@ -1,0 +1,387 @@
+"""How long a step takes under each plan at any batch: measured where it ran, probed nearby, predicted elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from types import MappingProxyType
+
+from app.advisor.crowding import Crowd, alone, as_met, in_company
+from app.advisor.recommendation import Basis, Breakdown, Interval
+from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
+from app.advisor.time_model.feeding import fed_otherwise
+from app.advisor.time_model.fitting import ratio_spread
+from app.advisor.time_model.intervals import apart, between_processes, bounded, interval_around, scale, widen
+from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, measured_times
+from app.advisor.time_model.predicted import PredictedTime, breakdown_parts, predict
+from app.advisor.time_model.transfer import hidden_transfer
+from probes.measurement import Measurement, Overheads
+from probes.profile import Profile
+from probes.trace import Trace
+from probes.workload.description import Plan, Workload
+
+# What a prediction is off by at one batch it is off by in part at another, half of it this many octaves away: carrying
+# half was 9 % off at another batch in the median of 124 plans of 31 models (31 % at the 90th percentile), all of it 11
+# and 38 %, nothing 12 and 40 % (rows of benchmarks.estimates).
+HALF_CARRIED_OCTAVES = 3.0
+# What one plan's prediction is off by, another's is off by in part: half of it, from one plan to another, was 5 to 8 %
+# off in the median of 936 pairs of plans and batch sizes in each of three runs of benchmarks.estimates (Zen 4 and 5),
+# where all of it was 4 to 9, nothing 8 to 9, and where it was off by more than a third, all of it missed by up to twice
+# as much as half. As if one more plan had shown that its prediction is right.
+DOUBT = 1.0
+# A first step makes what those after it find: it touches memory for the first time, which takes up to three times as
+# long, and makes threads and kernels (36 ms were seen for a model of 15 parameters); on a device it also loads
+# libraries, and finds out which kernels are quick (0.42 s were seen on an H100, of a ResNet-18).
+FIRST_STEP_FACTOR = 3.0
+FIRST_STEP_SECONDS, FIRST_STEP_SECONDS_OF_DEVICE = 0.1, 2.0
+# What was measured within so many seconds met the same machine: a question takes up to a minute.
+ONE_TIME_SECONDS = 600.0
+
+# Best known first.
+BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
+    (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
+    worst; 1 where none do, or where it was measured meanwhile and nobody could tell the blocks that they slowed; below
+    1 where who held them then has left, and it may take that much less. met: what they do to it is no guess, but what
+    they did while it was measured. within: of a measurement, the spread that it does not share with other plans of that
+    run;
+    None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
+    seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
+    that ran at one time share."""
+
+    seconds: Interval
+    basis: Basis
+    left_out: Mapping[str, float] | None = None
+    slowed: float = 1.0
+    met: bool = False
+    within: float | None = None
+    carried: float = 0.0
+    measured_at: float | None = None
+    between: float = 0.0
+
+    @property
+    def crowded(self) -> bool:
+        """Others may make it take far longer than its median says."""
+        return self.slowed > 1 and not self.met
+
+
+def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
+    """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
+    of anything else, and where others slow one plan more than the other. What was carried to another batch along two
+    predictions is known no worse than these."""
+    if not math.isclose(first.slowed, second.slowed) or (first.within is None) != (second.within is None):
+        return None
+    ours, theirs = first.left_out, second.left_out
+    predicted = None if ours is None or theirs is None else ratio_spread(ours, theirs)
+    if first.within is None or second.within is None:
+        return predicted
+    carried = math.hypot(first.carried, second.carried)
+    between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
+    return math.hypot(first.within, second.within, between, carried if predicted is None else min(carried, predicted))
+
+
+def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
+    """So it is taken to be where nobody noted when."""
+    if first.measured_at is None or second.measured_at is None:
+        return True
+    return abs(first.measured_at - second.measured_at) < ONE_TIME_SECONDS
+
+
+def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
+    """1 when the second is faster with intervals apart, -1 when the first is, 0 when they overlap, None: unknown.
+
+    Two predictions are told apart by the interval of their ratio.
+    """
+    if first is None or second is None:
+        return None
+    spread = shared_spread(first, second)
+    if spread is not None:
+        gain = math.log(first.seconds.median / second.seconds.median)
+        return 0 if abs(gain) <= spread else 1 if gain > 0 else -1
+    ours, theirs = first.seconds, second.seconds
+    return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
+
+
+@dataclass
+class PlanTime:
+    """One plan's step time. correction: what this machine's measurements of the same model under other plans say
+    the prediction is off by (logarithm of measured over predicted); 0 when nothing was measured. begun: by batch size,
+    seconds of a first step that had none after it. crowd: who else holds cores now."""
+
+    plan: Plan
+    measured: MeasuredTime | None
+    predicted: PredictedTime | None
+    log_every: int | None
+    correction: float = 0.0
+    begun: Mapping[int, float] = field(default_factory=dict)
+    crowd: Crowd | None = None
+    experience: Experience | None = None  # of like models; None where this one's own measurements say more
+    _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
+
+    def at(self, batch_size: int, data: str) -> StepEstimate | None:
+        """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
+        key = (batch_size, data)
+        if key not in self._known:
+            calm = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
+            if batch_size in self.begun:
+                calm = self._after_first_step(calm, batch_size)
+            self._known[key] = None if calm is None else self._among_others(calm, batch_size)
+        return self._known[key]
+
+    def seconds(self, batch_size: int, data: str) -> Interval | None:
+        estimate = self.at(batch_size, data)
+        return estimate.seconds if estimate is not None else None
+
+    def breakdown(self, batch_size: int, data: str) -> Breakdown:
+        """Measured parts where this plan ran; else the predicted ones, scaled to the step; else unknown."""
+        estimate = self.at(batch_size, data)
+        if estimate is None:
+            return Breakdown()
+        overheads = self._overheads(batch_size, data)
+        if overheads is not None:
+            parts = _measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
+            return parts if math.isclose(estimate.slowed, 1.0) else _scaled(parts, estimate.seconds.median)
+        if self.predicted is None:
+            return Breakdown()
+        return _scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
+
+    def learned(self, batch_size: int) -> Learned:
+        """What like models say of this plan's prediction."""
+        return NOTHING if self.experience is None else self.experience.at(self.plan, batch_size)
+
+    def _among_others(self, calm: StepEstimate, batch_size: int) -> StepEstimate:
+        """Predictions are a calm machine's, and so is a measurement that met calm cores; any other contains the noise
+        that it met."""
+        if self.crowd is None:
+            return calm
+        row = self._nearest_row(batch_size)
+        relief = self.relief(batch_size)
+        if relief > 0:
+            seconds = alone(calm.seconds, self.plan, relief)
+            slowed = seconds.low / calm.seconds.low
+            return replace(calm, seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
+        told = calm if row is None else self._as_it_met(calm, row, self.crowd)
+        exposure = self.crowd.exposure(self.plan, 0.0 if row is None else row.others_cores)
+        if exposure <= 0:
+            return told
+        seconds = in_company(told.seconds, self.plan, exposure)
+        return replace(told, seconds=seconds, slowed=seconds.high / calm.seconds.high, met=False)
+
+    def _as_it_met(self, calm: StepEstimate, row: Measurement, crowd: Crowd) -> StepEstimate:
+        """Of calm blocks, where others hold cores as they did beside them: slow ones among them."""
+        still = crowd.still_met(self.plan, row.others_cores)
+        if still <= 0 or row.slow_share is None or row.slowdown is None:
+            return calm
+        seconds = as_met(calm.seconds, row.slow_share, row.slowdown, still)
+        return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high, met=True)
+
+    def relief(self, batch_size: int) -> float:
+        """Of the nearest measurement, where others were in its way."""
+        row = self._nearest_row(batch_size)
+        return 0.0 if self.crowd is None or row is None else self.crowd.relief_of(row)
+
+    def met_others(self, batch_size: int) -> bool:
+        """The nearest measurement was taken while others computed on the device."""
+        row = self._nearest_row(batch_size)
+        return row is not None and row.met_others
+
+    def _nearest_row(self, batch_size: int) -> Measurement | None:
+        return None if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)]
+
+    def _overheads(self, batch_size: int, data: str) -> Overheads | None:
+        """Of a step that was fed like this: on a CPU every way is the same."""
+        if self.measured is None or not (self.plan.is_cpu or data == self.measured.data):
+            return None
+        row = self.measured.rows.get(batch_size)
+        return None if row is None else row.overheads
+
+    def _from_measurements(self, batch_size: int, data: str) -> StepEstimate | None:
+        if self.measured is None:
+            return None
+        found = self._as_it_was_fed(self.measured, batch_size)
+        if found is None:
+            return None
+        there, basis, carried = found
+        on_cpu = self.plan.is_cpu  # where every way of feeding is the same
+        seconds = there if on_cpu else fed_otherwise(there, self.measured, self.predicted, batch_size, data)
+        if seconds is None:
+            return None
+        told: Basis = "probed" if basis == "measured" and data != self.measured.data else basis
+        row = self._nearest_row(batch_size)
+        return self._observed(seconds, told, None if row is None else row.measured_at, carried)
+
+    def _as_it_was_fed(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
+        """With what it rests on, and what carrying it to this batch adds to its spread."""
+        seconds = measured.measured(batch_size)
+        if seconds is not None:
+            return seconds, "measured", 0.0
+        line = measured.probed(batch_size)
+        along = None if line and measured.is_between(batch_size) else self._along_prediction(measured, batch_size)
+        return (line, "probed", 0.0) if along is None and line is not None else along
+
+    def _along_prediction(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
+        """From the nearest measured batch along the predicted curve, back towards it; the further, the less is
+        known."""
+        if self.predicted is None:
+            return None
+        nearest = measured.nearest(batch_size)
+        anchor, start = measured.measured(nearest), self.predicted.at(nearest, measured.data)
+        there = self.predicted.at(batch_size, measured.data)
+        if anchor is None or start is None or there is None:
+            return None
+        octaves = abs(math.log2(batch_size / nearest))
+        factor = (anchor.median / start.median) ** (0.5 ** (octaves / HALF_CARRIED_OCTAVES))
+        told: Basis = "probed" if octaves <= math.log2(REACH) else "predicted"
+        carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        return scale(anchor, there.median * factor / anchor.median), told, carried
+
+    def _observed(
+        self, seconds: Interval, basis: Basis, measured_at: float | None, carried: float = 0.0
+    ) -> StepEstimate:
+        """What another process would take, from what this one took. carried: see StepEstimate."""
+        within, between = math.log(seconds.high / seconds.low) / 2, between_processes(self.plan)
+        there = widen(seconds, math.hypot(carried, between))
+        return StepEstimate(
+            there,
+            basis,
+            self._left_out,
+            within=within,
+            carried=carried,
+            measured_at=measured_at,
+            between=between,
+        )
+
+    @property
+    def _left_out(self) -> Mapping[str, float] | None:
+        """None on a device: what its plans err by together is not known."""
+        return self.predicted.model.fit.left_out if self.predicted is not None and self.plan.is_cpu else None
+
+    def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
+        told = None if self.predicted is None else self.predicted.at(batch_size, data)
+        if self.predicted is None or told is None:
+            return None
+        seconds = widen(scale(told, math.exp(self.correction)), self.correction)
+        learned = self.learned(batch_size)
+        if learned.weight > 0:
+            spread = learned.spread(self.predicted.model.fit.spread)
+            seconds = interval_around(seconds.median * math.exp(learned.log_ratio), spread)
+        return StepEstimate(seconds, "predicted", self._left_out)
+
+    def _after_first_step(self, calm: StepEstimate | None, batch_size: int) -> StepEstimate | None:
+        """What is told otherwise, within what a first step leaves possible; without that, of a CPU the first step."""
+        if calm is not None and calm.basis == "measured":
+            return calm
+        first = self.begun[batch_size]
+        beyond = FIRST_STEP_SECONDS if self.plan.is_cpu else FIRST_STEP_SECONDS_OF_DEVICE
+        least = max(first - beyond, 0.0) / FIRST_STEP_FACTOR
+        if calm is not None and calm.seconds.low > first:  # told too long, by how much a first step does not say
+            return StepEstimate(Interval(first, max(least, first / FIRST_STEP_FACTOR), first), calm.basis)
+        if calm is not None:
+            return replace(calm, seconds=bounded(calm.seconds, least, first))
+        if least <= 0 or not self.plan.is_cpu:
+            return None
+        return StepEstimate(Interval(first, least, first), "probed")
+
+
+def times_of_plans(
+    plans: Sequence[Plan],
+    profile: Profile | None,
+    trace: Trace | None,
+    measurements: Iterable[Measurement],
+    workload: Workload,
+    crowd: Crowd | None = None,
+    experience: Experience | None = None,
+    free: Collection[str] = (),
+    kinds: Mapping[str, Hashable] = MappingProxyType({}),
+) -> dict[tuple[object, ...], PlanTime]:
+    """Every plan's step time by the plan's key. crowd: who holds cores of this machine now. experience: of like
+    models, for the devices that this one has not run on. free: devices on which it is known that nobody else computes
+    now. kinds: by device, the same for cards that are alike: what one of them took corrects the others as well."""
+    rows, every = tuple(measurements), workload.readings_every
+    times = [
+        PlanTime(
+            plan,
+            measured_times(rows, plan, workload.data, crowd, is_free=plan.device in free),
+            predict(profile, plan, trace, every) if profile is not None and trace is not None else None,
+            every,
+            begun=begun_times(rows, plan),
+            crowd=crowd,
+        )
+        for plan in plans
+    ]
+    corrections = _corrections(times, kinds)
+    for time in times:
+        kind = kinds.get(time.plan.device, time.plan.device)
+        time.correction = corrections.get(kind, 0.0)
+        if kind not in corrections:
+            time.experience = experience
+    return {time.plan.key: time for time in times}
+
+
+def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> dict[Hashable, float]:
+    """The logarithm of measured over predicted, the median over the measured plans of a kind of device, and less of it
+    where these are few: the model's share of the error."""
+    ratios: dict[Hashable, list[float]] = {}
+    for time in times:
+        if time.measured is None or time.predicted is None:
+            continue
+        mine = []
+        for batch in time.measured.batch_sizes:
+            if time.relief(batch) > 0 or time.measured.rows[batch].met_others:
+                continue  # it tells of others, who have left, or may at any time
+            measured = time.measured.measured(batch)
+            predicted = time.predicted.at(batch, time.measured.data)
+            if measured is not None and predicted is not None:
+                mine.append(math.log(measured.median / predicted.median))
+        if mine:
+            ratios.setdefault(kinds.get(time.plan.device, time.plan.device), []).append(median(mine))
+    return {
+        kind: max(-MOST_LOG_RATIO, min(median(found), MOST_LOG_RATIO)) * len(found) / (len(found) + DOUBT)
+        for kind, found in ratios.items()
+    }
+
+
+def _measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every: int | None, data: str) -> Breakdown:
+    """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step. On a
+    device `launch` is only what issuing adds beyond computing, where it is known for how long the device computes."""
+    reading, launch, compute = overheads.synchronize_seconds, overheads.launch_seconds, overheads.compute_seconds
+    synchronize = 0.0 if log_every is None else None if reading is None else reading / log_every
+    transfer = 0.0 if plan.is_cpu or data == "resident" else overheads.transfer_seconds
+    if transfer and data == "pinned":
+        transfer = hidden_transfer(transfer, (launch or 0.0) + (compute or 0.0), data)
+    visible = (transfer or 0.0) + (synchronize or 0.0)
+    if not plan.is_cpu and overheads.device_busy is not None and launch is not None:
+        busy = overheads.device_busy * step
+        compute = busy if launch > busy else step - visible  # else what lies between kernels is theirs
+        launch = max(step - compute - visible, 0.0)
+    elif not plan.is_cpu and launch is not None and compute is not None and launch < compute:
+        compute, launch = max(step - visible, 0.0), 0.0  # the device computes while the host issues, and long after
+    elif compute is None and launch is not None:
+        compute = max(step - launch - visible, 0.0)
+    return Breakdown(transfer, launch, compute, synchronize)
+
+
+def _scaled(breakdown: Breakdown, step: float) -> Breakdown:
+    """The same parts, so that they add up to the step; unknown where it is not known which of it is a copy."""
+    total = sum(breakdown_parts(breakdown))
+    if total <= 0 or breakdown.transfer is None:
+        return Breakdown()
+    factor = step / total
+
+    def part(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * factor
+
+    return Breakdown(
+        part(breakdown.transfer), part(breakdown.launch), part(breakdown.compute), part(breakdown.synchronize)
+    )
+
+
+def weakest(bases: Iterable[Basis]) -> Basis:
+    """The least founded of these; `assumed` of none."""
+    return max(bases, key=BASES.index, default="assumed")

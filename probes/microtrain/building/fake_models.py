@@ -1,0 +1,103 @@
+"""A model under fake tensors: it has shapes and no memory, so that a 70-billion-parameter one can be stepped."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+
+from probes.microtrain.building.built import Batch, MakeBatch
+from probes.microtrain.feeding import alike
+from probes.microtrain.models import BuiltModel, build_model
+from probes.workload.description import ModelDescription
+
+
+def build_fake(description: ModelDescription, mode: FakeTensorMode) -> BuiltModel:
+    """Built on the meta device, where values that a constructor asks for (`linspace(…, device="cpu").item()`) are
+    still real, then made fake tensors of the CPU. Raises InvalidModel as build_model does; the user's own Python may
+    raise anything, as code may that finds no numbers where it looks for them."""
+    built = build_meta(description)
+    if description.kind == "python":
+        return fake_python(built, mode)
+    replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
+    return built
+
+
+def build_meta(description: ModelDescription) -> BuiltModel:
+    """Built on the meta device; what the user's own Python makes when it is imported is real."""
+    if description.kind == "python":
+        from probes.microtrain.building.python_models import import_target
+
+        import_target(description.content["target"])
+    with torch.device("meta"):
+        return build_model(description)
+
+
+def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
+    """With fake tensors of the CPU in place of real and meta ones. The user's module may be one that lives on, so it is
+    copied; batches are made as the user makes them, of real tensors or numpy arrays, and only their shapes are kept."""
+    tensors = [*built.module.parameters(), *built.module.buffers()]
+    if any(not tensor.is_meta for tensor in tensors):
+        shells = {id(tensor): _like(tensor, torch.empty_like(tensor, device="meta")) for tensor in tensors}
+        built.module = copy.deepcopy(built.module, shells)
+    replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
+    built.make_batch = _fake_batches(built.make_batch, mode)
+    return built
+
+
+def _like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    return nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+
+
+def _fake_batches(make_batch: MakeBatch, mode: FakeTensorMode) -> MakeBatch:
+    def make(batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        with unset_fake_temporarily():
+            batch = make_batch(batch_size, generator)
+        done: dict[int, torch.Tensor] = {}  # labels may be the inputs themselves
+
+        def fake(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return done.setdefault(id(value), _fake(value, mode))
+            if isinstance(value, dict):
+                return {key: fake(item) for key, item in value.items()}
+            return alike(value, (fake(item) for item in value)) if isinstance(value, tuple | list) else value
+
+        return fake(batch)
+
+    return make
+
+
+def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    """The same shape, strides and dtype, on the CPU."""
+    with mode:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def replace_tensors(module: nn.Module, replace: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Every parameter and buffer replaced; what was shared (tied embeddings) stays shared."""
+    done: dict[int, torch.Tensor] = {}
+    kept: list[torch.Tensor] = []  # so that no id is given out twice
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in done:
+            new = replace(tensor)
+            done[id(tensor)] = _like(tensor, new)
+            kept.append(tensor)
+        return done[id(tensor)]
+
+    for child in module.modules():
+        for tensors in (child._parameters, child._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = once(tensor)  # type: ignore[assignment]
+        _refresh_flat_weights(child)
+
+
+def _refresh_flat_weights(module: nn.Module) -> None:
+    """Recurrent layers keep a list of their parameters beside them."""
+    if isinstance(module, nn.RNNBase):
+        module._flat_weights = [getattr(module, name) for name in module._flat_weights_names]

@@ -1,0 +1,204 @@
+"""A checked Hugging Face config -> the model that transformers makes of it, with random weights. No network."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from probes.microtrain.building.built import BuiltModel
+from probes.microtrain.building.config_floats import with_floats
+from probes.microtrain.building.random_samples import LABELS, make_sampler
+from probes.microtrain.building.sample_sizes import config_parts, token_limit
+from probes.microtrain.failures import is_out_of_memory
+from probes.workload.architectures import read_architectures
+from probes.workload.config import SPECIAL_FLOAT
+from probes.workload.description import InvalidModel
+from probes.workload.wording import clean
+
+# Table of transformers' source (probes.workload.architectures) -> the class that reads it.
+AUTO_CLASSES = {
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "AutoModelForImageClassification",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES": "AutoModelForSemanticSegmentation",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES": "AutoModelForSpeechSeq2Seq",
+    "MODEL_FOR_CTC_MAPPING_NAMES": "AutoModelForCTC",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES": "AutoModelForAudioClassification",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "AutoModelForSeq2SeqLM",
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES": "AutoModelForSequenceClassification",
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "AutoModelForCausalLM",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "AutoModelForMaskedLM",
+    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES": "AutoModelForTokenClassification",
+    "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES": "AutoModelForQuestionAnswering",
+}
+_LONGEST_REASON = 200  # characters of transformers' own explanation that are passed on
+
+
+def import_transformers() -> Any:
+    """transformers, with what all of its models are made of; nothing of it asks a network."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported, which reads it once
+    import transformers
+    from transformers import modeling_utils  # noqa: F401 - most of the time that a first model takes
+
+    transformers.logging.set_verbosity_error()
+    return transformers
+
+
+def build_huggingface(content: dict[str, Any]) -> BuiltModel:
+    """content: as probes.workload.huggingface makes it. Raises InvalidModel when transformers refuses the config."""
+    module, config = _build(content)
+    _check_sequence_length(content, module, config)
+    return BuiltModel(module, make_sampler(content, module, config), forward, loss)
+
+
+def forward(module: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
+    """With labels while training, so that the model computes its own loss; without them in inference, where a
+    decoder is fed them as what was said so far."""
+    if module.training:
+        return module(**batch)
+    inputs = {name: tensor for name, tensor in batch.items() if name not in LABELS}
+    labels = batch.get("labels")
+    if labels is not None and labels.dim() == 2 and getattr(module.config, "is_encoder_decoder", False):
+        inputs["decoder_input_ids"] = labels
+    return module(**inputs)
+
+
+def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The model's own; cross-entropy where a classifier leaves it to its user."""
+    value = getattr(output, "loss", None)
+    if isinstance(value, torch.Tensor):
+        return value
+    logits, labels = getattr(output, "logits", None), batch.get("labels")
+    if logits is None:  # some classifiers hand their scores out under another name (PP-LCNet)
+        logits = getattr(output, "last_hidden_state", None)
+    if isinstance(logits, torch.Tensor) and labels is not None and logits.shape[:-1] == labels.shape:
+        return functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+    raise InvalidModel("This model computes no loss from labels, so it cannot be trained here. Take another task.")
+
+
+def _build(content: dict[str, Any]) -> tuple[Any, Any]:
+    """Module and config object."""
+    config, automatic = make_config(content)
+    with _explained(content["config"]):
+        return automatic.from_config(config), config
+
+
+def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
+    """transformers' config object, and the class that builds its model. Raises InvalidModel."""
+    transformers = import_transformers()
+    options = _with_special_floats(content["config"])
+    model_type = options.pop("model_type")
+    known = read_architectures()
+    table = known.table(model_type, content["task"]) or ""
+    with _explained(content["config"]):
+        options = with_floats(transformers.CONFIG_MAPPING[model_type], options)
+        config = transformers.AutoConfig.for_model(model_type, **options)
+        config.dtype = torch.float32  # the weights'; a plan's precision is autocast
+        config.architectures = [known.classes[table][model_type][0]]  # asked for where a type has several
+        prepare(config, content["task"])
+        return config, getattr(transformers, AUTO_CLASSES[table])
+
+
+def _with_special_floats(value: Any) -> Any:
+    """A copy with the numbers that JSON has none for (probes.workload.config)."""
+    if isinstance(value, dict):
+        if list(value) == [SPECIAL_FLOAT]:
+            return float(value[SPECIAL_FLOAT])
+        return {key: _with_special_floats(item) for key, item in value.items()}
+    return [_with_special_floats(item) for item in value] if isinstance(value, list) else value
+
+
+@contextmanager
+def _explained(written: dict[str, Any]) -> Iterator[None]:
+    """Around transformers at work on a config: whatever it chokes on raises InvalidModel, but for memory."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice for those who load weights
+            yield
+    except InvalidModel:
+        raise
+    except Exception as error:  # a config that transformers chokes on can raise anything
+        if is_out_of_memory(error):
+            raise
+        options = {name: value for name, value in written.items() if name != "model_type"}
+        raise InvalidModel(_name_place(options, error) or _explain(written["model_type"], error)) from error
+
+
+def prepare(config: Any, task: str) -> None:
+    """What a training script sets beside the config: dictionary outputs, a padding token for classifying text, and
+    the token that a decoder starts with (in a config.json; not in every config class)."""
+    config.return_dict = True
+    decodes = getattr(config, "is_encoder_decoder", False)
+    for part in config_parts(config):
+        if (decodes or task == "text-classification") and getattr(part, "pad_token_id", None) is None:
+            part.pad_token_id = 0
+    if decodes and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = config.pad_token_id
+
+
+def _name_place(options: dict[str, Any], error: Exception) -> str | None:
+    """The place in the config that transformers refuses, where its error tells: an activation's name that it looked
+    up, or a value whose kind its config class checks."""
+    places = list(_places("huggingface", options))
+    if isinstance(error, KeyError):
+        from transformers.activations import ACT2CLS
+
+        for where, value in places:
+            named = isinstance(value, str) and "act" in where.rsplit(".", 1)[-1] and value not in ACT2CLS
+            if named and re.search(rf"\b{re.escape(value)}\b", str(error)):
+                usual = ", ".join(name for name in ("gelu", "gelu_new", "relu", "silu", "tanh") if name in ACT2CLS)
+                return f"{clean(where)} names no activation that transformers has ({usual}, …)."
+    found = re.findall(r"Field '(\w+)' expected (\w+), got", str(error))
+    taken = {kind for name, kind in found if name == found[0][0]}
+    expected = next((words for kind, words in _KINDS.items() if kind in taken), "of another kind")
+    at = (where for where, _ in places if found and where.rsplit(".", 1)[-1] == found[0][0])
+    return next((f"{clean(where)} has to be {expected}." for where in at), None)
+
+
+# Where several kinds are taken, the widest number is what is meant.
+_KINDS = {"float": "a number", "int": "a whole number", "str": "a name", "bool": "true or false"}
+
+
+def _places(where: str, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value of a config with its place, outer ones first."""
+    for key, value in options.items():
+        yield f"{where}.{key}", value
+    for key, value in options.items():
+        if isinstance(value, dict):
+            yield from _places(f"{where}.{key}", value)
+
+
+def _explain(model_type: str, error: Exception) -> str:
+    """What transformers said, where that is fit to be passed on."""
+    what = f"No {clean(model_type)} model can be built from this config."
+    if isinstance(error, ImportError):
+        named = list(dict.fromkeys(re.findall(r"requires the (\w+) library", str(error))))
+        which = f"{' and '.join(named)}, which" if named else "a library that"
+        return f"{what} Models of this type need {which} {'are' if len(named) > 1 else 'is'} not installed here."
+    if "NoneType" in str(error) or "element of type None" in str(error):
+        return (
+            f"{what} A value that it needs is missing or null. Compare it with a published {clean(model_type)} config."
+        )
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[:2])
+    fit = said and len(said) <= _LONGEST_REASON and not re.search(r"[/\\<>]|0x", said) and said.isprintable()
+    if fit and not isinstance(error, LookupError | AttributeError | TypeError):
+        return f"{what} transformers says: {said.rstrip('.')}. Check its sizes against each other."
+    return (
+        f"{what} transformers fails with {type(error).__name__}. Compare it with a config.json that is known to work."
+    )
+
+
+def _check_sequence_length(content: dict[str, Any], module: nn.Module, config: Any) -> None:
+    """Raises InvalidModel when more tokens are asked for than the model has positions for."""
+    length, limit = content.get("sequence_length"), token_limit(module, config)
+    if length is not None and limit is not None and length > limit:
+        raise InvalidModel(
+            f'"sequence_length" is {length}, but this model has {limit} positions. Take at most {limit}.'
+        )

@@ -1,0 +1,131 @@
+"""The same Hugging Face config wider or narrower: every size that its own class takes, times a factor.
+
+Names of sizes are those that the config classes of transformers 5 use (their attribute_map is asked for others).
+Vocabulary, labels, positions, images, layers and experts stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from probes.microtrain.building.huggingface_models import make_config
+from probes.workload.description import InvalidModel, ModelDescription
+from probes.workload.huggingface import parse_huggingface
+from probes.workload.wording import clean
+
+# Sizes that flow through the network, or lie inside its blocks.
+WIDTHS = {
+    "hidden_size", "hidden_sizes", "d_model", "n_embd", "dim", "emb_dim", "embed_dim", "hidden_dim", "hidden_channels",
+    "embedding_size", "word_embed_proj_dim", "embedding_hidden_size", "embedding_dynamic_dim",
+    "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size",
+    "moe_shared_expert_intermediate_size", "intermediate_dim", "ffn_dim", "ffn_hidden_size", "encoder_ffn_dim",
+    "decoder_ffn_dim", "d_ff", "d_inner", "n_inner", "inner_dim", "attention_hidden_size", "output_hidden_size",
+    "pooler_output_size", "pooler_hidden_size", "conv_dim", "stem_channels", "neck_hidden_sizes",
+    "coordinate_size", "shape_size", "decoder_hidden_size", "fusion_hidden_size", "encoder_hidden_size",
+    "cross_attention_hidden_size", "lru_width", "stage_in_channels", "stage_mid_channels", "stage_out_channels",
+}  # fmt: skip
+# Multipliers of all of a network's channels.
+FACTORS = {"width_coefficient", "depth_multiplier", "width_multiplier"}
+HEADS = {
+    "num_attention_heads", "num_key_value_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads",
+    "decoder_attention_heads", "mamba_n_heads", "linear_num_key_heads", "linear_num_value_heads",
+    "num_attn_heads", "num_encoder_attention_heads", "num_decoder_attention_heads", "attention_heads",
+}  # fmt: skip
+HEAD_SIZES = {"head_dim", "d_kv", "d_head", "kv_channels", "attention_head_dim", "mamba_d_head"}
+# What transformers calls these in all of its classes -> the set that a class's own name for it belongs to.
+CANONICAL = {
+    "hidden_size": WIDTHS, "intermediate_size": WIDTHS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
+    "head_dim": HEAD_SIZES,
+}  # fmt: skip
+
+Config = dict[str, Any]
+
+
+def widen_huggingface(model: ModelDescription, factor: float) -> ModelDescription:
+    """Raises InvalidModel for a config whose sizes are not known by name, and where the product is out of bounds."""
+    content = dict(model.content)
+    config = _widened(dict(content["config"]), make_config(content)[0], factor)
+    if config == content["config"]:
+        name = clean(config["model_type"])
+        raise InvalidModel(f"No size of a {name} config is known to be its width. Write the sizes into the config.")
+    rest = {name: value for name, value in content.items() if name != "config"}
+    widened = parse_huggingface({"huggingface": config, **rest})
+    return ModelDescription("huggingface", f"{model.name} x {factor:g}", widened, model.version)
+
+
+def _widened(written: Config, part: Any, factor: float) -> Config:
+    """What is written of this part of a config, with its sizes and those of the parts in it."""
+    own_names: dict[str, str] = getattr(part, "attribute_map", {})
+    written |= wider_sizes(vars(part), own_names, factor)
+    for name, nested in _nested(part):
+        inner = written.get(name)
+        known = dict(inner) if isinstance(inner, dict) else {"model_type": nested.model_type}
+        widened = _widened(dict(known), nested, factor)
+        if widened != known:
+            written[name] = widened
+    return written
+
+
+def _nested(part: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(part).items():
+        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            yield name, value
+
+
+def wider_sizes(values: Config, own_names: dict[str, str], factor: float) -> Config:
+    """The sizes among a config's values, times the factor. Heads keep their size and become more or fewer; where that
+    leaves no whole number they keep their number, and their sizes change."""
+    widths, heads, head_sizes = (_named(values, own_names, names) for names in (WIDTHS, HEADS, HEAD_SIZES))
+    found: Config = {name: value * factor for name, value in values.items() if name in FACTORS and value}
+    if not widths:
+        return found
+    dealt = [[count] for count in _groups(values)]
+    if heads and all(_is_whole(count * factor) for counts in heads.values() for count in _listed(counts)):
+        found |= {name: _each(counts, factor, []) for name, counts in heads.items()}
+        dealt += [_listed(found[name]) for name in heads]
+    else:
+        # Even sizes of heads: rotary positions turn pairs.
+        dealt += [[2], *([2 * count for count in _listed(counts)] for counts in heads.values())]
+        found |= {name: _each(size, factor, [[2]]) for name, size in head_sizes.items()}
+    return found | {name: _each(size, factor, dealt) for name, size in widths.items()}
+
+
+def _named(values: Config, own_names: dict[str, str], names: set[str]) -> Config:
+    """Whole numbers, or lists of them, under one of the names, or under what this class calls one of them."""
+    own = {own_names[canonical] for canonical, known in CANONICAL.items() if known is names and canonical in own_names}
+    chosen = {name: values[name] for name in values if name in names | own}
+    return {name: value for name, value in chosen.items() if _listed(value)}
+
+
+def _groups(values: Config) -> list[int]:
+    """What channels come in multiples of: into how many groups they are dealt, or how many a group has."""
+    return [
+        value
+        for name, value in values.items()
+        if name.endswith(("groups", "groups_width")) and _listed(value) == [value]
+    ]
+
+
+def _listed(value: Any) -> list[int]:
+    """A number above 0 or a list of such as a list; empty for anything else."""
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    whole = all(isinstance(item, int) and not isinstance(item, bool) and item > 0 for item in items)
+    return items if whole else []
+
+
+def _each(value: Any, factor: float, dealt: Sequence[Sequence[int]]) -> Any:
+    """Times the factor, rounded to what it is dealt out to: a list by stages to the counts of its own stage, where
+    there are as many."""
+    sizes = _listed(value)
+    units = [
+        math.lcm(*(count for counts in dealt for count in (counts[i : i + 1] if len(counts) == len(sizes) else counts)))
+        for i in range(len(sizes))
+    ]
+    rounded = [max(unit, round(size * factor / unit) * unit) for size, unit in zip(sizes, units, strict=True)]
+    return rounded if isinstance(value, list | tuple) else rounded[0]
+
+
+def _is_whole(number: float) -> bool:
+    return number >= 1 and math.isclose(number, round(number))

@@ -1,0 +1,193 @@
+"""The user's own Python: `module:function`, called without arguments, returns one of
+
+- `(module, make_batch)`: a torch.nn.Module, and a function of the batch size that returns a random batch;
+- `(module, example_batch)`: rows of the example are drawn at random to make batches of any size;
+- `(module, make_batch or example_batch, loss)`: with `loss(output, batch)` returning a scalar;
+- a torch.nn.Module alone, when it begins with nn.Linear: its inputs are then random.
+
+A batch is `(inputs, targets)` — the module is called with the inputs, of a dict with its entries where its forward has
+arguments of those names; targets of whole numbers mean cross-entropy, others mean squared error — or a dict, and then
+the module is called with its entries and returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python
+module is found from the current folder first. The code is the user's, run with the user's rights; this door is open on
+the command line only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.rnn import PackedSequence
+
+from probes.microtrain.building.built import Batch, BuiltModel, MakeBatch
+from probes.microtrain.failures import is_out_of_memory
+from probes.microtrain.feeding import alike
+from probes.workload.description import InvalidModel
+
+_EXPECTED = (
+    "It must return (module, make_batch), where make_batch(batch_size) gives (inputs, targets), or (module, "
+    "example_batch) with tensors; see docs/cli.md."
+)
+
+
+def build_python(target: str) -> BuiltModel:
+    """Import and call. Raises InvalidModel when that does not give a module and batches, and torch's own errors when
+    memory runs out."""
+    module, batches, loss = _parts(target, _call(target))
+    _refuse_lazy(target, module)
+    return BuiltModel(module, _make_batch(target, batches), call_module, loss)
+
+
+def _refuse_lazy(target: str, module: nn.Module) -> None:
+    if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+        raise InvalidModel(
+            f"The module that {target} returns has lazy layers whose sizes nobody knows yet. Call the module once on a "
+            "batch before you return it."
+        )
+
+
+def call_module(module: nn.Module, batch: Batch) -> Any:
+    if isinstance(batch, dict):
+        return module(**batch)
+    packed = isinstance(batch, PackedSequence)
+    inputs = batch[0] if isinstance(batch, tuple | list) and not packed else batch
+    if isinstance(inputs, PackedSequence):
+        return module(inputs)
+    if isinstance(inputs, dict) and _takes_entries(_class_of(module), tuple(inputs)):
+        return module(**inputs)
+    return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
+
+
+def _class_of(module: nn.Module) -> Any:
+    """A compiled module's own takes anything."""
+    return type(getattr(module, "_orig_mod", module))
+
+
+@lru_cache(maxsize=64)
+def _takes_entries(kind: Any, names: tuple[str, ...]) -> bool:
+    """Whether the forward of a module of this class has arguments of these names; else a dict is one argument, as it is
+    where a wrapper's takes anything. Asked once, not in every step."""
+    try:
+        signature = inspect.signature(kind.forward)
+        signature.bind(None, **dict.fromkeys(names))
+    except (AttributeError, TypeError, ValueError):  # a scripted module's has none
+        return False
+    return not names or any(name in signature.parameters for name in names)
+
+
+def default_loss(output: Any, batch: Batch) -> torch.Tensor:
+    """Raises InvalidModel where neither the batch's targets nor the output say what the loss is."""
+    if isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(output, torch.Tensor):
+        targets = batch[1]
+        if targets.dtype.is_floating_point:
+            return functional.mse_loss(output, targets)
+        return functional.cross_entropy(output, targets)
+    found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
+    if isinstance(found, torch.Tensor) and found.dim() == 0:
+        return found
+    raise InvalidModel(
+        "The model's output has no loss. Return (module, make_batch, loss), where loss(output, batch) gives a scalar."
+    )
+
+
+def import_target(target: str) -> Any:
+    """The Python module of `module:function`, which comes from the cache the next time: what it makes when imported is
+    to be real, so this is called before building on the meta device. Raises InvalidModel, and torch's own errors when
+    memory runs out."""
+    name, folder = target.partition(":")[0], str(Path.cwd())
+    if name not in sys.modules and folder not in sys.path:  # our own networks are there, and need no folder
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
+        raise InvalidModel(_not_called(target, error)) from error
+
+
+def _not_called(target: str, error: BaseException) -> str:
+    said = str(error).splitlines()[0][:200] if str(error) else "no message"
+    return f"{target} could not be called: {type(error).__name__}: {said}."
+
+
+def _call(target: str) -> Any:
+    found = import_target(target)
+    _, _, path = target.partition(":")
+    try:
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found() if callable(found) and not isinstance(found, nn.Module) else found
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
+        raise InvalidModel(_not_called(target, error)) from error
+
+
+def _parts(target: str, returned: Any) -> tuple[nn.Module, Any, Callable[[Any, Batch], torch.Tensor]]:
+    """Module, batches (None: none were given), loss."""
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    if not 1 <= len(parts) <= 3 or not isinstance(parts[0], nn.Module):
+        raise InvalidModel(f"{target} returned no torch.nn.Module. {_EXPECTED}")
+    batches = parts[1] if len(parts) > 1 else _inputs_of(target, parts[0])
+    return parts[0], batches, parts[2] if len(parts) == 3 else default_loss
+
+
+def _inputs_of(target: str, module: nn.Module) -> MakeBatch:
+    """Random inputs for a module that begins with a linear layer, targets for one that ends with one."""
+    leaves = [child for child in module.modules() if next(child.children(), None) is None]
+    linear = [child for child in leaves if isinstance(child, nn.Linear)]
+    if not linear or leaves[0] is not linear[0]:
+        raise InvalidModel(f"{target} does not say what its inputs are. {_EXPECTED}")
+    inputs, outputs = linear[0].in_features, linear[-1].out_features
+
+    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        x = torch.randn(batch_size, inputs, generator=generator)
+        return x, torch.randint(outputs, (batch_size,), generator=generator)
+
+    return make_batch
+
+
+def _make_batch(target: str, batches: Any) -> MakeBatch:
+    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        return batches(batch_size) if callable(batches) else _draw(batches, batch_size, generator)
+
+    if callable(batches) or _has_rows(batches):
+        return make_batch
+    raise InvalidModel(f"{target} returned no batch of tensors beside its module. {_EXPECTED}")
+
+
+def _has_rows(example: Any) -> bool:
+    """Whether there is something to draw from; a shape in its place has nothing."""
+    if isinstance(example, dict):
+        example = list(example.values())
+    if isinstance(example, tuple | list):
+        return any(_has_rows(value) for value in example)
+    return isinstance(example, torch.Tensor) and example.dim() > 0
+
+
+def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> Any:
+    """The same random rows of every tensor of an example batch."""
+    rows: dict[int, torch.Tensor] = {}
+
+    def draw(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dim():
+            if value.is_meta:
+                return value.new_empty((batch_size, *value.shape[1:]))
+            count = value.shape[0]
+            if count not in rows:
+                rows[count] = torch.randint(count, (batch_size,), generator=generator)
+            return value[rows[count]]
+        if isinstance(value, dict):
+            return {key: draw(item) for key, item in value.items()}
+        return alike(value, (draw(item) for item in value)) if isinstance(value, tuple | list) else value
+
+    return draw(example)

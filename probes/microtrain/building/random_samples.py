@@ -1,0 +1,285 @@
+"""Random batches that a Hugging Face model takes: inputs of the right kind, and labels for its own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from inspect import signature
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+from probes.microtrain.building.built import MakeBatch
+from probes.microtrain.building.sample_sizes import (
+    audio_shapes,
+    config_parts,
+    first_of,
+    frames_of,
+    image_shape,
+    label_vocabulary_of,
+    token_limit,
+    tokens_of,
+    vocabulary_of,
+)
+from probes.microtrain.building.tried_samples import first_taken, sound_tokens
+from probes.microtrain.traces.known_numbers import COUNTS, FILLED
+from probes.workload.description import InvalidModel
+from probes.workload.huggingface import AUDIO_TASKS, IMAGE_TASKS
+
+LABELS = ("labels", "start_positions", "end_positions")
+LM_TASKS = ("causal-lm", "masked-lm")
+BOXES = 36  # regions of an image: what published bottom-up features have (Anderson et al. 2018)
+LONGEST_TRANSCRIPT = 32  # characters in a second of speech, roughly; CTC needs fewer than output frames
+
+Make = Callable[[int, torch.Generator | None], torch.Tensor]
+
+
+def make_sampler(content: dict[str, Any], module: nn.Module, config: Any) -> MakeBatch:
+    """The first call decides what the model is fed; it raises InvalidModel when nothing known here fits."""
+    task = content["task"]
+    kinds = _image_makers if task in IMAGE_TASKS else _audio_makers if task in AUDIO_TASKS else _text_makers
+    makers: dict[str, Make] = {}
+
+    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> dict[str, torch.Tensor]:
+        if not makers:
+            makers.update(kinds(content, module, config))
+        batch = {name: make(batch_size, generator) for name, make in makers.items()}
+        if task in LM_TASKS:
+            batch["labels"] = batch[input_name(module, "input_ids")]
+        return batch
+
+    return make_batch
+
+
+def input_name(module: nn.Module, usual: str) -> str:
+    """What a model calls its main input."""
+    name = getattr(module, "main_input_name", usual)
+    return name if isinstance(name, str) else usual
+
+
+def _noise(*shape: int) -> Make:
+    return lambda batch_size, generator: torch.randn(batch_size, *shape, generator=generator)
+
+
+def _integers(low: int, high: int, *shape: int) -> Make:
+    return lambda batch_size, generator: torch.randint(
+        low, max(high, low + 1), (batch_size, *shape), generator=generator
+    )
+
+
+def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
+    shape = image_shape(content, config)
+    if input_name(module, "pixel_values") == "input_ids":  # its images are rows of colours (ImageGPT)
+        return {
+            "input_ids": _tokens(module, config, tokens_of(content, module, config)),
+            "labels": _class_labels(config),
+        }
+    if "spatial_shapes" in signature(module.forward).parameters:
+        return _patches(shape, config) | {"labels": _class_labels(config)}
+    labels = (
+        _integers(0, config.num_labels, *shape[1:])
+        if content["task"] == "semantic-segmentation"
+        else _class_labels(config)
+    )
+    return {input_name(module, "pixel_values"): _noise(*shape), "labels": labels}
+
+
+def _patches(shape: tuple[int, int, int], config: Any) -> dict[str, Make]:
+    """An image cut into rows of patches, as many either way as go into it (SigLIP 2)."""
+    side = first_of(config, "patch_size") or 16
+    rows = max(min(shape[1:]) // side, 1)
+    return {
+        "pixel_values": _noise(rows * rows, shape[0] * side * side),
+        "pixel_attention_mask": _filled(1, rows * rows),
+        "spatial_shapes": _filled(rows, 2),
+    }
+
+
+def _class_labels(config: Any) -> Make:
+    """One class a sample; numbers where the config says regression or several labels at once (transformers' own
+    rule, loss_utils.ForSequenceClassificationLoss)."""
+    if config.problem_type == "multi_label_classification":
+        return lambda batch_size, generator: torch.rand(batch_size, config.num_labels, generator=generator)
+    if config.problem_type == "regression" or config.num_labels == 1:
+        return _noise() if config.num_labels == 1 else _noise(config.num_labels)
+    return _integers(0, config.num_labels)
+
+
+def _text_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
+    """Text alone, where the model takes that; else with what it takes beside it."""
+    alone = _texts(content, module, config, tokens_of(content, module, config))
+    beside = _beside(content, module, config, tokens_of(content, module, config))
+    usual = input_name(module, "input_ids") == "input_ids"
+    heard = "input_features" in signature(module.forward).parameters
+    if usual and not beside and not heard:
+        return alone
+    longest = _texts(content, module, config, token_limit(module, config) or 1)
+    found = first_taken(module, [alone, alone | beside, *([] if usual else [longest])], content["task"])
+    return _audio_makers(content, module, config) if found is None and heard else found or alone
+
+
+def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int) -> dict[str, Make]:
+    task = content["task"]
+    tokens = _tokens(module, config, length)
+    makers = {input_name(module, "input_ids"): tokens}
+    if task == "text-classification":
+        makers[next(iter(makers))] = _ended(tokens, config)
+        return makers | {"labels": _class_labels(config)}
+    if task == "token-classification":
+        return makers | {"labels": _integers(0, config.num_labels, length)}
+    if task == "question-answering":
+        makers[next(iter(makers))] = _separated(tokens, config, length)
+        return makers | _answers(module, config, length)
+    return makers if task in LM_TASKS else makers | {"labels": _said(module, config, length)}
+
+
+def _answers(module: nn.Module, config: Any, length: int) -> dict[str, Make]:
+    """Where the answer stands; or which one it is, where a model knows them all."""
+    if "start_positions" in signature(module.forward).parameters:
+        return {"start_positions": _integers(0, length), "end_positions": _integers(0, length)}
+    return {"labels": _integers(0, getattr(config, "num_qa_labels", config.num_labels))}
+
+
+def _beside(content: dict[str, Any], module: nn.Module, config: Any, length: int) -> dict[str, Make]:
+    """What this model takes beside text."""
+    features, places = getattr(config, "visual_feat_dim", None), getattr(config, "visual_pos_dim", None)
+    known: dict[str, Make] = {
+        "bbox": lambda batch_size, generator: torch.rand(batch_size, length, 4, generator=generator),
+        "lang_ids": _filled(0),
+        "pixel_values": _noise(*image_shape(content, config)),
+    }
+    if isinstance(features, int) and isinstance(places, int):
+        known |= {"visual_feats": _noise(BOXES, features), "visual_pos": _noise(BOXES, places)}
+    return {name: known[name] for name in signature(module.forward).parameters if name in known}
+
+
+def _separated(tokens: Make, config: Any, length: int) -> Make:
+    """A question, its two marks, a text and its mark: where the config names the mark a model may look for it."""
+    mark, places = getattr(config, "sep_token_id", None), [length // 4, length // 4 + 1, length - 1]
+    if not isinstance(mark, int) or len(set(places)) < len(places):
+        return tokens
+
+    def make(batch_size: int, generator: torch.Generator | None) -> torch.Tensor:
+        ids = tokens(batch_size, generator)
+        ids[:, places] = mark
+        setattr(ids, COUNTS, {mark: len(places)})
+        return ids
+
+    return make
+
+
+def _tokens(module: nn.Module, config: Any, length: int) -> Make:
+    """Token ids without special ones: a padding or an image token in the middle means something to a model."""
+    return _integers(*_ordinary_ids(config, vocabulary_of(module, config)), length)
+
+
+def _said(module: nn.Module, config: Any, length: int) -> Make:
+    """Token ids that a model is to say, which a decoder may have fewer of."""
+    return _integers(*_ordinary_ids(config, label_vocabulary_of(module, config)), length)
+
+
+def _ordinary_ids(config: Any, vocabulary: int) -> tuple[int, int]:
+    """The longest run of ids below `vocabulary` that no `…_id` of the config names: from, to (beyond the last)."""
+    named = {
+        value
+        for part in config_parts(config)
+        for key, value in part.to_dict().items()
+        if key.endswith(("token_id", "token_index")) and isinstance(value, int) and 0 <= value < vocabulary
+    }
+    edges = [-1, *sorted(named), vocabulary]
+    runs = [(low + 1, high) for low, high in pairwise(edges)]
+    return max(runs, key=lambda run: run[1] - run[0])
+
+
+def _ended(tokens: Make, config: Any) -> Make:
+    """Encoder-decoders classify at the end-of-text token: every sample has exactly one, last."""
+    end = getattr(config, "eos_token_id", None)
+    if not getattr(config, "is_encoder_decoder", False) or not isinstance(end, int):
+        return tokens
+
+    def make(batch_size: int, generator: torch.Generator | None) -> torch.Tensor:
+        ids = tokens(batch_size, generator)
+        ids[:, -1] = end
+        setattr(ids, COUNTS, {end: 1})
+        return ids
+
+    return make
+
+
+def _audio_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
+    takes = signature(module.forward).parameters
+    main = input_name(module, "input_values")
+    name = next((sound for sound in (main, "input_features", "input_values") if sound in takes and sound in SOUNDS), "")
+    prompted = main == "input_ids" and not getattr(config, "is_encoder_decoder", False)
+    for shape in audio_shapes(content, config, name) if name else ():
+        frames = frames_of(shape, config)
+        sound = {name: _noise(*shape)} | _sound_masks(takes, name, frames)
+        kind = _prompts(content, module, config, sound) if prompted else _plain(content, module, config, sound, frames)
+        if (makers := first_taken(module, kind)) is not None:
+            return makers
+    asks = [name for name in takes if name.endswith(("_ids", "_features", "_values"))]
+    raise InvalidModel(
+        "This audio model takes neither raw samples nor a spectrogram, alone or after a prompt, and nothing else is "
+        f"made here; it takes {', '.join(asks[:4]) or 'others'}. Describe the part to be trained, or give it as Python "
+        "with its own data."
+    )
+
+
+SOUNDS = ("input_features", "input_values")
+
+
+def _sound_masks(takes: Iterable[str], name: str, frames: int) -> dict[str, Make]:
+    """Which frames are sound: all of them."""
+    return {f"{name}_mask": _filled(1, frames)} if f"{name}_mask" in takes else {}
+
+
+def _plain(
+    content: dict[str, Any], module: nn.Module, config: Any, sound: dict[str, Make], frames: int
+) -> Iterator[dict[str, Make]]:
+    """Sound and what is to be made of it; with a mask for models that ask how long the sound is."""
+    if content["task"] == "audio-classification":
+        labels = _class_labels(config)
+    elif getattr(config, "is_encoder_decoder", False):
+        labels = _said(module, config, tokens_of(content, module, config))
+    else:
+        length = content.get("sequence_length") or LONGEST_TRANSCRIPT
+        labels = _integers(*_ordinary_ids(config, first_of(config, "vocab_size") or 32), length)
+    yield sound | {"labels": labels}
+    if "attention_mask" in signature(module.forward).parameters:
+        yield sound | {"attention_mask": _filled(1, frames), "labels": labels}
+
+
+def _prompts(
+    content: dict[str, Any], module: nn.Module, config: Any, sound: dict[str, Make]
+) -> Iterator[dict[str, Make]]:
+    """A token in the prompt's place for each piece of sound, and text after it; or the sound's tokens alone."""
+    places = sound_tokens(module, sound) or 0
+    low, high = _ordinary_ids(config, vocabulary_of(module, config))
+    token = first_of(config, "audio_token_id", "audio_token_index", "speech_token_id")
+    length = content.get("sequence_length") or LONGEST_TRANSCRIPT
+    alone = dict(list(sound.items())[:1])  # a mask may be of what the sound becomes instead of its frames
+    for text, heard in ((length, sound), (length, alone), (0, sound)) if places else ():
+        ids = _marked(_integers(low, high, places + text), token if isinstance(token, int) else low, places)
+        yield {"input_ids": ids, **heard, "labels": ids}
+
+
+def _marked(tokens: Make, mark: int, places: int) -> Make:
+    """The mark in the first places of each sample."""
+
+    def make(batch_size: int, generator: torch.Generator | None) -> torch.Tensor:
+        ids = tokens(batch_size, generator)
+        ids[:, :places] = mark
+        setattr(ids, COUNTS, {mark: places})
+        return ids
+
+    return make
+
+
+def _filled(number: int, *shape: int) -> Make:
+    def make(batch_size: int, _: torch.Generator | None) -> torch.Tensor:
+        tensor = torch.full((batch_size, *shape), number)
+        setattr(tensor, FILLED, number)
+        return tensor
+
+    return make

@@ -1,0 +1,1 @@
+"""Parts of the experiment everybody has run: the iris network, its data and its epochs."""

@@ -1,0 +1,163 @@
+"""Operations whose kernels may take memory inside while they run, with their arguments: which are worth asking, and how
+they are called at another batch size.
+
+A convolution on a CPU copies its image and weights into blocks of channels, a recurrent layer keeps its gates, a sum of
+bf16 and fp32 casts an operand first; no tensor of the step shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch._ops import OpOverload
+
+from probes.microtrain.traces.operation_costs import tensors_in
+from probes.trace import Kind
+
+aten = torch.ops.aten
+
+_KINDS = {"convolution", "recurrent", "attention"}
+_WHOLE_LAYERS = {"aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"}
+_NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
+# Beside these, what copies an argument or its result: a batch norm's backward makes its result twice, a sum of truths
+# counts in int64, upsampling changes the order of channels, rolling over several dimensions goes one after the other.
+_COPYING_KINDS = {"normalization", "gather", "reduction"}
+_COPYING_NAMES = {"aten.roll"}
+# Of these only an argument that does not lie in order is copied, and to try them takes a whole table.
+_TABLES = {"aten.embedding", "aten.embedding_dense_backward"}
+# No kernel was seen to take more inside than this: a multiple of what it reads and writes, which counts where blocks
+# are filled up (oneDNN's products of small matrices took six times as much), and some rooms of fixed size.
+BOUND_FACTOR = 3
+BOUND_BYTES = 2**15
+# Of a convolution's arguments.
+WEIGHT_AND_GROUPS = {aten.convolution.default: (1, 8), aten.convolution_backward.default: (2, 9)}
+_STRIDE_AND_PADDING = {aten.convolution.default: (3, 4), aten.convolution_backward.default: (4, 5)}
+CHANNEL_BLOCK = 16  # oneDNN's blocked formats (oneDNN docs, "Understanding Memory Formats": nChw16c)
+
+
+class Shape(NamedTuple):
+    """A tensor argument without its numbers."""
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]  # dimensions from the widest stride to the closest
+    dtype: torch.dtype
+    weight: bool = False  # autocast keeps its copies of these
+
+
+class Call(NamedTuple):
+    """An operation with its arguments; hashable. options: those given by name, and their names. bound: bytes, which
+    none was seen to exceed. unfolded: bytes of a convolution's images with each place of its kernel for itself, of one
+    group of channels; 0 where there is nothing to unfold."""
+
+    operation: OpOverload
+    arguments: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
+    flops: int
+    read_bytes: int
+    bound: int
+    unfolded: int
+    copies: bool  # what it takes inside goes with its arguments' sizes, and is not a library's choice
+    inference: bool  # under torch.inference_mode
+    autocast: bool  # what it calls inside is cast
+
+
+def call_of(
+    operation: OpOverload,
+    kind: Kind,
+    dtype: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    cost: Sequence[int],
+    *,
+    autocast: bool = False,
+) -> Call | None:
+    """cost: flops, bytes read, bytes written. None: this operation takes nothing inside that is worth asking for."""
+    narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
+    moved, unfolded = cost[1] + cost[2], _unfolded_bytes(operation, args, cost[0])
+    if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
+        copies, bound = False, BOUND_FACTOR * moved + BOUND_BYTES + _blocked_bytes(operation, args) + unfolded
+    elif _copies(operation, kind, args):
+        copies, bound = True, _widening(args) * moved + BOUND_BYTES
+    else:
+        return None
+    bound = max(bound, sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(args)))  # a trial makes them
+    inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
+    options = tuple((name, _freeze(value)) for name, value in sorted(kwargs.items()))
+    return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, copies, inference, casts)
+
+
+def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:
+    """Whether it may copy an argument, or more than one, on its way. Elementwise operations do where types differ, or
+    the order in which numbers lie."""
+    name, tensors = str(operation._overloadpacket), [tensor for tensor in tensors_in(args) if tensor.numel() > 1]
+    ordered = all(tensor.is_contiguous() for tensor in tensors)
+    if name in _TABLES:
+        return not ordered
+    if kind in _COPYING_KINDS or name in _COPYING_NAMES:
+        return True
+    return kind == "elementwise" and not (ordered and len({tensor.dtype for tensor in tensors}) < 2)
+
+
+def _widening(args: Sequence[Any]) -> int:
+    """How many times as wide the narrowest argument becomes where it is cast: whole numbers and truths to int64, others
+    to fp32."""
+    tensors = [tensor for tensor in tensors_in(args) if tensor.numel() > 1]
+    return max((max(4 if t.dtype.is_floating_point else 8, t.itemsize) // t.itemsize for t in tensors), default=1)
+
+
+def _blocked_bytes(operation: OpOverload, args: Sequence[Any]) -> int:
+    """Weights of a convolution in fp32 with the channels of each group filled up to blocks, as oneDNN's kernels copy
+    them: those of a depthwise one become 256 times as large."""
+    places = WEIGHT_AND_GROUPS.get(operation)
+    if places is None:
+        return 0
+    weight, groups = args[places[0]], args[places[1]]
+    channels = (weight.shape[0] // groups, weight.shape[1])
+    filled = [-(-size // CHANNEL_BLOCK) * CHANNEL_BLOCK / max(size, 1) for size in channels]
+    return int(4 * weight.numel() * filled[0] * filled[1])
+
+
+def _unfolded_bytes(operation: OpOverload, args: Sequence[Any], flops: int) -> int:
+    """ATen's own kernels, which run where oneDNN has none, multiply the weights with images unfolded
+    (aten/src/ATen/native/ConvolutionMM2d.cpp): as many numbers as products for each of the weight's first channels."""
+    if operation not in WEIGHT_AND_GROUPS:
+        return 0
+    weight = args[WEIGHT_AND_GROUPS[operation][0]]
+    stride, padding = (args[place] for place in _STRIDE_AND_PADDING[operation])
+    if all(size == 1 for size in (*weight.shape[2:], *stride)) and not any(padding):
+        return 0
+    return flops // 2 // max(weight.shape[0], 1) * weight.itemsize
+
+
+def is_whole_layer(operation: OpOverload) -> bool:
+    """One that calls others inside, which are cast under autocast."""
+    return str(operation._overloadpacket) in _WHOLE_LAYERS
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        strides = value.stride()
+        order = sorted(range(value.dim()), key=lambda axis: (-strides[axis], axis))
+        return Shape(tuple(value.shape), tuple(order), value.dtype, isinstance(value, torch.nn.Parameter))
+    return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def call_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> Call:
+    """The call at another batch size than the two at which it was seen. Raises ValueError where a list grows with the
+    batch (the lengths that CTC's loss is given)."""
+    arguments = _arguments_at(batch_sizes, one.arguments, other.arguments, size)
+    return one._replace(arguments=arguments, options=_arguments_at(batch_sizes, one.options, other.options, size))
+
+
+def _arguments_at(batch_sizes: tuple[int, int], one: Any, other: Any, size: int) -> Any:
+    """Arguments between those of two batch sizes, or beyond: whole numbers grow in proportion."""
+    if isinstance(one, Shape):
+        sizes = _arguments_at(batch_sizes, one.sizes, other.sizes, size)
+        return Shape(sizes, one.order, one.dtype, one.weight)
+    if isinstance(one, tuple):
+        return tuple(_arguments_at(batch_sizes, a, b, size) for a, b in zip(one, other, strict=True))
+    if one == other:
+        return one
+    return one + (other - one) * (size - batch_sizes[0]) // (batch_sizes[1] - batch_sizes[0])

@@ -1,0 +1,104 @@
+"""What a kernel takes inside, over the batch size: tried where that is cheap, and in line with that beyond."""
+
+from __future__ import annotations
+
+import time
+
+from probes.microtrain.kernel_memory.kernel_calls import Call, call_at
+from probes.microtrain.kernel_memory.kernel_trials import measure_call
+from probes.microtrain.kernel_memory.slow_kernels import MAX_SECONDS, inside_as_others, is_slow, try_at
+from probes.microtrain.traces.merging import affine
+
+# Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
+MAX_FLOPS = 4e9
+MAX_BYTES = 256 * 2**20
+# All of a trace's trials in one precision; each call has two, unless others like it were slow.
+MAX_TRACE_SECONDS = 0.3
+# Up to here a trial takes next to no time, whatever one at another size took for the profiler and for choosing kernels.
+EASY_FLOPS, EASY_BYTES = 2e8, 2**25
+COPYING_SIZES = (2, 4)  # copies are in proportion
+
+
+class Budget:
+    """What all trials of one trace may cost together, in seconds of CPU time."""
+
+    def __init__(self, seconds: float = MAX_TRACE_SECONDS) -> None:
+        self._left = seconds
+
+    def allows(self, seconds: float) -> bool:
+        return seconds <= min(self._left, MAX_SECONDS)
+
+    def spend(self, seconds: float) -> None:
+        self._left -= seconds
+
+
+class Inside:
+    """Bytes that a call takes inside, beyond its results, by the batch size. one, other: the call at two of them."""
+
+    def __init__(self, batch_sizes: tuple[int, int], one: Call, other: Call) -> None:
+        self._batch_sizes = batch_sizes
+        self._one = one
+        self._other = other
+        self._bound = affine(batch_sizes, (one.bound, other.bound))
+        self._flops = affine(batch_sizes, (one.flops, other.flops))
+        self._seen: dict[int, int] = {}
+        self._seconds_a_sample = 0.0  # as it last ran
+        self._fails = False
+        self._is_slow = False  # at a size that it was wanted at
+
+    def at(self, batch_size: int, budget: Budget) -> float:
+        """Run for it where that is cheap, else in line with the largest sizes at which it is."""
+        if batch_size not in self._seen:
+            sizes = COPYING_SIZES if self._one.copies else (*self._cheap_sizes(batch_size), batch_size)
+            for size in sizes:
+                self._try(size, budget)
+                if self._one.copies and self._seen.get(size) == 0:
+                    return 0.0
+        return float(self._seen[batch_size]) if batch_size in self._seen else self._in_line(batch_size)
+
+    def _cheap_sizes(self, below: int) -> tuple[int, ...]:
+        """A small one, which tells what others cost; and two that are as large as may be, where that is needed."""
+        sizes = [2**power for power in range(below.bit_length()) if 2**power < below and self._is_small(2**power)]
+        return tuple(sizes[:2]) if not self._seen else () if self._is_small(below) else tuple(sizes[-2:])
+
+    def _is_small(self, size: int) -> bool:
+        return self._flops.at(size) <= MAX_FLOPS and self._bound.at(size) <= MAX_BYTES
+
+    def _try(self, size: int, budget: Budget) -> None:
+        if size in self._seen or self._fails or not self._is_small(size):
+            return
+        if is_slow(self._batch_sizes, self._one, self._other, size):
+            self._is_slow = True
+            return
+        easy = self._flops.at(size) <= EASY_FLOPS and self._bound.at(size) <= EASY_BYTES
+        if len(self._seen) >= 2 and not budget.allows(0.0 if easy else self._seconds_a_sample * size):
+            return
+        begun = time.thread_time()
+        try:
+            taken = try_at(self._batch_sizes, self._one, self._other, size)
+            self._seen[size], self._seconds_a_sample = taken.inside, taken.seconds / size
+        except Exception:  # noqa: BLE001 - zeros are no fit input for every operation, nor are its lists at any size
+            self._fails = True
+        budget.spend(time.thread_time() - begun)
+
+    def kept(self) -> int:
+        """Bytes that stay until the step ends: autocast's copies of weights, whatever the batch."""
+        if not self._one.autocast or not self._is_small(1):
+            return 0
+        try:
+            return measure_call(call_at(self._batch_sizes, self._one, self._other, 1)).kept
+        except Exception:  # noqa: BLE001 - as in _try
+            return 0
+
+    def _in_line(self, batch_size: int) -> float:
+        """Without two points what is read counts as copied by a library, the nearest of all simple rules."""
+        sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
+        if len(sizes) < 2 and self._one.copies:
+            return 0.0
+        if len(sizes) < 2 and self._is_slow:
+            return inside_as_others(self._batch_sizes, self._one, self._other, batch_size)
+        if len(sizes) < 2:
+            known = self._seen.get(sizes[0], 0) if sizes else 0
+            return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
+        line = affine((sizes[0], sizes[1]), (self._seen[sizes[0]], self._seen[sizes[1]]))
+        return max(line.at(batch_size), 0.0)

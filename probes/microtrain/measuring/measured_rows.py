@@ -1,0 +1,123 @@
+"""What a measurement tells of its plans: a row each, also of those that had no step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probes.measurement import Measurement, MemoryPeak, Overheads, Timing
+from probes.microtrain.failures import explain_step_failure
+from probes.microtrain.measuring.contest import NOT_BEGUN, Contest, Entry, OutOfTime
+from probes.microtrain.measuring.measure_job import MeasureJob
+from probes.microtrain.measuring.plan_process import PlanProcess
+from probes.microtrain.measuring.workbench import StepRun
+from probes.microtrain.timing import relative_spread, significant
+from probes.workload.description import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRows:
+    """Of a measurement that has ended, or of which no more is waited for. begun: on time.perf_counter. runs, overheads:
+    by the entry's id. denormals: by precision and batch size."""
+
+    job: MeasureJob
+    begun: float
+    contest: Contest
+    runs: Mapping[int, StepRun | PlanProcess]
+    overheads: Mapping[int, Overheads]
+    denormals: Mapping[tuple[str, int], float]
+
+    def all(self, refused: Sequence[Measurement]) -> list[Measurement]:
+        """One of each plan and batch size, in the job's order. refused: those that had no entry."""
+        rows = [*(self._describe(entry) for entry in self.contest.entries), *refused]
+        rows += self._unbuilt({(row.plan.key, row.batch_size) for row in rows})
+        order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
+        return sorted(rows, key=lambda row: order[(row.plan.key, row.batch_size)])
+
+    def _unbuilt(self, told: set[tuple[object, int]]) -> list[Measurement]:
+        """Of those not told yet: the time was over while the model was built, before there was anything to run."""
+        seconds = time.perf_counter() - self.begun
+        reason = f"The model was not built after {seconds:.0f} s. A smaller model or more time would do."
+        missing = [(plan, size) for size, plan in self._pairs() if (plan.key, size) not in told]
+        return [Measurement(plan, size, self.job.workload.data, "failed", reason) for plan, size in missing]
+
+    def _pairs(self) -> list[tuple[int, Plan]]:
+        return [(size, plan) for size in self.job.batch_sizes for plan in self.job.plans]
+
+    def _describe(self, entry: Entry) -> Measurement:
+        run = self.runs[id(entry)]
+        samples, steady = entry.settled_samples()
+        data = self.job.workload.data
+        if entry.error is not None or not samples:
+            begun = entry is self.contest.current or entry.first_seconds is not None
+            outcome, reason = explain_outcome(entry, time.perf_counter() - self.begun, begun=begun)
+            return Measurement(run.plan, run.batch_size, data, outcome, reason)
+        timing = Timing.from_samples([significant(sample) for sample in samples])
+        slowdown = entry.slowdown
+        return Measurement(
+            run.plan,
+            run.batch_size,
+            data,
+            "ok",
+            step=timing,
+            steps=entry.executions or sum(s is not None for s in (entry.first_seconds, entry.warm_seconds)),
+            steady=steady,
+            startup_seconds=self._startup_seconds(entry),
+            overheads=self.overheads.get(id(entry)),
+            memory=self._memory_of(entry),
+            slow_share=None if slowdown is None else significant(slowdown.share, 3),
+            slowdown=None if slowdown is None or slowdown.factor is None else significant(slowdown.factor, 3),
+            denormal_share=self.denormals.get((run.plan.precision, run.batch_size)) if run.plan.is_cpu else None,
+        )
+
+    def _memory_of(self, entry: Entry) -> MemoryPeak:
+        """A peak only of two steps: during the first, the optimizer has no state yet."""
+        memory = self.runs[id(entry)].memory()
+        if entry.warm_seconds is None:
+            return MemoryPeak(process_base_bytes=memory.process_base_bytes)
+        return memory
+
+    def _startup_seconds(self, entry: Entry) -> float | None:
+        """First step beyond a steady one, and the way of the weights to the device.
+
+        Whoever runs first on a device pays for its libraries: that price stands in every plan's figure there.
+        """
+        device = self.runs[id(entry)].plan.device
+        excesses = [
+            other.first_seconds - other.estimate
+            for other in self.contest.entries
+            if self.runs[id(other)].plan.device == device
+            and other.first_seconds is not None
+            and other.estimate is not None
+            and (other is entry or other is self._first_on(device))
+        ]
+        if entry.warm_seconds is None:
+            return None  # one step tells nothing apart
+        compiling = self.runs[id(entry)].compile_seconds
+        if compiling is not None:
+            excesses.append(compiling - (entry.estimate or 0.0))
+        return significant(self.runs[id(entry)].startup_seconds + max(0.0, *excesses))
+
+    def _first_on(self, device: str) -> Entry | None:
+        ran = (entry for entry in self.contest.entries if entry.first_seconds is not None)
+        return next((entry for entry in ran if self.runs[id(entry)].plan.device == device), None)
+
+
+def median_spread(rows: Sequence[Measurement]) -> float | None:
+    """Of the rows' relative spreads; None where none has samples."""
+    spreads = sorted(relative_spread(row.step) for row in rows if row.step is not None and not row.is_first_step)
+    return significant(spreads[len(spreads) // 2]) if spreads else None
+
+
+def explain_outcome(entry: Entry, seconds: float, *, begun: bool) -> tuple[Any, str]:
+    """Outcome and reason of an entry that has no figure. begun: its first step was."""
+    if entry.error is None and not begun:
+        return "failed", NOT_BEGUN
+    if entry.error is None:
+        return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
+    if isinstance(entry.error, OutOfTime):
+        return "failed", str(entry.error)
+    failure = explain_step_failure(entry.error)
+    return failure.code if failure.code in ("out-of-memory", "unsupported") else "failed", str(failure)

@@ -1,0 +1,211 @@
+"""A workload laid out for measuring: weights once a device, batches once a batch size, shared by all plans."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import nn
+
+from probes.measurement import MemoryPeak
+from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed
+from probes.microtrain.measuring.denormals import measure_denormal_share
+from probes.microtrain.measuring.device_cache import empty_device_cache
+from probes.microtrain.models import BuiltModel, build_model
+from probes.microtrain.processes.footprint import PeakWatch, read_resident_bytes
+from probes.microtrain.step import Step, applied, make_optimizer
+from probes.workload.description import Plan, Workload
+
+SEED = 0
+RING_BYTES = 64 * 1024 * 1024  # of different batches, for one batch size
+MIN_RING, MAX_RING = 2, 8  # repeating one batch trains into denormals, which are slow
+
+
+@dataclass
+class Replica:
+    """The model on one device, and the optimizer that all plans on it share: weights and state are fp32 in all.
+
+    called: the module as steps call it; a compiled one compiles at its first call."""
+
+    module: nn.Module
+    called: Any
+    optimizer: torch.optim.Optimizer | None
+    startup_seconds: float  # until the weights were there: a device's context, and their copy
+
+
+@dataclass
+class Workbench:
+    """Everything is built when it is first needed, so that what fails is the plan that needed it.
+
+    changes: a plan's, shared by all plans on the bench as they share the model. first_calls: seconds that compiling
+    took, by plan and batch size."""
+
+    workload: Workload
+    devices: frozenset[str]
+    changes: tuple[str, ...] = ()
+    first_calls: dict[tuple[object, ...], float] = field(default_factory=dict)
+    base_bytes: int | None = field(default_factory=read_resident_bytes)
+    _built: BuiltModel | None = None
+    _replicas: dict[str, Replica] = field(default_factory=dict)
+    _rings: dict[int, list[Batch]] = field(default_factory=dict)
+    # Shared by all plans of a device and batch size, and gone with the last of them.
+    _feeds: WeakValueDictionary[tuple[str, int], Feed] = field(default_factory=WeakValueDictionary)
+
+    def build(self) -> BuiltModel:
+        """The model on the CPU, with the same weights every time. Raises InvalidModel."""
+        if self._built is None:
+            make_optimizer("sgd", nn.Linear(1, 1))  # torch imports its compiler with the first one: seconds, once
+            torch.manual_seed(SEED)
+            self._built = build_model(self.workload.model)
+            self._built.module.train(self.workload.mode == "training")
+            if "channels_last" in self.changes:  # convolutions hand it on from their weights to all that follows
+                self._built.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return self._built
+
+    def replica(self, device: str) -> Replica:
+        """Raises UnsupportedWorkload when there is nothing to train."""
+        if device not in self._replicas:
+            built = self.build()
+            alone = self.devices == {device}
+            begun = time.perf_counter()
+            module = built.module if device == "cpu" or alone else copy.deepcopy(built.module)
+            module = module.to(torch.device(device))
+            synchronize(torch.device(device))
+            seconds = 0.0 if device == "cpu" else time.perf_counter() - begun
+            training = self.workload.mode == "training"
+            optimizer = make_optimizer(self.workload.optimizer, module) if training else None
+            called = torch.compile(module) if "compiled" in self.changes else module
+            self._replicas[device] = Replica(module, called, optimizer, seconds)
+        return self._replicas[device]
+
+    def ring(self, batch_size: int) -> list[Batch]:
+        """Different batches of one size, on the CPU."""
+        if batch_size not in self._rings:
+            generator = torch.Generator().manual_seed(SEED)
+            make = self.build().make_batch
+            first = make(batch_size, generator)
+            count = min(MAX_RING, max(MIN_RING, RING_BYTES // max(1, batch_bytes(first))))
+            self._rings[batch_size] = [first, *(make(batch_size, generator) for _ in range(count - 1))]
+        return self._rings[batch_size]
+
+    def make_step(self, plan: Plan, batch_size: int) -> Step:
+        """A step that shares weights, optimizer and batches with the others."""
+        device = torch.device(plan.device)
+        replica = self.replica(plan.device)
+        feed = self._feed(plan.device, batch_size)
+        return Step(
+            self.build(), replica.called, replica.optimizer, feed, device, plan.precision, self.workload.log_every
+        )
+
+    def spare_bytes(self, batch_size: int) -> int:
+        """Bytes of batches on the CPU that a training loop would not hold: all but the one in use."""
+        held = sum(batch_bytes(batch) for ring in self._rings.values() for batch in ring)
+        ring = self._rings.get(batch_size)
+        return held - batch_bytes(ring[0]) if ring else held
+
+    def spare_device_bytes(self, device: str, batch_size: int) -> int:
+        """The same on a device: resident data lies in as many batches, and those of other batch sizes beside them."""
+        held = sum(feed.held_bytes for (where, _), feed in self._feeds.items() if where == device)
+        own = self._feeds.get((device, batch_size))
+        return held if own is None else held - min(own.held_bytes, batch_bytes(self.ring(batch_size)[0]))
+
+    def _feed(self, device: str, batch_size: int) -> Feed:
+        feed = self._feeds.get((device, batch_size))
+        if feed is None:
+            feed = make_feed(self.ring(batch_size), torch.device(device), self.workload.data)
+            self._feeds[(device, batch_size)] = feed
+        return feed
+
+
+class StepRun:
+    """One plan at one batch size, as a contest wants it."""
+
+    def __init__(self, bench: Workbench, plan: Plan, batch_size: int) -> None:
+        self.plan = plan
+        self.batch_size = batch_size
+        self.step: Step | None = None
+        self._bench = bench
+        self._watch = PeakWatch(torch.device(plan.device), bench.base_bytes)
+        self._executions = 0
+        self._held_state = False  # while a step was watched
+
+    def __call__(self, executions: int) -> None:
+        step = self.prepared()
+        for _ in range(executions):
+            step()
+        synchronize(step.device)
+        self._executions += executions
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Peaks of memory are taken; preparing is not part of what runs inside."""
+        with applied(self.plan):
+            step = self.prepared()
+        held, before = step.holds_state, self._executions
+        bench, size = self._bench, self.batch_size
+        with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)):
+            yield
+        made = step.holds_state and self._executions > before + 1  # by the first of several
+        self._held_state = self._held_state or held or made
+
+    def setting(self) -> contextlib.AbstractContextManager[None]:
+        return applied(self.plan)
+
+    def compile(self) -> None:
+        """The first call of a compiled model, where this bench has not had it; timed, for it takes many seconds."""
+        calls, key = self._bench.first_calls, (*self.plan.key, self.batch_size)
+        if key not in calls:
+            begun = time.perf_counter()
+            with applied(self.plan):
+                self(1)
+            calls[key] = time.perf_counter() - begun
+
+    @property
+    def compile_seconds(self) -> float | None:
+        return self._bench.first_calls.get((*self.plan.key, self.batch_size))
+
+    @property
+    def startup_seconds(self) -> float:
+        """Of its device, and of the weights' way there."""
+        return self._bench.replica(self.plan.device).startup_seconds
+
+    def memory(self) -> MemoryPeak:
+        """The peaks over what was watched; none where the optimizer held nothing yet, as later steps take more."""
+        peak = self._watch.peak()
+        return peak if self._held_state else MemoryPeak(process_base_bytes=peak.process_base_bytes)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that it runs in."""
+        return os.getpid()
+
+    def denormal_share(self) -> float:
+        """Of the results of one real step (probes.microtrain.measuring.denormals)."""
+        with applied(self.plan):
+            return measure_denormal_share(self.prepared())
+
+    def drop(self) -> None:
+        """Let go of everything that only this plan needed."""
+        self.step = None
+        gc.collect()
+        empty_device_cache()
+
+    def prepared(self) -> Step:
+        """The step, made when it is first needed."""
+        if self.step is None:
+            self.step = self._bench.make_step(self.plan, self.batch_size)
+        return self.step
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was given; a CPU has always done so."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

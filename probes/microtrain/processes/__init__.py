@@ -1,0 +1,1 @@
+"""Fresh processes that measurements run in, and what they take of memory."""

@@ -1,0 +1,1 @@
+"""Parts of tracing: one step under fake tensors, watched operation by operation."""

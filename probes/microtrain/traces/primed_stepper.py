@@ -1,0 +1,266 @@
+"""Steps a model, watched, as if it had been trained for a while: gradients and the optimizer's state are there."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.utils.rnn import PackedSequence
+
+from probes.allocations import Log, sorted_frees
+from probes.issued import Issued
+from probes.microtrain.building.built import Batch, BuiltModel
+from probes.microtrain.feeding import make_feed
+from probes.microtrain.feeding import tensors_in as tensors_in_batch
+from probes.microtrain.kernel_memory.kernel_calls import Call
+from probes.microtrain.step import Step, make_optimizer
+from probes.microtrain.traces.asking import Guesses
+from probes.microtrain.traces.issuing import IssueCounter
+from probes.microtrain.traces.recording import Known, Record, Recorder, check_strided
+from probes.microtrain.traces.repeats import Key
+from probes.microtrain.traces.replayed_optimizer import ReplayedOptimizer, prime
+from probes.microtrain.traces.sparse_states import sparse_states
+from probes.trace import AUTOCAST, Phase
+from probes.workload.description import Precision, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One watched step. activation_bytes: alive as each operation ended, beyond what lives from step to step; calls:
+    those whose kernels may take memory inside; log: what was allocated; inputs, places: of the log (LiveBytes); issued:
+    what issued the operations."""
+
+    records: list[Record]
+    activation_bytes: list[int]
+    input_bytes: int
+    calls: list[Call | None]
+    log: Log
+    inputs: int
+    places: dict[int, list[int]]
+    issued: Issued | None
+
+    @property
+    def alive(self) -> list[int]:
+        """activation_bytes; of a step without operations those of its batch."""
+        return self.activation_bytes or [self.input_bytes]
+
+
+class Resident(NamedTuple):
+    """A trace's figures of what lives from step to step."""
+
+    parameters: int
+    parameter_tensors: int
+    parameter_bytes: int
+    buffer_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+
+
+class PrimedStepper:
+    """Satisfies probes.microtrain.step.Built, so that it learns when the forward ends and the backward begins."""
+
+    def __init__(self, workload: Workload, built: BuiltModel, guesses: Guesses | None = None) -> None:
+        """guesses: of numbers that the model asks for; each step begins with the first."""
+        self._guesses = guesses or Guesses()
+        self.workload = workload
+        self.built = built
+        self.module = built.module
+        self._phase: Phase = "forward"
+        self._known: dict[Key, Known] = {}
+        self._recorder = Recorder(self._known)
+        self._step: Step | None = None
+        self._gradients = 0  # that lived from the step before to the last one recorded
+        self._plain: list[torch.Tensor] = []  # attributes that live from step to step, of which torch does not know
+        self.evenly_routed = False  # whether that was assumed in a step so far
+
+    def forward(self, module: nn.Module, batch: Batch) -> Any:
+        return self.built.forward(module, batch)
+
+    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+        loss = self.built.loss(output, batch)
+        self._recorder.phase = "backward"
+        return loss
+
+    def record(
+        self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False, large: bool = False
+    ) -> Recording:
+        """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops.
+        counts: what issues its operations, which takes a tenth longer. large: numbers that are guessed are.
+
+        A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
+        again: no later step has it. So it is where that step found tensors that are plain attributes of the module."""
+        attributes = _attributes(self.module) if self._step is None else {}
+        recording = self._record(batch_size, precision, counts=counts, large=large)
+        before, self._gradients = self._gradients, self._count_gradients()
+        again = self._gradients < before
+        if attributes:
+            self._plain = self._that_stay(attributes)
+            again |= bool(self._plain)
+        return self._record(batch_size, precision, counts=counts, large=large) if again else recording
+
+    def _that_stay(self, attributes: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+        """Of the module's attributes before a step those that it took and left where they were: not what it computes
+        anew and keeps. One of each memory, and none that is a parameter's or a buffer's."""
+        later = _attributes(self.module)
+        stayed = {_memory(each): each for number, each in attributes.items() if later.get(number) is each}
+        listed = {_memory(each) for each in (*self.module.parameters(), *self.module.buffers())}
+        return [each for memory, each in stayed.items() if memory in self._recorder.taken and memory not in listed]
+
+    def _record(self, batch_size: int, precision: Precision, *, counts: bool, large: bool) -> Recording:
+        self._guesses.begin(large=large)
+        with _equal_chance():
+            return self._watch(batch_size, precision, counts=counts)
+
+    def _watch(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
+        batch = self.built.make_batch(batch_size, None)
+        weights = (*self.module.parameters(), *self.module.buffers())
+        check_strided("This model's weights or batches have", (*weights, *tensors_in_batch(batch)))
+        step = self._step or self._make_step(batch)
+        step.use_precision(precision)
+        counter = IssueCounter() if counts else None
+        sparse = sparse_states(self.module, step.optimizer)
+        autocast = precision in AUTOCAST
+        self._step, self._recorder = step, Recorder(self._known, autocast=autocast, issuing=counter, sparse=sparse)
+        inputs = _distinct(tensors_in_batch(batch))
+        self._recorder.learn_inputs(inputs.values())
+        live = self._recorder.live
+        live.add(self._resident_tensors())
+        resident = live.now
+        live.resides()
+        live.add(inputs.values())
+        live.begins()
+        with self._recorder, counter.running() if counter is not None else nullcontext():
+            step.compute(batch)
+        self.evenly_routed |= self._recorder.evenly_routed
+        activations = [alive - resident for alive in self._recorder.live_bytes]
+        live.logs = False
+        log = live.log._replace(order=sorted_frees(live.log.order))
+        return Recording(
+            self._recorder.records,
+            activations,
+            _total(inputs.values()),
+            self._recorder.calls,
+            log,
+            live.inputs,
+            live.calls,
+            counter.issued if counter is not None else None,
+        )
+
+    def _make_step(self, batch: Batch) -> Step:
+        """As make_step does, but the module stays where it is: fake tensors cannot be moved."""
+        training, device = self.workload.mode == "training", torch.device("cpu")
+        self.module.train(training)
+        optimizer = make_optimizer(self.workload.optimizer, self.module) if training else None
+        if optimizer is not None:
+            self._prime(optimizer)
+            optimizer.step = ReplayedOptimizer(optimizer, lambda: self._recorder)  # type: ignore[method-assign, assignment]
+        return Step(self, self.module, optimizer, make_feed([batch], device, "resident"), device)
+
+    def _prime(self, optimizer: torch.optim.Optimizer) -> None:
+        """A gradient for every parameter, and the optimizer's state. Parameters that get no gradient in a real step
+        lose theirs there."""
+        with Recorder(self._known):  # it answers the optimizer's questions for its step count, and repeats equal zeros
+            for parameter in self.module.parameters():
+                if parameter.requires_grad:
+                    parameter.grad = torch.zeros_like(parameter)
+            prime(optimizer)
+        self._gradients = self._count_gradients()
+
+    def _count_gradients(self) -> int:
+        return sum(parameter.grad is not None for parameter in self.module.parameters())
+
+    def _resident_tensors(self) -> Iterator[torch.Tensor]:
+        """Everything that lives from step to step: what is trained first, each with its gradient beside it."""
+        frozen = []
+        for parameter in self.module.parameters():
+            if parameter.grad is None:
+                frozen.append(parameter)
+            else:
+                yield from (parameter, parameter.grad)
+        yield from frozen
+        yield from self.module.buffers()
+        yield from self._plain
+        yield from self._state_tensors()
+
+    def _state_tensors(self) -> Iterator[torch.Tensor]:
+        """The optimizer's, of the parameters that a step trains."""
+        optimizer = self._step.optimizer if self._step is not None else None
+        for parameter, state in optimizer.state.items() if optimizer is not None else ():
+            if parameter.grad is not None:
+                yield from (value for value in state.values() if isinstance(value, torch.Tensor))
+
+    def resident_bytes(self) -> Resident:
+        """What lives from step to step, after a step was recorded."""
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        return Resident(
+            parameters=sum(p.numel() for p in parameters),
+            parameter_tensors=self._gradients if self.workload.mode == "training" else len(parameters),
+            parameter_bytes=_total(self.module.parameters()),
+            buffer_bytes=_total(self.module.buffers()) + sum(each.untyped_storage().nbytes() for each in self._plain),
+            gradient_bytes=_total(p.grad for p in parameters if p.grad is not None),
+            optimizer_bytes=_total(self._state_tensors()),
+        )
+
+
+@contextmanager
+def _equal_chance() -> Iterator[None]:
+    """Random numbers as in every step recorded: torch's, Python's, and numpy's where a model has imported it. The last
+    two go on afterwards as if nothing had been drawn."""
+    numpy = sys.modules.get("numpy")
+    python = random.getstate()
+    theirs = None if numpy is None else numpy.random.get_state()
+    torch.manual_seed(0)
+    random.seed(0)
+    if numpy is not None:
+        numpy.random.seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(theirs)
+
+
+def _attributes(module: nn.Module) -> dict[int, torch.Tensor]:
+    """By identity, tensors with numbers that a module, or one of its modules, has beside its parameters and buffers."""
+    apart = ("_parameters", "_buffers", "_modules")
+    values = (value for part in module.modules() for name, value in vars(part).items() if name not in apart)
+    found = _distinct(_tensors_held(values))
+    return {number: each for number, each in found.items() if _has_numbers(each)}
+
+
+def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Those that stand in these values as in a batch. Unlike a batch they may hold themselves, as trees with parents
+    do, and share what they hold: each is looked through once."""
+    waiting, seen = list(values), set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor | PackedSequence):
+            yield from tensors_in_batch(value)
+        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+
+
+def _has_numbers(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_meta or isinstance(tensor, FakeTensor))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _distinct(tensors: Iterator[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Labels may be the inputs themselves."""
+    return {id(tensor): tensor for tensor in tensors}
+
+
+def _total(tensors: Any) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

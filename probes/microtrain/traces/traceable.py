@@ -1,0 +1,42 @@
+"""Whether a model's step can be followed at all, seen before it is taken."""
+
+from __future__ import annotations
+
+from probes.microtrain.building.built import BuiltModel
+from probes.microtrain.failures import NO_SPARSE_GRADIENTS, Untraceable
+from probes.microtrain.feeding import tensors_in
+from probes.microtrain.step import UnsupportedWorkload
+from probes.microtrain.traces.sparse_states import has_sparse_gradients
+from probes.workload.description import OptimizerName, Workload
+
+_TAKE_NO_SPARSE_GRADIENTS: tuple[OptimizerName, ...] = ("adam", "adamw", "rmsprop")  # torch.optim, 2.13
+# So few that lengths of their own show, so many times that they are no one length by chance.
+_SAMPLES, _DRAWN_BATCHES = 2, 3
+
+
+def check_traceable(workload: Workload, built: BuiltModel) -> None:
+    """Raises Untraceable, and UnsupportedWorkload where this optimizer cannot step this model anywhere."""
+    if workload.mode == "training" and has_sparse_gradients(built.module):
+        raise _sparse_gradients(workload.optimizer)
+    if workload.model.kind == "python":
+        _check_shapes(built)
+
+
+def _sparse_gradients(optimizer: OptimizerName) -> Exception:
+    if optimizer in _TAKE_NO_SPARSE_GRADIENTS:
+        return UnsupportedWorkload(NO_SPARSE_GRADIENTS)
+    return Untraceable(
+        "This model has sparse gradients (embeddings with sparse=True), which hold only the rows that a batch looks "
+        "up, and a trace cannot follow them. Measure it instead (effort quick); with sparse=False it can be traced."
+    )
+
+
+def _check_shapes(built: BuiltModel) -> None:
+    """Of batches of one size. Lengths that chance decides would be taken for what the batch size does."""
+    batches = [tensors_in(built.make_batch(_SAMPLES, None)) for _ in range(_DRAWN_BATCHES)]
+    if len({tuple(tuple(tensor.shape) for tensor in tensors) for tensors in batches}) > 1:
+        raise Untraceable(
+            "Batches of one size come in several shapes, as where samples are padded to the longest of them, "
+            "and a trace would take that for the work of more samples. Give all batches one usual length, or measure "
+            "the model instead (effort quick)."
+        )

@@ -1,0 +1,198 @@
+"""Crossovers of whole plans: by the error of their ratio, where their own intervals overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from app.advisor.curves.over_batches import Batches, crossovers_of, curves_over, largest_worth_looking_at
+from app.advisor.recommendation import Crossover, CrossoverKind
+from app.advisor.request import Request
+from app.advisor.summary import trace_of_summary
+from app.advisor.time_model.intervals import interval_around
+from app.advisor.time_model.measured import MeasuredTime
+from app.advisor.time_model.step_time import PlanTime, StepEstimate, times_of_plans
+from probes import bounds
+from probes.measurement import Measurement
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_workload
+from tests.app.advisor.machine import GPU, a_profile
+
+Curve = Callable[[int], float]
+# Each plan's errors on three networks left out: large, and alike.
+ERRORS: Mapping[str, float] = {"a": 0.5, "b": -0.4, "c": 0.3}
+
+
+class Drawn(PlanTime):
+    """A prediction that is a drawn curve, off by half either way, as the other plan's would be too."""
+
+    def __init__(self, plan: Plan, curve: Curve, errors: Mapping[str, float] | None = ERRORS) -> None:
+        super().__init__(plan, None, None, None)
+        self.curve, self.errors = curve, errors
+
+    def at(self, batch_size: int, data: str) -> StepEstimate | None:
+        return StepEstimate(interval_around(self.curve(batch_size), 0.5), "predicted", self.errors)
+
+
+def crossing(first: Curve, second: Curve, errors: Mapping[str, float] | None = ERRORS, room: int = 4096) -> Crossover:
+    times: dict[tuple[object, ...], PlanTime] = {
+        ONE.key: Drawn(ONE, first, errors),
+        TWO.key: Drawn(TWO, second, errors),
+    }
+    (found,) = crossovers_of(Batches(a_workload(), times, {ONE.key: room, TWO.key: None}), [(ONE, TWO)], [])
+    return found
+
+
+def steady(batch: int) -> float:
+    return 1e-5 * batch
+
+
+def late(batch: int) -> float:
+    """Ahead of `steady` beyond 100 samples, by more the further."""
+    return 5e-4 + 5e-6 * batch
+
+
+def test_two_predictions_that_err_together_cross_where_their_ratio_says_so() -> None:
+    found = crossing(steady, late)
+    assert found.kind == "at"
+    assert found.low is not None
+    assert found.high is not None
+    assert found.batch_size == found.medians_cross_at == 101
+    assert found.low < 101 < found.high < 130
+
+
+def test_predictions_of_different_profiles_are_told_apart_by_their_own_intervals() -> None:
+    found = crossing(steady, late, errors=None)
+    assert (found.kind, found.batch_size) == ("undecided", None)
+    assert found.medians_cross_at == 101
+
+
+@pytest.mark.parametrize(
+    ("share", "kind", "medians"),
+    [(0.5, "always", 1), (2.0, "never", None), (0.97, "undecided", 1), (1.03, "undecided", None)],
+)
+def test_parallel_curves_are_always_never_or_cannot_be_told(
+    share: float, kind: CrossoverKind, medians: int | None
+) -> None:
+    found = crossing(steady, lambda batch: share * steady(batch))
+    assert (found.kind, found.batch_size, found.low, found.high) == (kind, None, None, None)
+    assert found.medians_cross_at == medians
+
+
+def test_only_what_holds_up_to_the_largest_batch_counts_on_a_curve_with_a_hump() -> None:
+    """Ahead from 16 on but for a hump at 200 to 600, where another algorithm is taken."""
+
+    def humped(batch: int) -> float:
+        return steady(batch) * (2.0 if batch < 16 or 200 <= batch <= 600 else 0.5)
+
+    found = crossing(steady, humped)
+    assert (found.kind, found.batch_size, found.low, found.medians_cross_at) == ("at", 601, 601, 601)
+
+
+def test_a_plan_that_falls_behind_at_the_end_never_crosses() -> None:
+    def thrashing(batch: int) -> float:
+        return steady(batch) * (3.0 if batch > 2000 else 0.5)
+
+    assert crossing(steady, thrashing).kind == "never"
+    assert crossing(steady, thrashing, room=2000).kind == "always"
+
+
+def test_no_batch_beyond_what_either_plan_can_hold_is_looked_at() -> None:
+    times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
+    batches = Batches(a_workload(), times, {ONE.key: 64, TWO.key: 256})
+    sizes, curves = curves_over(batches, [ONE, TWO])
+    assert (sizes[0], sizes[-1]) == (1, 256)
+    assert [curve.step_seconds[-1] is None for curve in curves] == [True, False]
+    (found,) = crossovers_of(batches, [(ONE, TWO)], [])
+    assert found.kind == "never"
+
+
+def test_a_batch_that_failed_is_a_hole_and_no_end() -> None:
+    times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
+    batches = Batches(a_workload(), times, {ONE.key: None, TWO.key: None}, failed={ONE.key: frozenset({16})})
+    assert 16 not in batches.grid([ONE, TWO])
+    assert 16 in batches.grid([TWO])
+    assert batches.can_run(ONE, 32)
+    sizes, curves = curves_over(batches, [ONE, TWO])
+    assert [curve.step_seconds[sizes.index(16)] is None for curve in curves] == [True, False]
+
+
+def test_a_device_crosses_anew_for_each_way_of_feeding_it() -> None:
+    workload = a_workload(64)
+    plans = (ONE, ONE_BF16, GPU)
+    times = times_of_plans(plans, a_profile(plans), trace_of_summary(workload), [], workload)
+    batches = Batches(workload, times, {plan.key: None for plan in plans})
+    found = crossovers_of(batches, [(ONE, GPU), (ONE, ONE_BF16)], [])
+    assert [(row.to, row.data) for row in found] == [
+        (GPU, "resident"),
+        (GPU, "pageable"),
+        (GPU, "pinned"),
+        (ONE_BF16, "pageable"),
+    ]
+    assert all(row.launch_bound_until is not None for row in found[:3])
+
+
+def test_what_was_measured_together_is_told_apart_along_the_prediction_too() -> None:
+    """Measured at one batch, a quarter apart: eight times further out either time is known to a fifth, their ratio
+    still better."""
+    workload = a_workload(16)
+    rows = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 0.75)]
+    times = times_of_plans((ONE, TWO), a_profile(), trace_of_summary(workload), rows, workload)
+    far = [times[plan.key].at(64, "pageable") for plan in (ONE, TWO)]
+    assert all(estimate is not None and estimate.within is not None for estimate in far)
+    (found,) = crossovers_of(Batches(workload, times, {ONE.key: 64, TWO.key: 64}), [(ONE, TWO)], [])
+    assert found.kind in ("at", "always")
+
+
+def test_the_batches_that_ran_are_looked_at() -> None:
+    row = a_measurement(ONE, 37, 1.0)
+    times: dict[tuple[object, ...], PlanTime] = {
+        ONE.key: PlanTime(ONE, MeasuredTime({37: row}, "pageable"), None, None),
+        TWO.key: Drawn(TWO, steady),
+    }
+    batches = Batches(Request(a_workload(5)).workload, times, {ONE.key: None, TWO.key: None})
+    assert {5, 37} <= set(batches.grid([ONE, TWO]))
+
+
+@pytest.mark.parametrize(("ran", "looked_at"), [((16,), None), ((64, 256), (32, 512))])
+def test_where_nothing_is_predicted_a_crossover_is_told_of_the_batches_near_those_that_ran(
+    ran: tuple[int, ...], looked_at: tuple[int, int] | None
+) -> None:
+    """One thread against two, the second always ahead: at one batch that is no crossover."""
+    workload = a_workload(ran[0])
+    rows = [a_measurement(plan, batch, share * batch) for batch in ran for plan, share in ((ONE, 0.1), (TWO, 0.05))]
+    times = times_of_plans((ONE, TWO), None, None, rows, workload)
+    found = crossovers_of(Batches(workload, times, {ONE.key: None, TWO.key: None}), [(ONE, TWO)], rows)
+    assert [(row.kind, row.looked_at) for row in found] == ([] if looked_at is None else [("always", looked_at)])
+
+
+def test_no_batch_is_looked_at_that_may_not_be_asked_for() -> None:
+    assert largest_worth_looking_at(a_workload(bounds.MAX_BATCH_SIZE)) == bounds.MAX_BATCH_SIZE
+
+
+def test_from_which_batch_on_a_device_is_the_limit_is_the_same_beside_every_plan() -> None:
+    """However few samples the other plan can hold."""
+    workload = a_workload(16)
+    times = times_of_plans((ONE, TWO, GPU), a_profile((ONE, TWO, GPU)), trace_of_summary(workload), [], workload)
+    batches = Batches(workload, times, {ONE.key: 2, TWO.key: 64, GPU.key: 4096})
+    told = {row.launch_bound_until for row in crossovers_of(batches, [(ONE, GPU), (TWO, GPU)], [])}
+    assert len(told) == 1
+    assert None not in told
+
+
+def test_steps_that_repay_a_start_are_told_of_a_batch_that_runs() -> None:
+    def rows(batch_size: int) -> list[Measurement]:
+        return [
+            a_measurement(ONE, batch_size, 1.0, startup_seconds=0.1),
+            a_measurement(GPU, batch_size, 0.5, startup_seconds=3.0),
+        ]
+
+    def told(asked: int, room: int) -> int | None:
+        workload = a_workload(asked)
+        times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows(16), workload)
+        batches = Batches(workload, times, {ONE.key: None, GPU.key: room})
+        return crossovers_of(batches, [(ONE, GPU)], rows(16))[0].break_even_steps
+
+    assert told(16, 410) is not None
+    assert told(4096, 410) is None

@@ -1,0 +1,44 @@
+"""The pairs that people choose between, the cheaper plan first."""
+
+from app.advisor.curves.pairs import pairs_worth_telling, plans_of
+from probes.workload.description import Plan
+
+CPU = [Plan("cpu", precision, threads) for threads in (1, 4, 16) for precision in ("fp32", "bf16")]  # type: ignore[arg-type]
+ONE, FOUR, SIXTEEN = (Plan("cpu", "fp32", threads) for threads in (1, 4, 16))
+GPU, GPU_BF16 = Plan("cuda:0", "fp32"), Plan("cuda:0", "bf16")
+
+
+def test_the_recommended_thread_count_is_compared_with_fewer_and_more() -> None:
+    pairs = pairs_worth_telling(CPU, FOUR)
+    assert (ONE, SIXTEEN) in pairs
+    assert (ONE, FOUR) in pairs
+    assert (FOUR, SIXTEEN) in pairs
+
+
+def test_at_either_end_of_the_thread_counts_one_pair_says_all() -> None:
+    for best in (ONE, SIXTEEN):
+        threads = [pair for pair in pairs_worth_telling(CPU, best) if {plan.precision for plan in pair} == {"fp32"}]
+        assert threads == [(ONE, SIXTEEN)]
+
+
+def test_precisions_are_compared_with_the_threads_that_are_recommended() -> None:
+    pairs = pairs_worth_telling(CPU, FOUR)
+    assert {first.threads for first, second in pairs if (first.precision, second.precision) == ("fp32", "bf16")} == {
+        1,
+        4,
+        16,
+    }
+
+
+def test_devices_are_compared_with_the_best_of_the_cpu_and_with_fp32() -> None:
+    pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], FOUR)
+    for pair in ((FOUR, GPU), (FOUR, GPU_BF16), (GPU, GPU_BF16)):
+        assert pair in pairs
+
+
+def test_no_pair_is_told_twice_and_every_plan_has_a_curve() -> None:
+    pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], GPU)
+    assert len(pairs) == len({(first.key, second.key) for first, second in pairs})
+    curves = plans_of(pairs, GPU)
+    assert curves[0] == GPU
+    assert {plan.key for pair in pairs for plan in pair} == {plan.key for plan in curves}

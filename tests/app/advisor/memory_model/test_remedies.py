@@ -1,0 +1,131 @@
+"""What would make a workload fit is said with what it saves."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor.memory_model.memory import estimate_memory
+from app.advisor.memory_model.remedies import LIGHTER, Remedy, remedies_for, say_remedies
+from app.advisor.recommendation import Breakdown, Option
+from app.advisor.summary import trace_of_summary
+from probes.trace import Affine, Trace
+from probes.workload.description import Plan, Workload
+from tests.app.advisor.build import ONE, ONE_BF16, a_workload
+
+GB = 10**9
+
+
+def traced(workload: Workload) -> Trace:
+    return replace(
+        trace_of_summary(workload), activation_peaks=(Affine(0.0, 100e6),), autocast_peaks=(Affine(0.0, 60e6),)
+    )
+
+
+def an_option(workload: Workload, plan: Plan = ONE, available: int = GB) -> Option:
+    memory = replace(estimate_memory(None, None, traced(workload), [], plan), overhead=0, available=available)
+    parts, largest = memory.parts(workload.batch_size), memory.max_batch_size()
+    return Option(plan, False, "", None, None, None, Breakdown(), parts, largest)
+
+
+def found(workload: Workload, plan: Plan = ONE, available: int = GB) -> dict[str, Remedy]:
+    option = an_option(workload, plan, available)
+    return {remedy.change: remedy for remedy in remedies_for(option, traced(workload), workload)}
+
+
+def test_each_change_is_told_with_the_bytes_that_it_saves() -> None:
+    remedies = found(a_workload(16))
+    assert remedies["bf16"].saves_bytes == 16 * 40e6
+    assert remedies["the optimizer sgd"].saves_bytes == 200_000_000
+    assert remedies["a batch of 6"] == Remedy("a batch of 6", 1_000_000_000, fits=True)
+    assert remedies["bf16"].fits is False  # 1.6 GB of activations and 0.4 GB of the rest, in 1 GB
+
+
+def test_two_changes_are_told_where_neither_keeps_the_batch_alone_and_both_do() -> None:
+    remedies = found(a_workload(16), available=7 * GB // 10)  # 1.3 GB are missing
+    alone = [remedy for change, remedy in remedies.items() if " and " not in change and "batch" not in change]
+    assert not any(remedy.fits for remedy in alone)
+    (both,) = [remedy for change, remedy in remedies.items() if " and " in change]
+    assert both.fits
+    assert both.change.startswith("the optimizer sgd and ")
+    most = max(remedy.saves_bytes for remedy in alone if "sgd" not in remedy.change)
+    assert both.saves_bytes == 200_000_000 + most
+
+
+@pytest.mark.parametrize(("optimizer", "available"), [("adamw", 19 * GB // 10), ("adamw", GB // 2), ("sgd", GB)])
+def test_two_changes_are_not_told_where_one_does_or_both_do_not(optimizer: str, available: int) -> None:
+    assert not any(" and " in change for change in found(a_workload(16, optimizer=optimizer), available=available))
+
+
+def test_checkpointing_saves_less_than_all_activations() -> None:
+    (remedy,) = [r for change, r in found(a_workload(16)).items() if "checkpointing" in change]
+    assert 0 < remedy.saves_bytes < 16 * 100e6
+
+
+def test_checkpointing_gains_nothing_where_one_layer_holds_most() -> None:
+    workload = a_workload(16)
+    trace = traced(workload)
+    largest = max(operation.written_bytes.at(16) for operation in trace.operations)
+    like = next(operation for operation in trace.operations if operation.kind == "matmul")
+    first = replace(like, count=1, written_bytes=Affine(0.0, 100 * largest))
+    changes = {r.change for r in remedies_for(an_option(workload), replace(trace, operations=(first, like)), workload)}
+    assert not any("checkpointing" in change for change in changes)
+
+
+def test_what_is_chosen_already_is_no_remedy() -> None:
+    assert "bf16" not in found(a_workload(16), ONE_BF16)
+    assert "the optimizer sgd" not in found(a_workload(16, optimizer="sgd"))
+    assert not any("checkpointing" in change for change in found(a_workload(16, mode="inference")))
+
+
+def test_without_known_memory_no_change_is_said_to_be_enough() -> None:
+    workload = a_workload(16)
+    option = an_option(workload)
+    unknown = replace(option, memory=replace(option.memory, available_bytes=None))
+    assert {remedy.fits for remedy in remedies_for(unknown, traced(workload), workload)} == {None}
+
+
+@pytest.mark.parametrize(("fits", "word"), [(True, ", enough"), (False, ""), (None, "")])
+def test_the_sentence_says_which_change_is_enough(fits: bool | None, word: str) -> None:
+    assert say_remedies((Remedy("bf16", 2 * GB, fits),)) == f" What saves memory: bf16 (2.0 GB{word})."
+    assert say_remedies(()) == ""
+
+
+def test_a_smaller_batch_is_a_smaller_one_ahead_as_well() -> None:
+    workload, card = a_workload(16, data="pinned"), Plan("cuda:0")
+    trace = replace(traced(workload), input_bytes=Affine(0.0, 50e6))
+    memory = replace(estimate_memory(None, None, trace, [], card, data="pinned"), overhead=0, available=GB)
+    option = replace(an_option(workload, card), memory=memory.parts(16), max_batch_size=memory.max_batch_size())
+    smaller = next(remedy for remedy in remedies_for(option, trace, workload) if "batch" in remedy.change)
+    assert smaller == Remedy("a batch of 4", 12 * 150_000_000, fits=True)
+
+
+def test_a_precision_is_told_that_the_device_has_for_it() -> None:
+    workload = a_workload(16)
+    option = an_option(workload)
+    changes = [{r.change for r in remedies_for(option, traced(workload), workload, half)} for half in ("fp16", None)]
+    assert "fp16" in changes[0]
+    assert not {"bf16", "fp16"} & changes[1]
+    assert "bf16" not in changes[0]
+
+
+def test_a_device_is_told_what_its_own_step_saves() -> None:
+    workload, card = a_workload(16), Plan("cuda:0")
+    there = replace(traced(workload), activation_peaks=(Affine(0.0, 200e6),), autocast_peaks=(Affine(0.0, 50e6),))
+    trace = replace(traced(workload), device=there)
+    saved = [
+        next(r.saves_bytes for r in remedies_for(an_option(workload, plan), trace, workload) if r.change == "bf16")
+        for plan in (ONE, card)
+    ]
+    assert saved == [16 * 40e6, 16 * 150e6]
+
+
+def test_sgd_saves_what_an_optimizer_of_a_device_holds_at_once_as_well() -> None:
+    workload, card = a_workload(1), Plan("cuda:0")
+    trace = replace(traced(workload), activation_peaks=(Affine(0.0, 60e6),))
+    saved = {
+        plan.device: next(
+            r.saves_bytes for r in remedies_for(an_option(workload, plan), trace, workload) if r.change == LIGHTER
+        )
+        for plan in (ONE, card)
+    }
+    assert saved == {"cpu": 200_000_000, "cuda:0": 200_000_000 + 100_000_000 - 60_000_000}

@@ -1,0 +1,354 @@
+"""Every snippet here is pasted into a real Python process, which runs it; one process for all of them."""
+
+import json
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from app.advisor.snippets.snippet import write_snippet
+from probes.microtrain.models import build_model
+from probes.workload.description import ModelDescription, Plan, Workload
+from probes.workload.huggingface import parse_huggingface
+from probes.workload.layers import LAYER_TYPES, parse_layers
+from tests.app.advisor.build import a_workload
+
+RUN_ALL = """
+import json, sys, traceback, warnings
+warnings.simplefilter("ignore")
+failures = {}
+for name, code in json.load(sys.stdin).items():
+    try:
+        exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    except BaseException:
+        failures[name] = traceback.format_exc(limit=-3) + code
+print(json.dumps(failures), file=sys.stderr)
+"""
+
+IMAGE, SERIES, TEXT = [3, 16, 16], [12, 8], [10]
+EMBEDDING = {"type": "embedding", "in": 50, "out": 8}
+
+PLAIN = (
+    *("relu", "relu6", "gelu", "silu", "mish", "tanh", "sigmoid", "leaky_relu", "elu", "celu", "selu", "softplus"),
+    *("softsign", "hardswish", "hardsigmoid", "hardtanh", "log_sigmoid", "identity", "dropout", "alpha_dropout"),
+)
+
+# One model for each layer type; between them every option that changes the constructor's call.
+MODELS: dict[str, tuple[list[Any], list[int]]] = {
+    "linear": ([{"type": "linear", "out": 3, "bias": False}], [4]),
+    "regression": ([{"type": "linear", "out": 1}], [4]),
+    "flatten": (["flatten", {"type": "linear", "out": 3}], IMAGE),
+    "flatten-some": ([{"type": "flatten", "start_dim": 2, "end_dim": 3}, {"type": "linear", "out": 3}], IMAGE),
+    "reshape": ([{"type": "reshape", "shape": [3, 256]}, {"type": "linear", "out": 3}], IMAGE),
+    "permute": ([{"type": "permute", "dims": [2, 1]}, {"type": "linear", "out": 3}], SERIES),
+    "transpose": (["transpose", {"type": "linear", "out": 3}], SERIES),
+    "unsqueeze": ([{"type": "unsqueeze", "dim": 1}, {"type": "conv1d", "out": 2, "kernel": 3}], [9]),
+    "squeeze": ([{"type": "conv1d", "out": 1, "kernel": 3}, {"type": "squeeze", "dim": 1}], SERIES),
+    "mean": (["mean", {"type": "linear", "out": 3}], SERIES),
+    "max": (["max", {"type": "linear", "out": 3}], SERIES),
+    "softmax": ([{"type": "linear", "out": 3}, "softmax"], [4]),
+    "log_softmax": ([{"type": "linear", "out": 3}, "log_softmax"], [4]),
+    "prelu": ([{"type": "linear", "out": 3}, "prelu"], [4]),
+    "conv2d": ([{"type": "conv2d", "out": 4, "kernel": [3, 5], "stride": [1, 2], "padding": [1, 0]}], IMAGE),
+    "conv2d-same": ([{"type": "conv2d", "out": 6, "kernel": 3, "padding": "same", "groups": 3, "dilation": 2}], IMAGE),
+    "conv1d": ([{"type": "conv1d", "out": 4, "kernel": 3, "bias": False}], SERIES),
+    "conv3d": ([{"type": "conv3d", "out": 4, "kernel": 2}], [2, 6, 6, 6]),
+    "batch_norm-flat": ([{"type": "linear", "out": 3}, "batch_norm"], [4]),
+    "group_norm": ([{"type": "conv2d", "out": 4, "kernel": 1}, {"type": "group_norm", "groups": 2}], IMAGE),
+    "group_norm-one": ([{"type": "conv2d", "out": 4, "kernel": 1}, {"type": "group_norm", "groups": 1}], IMAGE),
+    "layer_norm-two-axes": ([{"type": "layer_norm", "shape": [8, 8]}, {"type": "linear", "out": 3}], [8, 8]),
+    "layer_norm": (["layer_norm", {"type": "linear", "out": 3}], SERIES),
+    "rms_norm": (["rms_norm", {"type": "linear", "out": 3}], SERIES),
+    "instance_norm": ([{"type": "conv2d", "out": 4, "kernel": 1}, "instance_norm"], IMAGE),
+    "norms-of-own-numbers": (
+        [
+            {"type": "conv2d", "out": 4, "kernel": 1},
+            {"type": "batch_norm", "eps": 0.5, "momentum": 0.25},
+            {"type": "instance_norm", "eps": 0.25, "momentum": 0.5},
+            {"type": "group_norm", "groups": 2, "eps": 0.125},
+            {"type": "layer_norm", "eps": 0.5},
+            {"type": "rms_norm", "eps": 0.25},
+        ],
+        IMAGE,
+    ),
+    "unflatten": ([{"type": "unflatten", "sizes": [2, 6]}, {"type": "linear", "out": 3}], SERIES),
+    "upsample": (["upsample", {"type": "conv2d", "out": 4, "kernel": 1}], IMAGE),
+    "upsample-bilinear": ([{"type": "upsample", "mode": "bilinear"}, {"type": "conv2d", "out": 4, "kernel": 1}], IMAGE),
+    "embedding": ([EMBEDDING, "mean", {"type": "linear", "out": 3}], TEXT),
+    "position_embedding": ([EMBEDDING, "position_embedding", {"type": "linear", "out": 50}], TEXT),
+    "lstm": ([EMBEDDING, {"type": "lstm", "hidden": 8, "bidirectional": True, "output": "last"}], TEXT),
+    "gru": ([EMBEDDING, {"type": "gru", "hidden": 8, "num_layers": 2, "dropout": 0.1}], TEXT),
+    "rnn": ([{"type": "rnn", "hidden": 8, "nonlinearity": "relu", "bias": False}], SERIES),
+    "attention": ([EMBEDDING, {"type": "attention", "heads": 2}], TEXT),
+    "transformer_encoder_layer": (
+        [
+            EMBEDDING,
+            {"type": "transformer_encoder_layer", "heads": 2, "feedforward": 16, "activation": "gelu"},
+            {"type": "linear", "out": 3},
+        ],
+        TEXT,
+    ),
+    "transformer_encoder_layer-stacked": (
+        [EMBEDDING, {"type": "transformer_encoder_layer", "heads": 2, "num_layers": 3, "norm_first": True}],
+        TEXT,
+    ),
+    "gru-last": ([{"type": "gru", "hidden": 8, "num_layers": 2, "output": "last"}], SERIES),
+    "rnn-last": ([{"type": "rnn", "hidden": 8, "bidirectional": True, "output": "last"}], SERIES),
+    "nested": (
+        [
+            {"type": "conv2d", "out": 4, "kernel": 3, "padding": 1},
+            {
+                "type": "residual",
+                "layers": [
+                    {"type": "sequential", "layers": ["relu", {"type": "conv2d", "out": 4, "kernel": 1}]},
+                    "batch_norm",
+                ],
+            },
+            "global_avg_pool",
+            {"type": "linear", "out": 3},
+        ],
+        IMAGE,
+    ),
+    "global_max_pool": ([{"type": "conv2d", "out": 4, "kernel": 1}, "global_max_pool"], IMAGE),
+    **{
+        f"{name}-{axes}": (
+            [{"type": f"conv{axes}d", "out": 4, "kernel": 1}, {"type": f"{name}{axes}d", **options}],
+            [2, *[9] * axes],
+        )
+        for axes in (1, 2, 3)
+        for name, options in {
+            "max_pool": {"kernel": 3, "stride": 1, "padding": 1},
+            "avg_pool": {"kernel": 2, "ceil_mode": True},
+            "adaptive_avg_pool": {"out": 2},
+            "adaptive_max_pool": {"out": 1},
+            "batch_norm": {"affine": False},
+            "instance_norm": {"affine": True},
+            "dropout": {"p": 0.2},
+            "conv_transpose": {"out": 3, "kernel": 2, "stride": 2, "output_padding": 1},
+        }.items()
+    },
+    **{name: ([{"type": "linear", "out": 3}, name], [4]) for name in PLAIN},
+    "spatial_dropout": ([{"type": "conv2d", "out": 4, "kernel": 1}, "spatial_dropout"], IMAGE),
+}
+
+
+def a_model(name: str) -> ModelDescription:
+    layers, shape = MODELS[name]
+    content, _ = parse_layers({"layers": layers, "input_shape": shape})
+    return ModelDescription("layers", name, content)
+
+
+def run_all(snippets: dict[str, str]) -> dict[str, str]:
+    """Name -> traceback of those that failed."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ALL], input=json.dumps(snippets), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    failures: dict[str, str] = json.loads(done.stderr.strip().splitlines()[-1])
+    return failures
+
+
+def on_the_cpu(snippet: str) -> str:
+    """A device's, where there is none."""
+    return snippet.replace("cuda:0", "cpu")
+
+
+def test_every_layer_type_has_a_snippet_that_runs_when_pasted() -> None:
+    plans = (Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1))
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # without AVX-512 torch refuses an LSTM's inference
+    snippets = {
+        f"{name} {plan.label}": write_snippet(Workload(a_model(name), 2), plan)
+        for name in MODELS
+        for plan in plans[: 2 if name == "nested" or (name == "lstm" and has_bf16) else 1]
+    }
+    for optimizer in ("sgd", "sgd-momentum", "adam", "adamw", "rmsprop", "adagrad"):
+        snippets[optimizer] = write_snippet(Workload(a_model("linear"), 2, optimizer=optimizer), plans[0])  # type: ignore[arg-type]
+    for log_every in (None, 1, 2):
+        snippets[f"log {log_every}"] = write_snippet(Workload(a_model("linear"), 2, log_every=log_every), plans[0])
+    snippets["inference"] = write_snippet(Workload(a_model("lstm"), 2, mode="inference"), plans[has_bf16])
+    snippets["summary"] = write_snippet(a_workload(), Plan("cpu", "bf16", 2))
+    for name in MODELS:
+        snippets[f"{name} on a device"] = on_the_cpu(write_snippet(Workload(a_model(name), 2), Plan("cuda:0")))
+    assert run_all(snippets) == {}
+
+
+def norm_numbers(module: torch.nn.Module) -> list[tuple[float, float | None]]:
+    """`eps` and `momentum` of every normalisation inside; the momentum tells of training alone."""
+    norms: list[Any] = [each for each in module.modules() if hasattr(each, "eps")]
+    return [(each.eps, getattr(each, "momentum", None)) for each in norms]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_snippet_builds_the_model_whose_figures_were_told(name: str) -> None:
+    """With the same weights both give the same for the same input."""
+    workload = Workload(a_model(name), 2, mode="inference")
+    threads = torch.get_num_threads()
+    pasted: dict[str, Any] = {}
+    try:
+        exec(write_snippet(workload, Plan("cpu", "fp32", 1)), pasted)
+        built = build_model(workload.model).module.eval()
+        theirs, ours = pasted["model"].eval(), pasted["x"]
+        for pair in (theirs.parameters(), built.parameters()), (theirs.buffers(), built.buffers()):
+            for there, here in zip(*pair, strict=True):
+                here.data = there.data.clone()
+        with torch.inference_mode():
+            assert norm_numbers(theirs) == norm_numbers(built)
+            torch.testing.assert_close(theirs(ours), built(ours))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_models_above_cover_every_layer_type() -> None:
+    def types(layer: Any) -> set[str]:
+        if isinstance(layer, str):
+            return {layer}
+        return {layer["type"], *(kind for inner in layer.get("layers", ()) for kind in types(inner))}
+
+    written = {kind for layers, _ in MODELS.values() for layer in layers for kind in types(layer)}
+    assert {kind.name for kind in LAYER_TYPES} - written == set()
+
+
+@pytest.mark.parametrize(
+    ("plan", "lines"),
+    [
+        (Plan("cpu", "fp32", 3), ["torch.set_num_threads(3)", 'torch.device("cpu")']),
+        (Plan("cpu", "bf16", 1), ['torch.autocast("cpu", dtype=torch.bfloat16)']),
+        (Plan("cuda:1", "tf32"), ['torch.backends.cuda.matmul.fp32_precision = "tf32"', 'torch.device("cuda:1")']),
+        (Plan("cuda:0", "fp32"), ['torch.backends.cudnn.conv.fp32_precision = "ieee"', "x.to(device"]),
+        (Plan("cuda:0", "fp16"), ['GradScaler("cuda")', "scaler.update()", 'torch.autocast("cuda"']),
+    ],
+)
+def test_a_snippet_sets_what_the_plan_says(plan: Plan, lines: list[str]) -> None:
+    snippet = write_snippet(Workload(a_model("linear"), 2), plan)
+    for line in lines:
+        assert line in snippet
+
+
+def test_a_snippet_reads_as_people_write() -> None:
+    content, _ = parse_layers(
+        {"layers": [{"type": "linear", "out": 10}, "relu", {"type": "linear", "out": 3}], "input_shape": [4]}
+    )
+    workload = Workload(ModelDescription("layers", "iris", content), 120, optimizer="sgd", log_every=1)
+    assert (
+        write_snippet(workload, Plan("cpu", "fp32", 1))
+        == """import torch
+from torch import nn
+
+torch.set_num_threads(1)
+device = torch.device("cpu")
+
+model = nn.Sequential(
+    nn.Linear(4, 10),
+    nn.ReLU(),
+    nn.Linear(10, 3),
+)
+model = model.to(device).train()
+
+optimizer = torch.optim.SGD(model.parameters())
+
+# Random stand-ins: your own data goes here.
+x = torch.randn(120, 4)
+y = torch.randint(3, (120,))
+
+for step in range(3):  # over your batches
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+    )
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "encoder": {"huggingface": {"model_type": "bert", "vocab_size": 60, **SMALL}, "task": "text-classification"},
+    "decoder": {"huggingface": {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2}, "task": "causal-lm"},
+    "decoder-classifies": {
+        "huggingface": {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24},
+        "task": "text-classification",
+    },
+    "tokens": {
+        "huggingface": {"model_type": "distilbert", "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16},
+        "task": "token-classification",
+        "sequence_length": 9,
+    },
+    "image": {"huggingface": {"model_type": "vit", "image_size": 32, **SMALL}, "task": "image-classification"},
+    "image-size": {
+        "huggingface": {"model_type": "convnext", "hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]},
+        "task": "image-classification",
+        "image_size": 64,
+    },
+    "without-points": {
+        "huggingface": {"model_type": "vit", "image_size": 32, **SMALL, "layer_norm_eps": 1, "initializer_range": 1},
+        "task": "image-classification",
+    },
+}
+
+
+def test_hugging_face_configs_have_snippets_that_run_when_pasted() -> None:
+    snippets = {}
+    for name, document in CONFIGS.items():
+        model = ModelDescription("huggingface", name, parse_huggingface(document))
+        snippets[name] = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cpu", "fp32", 1))
+        assert "probes" not in snippets[name]
+        on_a_device = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cuda:0"))
+        snippets[f"{name} on a device"] = on_the_cpu(on_a_device)
+    assert run_all(snippets) == {}
+
+
+def configured(name: str) -> ModelDescription:
+    return ModelDescription("huggingface", name, parse_huggingface(CONFIGS[name]))
+
+
+@pytest.mark.parametrize("model", [*(a_model(name) for name in MODELS), *(configured(name) for name in CONFIGS)])
+def test_a_device_s_model_is_built_there_and_never_on_the_host(model: ModelDescription) -> None:
+    """A host's memory may be the smaller one. torch's device `meta` holds no numbers, and is not the host."""
+    snippet = write_snippet(Workload(model, 2), Plan("cuda:0")).replace("cuda:0", "meta")
+    pasted: dict[str, Any] = {}
+    switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    before = [switch.fp32_precision for switch in switches]
+    try:
+        exec(snippet.partition("model = model.to(")[0], pasted)
+    finally:
+        for switch, precision in zip(switches, before, strict=True):
+            switch.fp32_precision = precision
+    assert {parameter.device.type for parameter in pasted["model"].parameters()} <= {"meta"}
+
+
+def test_the_loop_of_inference_never_holds_two_outputs() -> None:
+    """A model's logits may take more than all else together."""
+    outputs: list[weakref.ref[torch.Tensor]] = []
+
+    def begin(module: torch.nn.Module, inputs: object) -> None:
+        if isinstance(module, torch.nn.Sequential):
+            held.append(sum(output() is not None for output in outputs))
+
+    def end(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        outputs.append(weakref.ref(output))
+
+    held: list[int] = []
+    hooks = [register_module_forward_pre_hook(begin), register_module_forward_hook(end)]
+    threads = torch.get_num_threads()
+    try:
+        for precision in ("fp32", "bf16"):
+            exec(write_snippet(Workload(a_model("linear"), 2, mode="inference"), Plan("cpu", precision, 1)), {})  # type: ignore[arg-type]
+    finally:
+        torch.set_num_threads(threads)
+        for hook in hooks:
+            hook.remove()
+    assert held == [0] * 6
+
+
+def test_numbers_of_a_config_are_pasted_as_its_class_takes_them() -> None:
+    sizes = {"layer_norm_epsilon": 1, "use_bias": False, "time_step_limit": [0, {"__float__": "Infinity"}]}
+    document = {"huggingface": {"model_type": "mamba2", "hidden_size": 16, **sizes}, "task": "causal-lm"}
+    model = ModelDescription("huggingface", "mamba2", parse_huggingface(document))
+    taken = (
+        "{'hidden_size': 16, 'layer_norm_epsilon': 1.0, 'use_bias': False, 'time_step_limit': [0.0, float('Infinity')]}"
+    )
+    assert f'AutoConfig.for_model("mamba2", **{taken})' in write_snippet(Workload(model, 2), Plan("cpu", "fp32", 1))

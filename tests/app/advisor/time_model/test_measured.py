@@ -1,0 +1,58 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.advisor.time_model.measured import measured_times
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, TWO, a_measurement
+
+
+def test_between_measured_batches_the_time_lies_on_a_line() -> None:
+    times = measured_times([a_measurement(ONE, 4, 0.5), a_measurement(ONE, 16, 1.7)], ONE, "pageable")
+    assert times is not None
+    probed = times.probed(8)
+    assert probed is not None
+    assert probed.median == pytest.approx(0.9)
+    assert times.measured(8) is None
+
+
+def test_a_line_is_drawn_twice_as_far_and_no_further() -> None:
+    times = measured_times([a_measurement(ONE, 4, 0.5), a_measurement(ONE, 16, 1.7)], ONE, "pageable")
+    assert times is not None
+    assert [batch for batch in (1, 2, 32, 33) if times.probed(batch) is not None] == [2, 32]
+
+
+def test_one_batch_is_no_line() -> None:
+    times = measured_times([a_measurement(ONE, 4, 0.5)], ONE, "pageable")
+    assert times is not None
+    assert times.probed(5) is None
+    assert times.measured(4) is not None
+
+
+@given(
+    st.dictionaries(st.integers(1, 4096), st.floats(1e-5, 10), min_size=2, max_size=5),
+    st.integers(1, 9000),
+)
+def test_what_is_read_off_the_line_is_positive_and_wider_than_what_was_measured(
+    seconds: dict[int, float], batch: int
+) -> None:
+    times = measured_times([a_measurement(ONE, b, s) for b, s in seconds.items()], ONE, "pageable")
+    assert times is not None
+    probed = times.probed(batch)
+    assert probed is None or 0 < probed.low < probed.median < probed.high
+
+
+def test_failures_and_other_plans_say_nothing_about_a_plans_time() -> None:
+    failed = a_measurement(ONE, 4, 0.5, outcome="out-of-memory", step=None)
+    assert measured_times([failed, a_measurement(TWO, 4, 0.5)], ONE, "pageable") is None
+
+
+def test_a_device_is_not_read_off_another_way_of_feeding_it_when_its_own_was_measured() -> None:
+    gpu = Plan("cuda:0")
+    rows = [a_measurement(gpu, 4, 0.5, data="resident"), a_measurement(gpu, 4, 0.6, data="pinned")]
+    times = measured_times(rows, gpu, "pinned")
+    assert times is not None
+    assert times.data == "pinned"
+    middle = times.measured(4)
+    assert middle is not None
+    assert middle.median == pytest.approx(0.6)

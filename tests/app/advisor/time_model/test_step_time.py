@@ -1,0 +1,246 @@
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+
+from app.advisor.recommendation import Breakdown, Interval
+from app.advisor.summary import trace_of_summary
+from app.advisor.time_model.intervals import deviation
+from app.advisor.time_model.measured import begun_times
+from app.advisor.time_model.step_time import PlanTime, StepEstimate, compare, shared_spread, times_of_plans, weakest
+from probes.measurement import Measurement, Overheads
+from probes.profile import Profile
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_measurement, a_workload
+from tests.app.advisor.machine import GPU, a_profile
+
+WORKLOAD = a_workload()
+
+
+def times(rows: list[Measurement], profile: Profile | None, *plans: Plan) -> list[PlanTime]:
+    found = times_of_plans(plans, profile, trace_of_summary(WORKLOAD), rows, WORKLOAD)
+    return [found[plan.key] for plan in plans]
+
+
+def seconds(time: PlanTime, batch_size: int) -> Interval:
+    found = time.seconds(batch_size, "pageable")
+    assert found is not None
+    return found
+
+
+def test_what_ran_is_measured_what_lies_near_is_probed_and_the_rest_predicted() -> None:
+    (time,) = times([a_measurement(ONE, 4, 1.0), a_measurement(ONE, 16, 3.7)], a_profile(), ONE)
+    bases = {batch: estimate.basis for batch in (1, 2, 4, 9, 32, 33) if (estimate := time.at(batch, "pageable"))}
+    assert bases == {1: "predicted", 2: "probed", 4: "measured", 9: "probed", 32: "probed", 33: "predicted"}
+
+
+def test_one_measured_batch_moves_the_predicted_curve_and_less_the_further_away() -> None:
+    (alone,) = times([], a_profile(), ONE)
+    before = alone.at(16, "pageable")
+    assert before is not None
+    (time,) = times([a_measurement(ONE, 16, 1.5 * before.seconds.median)], a_profile(), ONE)
+    moved = []
+    for batch in (16, 32, 128, 1024, 1 << 20):
+        predicted, told = alone.at(batch, "pageable"), time.at(batch, "pageable")
+        assert predicted is not None
+        assert told is not None
+        moved.append(told.seconds.median / predicted.seconds.median)
+    assert moved[0] == pytest.approx(1.5)
+    assert moved == sorted(moved, reverse=True)
+    assert moved[2] == pytest.approx(1.5**0.5)
+    assert moved[-1] == pytest.approx(1.0, abs=0.02)
+
+
+def test_nothing_jumps_between_one_batch_and_the_next() -> None:
+    """A plan that took longer the larger the batch, against what was told: a line through both would leave the told
+    curve at twice the larger one, and where one plan overtakes another would be told to lie there."""
+    (alone,) = times([], a_profile(), ONE)
+    told = {size: seconds(alone, size).median for size in (4, 16)}
+    (time,) = times([a_measurement(ONE, 4, told[4]), a_measurement(ONE, 16, 2 * told[16])], a_profile(), ONE)
+    steps = [seconds(time, size).median for size in range(16, 70)]
+    assert all(after == pytest.approx(before, rel=0.1) for before, after in itertools.pairwise(steps))
+
+
+def test_the_further_from_what_ran_the_less_is_known() -> None:
+    (time,) = times([a_measurement(ONE, 16, 1.0)], a_profile(), ONE)
+    spreads = [deviation(estimate.seconds) for batch in (16, 32, 64, 128) if (estimate := time.at(batch, "pageable"))]
+    assert spreads == sorted(spreads)
+    assert len(set(spreads)) > 2
+
+
+def test_a_measured_plan_corrects_the_predictions_of_its_device_by_half_and_no_other() -> None:
+    """And what is corrected by much is known no better than that."""
+    plain = times([], a_profile((ONE, TWO, GPU)), ONE, TWO, GPU)
+    seconds = plain[0].at(16, "pageable")
+    assert seconds is not None
+    rows = [a_measurement(ONE, 16, 2 * seconds.seconds.median)]
+    corrected = times(rows, a_profile((ONE, TWO, GPU)), ONE, TWO, GPU)
+    for before, after, factor in zip(plain[1:], corrected[1:], (2.0**0.5, 1.0), strict=True):
+        old, new = before.at(16, "pageable"), after.at(16, "pageable")
+        assert old is not None
+        assert new is not None
+        assert new.seconds.median == pytest.approx(factor * old.seconds.median)
+        assert (deviation(new.seconds) > deviation(old.seconds)) == (factor > 1)
+
+
+def test_several_plans_that_are_off_alike_correct_more_and_none_by_more_than_ten_times() -> None:
+    plans = (ONE, replace(ONE, precision="bf16"), replace(TWO, precision="bf16"), TWO)
+    plain = times([], a_profile(plans), *plans)
+    before = [seconds(time, 16).median for time in plain]
+    for off, moved in ((2.0, 2.0**0.75), (1000.0, 10.0**0.75)):
+        rows = [a_measurement(plan, 16, off * took) for plan, took in zip(plans[:3], before, strict=False)]
+        corrected = times(rows, a_profile(plans), *plans)
+        assert seconds(corrected[3], 16).median == pytest.approx(moved * before[3])
+
+
+def a_first_step(plan: Plan, batch_size: int, took: float) -> Measurement:
+    return replace(a_measurement(plan, batch_size, took), steps=1, startup_seconds=None)
+
+
+def test_one_sample_after_the_first_steps_is_a_measurement() -> None:
+    """A step of seconds, for which `quick` has the time of a first, a second and a timed one."""
+    sampled = replace(a_measurement(ONE, 16, 1.0), steps=1, startup_seconds=0.2)
+    (one,) = times([sampled], None, ONE)
+    found = one.at(16, "pageable")
+    assert found is not None
+    assert (found.basis, found.seconds.median) == ("measured", 1.0)
+
+
+def test_a_first_step_counts_until_more_was_measured() -> None:
+    begun, later = a_first_step(ONE, 16, 1.9), replace(a_measurement(ONE, 16, 0.5), data="resident")
+    assert begun_times([begun], ONE) == {16: 1.9}
+    assert begun_times([begun, later], ONE) == {}
+    assert begun_times([later, a_first_step(ONE, 32, 2.0)], ONE) == {32: 2.0}
+
+
+def test_a_first_step_says_no_more_than_that_others_take_no_longer() -> None:
+    """36 ms of a model of 15 parameters told 155 ms of it on two threads, and 3.3 s in bf16."""
+    plain = times([], a_profile((ONE, TWO)), ONE, TWO)
+    told = seconds(plain[0], 16).median
+    for first in (1000 * told, 1.01 * told):
+        one, two = times([a_first_step(ONE, 16, first)], a_profile((ONE, TWO)), ONE, TWO)
+        assert one.at(16, "pageable").basis == "predicted"  # type: ignore[union-attr]
+        assert seconds(one, 16).high <= first
+        assert seconds(two, 16) == seconds(plain[1], 16)
+    (one,) = times([a_first_step(ONE, 16, 0.5 * told)], a_profile((ONE,)), ONE)
+    assert seconds(one, 16).median == seconds(one, 16).high == 0.5 * told
+    assert seconds(one, 16).low < 0.2 * told  # the steps after it may take a third of it
+    (one,) = times([a_first_step(ONE, 16, 30 * told + 1)], a_profile((ONE,)), ONE)
+    assert seconds(one, 16).low >= 10 * told  # three times as long as those after it, and not thirty
+    assert seconds(one, 32) == seconds(plain[0], 32)
+
+
+def test_without_a_profile_a_first_step_is_all_there_is_of_a_cpu_and_nothing_of_a_device() -> None:
+    one, gpu = times([a_first_step(ONE, 16, 1.9), a_first_step(GPU, 16, 1.9)], None, ONE, GPU)
+    assert one.at(16, "pageable") == StepEstimate(Interval(1.9, pytest.approx(0.6), 1.9), "probed")
+    assert gpu.at(16, "pageable") is None
+    (one,) = times([a_first_step(ONE, 16, 0.05)], None, ONE)
+    assert one.at(16, "pageable") is None
+
+
+def test_another_process_may_differ_more_where_several_threads_run() -> None:
+    one, two = times([a_measurement(ONE, 32, 0.01), a_measurement(TWO, 32, 0.01)], None, ONE, TWO)
+    single, several = (time.at(32, "pageable") for time in (one, two))
+    assert single is not None
+    assert several is not None
+    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.07
+    assert several.within == pytest.approx(single.within)  # so which is faster is known as well as before
+
+
+def test_on_a_device_another_process_differs_most() -> None:
+    """Its steps hang on the host that issues them."""
+    two, gpu = times([a_measurement(TWO, 32, 0.01), a_measurement(GPU, 32, 0.01)], None, TWO, GPU)
+    assert seconds(gpu, 32).high / seconds(gpu, 32).median > seconds(two, 32).high / seconds(two, 32).median > 1.1
+
+
+def test_without_a_profile_only_what_was_measured_is_known() -> None:
+    (one, two) = times([a_measurement(ONE, 16, 1.0)], None, ONE, TWO)
+    assert one.at(16, "pageable") is not None
+    assert one.at(32, "pageable") is None
+    assert two.at(16, "pageable") is None
+    assert two.breakdown(16, "pageable").compute is None
+
+
+def test_two_predictions_are_told_apart_though_their_intervals_overlap() -> None:
+    (one, two, half) = times([], a_profile(), ONE, TWO, TWO_BF16)
+    first, second = one.at(16, "pageable"), two.at(16, "pageable")
+    assert first is not None
+    assert second is not None
+    assert compare(first, second) == 1
+    assert compare(second, first) == -1
+    assert compare(first, first) == 0
+    assert compare(first, None) is None
+    assert half.at(16, "pageable") is not None
+
+
+def test_two_measurements_carried_far_are_told_apart_no_worse_than_two_predictions() -> None:
+    rows = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 0.8)]
+    carried = [time.at(512, "pageable") for time in times(rows, a_profile(), ONE, TWO)]
+    plain = [time.at(512, "pageable") for time in times([], a_profile(), ONE, TWO)]
+    there = [time.at(16, "pageable") for time in times(rows, a_profile(), ONE, TWO)]
+    first, second, third = (shared_spread(one, two) for one, two in (there, carried, plain) if one and two)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first < second <= math.hypot(first, third) + 1e-9
+    measured, predicted = there[0], plain[1]
+    assert measured is not None
+    assert predicted is not None
+    assert shared_spread(measured, predicted) is None  # they do not err together
+
+
+def test_the_weakest_basis_is_the_one_that_counts() -> None:
+    assert weakest(["measured", "predicted", "probed"]) == "predicted"
+    assert weakest([]) == "assumed"
+
+
+def test_measurements_of_different_hours_are_told_apart_as_those_of_different_processes() -> None:
+    """An eighth apart: within a run that is plain; an hour later it may be what others did meanwhile."""
+
+    def compared(later: float | None) -> int | None:
+        rows = [
+            a_measurement(ONE, 16, 1.0, 0.004, measured_at=None if later is None else 1e9),
+            a_measurement(TWO, 16, 0.88, 0.004, measured_at=None if later is None else 1e9 + later),
+        ]
+        one, two = (time.at(16, "pageable") for time in times(rows, None, ONE, TWO))
+        return compare(one, two)
+
+    assert compared(None) == compared(30.0) == 1
+    assert compared(3600.0) == 0
+
+
+def breakdown_on_a_device(busy: float | None, data: str = "resident", launch: float = 0.0035) -> Breakdown:
+    overheads = Overheads(
+        transfer_seconds=0.001, launch_seconds=launch, compute_seconds=0.006 - launch, device_busy=busy
+    )
+    rows = [a_measurement(GPU, 16, 0.006, data=data, overheads=overheads)]
+    (time,) = times(rows, None, GPU)
+    return time.breakdown(16, data)
+
+
+def test_a_device_that_is_busy_all_the_time_is_the_limit_however_long_issuing_takes() -> None:
+    """Issuing onto an idle queue takes more than half of the step, while the device computes."""
+    busy = breakdown_on_a_device(0.97)
+    assert busy.launch == 0
+    assert busy.compute == pytest.approx(0.006)
+
+
+def test_a_device_that_waits_for_the_host_computes_for_as_long_as_it_is_busy() -> None:
+    waiting = breakdown_on_a_device(0.5)
+    assert waiting.compute == pytest.approx(0.003)
+    assert waiting.launch == pytest.approx(0.003)
+    fed = breakdown_on_a_device(0.5, "pageable")
+    assert fed.launch == pytest.approx(0.002)
+    assert sum(part or 0.0 for part in (fed.transfer, fed.launch, fed.compute)) == pytest.approx(0.006)
+
+
+def test_where_nobody_could_tell_how_busy_a_device_was_the_parts_are_as_they_were_measured() -> None:
+    assert breakdown_on_a_device(None).launch == pytest.approx(0.0035)
+
+
+def test_where_nobody_could_tell_a_device_that_takes_most_of_the_step_is_the_limit() -> None:
+    """Issuing is not added to it: the host has long been waiting."""
+    unknown = breakdown_on_a_device(None, launch=0.0012)
+    assert unknown.launch == 0
+    assert unknown.compute == pytest.approx(0.006)

@@ -1,0 +1,133 @@
+"""Which plan and batch size of a micro-network has the next turn, and which has none."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from probes.issued import Issued
+from probes.microtrain.calibration.network_times import NetworkTimes, in_turn, measure_network
+from probes.microtrain.calibration.networks import MICRO_NETWORKS
+from probes.microtrain.quiet.resting import Rest
+from probes.microtrain.traces.recording import Record
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, ONE_BF16
+from tests.probes.microtrain.fake_runs import FakeClock, FakeRun
+
+
+class FakeNetwork:
+    """mlp-narrow whose steps, timed and clocked, take what `seconds` says of a plan and batch size; who ran when."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, seconds: Callable[[Plan, int], float], *, timed: bool
+    ) -> None:
+        self.runs: list[FakeRun] = []
+        network = next(network for network in MICRO_NETWORKS if network.name == "mlp-narrow")
+        record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
+        fakes = {
+            "MICRO_NETWORKS": (network._replace(timed=timed),),
+            "StepRun": lambda _, plan, size: self._run(FakeRun(clock, plan, size, lambda: seconds(plan, size))),
+            "record_step": lambda _: ([record], Issued()),
+            "clock_step": lambda step: [step() or seconds(step.plan, step.batch_size)],
+            "read_pace": lambda: 0.001,
+            "keep_freed_memory": lambda: None,  # of the process that runs the tests
+        }
+        for name, fake in fakes.items():
+            monkeypatch.setattr(f"probes.microtrain.calibration.network_times.{name}", fake)
+
+    def _run(self, run: FakeRun) -> FakeRun:
+        self.runs.append(run)
+        return run
+
+    def measure(
+        self, deadline: float, slowness: dict[object, float], plans: Sequence[Plan] = (ONE, ONE_BF16)
+    ) -> NetworkTimes:
+        return measure_network("mlp-narrow", "training", plans, deadline, slowness, {})
+
+    def steps(self, plan: Plan, batch_size: int) -> int:
+        return sum(sum(run.calls) for run in self.runs if (run.plan, run.batch_size) == (plan, batch_size))
+
+
+def test_the_threads_of_many_rest_before_fewer_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    four, three = Plan("cpu", "fp32", 4), Plan("cpu", "fp32", 3)
+    turns: list[int | None] = []
+
+    def seconds(plan: Plan, batch_size: int) -> float:
+        turns.append(plan.threads)
+        return 0.001
+
+    network = FakeNetwork(monkeypatch, clock, seconds, timed=True)
+    monkeypatch.setattr(Rest, "wait_for", lambda rest, process: turns.append(process))
+    network.measure(1.0, {}, (four, ONE, three))
+    order = [key for key, _ in itertools.groupby(turns)]
+    pairs = set(itertools.pairwise(order))
+    assert {(4, os.getpid()), (os.getpid(), 1), (1, 3)} <= pairs
+    assert not {(4, 3), (4, 1), (3, 1)} & pairs
+
+
+def test_every_batch_size_is_clocked_under_every_plan_though_the_share_is_spent(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    """Half as much longer does for it: six turns of 0.013 s each, after a third of the time for timing."""
+    network = FakeNetwork(monkeypatch, clock, lambda plan, size: 0.001, timed=True)
+    times = network.measure(0.1, {})
+    assert clock.now > 0.1
+    clocked = {(context.batch_size, context.plan.key) for context in times.contexts}
+    assert clocked == {(size, plan.key) for size in (8, 64, 512) for plan in (ONE, ONE_BF16)}
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_slow_plan_has_no_steps_that_its_share_is_too_small_for(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, timed: bool
+) -> None:
+    """Be steps timed or clocked alone: two of the largest batch take 51 s, of which it has 12."""
+
+    def seconds(plan: Plan, batch_size: int) -> float:
+        return 0.001 * batch_size * (50 if plan == ONE_BF16 else 1)
+
+    network = FakeNetwork(monkeypatch, clock, seconds, timed=timed)
+    times = network.measure(24.0, {})
+    assert network.steps(ONE_BF16, 8) > 0
+    assert network.steps(ONE, 512) > 0 == network.steps(ONE_BF16, 512)
+    assert times.slowness == {ONE.key: 1.0, ONE_BF16.key: pytest.approx(50.0)}
+    assert times.missed == 0  # more time would not bring it
+
+
+def test_however_late_it_is_the_smallest_batch_has_its_turn_under_every_plan(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    network = FakeNetwork(monkeypatch, clock, lambda plan, size: 0.001, timed=True)
+    times = network.measure(-1.0, {})
+    smallest = {(8, ONE.key), (8, ONE_BF16.key)}
+    assert {(step.batch_size, step.plan.key) for step in times.steps} == smallest
+    assert {(context.batch_size, context.plan.key) for context in times.contexts} == smallest
+    assert times.missed == pytest.approx(4 / 6)
+
+
+def test_a_plan_that_fails_has_missed_nothing(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    def seconds(plan: Plan, batch_size: int) -> float:
+        if plan == ONE_BF16:
+            raise RuntimeError("no such kernel")
+        return 0.001
+
+    network = FakeNetwork(monkeypatch, clock, seconds, timed=True)
+    times = network.measure(24.0, {})
+    assert {context.plan.key for context in times.contexts} == {ONE.key}
+    assert times.missed == 0
+
+
+def test_the_smallest_batch_has_its_turn_first_and_chance_decides_about_the_others() -> None:
+    turns = [(size, plan) for size in (4, 16, 64, 256) for plan in "abc"]
+    orders = [in_turn(turns, 3) for _ in range(50)]
+    for order in orders:
+        assert order[:3] == [(4, "a"), (4, "b"), (4, "c")]
+        sizes = [size for size, _ in order[::3]]
+        assert order == [(size, plan) for size in sizes for plan in "abc"]  # the first plan before what it judges
+        assert sorted(order) == turns
+    assert len({tuple(order) for order in orders}) > 1
+    assert in_turn([], 3) == []

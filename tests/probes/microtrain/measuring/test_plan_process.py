@@ -1,0 +1,395 @@
+"""Plans in processes of their own: real ones, in turns, and what happens when one of them dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from probes.measurement import Measurement
+from probes.microtrain.failures import Failure
+from probes.microtrain.measure import MeasureSession
+from probes.microtrain.measuring import forking
+from probes.microtrain.measuring.bench_process import BenchProcess
+from probes.microtrain.measuring.measure_job import parse_measure_job
+from probes.microtrain.measuring.plan_process import PlanProcess
+from probes.microtrain.processes import fresh_processes
+from probes.microtrain.quiet.resting import Rest
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model, python_model
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+
+DENSE = Workload(
+    parse_model({"layers": [{"type": "linear", "out": 64}, "relu", {"type": "linear", "out": 3}], "input_shape": [16]}),
+    8,
+)
+ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
+
+FAULTS = """
+import multiprocessing, os, signal, time
+import torch
+
+class Fails(torch.nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.inner, self.how, self.calls = torch.nn.Linear(4, 2), how, 0
+    def forward(self, x):
+        self.calls += 1
+        if torch.is_autocast_enabled("cpu") and self.calls > 1:
+            self.how()
+        return self.inner(x)
+
+class Odd(Exception):
+    def __init__(self, one, two):  # cannot be sent from process to process
+        super().__init__(one)
+
+def odd(): raise Odd("the sentence", 2)
+def dies(): os.kill(os.getpid(), signal.SIGKILL)
+def batch(size): return torch.randn(size, 4), torch.zeros(size, dtype=torch.long)
+def raising(): return Fails(odd), batch
+def killed(): return Fails(dies), batch
+def nothing(): return 3
+def with_workers():
+    worker = multiprocessing.get_context("fork").Process(target=int)
+    worker.start()
+    worker.join()
+    return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
+def slow_to_build():
+    time.sleep(0.6)
+    return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
+"""
+
+
+ALONE = """
+from pathlib import Path
+from probes.microtrain.processes import fresh_start
+from probes.microtrain.measuring.workbench import StepRun, Workbench
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+from tests.probes.microtrain.measuring.test_plan_process import DENSE
+run = StepRun(Workbench(DENSE, frozenset(["cpu"])), Plan("cpu", "fp32", 1), 8)
+with run.watched():
+    run(3)
+print(run.memory().process_bytes)
+"""
+
+
+def job(workload: Workload, *plans: Plan, seconds: float = 2.0, sizes: tuple[int, ...] = (8,), **more: Any) -> Any:
+    document = {
+        "kind": "measure",
+        "plans": [plan.to_json() for plan in plans],
+        "batch_sizes": list(sizes),
+        "seconds": seconds,
+        "memory_limit_bytes": None,
+        "apart": True,
+        **more,
+    }
+    return parse_measure_job(document, workload)
+
+
+def measured(*arguments: Any, **more: Any) -> tuple[list[Measurement], MeasureSession]:
+    session = MeasureSession(job(*arguments, **more), lambda share, message: None)
+    session.run()
+    return [Measurement.from_json(row) for row in session.result()["measurements"]], session
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ending() -> Iterator[None]:
+    yield
+    fresh_processes.end()
+
+
+@pytest.fixture(autouse=True)
+def prepared(ending: None) -> None:
+    """A measurement whose plans are not forked ends what forks."""
+    fresh_processes.prepare()
+    fresh_processes.wait_until_ready()
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"faults_{os.getpid()}_{time.monotonic_ns()}"
+    (tmp_path / f"{name}.py").write_text(FAULTS)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def of(target: str) -> Workload:
+    return Workload(python_model(target), 4)
+
+
+def pid_of(run: PlanProcess) -> int:
+    assert run.process.pid is not None
+    return run.process.pid
+
+
+def test_a_machine_slower_than_its_profile_says_is_told_as_never_calm() -> None:
+    """Others may compute on its cores from the first step to the last."""
+    rows, _ = measured(DENSE, ONE, seconds=1.0, paces={"1": 1e-9})
+    assert rows[0].outcome == "ok"
+    assert rows[0].slow_share == 1
+    assert rows[0].slowdown is None
+
+
+@pytest.mark.parametrize("paces", [[1.0], {"one": 1.0}, {"1": 0}, {"1": None}, {"-1": 1.0}])
+def test_paces_that_are_none_are_refused(paces: object) -> None:
+    with pytest.raises(Failure, match="paces"):
+        job(DENSE, ONE, paces=paces)
+
+
+def test_each_run_that_is_not_watched_says_how_quick_the_cores_are() -> None:
+    assert fresh_processes.prepare()
+    run = PlanProcess(DENSE, ONE, 8, None)
+    try:
+        with run.watched():  # what reading takes is not to be in the peaks of memory
+            run(1)
+        assert run.take_readings() == []
+        run(3)
+        run(2)
+        readings = run.take_readings()
+        assert len(readings) == 2
+        assert min(readings) > 0
+        assert run.take_readings() == []
+    finally:
+        run.drop()
+
+
+def test_each_plan_and_batch_has_a_process_of_its_own_and_all_of_a_measurement() -> None:
+    rows, _ = measured(DENSE, ONE, BF16, sizes=(8, 32), seconds=4.0)
+    assert [(row.plan, row.batch_size) for row in rows] == [(ONE, 8), (BF16, 8), (ONE, 32), (BF16, 32)]
+    for row in rows:
+        assert row.outcome == "ok"
+        assert row.step is not None
+        assert 0 < row.step.low <= row.step.median <= row.step.high
+        assert row.steps >= 10
+        assert row.startup_seconds is not None
+        assert row.memory is not None
+        assert (row.memory.process_bytes or 0) >= (row.memory.process_base_bytes or 0) > 0
+    assert any(row.overheads is not None for row in rows)  # of as many as the time does for
+    assert [row.denormal_share is not None for row in rows][2:] == [False, False]  # at the batch asked for alone
+    assert any(row.denormal_share is not None for row in rows)
+
+
+def test_a_process_answers_from_elsewhere_and_is_gone_when_dropped() -> None:
+    run = PlanProcess(DENSE, Plan("cpu", "fp32", 2), 8, None)
+    with run.watched():
+        assert run(3) > 0
+    assert run.seconds_to_start > 0
+    pid = pid_of(run)
+    assert pid != os.getpid()
+    run.drop()
+    assert not psutil.pid_exists(pid)
+    run.drop()  # harmless
+
+
+def test_a_plan_goes_on_in_another_process() -> None:
+    run = PlanProcess(DENSE, ONE, 8, None)
+    try:
+        with run.watched():
+            run(1)
+        first = run.process.pid
+        run.renew()
+        assert run.process.pid != first
+        assert not psutil.pid_exists(first or 0)
+        assert run(2) > 0
+        assert (run.memory().process_bytes or 0) > 2**26
+    finally:
+        run.drop()
+
+
+def test_plans_with_short_steps_have_several_processes_each() -> None:
+    rows, session = measured(DENSE, ONE, BF16, seconds=4.0)
+    assert all(row.outcome == "ok" for row in rows)
+    for entry, row in zip(session._contest.entries, rows, strict=True):
+        assert entry.process > 0
+        assert row.memory is not None
+
+
+def test_a_plan_s_threads_are_those_of_its_process() -> None:
+    counts = {}
+    for threads in (1, 2):
+        run = PlanProcess(DENSE, Plan("cpu", "fp32", threads), 4096, None)
+        run(20)
+        counts[threads] = psutil.Process(pid_of(run)).num_threads()
+        run.drop()
+    assert counts[2] == counts[1] + 1
+
+
+def test_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
+    for target, word in (("raising", "the sentence"), ("killed", "ended before")):
+        one, other = measured(of(f"{faults}:{target}"), ONE, BF16, seconds=3.0, sizes=(4,))[0]
+        assert (one.plan, one.outcome) == (ONE, "ok")
+        assert (other.plan, other.outcome) == (BF16, "failed")
+        assert word in (other.reason or "")
+
+
+def processes_of(session: MeasureSession) -> set[int]:
+    """Identities of the processes that forked plans ran in; all plans have to have been forked."""
+    runs = list(session._runs.values())
+    forked = [run for run in runs if isinstance(run, PlanProcess)]
+    assert forked == runs != []
+    return {id(run.process) for run in forked}
+
+
+def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> None:
+    rows, session = measured(of(f"{faults}:slow_to_build"), ONE, BF16, seconds=1.0, sizes=(4, 8))
+    assert len(processes_of(session)) == 1
+    assert any(row.outcome == "ok" for row in rows)
+
+
+@pytest.mark.parametrize(("seconds", "apart"), [(1.5, True), (0.9, False)])
+def test_a_process_each_is_begun_where_the_time_does_for_the_others_of_them(
+    monkeypatch: pytest.MonkeyPatch, *, seconds: float, apart: bool
+) -> None:
+    """What tells how long one takes has begun, and runs its own plan."""
+    monkeypatch.setattr(forking, "_seconds_apart", lambda trial: (1.0, 0.01))
+    wanted = forking.Wanted(DENSE, (ONE, BF16), (8,), None, time.perf_counter() + seconds)
+    forks = forking.Forks(wanted, apart=True)
+    assert forks.are_apart is apart
+    forks.end()
+
+
+def test_plans_share_a_process_where_there_is_no_room_for_more() -> None:
+    plans = (ONE, BF16, Plan("cpu", "fp32", 2))
+    rows, session = measured(DENSE, *plans, sizes=(8, 32), seconds=4.0, apart=False)
+    assert len(processes_of(session)) == 1
+    assert [(row.plan, row.batch_size) for row in rows] == [(plan, size) for size in (8, 32) for plan in plans]
+    for row in rows:
+        assert row.outcome == "ok"
+        assert row.steps >= 2
+        assert row.startup_seconds is not None
+        assert row.memory is not None
+        assert (row.memory.process_bytes or 0) >= (row.memory.process_base_bytes or 0) > 0
+
+
+def test_in_a_shared_process_too_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
+    for target, word in (("raising", "the sentence"), ("killed", "ended before")):
+        other, one = measured(of(f"{faults}:{target}"), BF16, ONE, seconds=3.0, sizes=(4,), apart=False)[0]
+        assert (other.plan, other.outcome) == (BF16, "failed")
+        assert word in (other.reason or "")
+        assert (one.plan, one.outcome) == (ONE, "ok")
+
+
+def test_threads_are_those_of_the_plan_that_runs() -> None:
+    bench = BenchProcess(DENSE, None)
+    one, two = (PlanProcess(DENSE, Plan("cpu", "fp32", count), 4096, None, bench) for count in (1, 2))
+    one(20)
+    before = psutil.Process(pid_of(one)).num_threads()
+    two(20)
+    assert psutil.Process(pid_of(one)).num_threads() == before + 1
+    assert pid_of(one) == pid_of(two)
+    two.drop()
+    one(1)  # the process is still there
+    bench.end()
+
+
+def test_steps_that_were_run_ahead_are_told_when_they_are_asked_for() -> None:
+    run = PlanProcess(DENSE, ONE, 8, None)
+    ahead = [run.run_ahead(), run.run_ahead()]
+    assert run.memory().process_bytes
+    assert [run(1), run(1)] == ahead
+    assert run(1) not in ahead
+    run.drop()
+
+
+def test_a_first_step_is_expected_to_be_longer_than_others() -> None:
+    session = MeasureSession(job(DENSE, ONE, BF16), lambda share, message: None)
+    one, other = session._contest.entries = session._make_entries()
+    assert session._expect(other) is None
+    one.first_seconds = 2.0
+    assert session._expect(other) == pytest.approx(1.0)
+    one.warm_seconds = 0.9
+    assert session._expect(other) == pytest.approx(0.9)
+
+
+def test_threads_of_a_plan_rest_before_the_next_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int | None] = []
+    monkeypatch.setattr(Rest, "wait_for", lambda rest, process: waited.append(process))
+    measured(DENSE, ONE, seconds=0.5)
+    assert waited == []
+    measured(DENSE, Plan("cpu", "fp32"), seconds=0.5)  # as many threads as torch takes; runs in this process
+    assert set(waited) == {os.getpid()}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_no_process_is_left_of_a_model_that_is_none(*, apart: bool) -> None:
+    odd = {"model_type": "bert", "hidden_size": 33, "num_attention_heads": 2}
+    unknown = Workload(parse_model({"huggingface": odd, "task": "text-classification"}), 2)
+    session = MeasureSession(job(unknown, ONE, apart=apart, memory_limit_bytes=2**34), lambda share, message: None)
+    before = set(fresh_processes._living)  # another test's, which traced
+    with pytest.raises(Failure) as failed:
+        session.run()
+    assert failed.value.code == "invalid-model"
+    assert fresh_processes._living <= before
+
+
+def test_what_weighs_too_much_is_refused_before_it_is_built() -> None:
+    rows, session = measured(DENSE, ONE, BF16, apart=False, memory_limit_bytes=2**10)
+    assert not session._runs
+    assert {row.outcome for row in rows} == {"out-of-memory"}
+    assert all("Weights, gradients" in (row.reason or "") for row in rows)
+
+
+def test_where_nothing_can_be_forked_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_processes, "is_prepared", lambda: False)
+    rows, session = measured(DENSE, ONE, seconds=1.0)
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [row.outcome for row in rows] == ["ok"]
+
+
+def test_a_plan_whose_model_is_changed_runs_here() -> None:
+    changed = Plan("cpu", "fp32", 1, channels_last=True)
+    rows, session = measured(DENSE, changed, seconds=1.0)
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [row.outcome for row in rows] == ["ok"]
+
+
+def test_memory_is_that_of_a_process_which_imported_its_libraries_itself() -> None:
+    """A fork's own resident set lacks what it has not touched of them: a third of all."""
+    ran = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    alone = int(ran.stdout)
+    run = PlanProcess(DENSE, ONE, 8, None)
+    with run.watched():
+        run(3)
+    assert run.memory().process_bytes == pytest.approx(alone, rel=0.1)
+    assert (run.memory().process_base_bytes or 0) <= (run.memory().process_bytes or 0)
+    run.drop()
+
+
+def test_a_model_that_is_none_is_the_user_s_to_mend(faults: str) -> None:
+    with pytest.raises(Failure) as failed:
+        measured(of(f"{faults}:nothing"), ONE, BF16)
+    assert failed.value.code == "invalid-model"
+
+
+def test_a_model_may_have_processes_of_its_own(faults: str) -> None:
+    rows, session = measured(of(f"{faults}:with_workers"), ONE, seconds=6.0, sizes=(4,))
+    assert any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [(row.outcome, row.reason) for row in rows] == [("ok", None)]
+
+
+def test_where_what_forks_is_gone_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise fresh_processes.EndedEarly
+
+    monkeypatch.setattr(fresh_processes, "run_fresh", gone)
+    rows, session = measured(DENSE, ONE, seconds=1.0)
+    assert not any(isinstance(run, PlanProcess) for run in session._runs.values())
+    assert [row.outcome for row in rows] == ["ok"]
+
+
+def test_a_limit_of_memory_holds_there_too() -> None:
+    """What is too large is refused by its own process."""
+    run = PlanProcess(DENSE, ONE, 2**20, 2**20)
+    with pytest.raises(Failure) as failed:
+        run(1)
+    assert failed.value.code == "out-of-memory"
+    run.drop()

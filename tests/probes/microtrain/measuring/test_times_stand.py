@@ -1,0 +1,63 @@
+"""What comes after the steps, or tidies up, costs nothing that was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from probes.microtrain.measure import MeasureSession
+from probes.microtrain.measuring.measure_job import MeasureJob
+from probes.microtrain.measuring.overhead_meter import OverheadMeter
+from probes.microtrain.measuring.workbench import StepRun
+from probes.workload.description import Plan, Workload
+from probes.workload.models import parse_model
+
+ONE, TWO = Plan("cpu", "fp32", 1), Plan("cpu", "fp32", 2)
+SMALL = Workload(parse_model({"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}), 8)
+
+
+def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
+    """With their reasons; in this process, as a device's plans run."""
+    monkeypatch.setattr("probes.microtrain.processes.fresh_processes.is_prepared", lambda: False)
+    session = MeasureSession(MeasureJob(SMALL, (ONE, TWO), (8,), 3.0, None), lambda fraction, message: None)
+    session.run()
+    return [(row["outcome"], row["reason"]) for row in session.result()["measurements"]]
+
+
+def test_overheads_that_cannot_be_measured_leave_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of a batch may not fit beside a step that just does."""
+    asked: list[object] = []
+
+    def measure(meter: OverheadMeter, run: StepRun, seconds: float) -> Any:
+        asked.append(run)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(OverheadMeter, "measure", measure)
+    assert outcomes(monkeypatch) == [("ok", None)] * 2
+    assert len(asked) == 2
+
+
+def test_a_device_that_answers_with_its_last_error_costs_its_own_plan_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every call of CUDA's does after an assertion on the device, letting go of memory among them."""
+    calm = StepRun.__call__
+
+    def step(run: StepRun, executions: int) -> None:
+        if run.plan == TWO:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        calm(run, executions)
+
+    def empty_cache() -> None:
+        emptied.append(1)
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    emptied: list[int] = []
+    monkeypatch.setattr(StepRun, "__call__", step)
+    monkeypatch.setattr("probes.microtrain.measuring.device_cache.torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("probes.microtrain.measuring.device_cache.torch.cuda.empty_cache", empty_cache)
+    ran, failed = outcomes(monkeypatch)
+    assert ran == ("ok", None)
+    assert failed[0] == "failed"
+    assert "device-side assert" in (failed[1] or "")
+    assert emptied

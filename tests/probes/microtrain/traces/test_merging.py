@@ -1,0 +1,55 @@
+"""Two recordings make lines; of a model that hangs on its numbers, lines that chance has shaken."""
+
+from probes.microtrain.traces.merging import merge, peak_lines, repeated
+from probes.microtrain.traces.recording import Record
+from probes.trace import Affine
+
+
+def a_record(read_bytes: int) -> Record:
+    return Record("forward", "gather", "aten.index", "float32", ((2, 3),), 0, read_bytes, 8)
+
+
+def line_through(one: int, other: int) -> Affine:
+    (operation,) = merge((2, 4), [a_record(one)], [a_record(other)])
+    return operation.read_bytes
+
+
+def test_more_samples_are_no_less_work_and_few_are_no_less_than_none() -> None:
+    assert line_through(20, 40) == Affine(0, 10)
+    assert line_through(200, 100) == Affine(150, 0)
+    assert line_through(10, 40) == Affine(0, 10)
+    assert line_through(10, 30) == Affine(-10, 10)  # of all samples but one
+
+
+def test_more_samples_take_no_less_memory() -> None:
+    assert peak_lines((2, 4), [100], [60]) == (Affine(100, 0),)
+    assert peak_lines((2, 4), [100, 90], [60]) == (Affine(100, 0),)  # steps of other operations
+
+
+def test_only_what_grows_by_the_sample_is_repeated() -> None:
+    once = [a_record(10)._replace(name="aten.mm")] * 100
+
+    def told(small: int, large: int) -> str | None:
+        return repeated((16, 32), [*once, *[a_record(10)] * small], [*once, *[a_record(10)] * large])
+
+    assert told(16, 32) == told(50, 98) == "aten.index"
+    assert told(5, 10) is None  # as chance does
+    assert told(100, 116) is None  # mostly of the step's
+    assert told(8, 8) is None
+
+
+def test_what_is_repeated_counts_where_it_is_a_real_part_of_a_step() -> None:
+    def told(written_bytes: int) -> str | None:
+        small, large = (
+            [a_record(10)._replace(name="aten.mm", written_bytes=1000 * size), *[repeating(written_bytes)] * size]
+            for size in (16, 32)
+        )
+        return repeated((16, 32), small, large)
+
+    assert told(1000) == "aten.index"
+    assert told(10) is None
+    assert told(0) is None
+
+
+def repeating(written_bytes: int) -> Record:
+    return a_record(10)._replace(written_bytes=written_bytes)
