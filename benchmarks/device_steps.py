@@ -18,7 +18,8 @@ from app.advisor.recommendation import Interval
 from app.advisor.time_model.experience import Experience, Lesson
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import PredictedTime, predict
-from app.advisor.time_model.step_time import PlanTime, StepEstimate
+from app.advisor.time_model.step_estimate import StepEstimate
+from app.advisor.time_model.step_time import PlanTime
 from benchmarks.rules_of_thumb import baselines
 from benchmarks.workloads import twins
 from probes.profile import Profile

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.advisor.ranking import rank_options
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
-from app.advisor.time_model.step_time import shared_spread
+from app.advisor.time_model.step_estimate import shared_spread
 from benchmarks.decisions import default_label
 from benchmarks.device_steps import MOST_COPIED, SIDES, Step, error, read, read_profile, read_steps, tell
 from benchmarks.rules_of_thumb import RULES

@@ -22,7 +22,8 @@ from app.advisor.recommendation import Option
 from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Experience
-from app.advisor.time_model.step_time import PlanTime, shared_spread, times_of_plans
+from app.advisor.time_model.step_estimate import shared_spread
+from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile

@@ -10,7 +10,8 @@ from app.advisor.explanations.words import say_bytes, say_seconds
 from app.advisor.memory_model.memory import MemoryEstimate, Room
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.time_model.measured import begun_times
-from app.advisor.time_model.step_time import PlanTime, StepEstimate
+from app.advisor.time_model.step_estimate import StepEstimate
+from app.advisor.time_model.step_time import PlanTime
 from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload

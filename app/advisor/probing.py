@@ -14,7 +14,7 @@ from app.advisor.known import Known
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Interval, Option
 from app.advisor.time_model.intervals import Z
-from app.advisor.time_model.step_time import StepEstimate, shared_spread
+from app.advisor.time_model.step_estimate import StepEstimate, shared_spread
 from probes.workload.description import Plan
 
 # A quarter and four times the batch, and the same again: one step further out tells overhead from throughput, the

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from app.advisor.recommendation import Interval, Option
 from app.advisor.time_model.intervals import Z, deviation
-from app.advisor.time_model.step_time import BASES
+from app.advisor.time_model.step_estimate import BASES
 from probes.workload.description import PRECISIONS, Plan
 
 # Confidence is the probability that no other option is faster by more than 5 %.

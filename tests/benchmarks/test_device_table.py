@@ -16,7 +16,7 @@ from app.advisor.recommendation import Interval
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Lesson
 from app.advisor.time_model.features import _sized
-from app.advisor.time_model.step_time import StepEstimate
+from app.advisor.time_model.step_estimate import StepEstimate
 from benchmarks.device_steps import Step, error, of_other_models, read, read_profile, read_steps, tell
 from benchmarks.device_table import CHOOSERS, DEFAULT, _chosen, crossing, print_decisions
 from benchmarks.workloads import WORKLOADS

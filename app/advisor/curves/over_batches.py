@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from app.advisor.curves.crossover import Found, batch_grid, find_crossover, holds_from
 from app.advisor.curves.pairs import Pair
 from app.advisor.recommendation import Crossover, Curve
-from app.advisor.time_model.step_time import PlanTime, StepEstimate, compare, weakest
+from app.advisor.time_model.step_estimate import StepEstimate, compare, weakest
+from app.advisor.time_model.step_time import PlanTime
 from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import DATA, Plan, Workload

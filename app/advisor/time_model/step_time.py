@@ -10,13 +10,13 @@ from types import MappingProxyType
 
 from app.advisor.crowding import Crowd, alone, as_met, in_company
 from app.advisor.recommendation import Basis, Breakdown, Interval
+from app.advisor.time_model.breakdowns import measured_breakdown, scaled
 from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
 from app.advisor.time_model.feeding import fed_otherwise
-from app.advisor.time_model.fitting import ratio_spread
-from app.advisor.time_model.intervals import apart, between_processes, bounded, interval_around, scale, widen
+from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
 from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, measured_times
-from app.advisor.time_model.predicted import PredictedTime, breakdown_parts, predict
-from app.advisor.time_model.transfer import hidden_transfer
+from app.advisor.time_model.predicted import PredictedTime, predict
+from app.advisor.time_model.step_estimate import StepEstimate, weakest
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
 from probes.trace import Trace
@@ -36,76 +36,6 @@ DOUBT = 1.0
 # libraries, and finds out which kernels are quick (0.42 s were seen on an H100, of a ResNet-18).
 FIRST_STEP_FACTOR = 3.0
 FIRST_STEP_SECONDS, FIRST_STEP_SECONDS_OF_DEVICE = 0.1, 2.0
-# What was measured within so many seconds met the same machine: a question takes up to a minute.
-ONE_TIME_SECONDS = 600.0
-
-# Best known first.
-BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
-
-
-@dataclass(frozen=True, slots=True)
-class StepEstimate:
-    """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
-    (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
-    worst; 1 where none do, or where it was measured meanwhile and nobody could tell the blocks that they slowed; below
-    1 where who held them then has left, and it may take that much less. met: what they do to it is no guess, but what
-    they did while it was measured. within: of a measurement, the spread that it does not share with other plans of that
-    run;
-    None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
-    seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
-    that ran at one time share."""
-
-    seconds: Interval
-    basis: Basis
-    left_out: Mapping[str, float] | None = None
-    slowed: float = 1.0
-    met: bool = False
-    within: float | None = None
-    carried: float = 0.0
-    measured_at: float | None = None
-    between: float = 0.0
-
-    @property
-    def crowded(self) -> bool:
-        """Others may make it take far longer than its median says."""
-        return self.slowed > 1 and not self.met
-
-
-def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
-    """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
-    of anything else, and where others slow one plan more than the other. What was carried to another batch along two
-    predictions is known no worse than these."""
-    if not math.isclose(first.slowed, second.slowed) or (first.within is None) != (second.within is None):
-        return None
-    ours, theirs = first.left_out, second.left_out
-    predicted = None if ours is None or theirs is None else ratio_spread(ours, theirs)
-    if first.within is None or second.within is None:
-        return predicted
-    carried = math.hypot(first.carried, second.carried)
-    between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
-    return math.hypot(first.within, second.within, between, carried if predicted is None else min(carried, predicted))
-
-
-def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
-    """So it is taken to be where nobody noted when."""
-    if first.measured_at is None or second.measured_at is None:
-        return True
-    return abs(first.measured_at - second.measured_at) < ONE_TIME_SECONDS
-
-
-def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
-    """1 when the second is faster with intervals apart, -1 when the first is, 0 when they overlap, None: unknown.
-
-    Two predictions are told apart by the interval of their ratio.
-    """
-    if first is None or second is None:
-        return None
-    spread = shared_spread(first, second)
-    if spread is not None:
-        gain = math.log(first.seconds.median / second.seconds.median)
-        return 0 if abs(gain) <= spread else 1 if gain > 0 else -1
-    ours, theirs = first.seconds, second.seconds
-    return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
 
 
 @dataclass
@@ -145,11 +75,11 @@ class PlanTime:
             return Breakdown()
         overheads = self._overheads(batch_size, data)
         if overheads is not None:
-            parts = _measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
-            return parts if math.isclose(estimate.slowed, 1.0) else _scaled(parts, estimate.seconds.median)
+            parts = measured_breakdown(self.plan, overheads, estimate.seconds.median, self.log_every, data)
+            return parts if math.isclose(estimate.slowed, 1.0) else scaled(parts, estimate.seconds.median)
         if self.predicted is None:
             return Breakdown()
-        return _scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
+        return scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
 
     def learned(self, batch_size: int) -> Learned:
         """What like models say of this plan's prediction."""
@@ -345,43 +275,3 @@ def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> di
         kind: max(-MOST_LOG_RATIO, min(median(found), MOST_LOG_RATIO)) * len(found) / (len(found) + DOUBT)
         for kind, found in ratios.items()
     }
-
-
-def _measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every: int | None, data: str) -> Breakdown:
-    """The measured parts of one step. A loss that is read every n steps costs an nth of a reading each step. On a
-    device `launch` is only what issuing adds beyond computing, where it is known for how long the device computes."""
-    reading, launch, compute = overheads.synchronize_seconds, overheads.launch_seconds, overheads.compute_seconds
-    synchronize = 0.0 if log_every is None else None if reading is None else reading / log_every
-    transfer = 0.0 if plan.is_cpu or data == "resident" else overheads.transfer_seconds
-    if transfer and data == "pinned":
-        transfer = hidden_transfer(transfer, (launch or 0.0) + (compute or 0.0), data)
-    visible = (transfer or 0.0) + (synchronize or 0.0)
-    if not plan.is_cpu and overheads.device_busy is not None and launch is not None:
-        busy = overheads.device_busy * step
-        compute = busy if launch > busy else step - visible  # else what lies between kernels is theirs
-        launch = max(step - compute - visible, 0.0)
-    elif not plan.is_cpu and launch is not None and compute is not None and launch < compute:
-        compute, launch = max(step - visible, 0.0), 0.0  # the device computes while the host issues, and long after
-    elif compute is None and launch is not None:
-        compute = max(step - launch - visible, 0.0)
-    return Breakdown(transfer, launch, compute, synchronize)
-
-
-def _scaled(breakdown: Breakdown, step: float) -> Breakdown:
-    """The same parts, so that they add up to the step; unknown where it is not known which of it is a copy."""
-    total = sum(breakdown_parts(breakdown))
-    if total <= 0 or breakdown.transfer is None:
-        return Breakdown()
-    factor = step / total
-
-    def part(seconds: float | None) -> float | None:
-        return None if seconds is None else seconds * factor
-
-    return Breakdown(
-        part(breakdown.transfer), part(breakdown.launch), part(breakdown.compute), part(breakdown.synchronize)
-    )
-
-
-def weakest(bases: Iterable[Basis]) -> Basis:
-    """The least founded of these; `assumed` of none."""
-    return max(bases, key=BASES.index, default="assumed")

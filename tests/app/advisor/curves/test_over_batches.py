@@ -12,7 +12,8 @@ from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.intervals import interval_around
 from app.advisor.time_model.measured import MeasuredTime
-from app.advisor.time_model.step_time import PlanTime, StepEstimate, times_of_plans
+from app.advisor.time_model.step_estimate import StepEstimate
+from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes import bounds
 from probes.measurement import Measurement
 from probes.workload.description import Plan

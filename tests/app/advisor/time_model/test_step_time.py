@@ -8,7 +8,8 @@ from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.intervals import deviation
 from app.advisor.time_model.measured import begun_times
-from app.advisor.time_model.step_time import PlanTime, StepEstimate, compare, shared_spread, times_of_plans, weakest
+from app.advisor.time_model.step_estimate import StepEstimate, compare, shared_spread, weakest
+from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
 from probes.workload.description import Plan

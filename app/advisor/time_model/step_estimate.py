@@ -1,0 +1,87 @@
+"""What is known of one plan's step at one batch, and whether two plans can be told apart by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from app.advisor.recommendation import Basis, Interval
+from app.advisor.time_model.fitting import ratio_spread
+from app.advisor.time_model.intervals import apart
+
+# What was measured within so many seconds met the same machine: a question takes up to a minute.
+ONE_TIME_SECONDS = 600.0
+
+# Best known first.
+BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
+    (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
+    worst; 1 where none do, or where it was measured meanwhile and nobody could tell the blocks that they slowed; below
+    1 where who held them then has left, and it may take that much less. met: what they do to it is no guess, but what
+    they did while it was measured. within: of a measurement, the spread that it does not share with other plans of that
+    run;
+    None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
+    seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
+    that ran at one time share."""
+
+    seconds: Interval
+    basis: Basis
+    left_out: Mapping[str, float] | None = None
+    slowed: float = 1.0
+    met: bool = False
+    within: float | None = None
+    carried: float = 0.0
+    measured_at: float | None = None
+    between: float = 0.0
+
+    @property
+    def crowded(self) -> bool:
+        """Others may make it take far longer than its median says."""
+        return self.slowed > 1 and not self.met
+
+
+def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
+    """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
+    of anything else, and where others slow one plan more than the other. What was carried to another batch along two
+    predictions is known no worse than these."""
+    if not math.isclose(first.slowed, second.slowed) or (first.within is None) != (second.within is None):
+        return None
+    ours, theirs = first.left_out, second.left_out
+    predicted = None if ours is None or theirs is None else ratio_spread(ours, theirs)
+    if first.within is None or second.within is None:
+        return predicted
+    carried = math.hypot(first.carried, second.carried)
+    between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
+    return math.hypot(first.within, second.within, between, carried if predicted is None else min(carried, predicted))
+
+
+def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
+    """So it is taken to be where nobody noted when."""
+    if first.measured_at is None or second.measured_at is None:
+        return True
+    return abs(first.measured_at - second.measured_at) < ONE_TIME_SECONDS
+
+
+def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
+    """1 when the second is faster with intervals apart, -1 when the first is, 0 when they overlap, None: unknown.
+
+    Two predictions are told apart by the interval of their ratio.
+    """
+    if first is None or second is None:
+        return None
+    spread = shared_spread(first, second)
+    if spread is not None:
+        gain = math.log(first.seconds.median / second.seconds.median)
+        return 0 if abs(gain) <= spread else 1 if gain > 0 else -1
+    ours, theirs = first.seconds, second.seconds
+    return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
+
+
+def weakest(bases: Iterable[Basis]) -> Basis:
+    """The least founded of these; `assumed` of none."""
+    return max(bases, key=BASES.index, default="assumed")
