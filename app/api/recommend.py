@@ -6,12 +6,12 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
+from app.answer_notes import NOT_SAVED
 from app.api.bodies import RecommendBody
 from app.api.context import ContextDep, answer_json
 from app.api.leaving import while_awaited
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
-from app.recommending import NOT_SAVED
 
 router = APIRouter(tags=["recommend"])
 

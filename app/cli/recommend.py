@@ -42,10 +42,10 @@ def command(
     MODEL is a name that `crosspoint models` lists, a .json file (layers, a Hugging Face config.json, or a summary),
     such JSON itself, - for JSON on standard input, or module:function, your own Python that returns a torch module.
     """
+    from app.answer_notes import NOT_SAVED
     from app.cli.output import print_json
     from app.cli.recommend_view import show_recommendation
     from app.cli.session import run_with_service
-    from app.recommending import NOT_SAVED
 
     request = make_request(options, effort=effort, time_limit_seconds=time_limit_seconds, profile=profile)
 

@@ -114,7 +114,7 @@ def test_what_nothing_bears_out_is_run_once_more_and_the_quicker_counts(
     def look(_known: Any, _seconds: float, sizes: Collection[int]) -> Probe | None:
         return Probe((ONE, TWO), IRIS.batch_size, 1.0) if IRIS.batch_size in sizes else None
 
-    monkeypatch.setattr("app.recommending.choose_second_look", look)
+    monkeypatch.setattr("app.real_steps.choose_second_look", look)
     heard = tmp_path / "jobs"
     looked_twice = "len(job['plans']) == 2 and size == 64"
     slow = f"s *= (4 if plan['threads'] == 1 else 1) if {looked_twice} else 2"
@@ -241,7 +241,7 @@ def test_a_model_whose_trace_cannot_be_had_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_a_trace: str
 ) -> None:
     """A loop of many small steps in somebody's own code takes a second a step, and minutes to follow."""
-    monkeypatch.setattr("app.recommending.TRACE_SECONDS", 0.5)
+    monkeypatch.setattr("app.following.TRACE_SECONDS", 0.5)
 
     async def ask_cold(crosspoint: Crosspoint) -> Recommendation:
         return await crosspoint.recommend(Request(COLD, effort="quick"))

@@ -1,0 +1,175 @@
+"""Real steps of one workload for one answer: of every plan, then of some at other batches, then of variants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app import labjobs
+from app.advisor.environments import gain_of
+from app.advisor.explanations.environment_reason import explain_installed
+from app.advisor.known import gather
+from app.advisor.probing import LEAST_SECONDS, choose_probe
+from app.advisor.recommendation import Recommendation
+from app.advisor.request import Request
+from app.advisor.second_look import choose_second_look, quicker_than_before
+from app.answer_notes import AnswerNotes
+from app.apart import may_run_apart
+from app.environments import Trial, affordable, trial_of, variants_of
+from app.errors import LabError
+from app.keeping import OnProgress, forward_progress
+from app.lab.child import Child
+from app.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
+from app.store.latest import latest_of
+from probes.allocators import read_allocators
+from probes.hardware import Load, Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
+from probes.reading import Root
+from probes.trace import Trace
+from probes.workload.description import Plan
+
+if TYPE_CHECKING:
+    from app.service import Crosspoint
+
+log = logging.getLogger(__name__)
+
+
+class RealSteps:
+    """fresh: what was measured for this answer. load: of the machine while every plan ran. paces: by threads, seconds
+    of fixed work on this machine's calm cores, where its profile tells them."""
+
+    def __init__(self, crosspoint: Crosspoint, request: Request, on_progress: OnProgress, notes: AnswerNotes) -> None:
+        self._crosspoint = crosspoint
+        self._request = request
+        self._on_progress = on_progress
+        self._notes = notes
+        self.paces: Mapping[int, float] = {}
+        self.fresh: list[Measurement] = []
+        self.load: Load | None = None
+
+    async def known(self, survey: Survey) -> list[Measurement]:
+        """What was measured of this workload here, before and now."""
+        stored = await self._crosspoint.measurements(survey, self._request.workload)
+        return latest_of([*stored, *self.fresh])  # what is fresh is stored as well, unless nothing could be saved
+
+    async def run_plans(
+        self, child: Child, survey: Survey, estimate: Recommendation, plans: Sequence[Plan], seconds: float
+    ) -> None:
+        """Those of them that fit, by the estimate, at the batch asked for. Raises LabError."""
+        fitting = fitting_plans(estimate, plans)
+        if not fitting:
+            return
+        enough = contest_seconds(estimate, fitting, seconds)
+        noise = await self._run(
+            child,
+            survey,
+            fitting,
+            self._request.workload.batch_size,
+            seconds,
+            enough,
+            expected_seconds(estimate, fitting),
+            apart=may_run_apart(options_of(estimate, fitting), enough),
+        )
+        self.load = labjobs.load_meanwhile(survey, noise)
+
+    async def probe(
+        self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None, seconds: float
+    ) -> None:
+        """Some plans at other batches, one batch after the other, each chosen by what is known by then, with the time
+        that is left, and once more what nothing else bears out; a failure costs the answer nothing."""
+        end, tried, twice = time.monotonic() + seconds, list[int](), set[int]()
+        while (left := end - time.monotonic()) >= LEAST_SECONDS:
+            known = await self.known(survey)
+            gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
+            once = [row.batch_size for row in self.fresh if row.batch_size not in twice]
+            again = await asyncio.to_thread(choose_second_look, gathered, left, dict.fromkeys(once))
+            probe = again or await asyncio.to_thread(choose_probe, gathered, left, tried)
+            if probe is None:
+                return
+            tried.append(probe.batch_size)
+            if again is not None:
+                twice.add(again.batch_size)
+            there = [option for option in gathered.options(probe.batch_size) if option.plan in probe.plans]
+            apart = may_run_apart(there, probe.seconds)
+            try:
+                await self._run(
+                    child, survey, probe.plans, probe.batch_size, probe.seconds, apart=apart, again=again is not None
+                )
+            except LabError as error:
+                log.info("Batch %d was not measured to its end: %s", probe.batch_size, error)
+                return
+
+    async def try_variants(
+        self,
+        survey: Survey,
+        answer: Recommendation,
+        trace: Trace,
+        seconds_left: Callable[[], float],
+        start_seconds: float,
+    ) -> None:
+        """What may make the answer's best plan faster. Where that fails the answer is as good as before."""
+        variants = await asyncio.to_thread(variants_of, answer, trace, self.fresh)
+        while tries := affordable(variants, seconds_left(), start_seconds):
+            plan, seconds = tries[0]
+            workload = self._request.workload
+            trial = trial_of(self._crosspoint.lab, survey, workload, answer, seconds, self._on_progress, plan)
+            if trial is not None:
+                await self._try_one(survey, trial)
+            variants = variants[variants.index(plan) + 1 :]
+
+    async def _try_one(self, survey: Survey, trial: Trial) -> None:
+        try:
+            found = await trial.run()
+        except LabError as error:
+            log.info("A variant was not tried to its end: %s", error)
+            return
+        if found is not None:
+            await self._note_allocators(found)
+            await self._keep(survey, {"measurements": [found.to_json()]})
+
+    async def _note_allocators(self, found: Measurement) -> None:
+        gain = gain_of(found)
+        matters = gain is not None and gain.pays and bool(found.plan.environment)
+        installed = await asyncio.to_thread(read_allocators, Root()) if matters else ()
+        if installed:
+            self._notes.add(explain_installed(installed))
+
+    async def _run(
+        self,
+        child: Child,
+        survey: Survey,
+        plans: Sequence[Plan],
+        batch_size: int,
+        seconds: float,
+        enough: float | None = None,
+        expected: Sequence[float | None] = (),
+        *,
+        apart: bool,
+        again: bool = False,
+    ) -> dict[str, Any]:
+        """Real steps, kept; gives the noise that they met. enough: of the seconds, where all plans have samples by
+        then. again: only what is quicker than before is kept."""
+        job = labjobs.measure_job(
+            survey,
+            self._request.workload,
+            plans,
+            (batch_size,),
+            seconds,
+            enough=enough,
+            apart=apart,
+            expected=expected,
+            paces=self.paces,
+        )
+        result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
+        if again:
+            result = {**result, "measurements": quicker_than_before(result["measurements"], self.fresh)}
+        await self._keep(survey, result)
+        return result.get("noise") or {}
+
+    async def _keep(self, survey: Survey, result: dict[str, Any]) -> None:
+        kept = await self._crosspoint.keep_measurements(survey, self._request.workload, result)
+        self.fresh = [*self.fresh, *self._notes.value_of(kept)]
