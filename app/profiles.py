@@ -59,17 +59,17 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     await _refuse_shadowing(crosspoint, profile)
     if crosspoint.store.trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
         await crosspoint.store.keep_profile(profile)
-    crosspoint.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
+    crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
     return profile
 
 
 async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
     """Forget every profile of this name. Raises UnknownProfile, and StoreError where that cannot be done or told."""
-    was_unsaved = crosspoint.forget_unsaved(lambda unsaved: unsaved.name == name)
+    was_unsaved = crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.name == name)
     if not await crosspoint.store.has_profile(name):
         if was_unsaved:
             return
-        raise await crosspoint.unknown_profile()
+        raise await crosspoint.profiles.unknown()
     await crosspoint.store.forget_profiles(name)
 
 

@@ -203,7 +203,7 @@ class Recommending:
                 return survey
         survey = await self._crosspoint.survey_for_plans(self._on_progress)
         if self._crosspoint.is_here and unknown_cards(survey):
-            self._notes.add(explain_unknown_cards(survey, self._crosspoint.torch_trouble))
+            self._notes.add(explain_unknown_cards(survey, self._crosspoint.torch.trouble))
         return survey
 
     def _note_unmeasurable(self, why: str) -> None:

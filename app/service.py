@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +23,7 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.advisor.time_model.pooled import LOOKED_AT, pool
 from app.apart import may_all_run_apart, start_options
+from app.asking_torch import AskingTorch
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from app.keeping import (
     Kept,
@@ -36,6 +36,7 @@ from app.keeping import (
     trouble_with,
     unless_unreadable,
 )
+from app.known_profiles import KnownProfiles
 from app.lab import Lab, Ticket
 from app.lab.tracer import TRACE_SECONDS
 from app.lessons import Lessons
@@ -50,7 +51,7 @@ from app.traces import Traces
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
-from probes.profile import Profile, moment_of
+from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
@@ -63,8 +64,6 @@ CALIBRATION_SECONDS = {"quick": 30.0, "full": 60.0}
 # One epoch of an experiment at most (a step of the iris network on a slow, busy core), and the start of its process.
 EXPERIMENT_EPOCH_SECONDS = 0.002
 EXPERIMENT_START_SECONDS = 20.0
-# Torch that did not start is not waited for by every request: most likely it fails again.
-TORCH_RETRY_SECONDS = 600.0
 
 
 class Crosspoint:
@@ -78,10 +77,8 @@ class Crosspoint:
         self.live = LiveFeed(self.surveyor, settings)
         self.lab = Lab(settings)
         self._traces = Traces(self.store)
-        self._unsaved_profiles: dict[str, Profile] = {}
-        self._learning = asyncio.Lock()
-        self._torch_not_before = 0.0
-        self.torch_trouble: str | None = None  # why nobody knows what torch sees
+        self.profiles = KnownProfiles(self.store)
+        self.torch = AskingTorch(self.lab, self.surveyor)
         self.waited_for_load = False  # that a second reading tells of
 
     async def __aenter__(self) -> Crosspoint:
@@ -112,11 +109,11 @@ class Crosspoint:
         """As `survey`, with torch's word on cards that nothing else is certain of: what plans there are depends on it.
         Where torch was not asked before, the process that traces is started for it, and waited for."""
         survey = await self.survey()
-        if not self.is_here or not unknown_cards(survey) or time.monotonic() < self._torch_not_before:
+        if not self.is_here or not unknown_cards(survey) or self.torch.failed_lately:
             return survey
         on_progress(0.0, "asking torch which cards it can use")
         try:
-            await self.learn_torch(again=False)
+            await self.torch.learn(again=False)
         except CrosspointError as error:
             log.warning("What torch sees is not known: %s", error)
             return survey
@@ -125,40 +122,6 @@ class Crosspoint:
     def apart_from_ours(self, survey: Survey) -> Survey:
         """Without how busy cards are, where that may be by a measurement of this process."""
         return without_utilization(survey) if self.lab.measured_lately else survey
-
-    async def learn_torch(self, *, again: bool = True) -> bool:
-        """Ask a measuring process what torch sees, where that is not known; it stays warm for the first trace. again:
-        soon after that failed, too, and where what it said is in doubt. True: it said something new. Raises
-        LabError."""
-        async with self._learning:
-            if self.surveyor.knows_torch:
-                return again and self.surveyor.doubts_torch and await self._ask_torch_again()
-            if not again and time.monotonic() < self._torch_not_before:
-                return False  # it failed for another request, while this one waited
-            try:
-                if self.surveyor.has_heard_torch:
-                    await self.lab.end_tracer()  # CUDA shows to a process what there was when it started
-                await self.surveyor.learn_torch(await self.lab.ready())
-            except CrosspointError as error:
-                self.torch_trouble = str(error)
-                self._torch_not_before = time.monotonic() + TORCH_RETRY_SECONDS
-                raise
-            self.torch_trouble = None
-            return True
-
-    async def _ask_torch_again(self) -> bool:
-        """By a process beside the warm one, which ends only where torch says something else by now. Raises LabError."""
-        try:
-            async with self.lab.another({}) as child:
-                ready = child.ready
-        except LabError:
-            self.surveyor.torch_stands(None)
-            raise
-        if self.surveyor.torch_stands(ready):
-            return False
-        await self.lab.end_tracer()
-        await self.surveyor.learn_torch(ready)
-        return True
 
     async def note_state(self, survey: Survey) -> None:
         """Keep what this machine is now. Raises StoreError. A part that nobody can tell of is no change."""
@@ -177,34 +140,7 @@ class Crosspoint:
     async def profile(self, survey: Survey, name: str | None = None) -> Profile | None:
         """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name, and
         StoreError where nobody can tell."""
-        if name is None:
-            if not survey.fingerprint:  # the survey failed: whose profile it would be is not known
-                return None
-            here = [self._unsaved_profiles.get(survey.fingerprint)]
-            here.append(await unless_unreadable(self.store.profile(survey.fingerprint)))
-            return max(
-                (each for each in here if each is not None), key=lambda each: moment_of(each.created_at), default=None
-            )
-        own = await self.profile(survey)
-        if own is not None and own.name == name:  # also where this machine was calibrated in another state since
-            return own
-        found = await self.store.named_profile(name)
-        if found is None:
-            raise await self.unknown_profile()
-        return found
-
-    async def unknown_profile(self) -> UnknownProfile:
-        """What to raise where no profile is found that was asked for. Raises StoreError where nobody can tell."""
-        if self.store.unreadable is not None:
-            raise StoreError(f"Profiles cannot be looked up: {self.store.unreadable}.")
-        return UnknownProfile(await self.store.profile_names())
-
-    def forget_unsaved(self, chosen: Callable[[Profile], bool]) -> bool:
-        """Of the profiles of this machine that could not be saved; False where there is none to forget."""
-        names = [name for name, profile in self._unsaved_profiles.items() if chosen(profile)]
-        for name in names:
-            del self._unsaved_profiles[name]
-        return bool(names)
+        return await self.profiles.find(survey, name)
 
     async def known_trace(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
         """The trace of this workload's content under the torch that is installed, if it was made before; devices: with
@@ -358,22 +294,12 @@ class Crosspoint:
         calibration = replace(with_devices(measured, survey), name=name)
         earlier = await unless_unreadable(self.store.calibrations(name, calibration.fingerprint, LOOKED_AT)) or []
         profile = await asyncio.to_thread(pool, [calibration, *earlier])
-        if by_itself and (brought := await self._brought_profile(survey)) is not None:
+        if by_itself and (brought := await self.profiles.brought(survey)) is not None:
             return Kept(brought, None)
         await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
         trouble = await trouble_with(self.store.keep_profile(profile, calibration))
-        self._unsaved_profiles.pop(profile.fingerprint, None)
-        if trouble:
-            self._unsaved_profiles[profile.fingerprint] = profile
+        self.profiles.note(profile, saved=trouble is None)
         return Kept(profile, trouble)
-
-    async def _brought_profile(self, survey: Survey) -> Profile | None:
-        """The stored profile of this machine where it came from elsewhere."""
-        stored = await unless_unreadable(self.store.profile(survey.fingerprint))
-        if stored is None:
-            return None
-        times = await unless_unreadable(self.store.calibration_times(stored.name, stored.fingerprint))
-        return stored if times == [] else None
 
     async def experiment(
         self,

@@ -85,7 +85,7 @@ class Upkeep:
             return
         was_known = surveyor.knows_torch
         try:
-            is_new = await self._crosspoint.learn_torch()
+            is_new = await self._crosspoint.torch.learn()
         except CrosspointError as error:
             log.warning("Torch could not be asked what it sees: %s", error)
             if not surveyor.knows_torch:
@@ -153,7 +153,7 @@ class Upkeep:
     async def _calibrate(self, effort: str, name: str | None = None, devices: Sequence[str] = ()) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card
         cannot be had: the profile would be without that card, and be kept. Raises LabError."""
-        trouble = self._crosspoint.torch_trouble
+        trouble = self._crosspoint.torch.trouble
         if trouble is not None and unknown_cards(await self._crosspoint.survey()):
             raise LabError("failed", f"What torch sees is not known. {trouble}")
         preempted = asyncio.Event()

@@ -378,10 +378,10 @@ def test_a_profile_that_could_not_be_saved_hides_none_that_came_later(tmp_path: 
             replace(a_profile(fingerprint=survey.fingerprint), name=name, created_at=f"2026-11-2{day}T09:00:00Z")
             for name, day in (("unsaved", 1), ("later", 2))
         )
-        crosspoint._unsaved_profiles[survey.fingerprint] = later
+        crosspoint.profiles.note(later, saved=False)
         await crosspoint.store.keep_profile(unsaved)
         assert await crosspoint.profile(survey) == later
-        crosspoint._unsaved_profiles[survey.fingerprint] = unsaved
+        crosspoint.profiles.note(unsaved, saved=False)
         await crosspoint.store.keep_profile(later)
         assert await crosspoint.profile(survey) == later
 
@@ -392,11 +392,11 @@ def test_a_profile_that_could_not_be_saved_is_forgotten_when_one_is_taken_in_or_
     async def use(crosspoint: Crosspoint) -> None:
         survey = await crosspoint.survey()
         unsaved = replace(a_profile(fingerprint=survey.fingerprint), name="unsaved", created_at="2026-11-22T09:00:00Z")
-        crosspoint._unsaved_profiles[survey.fingerprint] = unsaved
+        crosspoint.profiles.note(unsaved, saved=False)
         taken = replace(unsaved, name="taken", created_at="2026-11-21T09:00:00Z")
         await import_profile(crosspoint, json.dumps(taken.to_json()).encode())
         assert await crosspoint.profile(survey) == taken
-        crosspoint._unsaved_profiles[survey.fingerprint] = unsaved
+        crosspoint.profiles.note(unsaved, saved=False)
         await forget_profile(crosspoint, "unsaved")
         assert await crosspoint.profile(survey) == taken
         with pytest.raises(UnknownProfile):
