@@ -12,10 +12,10 @@ from app.advisor.curves.crossover import batch_grid
 from app.advisor.curves.winners import Cell, winners
 from app.advisor.recommendation import Reason, fields_of, plan_name
 from app.advisor.request import Request
+from app.answering.grounds import Grounds
+from app.answering.recommending import Recommending
 from app.errors import LabError
-from app.grounds import Grounds
 from app.keeping import OnProgress, parse_sent, say_nothing
-from app.recommending import Recommending
 from app.service import Crosspoint
 from probes.workload.description import InvalidModel, ModelDescription, Plan, Workload
 from probes.workload.widths import widen

@@ -22,7 +22,8 @@ from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.advisor.time_model.pooled import LOOKED_AT, pool
-from app.apart import may_all_run_apart, start_options
+from app.answering.apart import may_all_run_apart, start_options
+from app.answering.recommending import Recommending
 from app.asking_torch import AskingTorch
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from app.keeping import (
@@ -42,7 +43,6 @@ from app.lab.tracer import TRACE_SECONDS
 from app.lessons import Lessons
 from app.livefeed import LiveFeed
 from app.profile_names import free_name
-from app.recommending import Recommending
 from app.seen_before import with_devices, with_survey
 from app.settings import Settings
 from app.store import Store

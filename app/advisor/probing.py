@@ -27,7 +27,7 @@ UNKNOWN_SPREAD = 1.0
 # Steps that a plan should get at least, and seconds for one batch size, and for each plan: less gives no steady figure.
 LEAST_STEPS, LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN = 8, 0.6, 0.25
 # Where there is time for them: what each plan takes in a process of its own, whose start, first step and samples these
-# are (app.apart); sharing one may make a step take 0.7 of its time (docs/decisions/0005).
+# are (app.answering.apart); sharing one may make a step take 0.7 of its time (docs/decisions/0005).
 STEPS_APART, SECONDS_TO_START = 20, 0.25
 # Plans that run at other batch sizes: the ones that may be named there.
 CONTENDERS = 2

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from app.answer_notes import NOT_SAVED
+from app.answering.answer_notes import NOT_SAVED
 from app.api.bodies import RecommendBody
 from app.api.context import ContextDep, answer_json
 from app.api.leaving import while_awaited

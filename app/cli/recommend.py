@@ -42,7 +42,7 @@ def command(
     MODEL is a name that `crosspoint models` lists, a .json file (layers, a Hugging Face config.json, or a summary),
     such JSON itself, - for JSON on standard input, or module:function, your own Python that returns a torch module.
     """
-    from app.answer_notes import NOT_SAVED
+    from app.answering.answer_notes import NOT_SAVED
     from app.cli.output import print_json
     from app.cli.recommend_view import show_recommendation
     from app.cli.session import run_with_service

@@ -13,8 +13,8 @@ from app.errors import StoreError
 from app.mapping import Map, Row, draw_map
 from app.service import Crosspoint
 from tests.app.advisor.machine import a_profile
+from tests.app.answering.test_recommending import IRIS, obedient
 from tests.app.opened import with_crosspoint
-from tests.app.test_recommending import IRIS, obedient
 
 SMALL = Request(replace(IRIS, batch_size=16), effort="quick")
 
@@ -51,7 +51,7 @@ def test_what_could_not_be_saved_is_in_the_picture_and_the_reason_beneath(
 def test_a_machine_that_is_busy_is_told_as_a_recommendation_tells_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.recommending.LEAST_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("app.answering.recommending.LEAST_PATIENCE_SECONDS", 0.2)
 
     async def use(crosspoint: Crosspoint) -> Map:
         await keep_trace(crosspoint)

@@ -307,7 +307,7 @@ def test_another_machines_devices_are_not_looked_for_here(tmp_path: Path) -> Non
 def test_who_has_waited_long_enough_for_the_machine_gets_an_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.recommending.LEAST_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("app.answering.recommending.LEAST_PATIENCE_SECONDS", 0.2)
 
     async def use(crosspoint: Crosspoint) -> None:
         held = crosspoint.lab.reserve(600)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.answer_notes import NOT_SAVED
+from app.answering.answer_notes import NOT_SAVED
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from app.advisor.request import Request
-from app.apart import WANTED_STEPS, may_run_apart, start_options
+from app.answering.apart import WANTED_STEPS, may_run_apart, start_options
 from app.service import Crosspoint
 from probes.microtrain.measuring.forking import LEAST_STEPS_APART
 from probes.workload.description import Plan, Workload
@@ -83,7 +83,7 @@ def hearing(heard: Path) -> tuple[str, ...]:
 def test_the_measuring_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fits: bool) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     if not fits:
-        monkeypatch.setattr("app.apart.MEMORY_SHARE", 0.0)
+        monkeypatch.setattr("app.answering.apart.MEMORY_SHARE", 0.0)
     heard = tmp_path / "heard"
 
     async def use(crosspoint: Crosspoint) -> None:

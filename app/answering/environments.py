@@ -13,7 +13,7 @@ from typing import Any
 from app import labjobs
 from app.advisor.environments import KEEP_MEMORY, bare, scaled_parts
 from app.advisor.recommendation import Option, Recommendation
-from app.compiling import compiling_environment
+from app.answering.compiling import compiling_environment
 from app.errors import LabError
 from app.keeping import parse_sent
 from app.lab import Lab

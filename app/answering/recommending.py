@@ -14,18 +14,18 @@ from app.advisor.explanations.unknown_cards import explain_unknown_cards
 from app.advisor.plans import candidate_plans, unknown_cards
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
-from app.answer_notes import AnswerNotes
-from app.apart import start_options
-from app.environments import compiling_may_pay, seconds_kept_back
+from app.answering.answer_notes import AnswerNotes
+from app.answering.apart import start_options
+from app.answering.environments import compiling_may_pay, seconds_kept_back
+from app.answering.following import Following
+from app.answering.grounds import Grounds
+from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
+from app.answering.real_steps import RealSteps
 from app.errors import LabError
-from app.following import Following
-from app.grounds import Grounds
 from app.keeping import OnProgress, say_waiting, unless_unreadable
 from app.lab import Ticket
 from app.lab.child import Child
 from app.measurable import check_outcome
-from app.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
-from app.real_steps import RealSteps
 from probes.hardware import Survey
 from probes.load import SHORTEST_SECONDS
 from probes.profile import Profile

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.advisor.request import Request
-from app.answer_notes import AnswerNotes
+from app.answering.answer_notes import AnswerNotes
+from app.answering.real_steps import RealSteps
 from app.errors import LabError
 from app.keeping import OnProgress
 from app.lab.child import Child
 from app.lab.tracer import TRACE_SECONDS
-from app.real_steps import RealSteps
 from probes.hardware import Survey
 from probes.trace import Trace
 

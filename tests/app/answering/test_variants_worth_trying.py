@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app import environments
 from app.advisor import Request, recommend
 from app.advisor.environments import KEEP_MEMORY
 from app.advisor.summary import trace_of_summary
-from app.environments import (
+from app.answering import environments
+from app.answering.environments import (
     DENORMAL_SHARE,
     LEAST_COMPILE_SECONDS,
     SHARE,

@@ -16,13 +16,13 @@ from app.advisor.probing import LEAST_SECONDS, choose_probe
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
 from app.advisor.second_look import choose_second_look, quicker_than_before
-from app.answer_notes import AnswerNotes
-from app.apart import may_run_apart
-from app.environments import Trial, affordable, trial_of, variants_of
+from app.answering.answer_notes import AnswerNotes
+from app.answering.apart import may_run_apart
+from app.answering.environments import Trial, affordable, trial_of, variants_of
+from app.answering.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
 from app.errors import LabError
 from app.keeping import OnProgress, forward_progress
 from app.lab.child import Child
-from app.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
 from app.store.latest import latest_of
 from probes.allocators import read_allocators
 from probes.hardware import Load, Survey

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app import environments, recommending
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_MEMORY, gain_of
-from app.environments import (
+from app.answering import environments, recommending
+from app.answering.environments import (
     LEAST_TURNS,
     Trial,
     environment_here,

@@ -16,11 +16,11 @@ from app.advisor import recommend
 from app.advisor.probing import Probe
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
+from app.answering.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
+from app.answering.recommending import Recommending
 from app.errors import LabBusy, LabError
 from app.keeping import say_nothing
 from app.lab import Lab
-from app.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
-from app.recommending import Recommending
 from app.service import Crosspoint
 from probes.load import SURVEYED_SECONDS, LoadMeter
 from probes.workload.description import Workload
@@ -114,7 +114,7 @@ def test_what_nothing_bears_out_is_run_once_more_and_the_quicker_counts(
     def look(_known: Any, _seconds: float, sizes: Collection[int]) -> Probe | None:
         return Probe((ONE, TWO), IRIS.batch_size, 1.0) if IRIS.batch_size in sizes else None
 
-    monkeypatch.setattr("app.real_steps.choose_second_look", look)
+    monkeypatch.setattr("app.answering.real_steps.choose_second_look", look)
     heard = tmp_path / "jobs"
     looked_twice = "len(job['plans']) == 2 and size == 64"
     slow = f"s *= (4 if plan['threads'] == 1 else 1) if {looked_twice} else 2"
@@ -138,7 +138,9 @@ def test_no_other_batch_runs_where_the_time_is_short(tmp_path: Path) -> None:
 
 
 def test_a_real_model_runs_at_other_batches_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.environments.environment_here", lambda: None)  # so that no time goes into trying another
+    monkeypatch.setattr(
+        "app.answering.environments.environment_here", lambda: None
+    )  # so that no time goes into trying another
 
     async def use(crosspoint: Crosspoint) -> set[int]:
         await crosspoint.trace(IRIS)
@@ -169,7 +171,7 @@ def test_starting_is_not_on_the_time_for_measuring_up_to_a_few_seconds() -> None
 
 
 def test_what_begins_late_keeps_time_for_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.measuring_time.START_SECONDS", -20.0)  # as if that much more had gone
+    monkeypatch.setattr("app.answering.measuring_time.START_SECONDS", -20.0)  # as if that much more had gone
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, ask, obedient(heard))
     assert [job["seconds"] for job in jobs(heard)] == [LEAST_SHARE * 10.0]
@@ -241,7 +243,7 @@ def test_a_model_whose_trace_cannot_be_had_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_a_trace: str
 ) -> None:
     """A loop of many small steps in somebody's own code takes a second a step, and minutes to follow."""
-    monkeypatch.setattr("app.following.TRACE_SECONDS", 0.5)
+    monkeypatch.setattr("app.answering.following.TRACE_SECONDS", 0.5)
 
     async def ask_cold(crosspoint: Crosspoint) -> Recommendation:
         return await crosspoint.recommend(Request(COLD, effort="quick"))
@@ -327,7 +329,7 @@ def test_who_waits_for_the_machine_takes_the_trace_that_was_made_meanwhile(tmp_p
 def test_who_gives_up_waiting_for_the_machine_takes_the_trace_that_was_made_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.recommending.LEAST_PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr("app.answering.recommending.LEAST_PATIENCE_SECONDS", 2.0)
     heard = tmp_path / "jobs"
 
     async def use(crosspoint: Crosspoint) -> Recommendation:
