@@ -11,6 +11,8 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from probes.bounds import MAX_SURVEY_SECONDS, MIN_SURVEY_SECONDS
+
 PREFIX = "CROSSPOINT_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -62,7 +64,10 @@ class Settings:
         default=True, metadata=_about("Let what was measured of other models here correct the estimates of like ones.")
     )
     access_log: bool = field(default=False, metadata=_about("Write a line for each request to standard error."))
-    survey_seconds: float = field(default=5.0, metadata=_about("Seconds that one survey may take.", 0.1, 60))
+    survey_seconds: float = field(
+        default=5.0,
+        metadata=_about("Seconds that one survey may take.", MIN_SURVEY_SECONDS, MAX_SURVEY_SECONDS),
+    )
     trace_idle_seconds: float = field(
         default=86_400.0,
         metadata=_about(
@@ -114,12 +119,19 @@ def parse_setting(item: Field[Any], text: str) -> Any:
     if wanted == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if wanted is Path:
-        return Path(text).expanduser()
+        return _parse_path(item, text)
     try:
         return wanted(text)
     except ValueError:
         kind = "a whole number" if wanted is int else "a number"
         raise InvalidSetting(f"{variable_name(item)} has to be {kind}.") from None
+
+
+def _parse_path(item: Field[Any], text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InvalidSetting(f"{variable_name(item)} begins with ~, and that home folder is not known here.") from None
 
 
 def _parse_switch(item: Field[Any], text: str) -> bool:

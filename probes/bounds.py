@@ -55,6 +55,8 @@ MAX_SAID_CHARACTERS = 400  # of a failure of torch's, in a trace: its first line
 # Times that a request may ask for, in seconds.
 MAX_TIME_LIMIT_SECONDS = 3_600.0  # of one measurement; an hour holds the machine's only slot long enough
 MAX_EXPERIMENT_EPOCHS = 1_000_000  # one step each: about five minutes at 0.3 ms
+MIN_SURVEY_SECONDS = 0.1  # less than any machine is read in
+MAX_SURVEY_SECONDS = 60.0  # a driver that has not answered by then hangs
 
 # Profiles that come from elsewhere.
 MAX_PROFILE_BYTES = MAX_BODY_BYTES  # a full calibration of four plans is 0.8 MB, each further one 0.1

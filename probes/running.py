@@ -46,7 +46,8 @@ def run_probes(
         threads[name] = thread
         thread.start()
     for name, thread in threads.items():
-        thread.join(max(0.0, deadline_seconds - (time.monotonic() - started)))
+        left = max(0.0, deadline_seconds - (time.monotonic() - started))
+        thread.join(min(left, threading.TIMEOUT_MAX))
         if thread.is_alive():
             _hanging[(name, subject)] = thread
     finished = dict(answers)  # a thread that ends from here on is too late

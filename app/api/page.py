@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, FastAPI, Response
 from starlette.staticfiles import StaticFiles
 
@@ -9,11 +11,24 @@ from app.web.page import STATIC, read_page
 
 router = APIRouter(include_in_schema=False)
 
+# Ask each time whether it has changed, which costs a 304. Else a browser may take a file from its cache for a tenth of
+# its age (RFC 9111, 4.2.2), and after an update a new page would run with old scripts.
+FRESH = {"Cache-Control": "no-cache"}
+
 
 @router.get("/")
 def show_page() -> Response:
-    return Response(read_page(), media_type="text/html; charset=utf-8")
+    return Response(read_page(), media_type="text/html; charset=utf-8", headers=FRESH)
+
+
+class FreshFiles(StaticFiles):
+    """Files that a browser keeps, and asks about before it uses them."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers.update(FRESH)
+        return response
 
 
 def mount_static(app: FastAPI) -> None:
-    app.mount("/static", StaticFiles(directory=STATIC, check_dir=False), name="static")
+    app.mount("/static", FreshFiles(directory=STATIC, check_dir=False), name="static")

@@ -36,12 +36,10 @@ def command(ctx: click.Context, as_json: bool, as_markdown: bool, sysroot: Path 
 
 
 def run_examination(sysroot: Path | None, ask_torch: bool) -> Examination:
-    from app.cli.hardware import check_sysroot
-    from app.settings import Settings
+    from app.cli.checked_settings import checked_settings
     from probes.examination import examine
 
-    check_sysroot(sysroot)
-    settings = Settings.from_environment(sysroot=sysroot)
+    settings = checked_settings(sysroot)
     return examine(settings.sysroot, deadline_seconds=settings.survey_seconds, ask_torch=ask_torch)
 
 

@@ -65,11 +65,12 @@ def iris(
     It shows what reading the loss costs, and why time does not grow in line with the number of readings.
     """
     from app.cli.experiment_view import show_experiment
+    from app.cli.files import check_place
     from app.cli.output import print_json
     from app.cli.session import run_with_service
 
     if report is not None:
-        _check_folder(report)
+        check_place(report)
 
     async def work(service: Crosspoint, progress: Report) -> dict[str, Any]:
         return await service.experiment(
@@ -86,20 +87,12 @@ def iris(
     _fail_without_runs(result)
 
 
-def _check_folder(report: Path) -> None:
-    """Before the minutes of training, not after."""
-    if not report.parent.is_dir():
-        raise CommandFailed(f"The report's folder {report.parent} does not exist.", ExitCode.USAGE)
-
-
 def write_report(result: dict[str, Any], path: Path) -> None:
     """Raises CommandFailed when the file cannot be written."""
+    from app.cli.files import write_whole
     from app.web.report import render_report
 
-    try:
-        path.write_text(render_report(result), encoding="utf-8")
-    except OSError as error:
-        raise CommandFailed(f"The report could not be written: {error.strerror}.", ExitCode.FAULT) from error
+    write_whole(path, render_report(result).encode())
     click.echo(f"The report is in {path}.", err=True)
 
 

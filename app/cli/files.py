@@ -6,7 +6,26 @@ import os
 import secrets
 from pathlib import Path
 
-from app.cli.endings import CommandFailed, ExitCode
+from app.cli.endings import CommandFailed, ExitCode, fail_usage
+
+# RuntimeError: links that lead to each other; ValueError: a NUL character in the path.
+_ERRORS = (OSError, ValueError, RuntimeError)
+
+
+def check_place(path: Path) -> None:
+    """Whether a file can be written there: before the minutes of measuring, not after. Raises CommandFailed."""
+    if str(path) == "-":
+        fail_usage("- is standard output, where the answer goes: give the name of a file.")
+    try:
+        if _keeps_its_place(path):
+            return
+        folder = path.resolve().parent
+    except _ERRORS as error:
+        fail_usage(f"{path.name} cannot be written: {_say(error)}.")
+    if not folder.is_dir():
+        fail_usage(f"{path.name} cannot be written: its folder {path.parent} does not exist.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        fail_usage(f"{path.name} cannot be written: its folder {path.parent} may not be written to.")
 
 
 def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
@@ -18,9 +37,12 @@ def write_whole(path: Path, content: bytes, mode: int | None = None) -> None:
                 file.write(content)
         else:
             _replace(path.resolve(), content, mode)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise CommandFailed(f"{path.name} could not be written: {why}.", ExitCode.FAULT) from None
+    except _ERRORS as error:
+        raise CommandFailed(f"{path.name} could not be written: {_say(error)}.", ExitCode.FAULT) from None
+
+
+def _say(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _keeps_its_place(path: Path) -> bool:

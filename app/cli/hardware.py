@@ -28,12 +28,13 @@ ANYBODY_READS = 0o644  # Node Feature Discovery runs as another user than who wr
 )
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --labels: the file to write, whole or not at all.",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    help="With --labels: the file to write, whole or not at all; - for standard output.",
 )
 @click.option("--history", is_flag=True, help="Show when this machine changed, and what had changed.")
 def command(as_json: bool, sysroot: Path | None, labels: bool, output: Path | None, history: bool) -> None:
     """Show what this machine is, and what stands in the way of training on it."""
+    from app.cli.checked_settings import checked_settings
     from app.cli.hardware_view import show_survey
     from app.cli.output import print_json
 
@@ -50,31 +51,19 @@ def command(as_json: bool, sysroot: Path | None, labels: bool, output: Path | No
     document = read_survey(sysroot).to_json()
     if as_json:
         print_json(document)
-    check_sysroot(sysroot)
+    checked_settings(sysroot)  # a program has had each probe's reason by now
     if not as_json:
         show_survey(document)
 
 
-def check_sysroot(sysroot: Path | None) -> None:
-    """Raises CommandFailed where --sysroot, or else CROSSPOINT_SYSROOT, is no folder; a program has had its document by
-    then, with each probe's reason."""
-    from app.settings import Settings
-    from probes.reading import Root, Unreadable
-
-    try:
-        Root(Settings.from_environment(sysroot=sysroot).sysroot).check()
-    except Unreadable as unreadable:
-        where = "CROSSPOINT_SYSROOT" if sysroot is None else "--sysroot"
-        fail_usage(f"{where}: {unreadable.reason}.")
-
-
 def print_labels(sysroot: Path | None, output: Path | None) -> None:
+    from app.cli.checked_settings import checked_settings
     from app.cli.files import write_whole
     from probes.labels import make_labels, write_labels
 
-    check_sysroot(sysroot)
+    checked_settings(sysroot)
     text = write_labels(make_labels(read_survey(sysroot)))
-    if output is None:
+    if output is None or str(output) == "-":
         click.echo(text, nl=False)
     else:
         write_whole(output, text.encode(), ANYBODY_READS)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 import click
 
 from app.cli.endings import report_ending
+from probes.standard_streams import open_closed_streams
 
 # name -> (module that defines it, one line for --help). A subcommand's module is imported when it is called, so that
 # `crosspoint --help` costs nothing but click.
@@ -72,7 +74,9 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. No traceback for a user's error, ever."""
+    open_closed_streams()
     _tolerate_narrow_encodings()
+    _forget_impossible_width()
     if "_CROSSPOINT_COMPLETE" in os.environ:
         cli.main(prog_name="crosspoint")  # click's shell completion, which exits by itself
     try:
@@ -90,3 +94,9 @@ def _tolerate_narrow_encodings() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def _forget_impossible_width() -> None:
+    """Scripts export as COLUMNS what `stty size` says, which is 0 of a terminal that was never told its size."""
+    if not re.fullmatch(r"0*[1-9]\d{0,4}", os.environ.get("COLUMNS", ""), re.ASCII):
+        os.environ.pop("COLUMNS", None)

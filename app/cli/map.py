@@ -79,25 +79,27 @@ def command(
     and embedding layers and the hidden sizes of recurrent ones, of a Hugging Face config its hidden and intermediate
     sizes, with more heads of the same size. What goes in and what comes out stays. MODEL as in recommend.
     """
-    from app.cli.files import write_whole
+    from app.cli.files import check_place, write_whole
     from app.cli.map_view import show_map, write_svg
     from app.cli.output import print_json
     from app.cli.recommend import measurement_failed
     from app.cli.session import run_with_service
     from app.mapping import draw_map
 
+    if svg is not None:
+        check_place(svg)
     request = make_request(options, effort=effort, profile=profile)
 
     async def work(service: Crosspoint, report: Report) -> Map:
         return await draw_map(service, request, widths, report)
 
     drawn = run_with_service(work)
-    if svg is not None:
-        write_whole(svg, write_svg(drawn).encode())
     if options["as_json"]:
         print_json(drawn.to_json())
     else:
         show_map(drawn)
+    if svg is not None:
+        write_whole(svg, write_svg(drawn).encode())
     check_drawn(drawn)
     if measurement_failed([told.reason for told in drawn.reasons]):
         ctx.exit(ExitCode.MEASUREMENT_FAILED)

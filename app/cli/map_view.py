@@ -35,7 +35,7 @@ def show_map(drawn: Map) -> None:
         print_lines([[(label.ljust(left), "dim"), *cells]])
     print_text()
     for place, plan in enumerate(drawn.plans):
-        print_lines([[(f"{_letter(place)}  ", f"bold {_colour(place)}"), (describe_plan(plan), "")]])
+        print_lines([[(f"{_letter(place)}  ", f"bold {_colour(place)}"), (plan.label, "")]])
     signs = f"{UNKNOWN}: no time is known. {TOO_BIG}: nothing fits. {REFUSED}: torch refuses it."
     print_text(f"A small letter: others cannot be told from it. {signs}{_say_bases(drawn)}")
     beneath = [*_why_rows_miss(drawn), *_why_cells_miss(drawn), *_reasons(drawn)]
@@ -92,11 +92,6 @@ def letter_of(drawn: Map, cell: Cell) -> str:
     return letter.lower() if cell.close else letter
 
 
-def describe_plan(plan: Plan) -> str:
-    settings = " ".join(f"{name}={value}" for name, value in sorted(plan.environment.items()))
-    return f"{plan.label} {settings}".strip()
-
-
 def _row_label(row: Row) -> str:
     size = f", {format_count(row.parameters)} parameters" if row.parameters is not None else ""
     return f"width {row.width:g}{size}"
@@ -121,7 +116,7 @@ def _style(drawn: Map, cell: Cell) -> str:
 def write_svg(drawn: Map) -> str:
     """A picture of its own, without script, font or anything from elsewhere."""
     title = _title(drawn)
-    plans = max((len(describe_plan(plan)) for plan in drawn.plans), default=0)
+    plans = max((len(plan.label) for plan in drawn.plans), default=0)
     lines = (CHARACTER * len(title) - LEFT, CHARACTER * (plans + 3) + 22, CHARACTER * len(AXIS))
     width = LEFT + max(CELL * len(drawn.batch_sizes), *lines) + 20
     legend = TOP + CELL * len(drawn.rows) + 40
@@ -142,7 +137,7 @@ def write_svg(drawn: Map) -> str:
     for place, plan in enumerate(drawn.plans):
         y = legend + LINE * place
         parts.append(f'<rect x="{LEFT}" y="{y - 12}" width="14" height="14" fill="{_colour(place)}"/>')
-        parts.append(_text(LEFT + 22, y, f"{_letter(place)}  {describe_plan(plan)}"))
+        parts.append(_text(LEFT + 22, y, f"{_letter(place)}  {plan.label}"))
     return "\n".join([*parts, "</svg>", ""])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.cli.numbers import FloatRange
 from app.cli.workload_options import make_request, with_workload_options
 from probes import bounds
 
@@ -23,7 +24,7 @@ DEFAULT_SECONDS = (
 @with_workload_options
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, bounds.MAX_TIME_LIMIT_SECONDS, min_open=True),
+    type=FloatRange(0, bounds.MAX_TIME_LIMIT_SECONDS, min_open=True),
     default=DEFAULT_SECONDS,
     show_default=True,
     help="Time to spend, start-up of the measuring process aside.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.endings import ExitCode
+from app.cli.numbers import FloatRange
 from app.cli.workload_options import EFFORTS, make_request, with_workload_options
 from probes import bounds
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--time-limit",
     "time_limit_seconds",
-    type=click.FloatRange(0, bounds.MAX_TIME_LIMIT_SECONDS, min_open=True),
+    type=FloatRange(0, bounds.MAX_TIME_LIMIT_SECONDS, min_open=True),
     help="Seconds of measuring at most, below what the effort allows.",
 )
 @click.option("--profile", help="Answer for another machine: the name of its profile.")

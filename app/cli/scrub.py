@@ -76,7 +76,7 @@ def scrub_text(text: str, secrets: Mapping[str, str]) -> str:
 
 def name_secrets(hostnames: tuple[str | None, ...] = ()) -> dict[str, str]:
     """This machine's and this person's names, longest first; hostnames: more of them, as a captured machine's."""
-    home = Path("~").expanduser()
+    home = Path(_ask(Path.home) or "~")
     found = {str(home): "~"} if home.name not in ("", "~") and home.name.lower() not in _NAMES_OF_NOBODY else {}
     for name in (*hostnames, _ask(socket.gethostname)):
         for part in (name or "", (name or "").split(".")[0]):
@@ -93,5 +93,5 @@ def _name(name: str, stand_in: str) -> dict[str, str]:
 def _ask(function: Any) -> str | None:
     try:
         return str(function())
-    except (OSError, KeyError, ImportError):  # a user number without a name, as containers have
+    except (OSError, KeyError, ImportError, RuntimeError):  # a user number without a name or home, as containers have
         return None

@@ -37,10 +37,11 @@ def command(**flags: Any) -> None:
 
     Every flag is also a variable, named in brackets. A flag goes before its variable.
     """
+    from app.cli.checked_settings import checked_settings
     from app.main import serve
 
     chosen = {item.name: _parse_flag(item, flags[item.name]) for item in fields(Settings)}
-    serve(Settings.from_environment(**chosen))
+    serve(checked_settings(**chosen))
 
 
 def _parse_flag(item: Field[Any], value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -17,15 +16,18 @@ Work = Callable[["Crosspoint", Report], Awaitable[Answer]]
 
 
 def run_with_service(work: Work[Answer], *, quiet: bool = False) -> Answer:
-    """Run `work` with an open service. Ctrl-C cancels it, and the service ends its children before this returns."""
+    """Run `work` with an open service. Ctrl-C, TERM and HUP cancel it, and the service ends its children before this
+    returns."""
+    from app.cli.checked_settings import checked_settings
+    from app.cli.signals import run_until_signalled
     from app.service import Crosspoint
-    from app.settings import Settings
 
     logging.basicConfig(format="Warning: %(message)s")  # as when something could not be saved
+    settings = checked_settings()
 
     async def session(report: Report) -> Answer:
-        async with Crosspoint(Settings.from_environment()) as service:
+        async with Crosspoint(settings) as service:
             return await work(service, report)
 
     with show_progress(quiet) as report:
-        return asyncio.run(session(report))
+        return run_until_signalled(session(report))

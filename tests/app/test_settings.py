@@ -41,7 +41,14 @@ def test_a_flag_goes_before_its_variable() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("port", "many"), ("port", "70000"), ("grace_seconds", "nan"), ("calibrate_on_start", "perhaps"), ("port", "1e3")],
+    [
+        ("data_dir", "~no-such-user/data"),
+        ("port", "many"),
+        ("port", "70000"),
+        ("grace_seconds", "nan"),
+        ("calibrate_on_start", "perhaps"),
+        ("port", "1e3"),
+    ],
 )
 def test_a_setting_that_cannot_be_used_is_named(name: str, text: str) -> None:
     item = next(item for item in fields(Settings) if item.name == name)

@@ -31,11 +31,12 @@ function describeProblem(problem, status) {
   if (problem === null || typeof problem !== "object") return `The service answered with status ${status}.`;
   const parts = [problem.detail || problem.title || `The service answered with status ${status}.`];
   for (const error of Array.isArray(problem.errors) ? problem.errors : []) {
-    if (error && (error.detail || error.message)) parts.push(error.detail || error.message);
+    const said = error && (error.detail || error.message);
+    if (said && !parts.join(" ").includes(said)) parts.push(said);  // the detail may hold them all
   }
   const near = (problem.suggestions || []).filter((name) => !parts.join(" ").includes(name));
   if (near.length) parts.push(`Near: ${near.join(", ")}.`);
-  return [...new Set(parts)].join(" ");
+  return parts.join(" ");
 }
 
 // ---- the machine --------------------------------------------------------------------------------------------------
@@ -82,44 +83,6 @@ function findingCard(finding) {
   card.append(make("p", finding.message));
   if (finding.fix) card.append(make("p", finding.fix, "quiet"));
   return card;
-}
-
-// What changes is read on the machine only while somebody looks at it: a hidden tab lets go.
-let watched = null;
-let wantsToWatch = false;
-
-function watchMachine() {
-  const wanted = wantsToWatch && !document.hidden;
-  if (wanted === (watched !== null)) return;
-  if (!wanted) {
-    watched.close();
-    watched = null;
-    byId("now").replaceChildren();
-    return;
-  }
-  watched = new EventSource("/hardware/events");
-  watched.addEventListener("hardware", (event) => showNow(nowLines(JSON.parse(event.data))));
-  watched.addEventListener("error", () => showNow(["The service sends nothing now."]));
-}
-
-function showNow(lines) {
-  byId("now").replaceChildren(...lines.map((line) => make("li", line)));
-}
-
-function nowLines({ load, memory, accelerators, reason }) {
-  const cpu = `CPU ${units.share(load.busy_fraction)} busy, ${units.share(load.steal_fraction)} stolen; ${units.bytes(memory.usable_bytes)} of memory usable`;
-  return [cpu, ...accelerators.map(cardLine), ...(reason ? [reason] : [])];
-}
-
-function cardLine(card) {
-  const parts = [
-    card.utilization_percent === null ? null : `${Math.round(card.utilization_percent)} % busy`,
-    card.memory_free_bytes === null ? null : `${units.bytes(card.memory_free_bytes)} free of ${units.bytes(card.memory_total_bytes)}`,
-    card.temperature_celsius === null ? null : `${Math.round(card.temperature_celsius)} °C`,
-    card.power_watts === null ? null : `${Math.round(card.power_watts)} W`,
-    ...(card.throttle_reasons || []),
-  ].filter(Boolean);
-  return `${card.torch_device || card.name || card.id}: ${parts.join(", ") || card.why_not || "nothing is known now"}`;
 }
 
 // ---- the question -------------------------------------------------------------------------------------------------
@@ -374,10 +337,4 @@ function askFromAddress() {
 byId("question").addEventListener("submit", answerQuestion);
 byId("copy").addEventListener("click", copySnippet);
 showMachine();
-byId("watch").addEventListener("click", (event) => {
-  wantsToWatch = !wantsToWatch;
-  event.currentTarget.setAttribute("aria-pressed", String(wantsToWatch));
-  watchMachine();
-});
-document.addEventListener("visibilitychange", watchMachine);
 showModels().then(askFromAddress);

@@ -49,7 +49,8 @@ def _explain_device(device: Document) -> list[str]:
     most = max(device["variants"], key=_readings)
     fewest = min(device["variants"], key=_readings)
     compared = [_say_totals(device, most, fewest), _say_law(device, most)] if most is not fewest else []
-    return [*compared, _say_what_a_reading_is(device), _say_where_time_goes(device, fewest)]
+    each = [_say_what_a_reading_is(device), _say_where_time_goes(device, fewest), *_say_copying(device)]
+    return compared + each
 
 
 def _readings(variant: Document) -> int:
@@ -130,6 +131,17 @@ def _say_where_time_goes(device: Document, fewest: Document) -> str:
         + ("the network is so small that the time is in issuing work." if small else "the time is in the arithmetic.")
         + alone
     )
+
+
+def _say_copying(device: Document) -> list[str]:
+    """Of a device to which the data had to be copied; nothing of any other."""
+    copying = device["overheads"].get("transfer_seconds")
+    if copying is None:
+        return []
+    return [
+        f"Copying the data set to {device['device']} takes {_micro(copying)}. It was done once, before the first "
+        "epoch, so it is in no row of the table; a loop that copied it in each epoch would pay for it each time."
+    ]
 
 
 def _compare_devices(devices: Sequence[Document]) -> list[str]:

@@ -38,9 +38,7 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
         plans = tuple(_read_plan(row) for row in job.get("plans") or ()) or sensible_plans(cores)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Failure("invalid-job", "plans is a list of documents with a device, a precision and threads.") from None
-    sizes = tuple(dict.fromkeys(job.get("batch_sizes") or (workload.batch_size,)))
-    if not all(is_whole(size) and 1 <= size <= MAX_BATCH_SIZE for size in sizes):
-        raise Failure("invalid-job", f"batch_sizes is a list of whole numbers from 1 to {MAX_BATCH_SIZE}.")
+    sizes = _read_batch_sizes(job.get("batch_sizes"), workload)
     seconds, limit = job.get("seconds"), job.get("memory_limit_bytes")
     if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_TIME_LIMIT_SECONDS:
         raise Failure("invalid-job", f"seconds is the time to spend, up to {MAX_TIME_LIMIT_SECONDS:.0f}.")
@@ -57,6 +55,14 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     foretold = tuple(expected.get(plan.key) for plan in distinct)
     paces = _read_paces(job.get("paces"))
     return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart, paces, foretold)
+
+
+def _read_batch_sizes(value: Any, workload: Workload) -> tuple[int, ...]:
+    """Each once. Raises Failure `invalid-job`."""
+    rows = [workload.batch_size] if value is None or value == [] else value
+    if not isinstance(rows, list) or not all(is_whole(size) and 1 <= size <= MAX_BATCH_SIZE for size in rows):
+        raise Failure("invalid-job", f"batch_sizes is a list of whole numbers from 1 to {MAX_BATCH_SIZE}.")
+    return tuple(dict.fromkeys(rows))
 
 
 def _read_expected(value: Any, plans: Sequence[Plan]) -> dict[object, float]:

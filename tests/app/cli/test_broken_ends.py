@@ -15,6 +15,8 @@ from app.cli.main import main
 from tests.probes.machines import write_machine, x86_machine
 
 COMMAND = [sys.executable, "-c", "import sys; from app.cli.main import main; sys.exit(main())"]
+FIGURES = {"parameters": 10**3, "flops_per_sample": 10**3, "activation_bytes_per_sample": 10**3, "operations": 6}
+SUMMARY = json.dumps({"summary": FIGURES})
 
 
 def make_socket(path: Path) -> None:
@@ -33,6 +35,11 @@ ROOTS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSPOINT_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+
+
 @pytest.fixture(params=sorted(ROOTS))
 def no_root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     ROOTS[request.param](tmp_path / "root")
@@ -47,7 +54,19 @@ def test_a_sysroot_that_is_no_folder_is_wrong_usage(no_root: Path, capsys: pytes
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["hardware"], ["hardware", "--labels"], ["hardware", "--history"], ["doctor"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hardware"],
+        ["hardware", "--labels"],
+        ["hardware", "--history"],
+        ["doctor"],
+        ["recommend", "iris-mlp", "--effort", "instant", "--json"],
+        ["map", "iris-mlp"],
+        ["profile", "list"],
+        ["serve", "--host", "not a host"],
+    ],
+)
 def test_so_is_one_that_the_environment_names(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +75,11 @@ def test_so_is_one_that_the_environment_names(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "CROSSPOINT_SYSROOT" in captured.err
+
+
+def test_a_service_of_a_machine_that_is_not_there_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", "not a host", "--sysroot", "/no/such/folder"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("Error: --sysroot: the sysroot ")
 
 
 def test_a_program_gets_each_probes_reason_too(no_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,3 +119,39 @@ def run_into_closed_pipe(words: list[str]) -> tuple[int, str]:
     finally:
         os.close(theirs)
     return deaf.returncode, "" if "--bogus" in words else shown.stderr
+
+
+def run_in_shell(redirections: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command with streams closed as a shell does it, `2>&-`."""
+    shell = ("sh", "-c", f'exec "$@" {redirections}', "sh")
+    return subprocess.run((*shell, *words), capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_closed_standard_error_costs_no_answer() -> None:
+    finished = run_in_shell("2>&-", *COMMAND, "recommend", SUMMARY, "--effort", "instant", "--json")
+    assert finished.returncode == ExitCode.DONE
+    assert json.loads(finished.stdout)["verdict"]
+
+
+def test_a_closed_standard_output_costs_no_file(tmp_path: Path) -> None:
+    root, labels = write_machine(tmp_path / "root", x86_machine()), tmp_path / "labels"
+    words = ["hardware", "--labels", "--sysroot", str(root), "--output", str(labels)]
+    finished = run_in_shell(">&-", *COMMAND, *words)
+    assert (finished.returncode, finished.stderr) == (ExitCode.DONE, "")
+    assert "cpu.logical-cores=8" in labels.read_text()
+
+
+def test_a_closed_standard_input_holds_no_model_and_no_profile() -> None:
+    finished = run_in_shell("<&-", *COMMAND, "recommend", "-")
+    assert finished.returncode == ExitCode.USAGE
+    assert finished.stderr.startswith("Error: standard input is not JSON")
+    assert run_in_shell("<&-", *COMMAND, "profile", "import", "-").returncode == ExitCode.USAGE
+
+
+def test_with_all_three_closed_a_model_is_measured_all_the_same(tmp_path: Path) -> None:
+    """The measuring process is spoken to over pipes, which may not get the descriptors of standard streams."""
+    report = tmp_path / "report.html"
+    words = ["experiment", "iris", "--epochs", "20", "--device", "cpu", "--report", str(report)]
+    finished = run_in_shell("<&- >&- 2>&-", *COMMAND, *words)
+    assert finished.returncode == ExitCode.DONE
+    assert "Time against readings" in report.read_text(encoding="utf-8")

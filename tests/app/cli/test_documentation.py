@@ -53,7 +53,7 @@ def test_the_models_that_stand_there_as_examples_are_models() -> None:
 
 def test_every_code_of_a_failure_is_documented() -> None:
     """docs/protocol.md lists them for programs."""
-    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "probes" / "microtrain").glob("*.py")]
+    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "probes" / "microtrain").rglob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     made = set(re.findall(r'(?:LabError|Failure)\(\s*"([a-z-]+)"', text))
     made |= set(re.findall(r'\("(cancelled|invalid-request|fault)", ', text)) | {"ended"}

@@ -69,3 +69,12 @@ def test_history_begins_with_the_machine_as_it_is(
     assert main(["hardware", "--history", "--json"]) == ExitCode.DONE
     (state,) = json.loads(capsys.readouterr().out)["history"]
     assert state["changes"] == []
+
+
+def test_a_dash_is_standard_output(
+    machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["hardware", "--labels", "--sysroot", machine, "--output", "-"]) == ExitCode.DONE
+    assert "cpu.logical-cores=8" in capsys.readouterr().out
+    assert not (tmp_path / "-").exists()

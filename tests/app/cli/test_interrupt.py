@@ -1,18 +1,23 @@
-"""Ctrl-C ends a command and whatever it started."""
+"""Ctrl-C, TERM and HUP end a command and whatever it started."""
 
 import os
 import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from app.cli.endings import ExitCode
+from probes.compilers import why_not_compile
+from tests.app.serving import wait_until
 
 CROSSPOINT = (sys.executable, "-c", "import sys; from app.cli.main import main; sys.exit(main())")
+EXPERIMENT = ("experiment", "iris", "--epochs", "1000000", "--json")
 
 
 def test_ctrl_c_while_input_is_awaited_is_code_130_without_a_traceback(tmp_path: Path) -> None:
@@ -40,22 +45,78 @@ def read_until(descriptor: int, words: bytes) -> bytes:
     return seen
 
 
-def test_ctrl_c_in_a_measurement_ends_its_processes(terminal: tuple[int, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_measurement_that_is_ended_takes_its_processes_and_files_along(
+    terminal: tuple[int, int], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     ours, theirs = terminal
     command = subprocess.Popen(
-        (*CROSSPOINT, "experiment", "iris", "--epochs", "1000000", "--json"),
+        (*CROSSPOINT, *EXPERIMENT),
         stdout=subprocess.PIPE,
         stderr=theirs,
-        env={**os.environ, "CROSSPOINT_DATA_DIR": str(tmp_path), "TERM": "xterm"},
+        env={**os.environ, **places_in(tmp_path), "TERM": "xterm"},
     )
     os.close(theirs)
     read_until(ours, b"of 1,000,000 epochs")  # the bar: a process trains
     children = psutil.Process(command.pid).children(recursive=True)
     assert children
-    command.send_signal(signal.SIGINT)
+    assert folders_in(tmp_path)
+    command.send_signal(number)
+    read_until(ours, b"\x1b[?25h")  # the cursor is shown again
     output, _ = command.communicate(timeout=60)
     os.close(ours)
-    assert command.returncode == ExitCode.INTERRUPTED
+    assert command.returncode == code
     assert output == b""
+    assert folders_in(tmp_path) == []
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
+
+
+def places_in(folder: Path) -> dict[str, str]:
+    """Variables for a store and for temporary files of a command's own."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    return {"CROSSPOINT_DATA_DIR": str(folder / "data"), "TMPDIR": str(temporary)}
+
+
+def folders_in(folder: Path) -> list[str]:
+    """Names of what a command made for its processes' files; torch has a folder of its own there."""
+    return [path.name for path in (folder / "tmp").glob("crosspoint-*") if path.is_dir()]
+
+
+@contextmanager
+def started(folder: Path, *words: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A command whose output nobody reads; before: what the shell does that starts it."""
+    command = subprocess.Popen(
+        ("sh", "-c", f'{before} exec "$@"', "sh", *CROSSPOINT, *words),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **places_in(folder)},
+    )
+    try:
+        yield command
+    finally:
+        command.kill()
+        command.wait(60)
+
+
+def test_what_hup_is_not_to_end_goes_on_without_its_terminal(tmp_path: Path) -> None:
+    """As nohup starts a command."""
+    with started(tmp_path, *EXPERIMENT, before="trap '' HUP;") as command:
+        wait_until(lambda: folders_in(tmp_path), "a process has a folder for its files")
+        command.send_signal(signal.SIGHUP)
+        command.send_signal(signal.SIGTERM)
+        assert command.wait(60) == 143
+    assert folders_in(tmp_path) == []
+
+
+@pytest.mark.skipif(why_not_compile() is not None, reason="torch.compile cannot run here")
+def test_a_model_that_is_being_compiled_leaves_nothing_of_it(tmp_path: Path) -> None:
+    words = ("recommend", "iris-mlp", "--device", "cpu", "--effort", "thorough", "--json")
+    with started(tmp_path, *words) as command:
+        wait_until(lambda: any((tmp_path / "tmp").glob("crosspoint-compile-*/*")), "something was compiled")
+        command.send_signal(signal.SIGTERM)
+        assert command.wait(60) == 143
+    assert folders_in(tmp_path) == []

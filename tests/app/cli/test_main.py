@@ -12,6 +12,7 @@ from app.advisor.request import EFFORTS, PRECISION_CHOICES
 from app.cli import workload_options
 from app.cli.endings import CommandFailed, ExitCode, report_ending
 from app.cli.main import COMMANDS, main
+from app.cli.output import PIPED_WIDTH
 from app.errors import CrosspointError, LabError, StoreError
 from probes.workload.description import InvalidModel
 
@@ -65,11 +66,15 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
         ["recommend", "no/such/file.json"],
         ["recommend", "resnet-50", "--sequence-length", "5"],
         ["measure", "reznet-50"],
+        ["measure", "iris-mlp", "--seconds", "nan"],
+        ["map", "iris-mlp", "--svg", "/no/such/folder/map.svg"],
+        ["map", "iris-mlp", "--svg", "-"],
         ["models", "reznet-50"],
         ["hardware", "--sysroot", "/no/such/folder"],
         ["experiment", "iris", "--epochs", "0"],
         ["experiment", "iris", "--log-every", "1,sometimes"],
         ["experiment", "iris", "--report", "/no/such/folder/report.html"],
+        ["experiment", "iris", "--report", "-"],
         ["serve", "--port", "seventy"],
     ],
 )
@@ -156,3 +161,14 @@ def test_an_ascii_terminal_gets_question_marks_instead_of_a_traceback() -> None:
     finished = run("experiment", "iris", "--help", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert finished.returncode == ExitCode.DONE
     assert finished.stderr == ""
+
+
+@pytest.mark.parametrize("columns", ["0", "-1", "²", "9" * 5000])
+def test_a_width_that_no_terminal_has_is_as_good_as_none(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CROSSPOINT_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", columns)
+    summary = '{"parameters": 1000, "flops_per_sample": 1000, "activation_bytes_per_sample": 1000, "operations": 6}'
+    assert main(["recommend", f'{{"summary": {summary}}}', "--effort", "instant"]) == ExitCode.DONE
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= PIPED_WIDTH

@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.advisor.curves.winners import winners
+from app.advisor.curves.winners import Cell, winners
 from app.advisor.decide import recommend
 from app.advisor.request import Request
 from app.cli.endings import CommandFailed, ExitCode
 from app.cli.main import main
 from app.cli.map import check_drawn
-from app.cli.map_view import letter_of, show_map
+from app.cli.map_view import letter_of, show_map, write_svg
 from app.lab import Lab
 from app.mapping import Map, Row
 from app.service import Crosspoint
@@ -205,3 +205,19 @@ def test_a_map_that_was_to_be_measured_and_was_not_is_drawn_and_ends_with_code_4
 def test_widths_that_are_none_are_wrong_usage(widths: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", MODEL, "--widths", widths]) == ExitCode.USAGE
     assert "idths" in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_written_costs_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["map", MODEL, "--profile", "rig", "--largest-batch", "1", "--widths", "1", "--json", "--svg", "/dev/full"]
+    assert main(words) == ExitCode.FAULT
+    written, said = capsys.readouterr()
+    assert json.loads(written)["batch_sizes"] == [1]
+    assert said == "Error: full could not be written: No space left on device.\n"
+
+
+def test_what_a_plan_sets_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = replace(ONE, environment={"MALLOC_TRIM_THRESHOLD_": "1", "MALLOC_MMAP_THRESHOLD_": "1"})
+    drawn = Map(a_workload(), (1,), (Row(1.0, None, (Cell(1, plan, True),)),))
+    show_map(drawn)
+    assert capsys.readouterr().out.count("MALLOC_TRIM_THRESHOLD_=1") == 1
+    assert write_svg(drawn).count("MALLOC_TRIM_THRESHOLD_=1") == 1

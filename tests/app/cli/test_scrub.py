@@ -62,3 +62,14 @@ def test_a_captured_machines_name_is_a_secret_whole_and_short() -> None:
     assert secrets["lovelace.example.org"] == secrets["lovelace"] == "(host)"
     assert "root" not in secrets
     assert "gpu" not in name_secrets(("gpu",))
+
+
+def test_a_user_number_without_a_home_has_nothing_to_take_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a container that is run with a number of its own."""
+
+    def forget(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", forget)
+    assert "~" not in name_secrets(("lovelace",)).values()

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from app.web.report import render_report
-from tests.app.web.browser import needs_chromium, render
+from tests.app.serving import running_server
+from tests.app.web.browser import Tab, needs_chromium, opened_tab, render
 from tests.app.web.test_report import make_result
+from tests.probes.machines import write_machine, x86_machine
 
 pytestmark = needs_chromium
 
@@ -67,3 +69,46 @@ def test_the_report_draws_its_charts_without_any_network(tmp_path: Path) -> None
     assert console == []
     assert document.count("<canvas") == 2
     assert "in line with the readings" in document
+
+
+def test_two_complaints_are_told_once_each(service: str, tmp_path: Path) -> None:
+    document, _ = render(
+        f"{service}/?model=iris-mlp&batch_size=99999999&log_every=99999999999&effort=instant", tmp_path
+    )
+    told = text_of(document, "problem")
+    assert (told.count("batch_size"), told.count("log_every")) == (1, 1)
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Tab]:
+    with opened_tab(tmp_path / "profile") as tab:
+        yield tab
+
+
+def is_pressed(tab: Tab) -> bool:
+    return bool(tab.run("document.getElementById('watch').getAttribute('aria-pressed') === 'true'"))
+
+
+def test_watching_goes_on_after_an_answer_that_was_none_of_the_services(service: str, tab: Tab) -> None:
+    """As a proxy gives while the service starts anew."""
+    tab.open(service)
+    tab.ask("Fetch.enable", patterns=[{"urlPattern": "*/hardware/events"}])
+    tab.press("watch")
+    for _ in range(2):  # the events, and why there are none
+        asked = tab.await_event("Fetch.requestPaused")["requestId"]
+        tab.ask("Fetch.fulfillRequest", requestId=asked, responseCode=502)
+    tab.await_text("now", "The service answered with status 502.")
+    tab.ask("Fetch.disable")
+    tab.await_text("now", "of memory usable")
+    assert is_pressed(tab)
+    tab.press("watch")
+    assert (tab.text("now"), is_pressed(tab)) == ("", False)
+
+
+def test_who_watches_a_captured_machine_is_told_why_there_is_nothing(tab: Tab, tmp_path: Path) -> None:
+    root = write_machine(tmp_path / "root", x86_machine())
+    with running_server(tmp_path / "data", sysroot=str(root)) as server:
+        tab.open(server.url)
+        tab.press("watch")
+        tab.await_text("now", "A captured machine does not change")
+        assert not is_pressed(tab)

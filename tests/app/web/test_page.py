@@ -2,6 +2,8 @@
 
 import re
 
+import httpx
+
 from app.web.page import STATIC, read_page
 
 
@@ -28,7 +30,7 @@ def test_every_field_has_a_label() -> None:
 
 
 def test_scripts_never_write_html() -> None:
-    for name in ("page.js", "chart.js", "units.js", "report.js"):
+    for name in ("page.js", "watch.js", "chart.js", "units.js", "report.js"):
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", (STATIC / name).read_text()
         )
@@ -38,3 +40,13 @@ def test_the_vendored_library_stands_with_its_licence_and_version() -> None:
     vendored = STATIC / "vendor" / "uplot"
     assert "(v1.6.32)" in (vendored / "uPlot.iife.min.js").read_text(encoding="utf-8")[:200]
     assert "MIT License" in (vendored / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_a_browser_asks_whether_a_file_has_changed_before_it_uses_its_own_copy(client: httpx.Client) -> None:
+    """An updated page must not run with the scripts of the last version."""
+    assert client.get("/").headers["cache-control"] == "no-cache"
+    for name in ("page.js", "page.css", "vendor/uplot/uPlot.iife.min.js"):
+        first = client.get(f"/static/{name}")
+        again = client.get(f"/static/{name}", headers={"If-None-Match": first.headers["etag"]})
+        assert [answer.headers["cache-control"] for answer in (first, again)] == ["no-cache", "no-cache"]
+        assert (first.status_code, again.status_code) == (200, 304)

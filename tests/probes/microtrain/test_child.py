@@ -77,6 +77,8 @@ def test_a_line_that_is_no_job_is_refused_in_words_and_the_next_one_heard(child:
         {"seconds": 1, "batch_sizes": [0]},
         {"seconds": 1, "batch_sizes": [10**18]},
         {"seconds": 1, "batch_sizes": ["1"]},
+        {"seconds": 1, "batch_sizes": 32},
+        {"seconds": 1, "batch_sizes": [[1]]},
         {"seconds": 1, "plans": [{"precision": "fp32"}]},
         {"seconds": 1, "plans": [5]},
         {"seconds": 1, "plans": [{"device": "cpu", "threads": "two"}]},

@@ -59,6 +59,15 @@ def test_a_cost_that_shows_in_the_runs_is_taken_from_the_runs() -> None:
     assert "waits until the device has done" in text
 
 
+def test_a_learner_is_told_what_copying_takes_and_that_the_table_has_none_of_it() -> None:
+    card = device("cuda:0", 100e-6, 20e-6, timing(25e-6, 2e-6), 80e-6)
+    card["overheads"]["transfer_seconds"] = 45e-6
+    text = " ".join(explain_readings([card]))
+    assert "Copying the data set to cuda:0 takes 45 µs." in text
+    assert "in no row of the table" in text
+    assert "Copying" not in " ".join(explain_readings([device("cpu", 100e-6, 1e-6, timing(1e-6, 5e-6), 80e-6)]))
+
+
 def test_two_devices_are_held_against_each_other() -> None:
     slow = device("cuda:0", 300e-6, 20e-6, timing(25e-6, 2e-6), 280e-6)
     fast = device("cpu", 100e-6, 1e-6, timing(1e-6, 5e-6), 80e-6)

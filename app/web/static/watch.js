@@ -1,0 +1,81 @@
+"use strict";
+// What changes on the machine, each second. It is read there only while somebody looks at it: a hidden tab lets go.
+const AGAIN_SECONDS = 5;  // as a 429 asks for in Retry-After
+let watched = null;
+let wantsToWatch = false;
+let again = null;
+
+function watchMachine() {
+  clearTimeout(again);
+  if (!wantsToWatch || document.hidden) {
+    stopWatching();
+  } else if (watched === null) {
+    const source = watched = new EventSource("/hardware/events");
+    source.addEventListener("hardware", (event) => showNow(nowLines(JSON.parse(event.data))));
+    source.addEventListener("error", () => missEvents(source));
+  }
+}
+
+function stopWatching() {
+  if (watched !== null) watched.close();
+  watched = null;
+  showNow([]);
+}
+
+// A browser asks again by itself where the connection was lost, and never after an answer other than 200.
+async function missEvents(source) {
+  showNow(["The service sends nothing now."]);
+  if (source.readyState !== EventSource.CLOSED) return;
+  const refusal = await askWhyNot();
+  if (source !== watched) return;  // stopped meanwhile
+  watched = null;
+  if (refusal !== null) showNow([refusal.said]);
+  if (refusal === null || !refusal.isFinal) again = setTimeout(watchMachine, AGAIN_SECONDS * 1000);
+  else pressWatch(false);
+}
+
+// An EventSource tells nothing of a refusal, so that it is asked for once more; null: it would be answered now.
+async function askWhyNot() {
+  const asking = new AbortController();
+  try {
+    const response = await fetch("/hardware/events", { signal: asking.signal });
+    if (response.ok) return null;
+    const problem = await response.json().catch(() => null);
+    return { said: describeProblem(problem, response.status), isFinal: response.status === 409 };
+  } catch {
+    return null;
+  } finally {
+    asking.abort();
+  }
+}
+
+function pressWatch(isDown) {
+  wantsToWatch = isDown;
+  byId("watch").setAttribute("aria-pressed", String(isDown));
+}
+
+function showNow(lines) {
+  byId("now").replaceChildren(...lines.map((line) => make("li", line)));
+}
+
+function nowLines({ load, memory, accelerators, reason }) {
+  const cpu = `CPU ${units.share(load.busy_fraction)} busy, ${units.share(load.steal_fraction)} stolen; ${units.bytes(memory.usable_bytes)} of memory usable`;
+  return [cpu, ...accelerators.map(cardLine), ...(reason ? [reason] : [])];
+}
+
+function cardLine(card) {
+  const parts = [
+    card.utilization_percent === null ? null : `${Math.round(card.utilization_percent)} % busy`,
+    card.memory_free_bytes === null ? null : `${units.bytes(card.memory_free_bytes)} free of ${units.bytes(card.memory_total_bytes)}`,
+    card.temperature_celsius === null ? null : `${Math.round(card.temperature_celsius)} °C`,
+    card.power_watts === null ? null : `${Math.round(card.power_watts)} W`,
+    ...(card.throttle_reasons || []),
+  ].filter(Boolean);
+  return `${card.torch_device || card.name || card.id}: ${parts.join(", ") || card.why_not || "nothing is known now"}`;
+}
+
+byId("watch").addEventListener("click", () => {
+  pressWatch(!wantsToWatch);
+  watchMachine();
+});
+document.addEventListener("visibilitychange", watchMachine);
