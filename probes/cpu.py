@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from probes.frequency import (
 from probes.hardware import Cpu, Outcome
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets, sve_bits_of
 from probes.names.cpu import name_by_host
+from probes.names.cpu_identity import NO_NAME, known_name
 from probes.names.cpu_identity import parse_cpuinfo as parse_identity
 from probes.names.microarchitecture import identify
 from probes.numa import count_nodes_without_cpus, read_nodes
@@ -45,7 +45,7 @@ class CpuReading:
 
 def read_cpu(root: Root) -> CpuReading:
     """Raises Unreadable when neither /proc nor /sys tells anything about CPUs."""
-    if root.is_host and not sys.platform.startswith("linux"):
+    if not root.is_linux:
         from probes.cpu_portable import read_portable_cpu  # costs milliseconds that Linux never needs
 
         cpu = read_portable_cpu()
@@ -98,7 +98,14 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     if missing := _explain_cpuinfo(root, cpuinfo):
         absent = missing.outcome is Outcome.ABSENT
         return CpuReading(cpu, topology.online, missing.reason, Outcome.OK if absent else missing.outcome)
-    return CpuReading(cpu, topology.online, found.reason)
+    return CpuReading(cpu, topology.online, found.reason or _explain_name(cpuinfo, name))
+
+
+def _explain_name(cpuinfo: CpuInfo, name: str | None) -> str | None:
+    """Why a processor that is listed has no name, where the kernel says so."""
+    if name is not None or cpuinfo.first(*NAME_KEYS) != NO_NAME:
+        return None
+    return f"/proc/cpuinfo has no name for the processor (it says “{NO_NAME}”)"
 
 
 def _name_by_host(root: Root, microarchitecture: str | None) -> str | None:
@@ -145,8 +152,8 @@ def count_offline(root: Root, online: int) -> int | None:
 
 def decode_identity(cpuinfo: CpuInfo, cpu: int) -> tuple[str | None, str | None]:
     """Vendor and model name as lscpu gives them; ARM's numbers are looked up in arm_parts.toml."""
-    vendor = cpuinfo.of(cpu, *VENDOR_KEYS) or cpuinfo.first(*VENDOR_KEYS)
-    name = cpuinfo.of(cpu, *NAME_KEYS) or cpuinfo.first(*NAME_KEYS)
+    vendor = known_name(cpuinfo.of(cpu, *VENDOR_KEYS) or cpuinfo.first(*VENDOR_KEYS))
+    name = known_name(cpuinfo.of(cpu, *NAME_KEYS) or cpuinfo.first(*NAME_KEYS))
     if "CPU implementer" in {**cpuinfo.common, **cpuinfo.processors.get(cpu, {})}:
         maker, part = find_arm_part(cpuinfo.of(cpu, "CPU implementer"), cpuinfo.of(cpu, "CPU part"))
         return clean(maker or vendor), clean(part or name)

@@ -44,8 +44,14 @@ _TOLD_BY = {
 }
 # Endings that say nothing about the machine; `absent`, `denied` and `unsupported` are answers.
 _SILENT = (Outcome.TIMEOUT, Outcome.FAILED, Outcome.PENDING)
+# CUDA's failures are answers too, for they last: only while it is late nothing is known.
+_LATE = (Outcome.TIMEOUT, Outcome.PENDING)
 # Flags that kernels are chosen by. Others come and go with microcode and kernel versions (md_clear, rtm).
 SPEED_FLAGS = ("avx", "amx", "fma", "f16c", "neon", "asimd", "sve", "bf16", "i8mm", "vsx", "altivec", "rvv")
+# Linux's word on x86 where a processor does not say its name. It is no name, and yet it stays in fingerprints: they
+# were made of it before it was read as none.
+_NAMELESS = "unknown"
+_X86 = ("x86_64", "i686")
 
 
 class HasIdentity(Protocol):
@@ -69,10 +75,11 @@ def compute_fingerprint(facts: HasIdentity) -> str:
 def read_identity(facts: HasIdentity) -> Identity:
     """The parts of the identity. A card's id is kept as a hash: what is stored must not lead to a serial number."""
     cpu, torch = facts.cpu, facts.software.torch
+    nameless = _NAMELESS if cpu.architecture in _X86 and cpu.instruction_sets else None
     return {
         "cpu": {
-            "name": cpu.name,
-            "vendor": cpu.vendor_id,
+            "name": cpu.name or nameless,
+            "vendor": cpu.vendor_id or nameless,
             "architecture": cpu.architecture,
             "sockets": cpu.sockets,
             "physical_cores": cpu.physical_cores,
@@ -106,11 +113,19 @@ def settle_identity(survey: Survey, before: Identity | None) -> Identity:
 
 def silent_parts(probes: Mapping[str, ProbeReport]) -> frozenset[str]:
     """Parts of the identity that this survey could not read."""
-    return frozenset(
+    silent = {
         part
         for part, names in _TOLD_BY.items()
         if any(probes[name].outcome in _SILENT for name in names if name in probes)
-    )
+    }
+    return frozenset(silent | {"accelerators"} if _awaits_cuda(probes) else silent)
+
+
+def _awaits_cuda(probes: Mapping[str, ProbeReport]) -> bool:
+    """Where NVML tells nothing, cards of NVIDIA's may be CUDA's to tell alone (a Jetson)."""
+    cuda, nvidia = probes.get("cuda"), probes.get("nvidia")
+    has_nvml = nvidia is not None and nvidia.outcome is Outcome.OK
+    return cuda is not None and cuda.outcome in _LATE and not has_nvml
 
 
 def _driver_versions(facts: HasIdentity) -> dict[str, list[str]]:

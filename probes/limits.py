@@ -5,7 +5,6 @@ cgroup may be tighter than one's own (lxc/lxcfs#688): every level is read, and t
 """
 
 import os
-import sys
 from dataclasses import dataclass, field
 
 from probes.cgroups import Cgroups, Levels
@@ -36,7 +35,7 @@ def read_usable_cores(root: Root, online: int) -> UsableCores:
 
     Raises Unreadable when a limit is there and cannot be understood: all cores would be a wrong answer.
     """
-    if root.is_host and not sys.platform.startswith("linux"):
+    if not root.is_linux:
         return read_portable(online)
     cgroups = Cgroups(root)
     affinity = read_affinity(root)

@@ -5,7 +5,6 @@ process. The first reading therefore has none: `measure_load` takes two.
 """
 
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -133,7 +132,7 @@ def _others_in_quota(before: CpuTimes, after: CpuTimes) -> float | None:
 
 
 def _read_times(root: Root) -> CpuTimes | None:
-    if root.is_host and not sys.platform.startswith("linux"):
+    if not root.is_linux:
         return _ask_times()
     times = parse_times(root.read("/proc/stat", 1 << 20) or "", time.monotonic())
     if times is None or not root.is_host:
@@ -162,7 +161,7 @@ def _ask_times() -> CpuTimes:
 
 
 def _read_load_average(root: Root) -> float | None:
-    if root.is_host and not sys.platform.startswith("linux"):
+    if not root.is_linux:
         return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return parse_load_average(root.read("/proc/loadavg") or "")
 

@@ -95,7 +95,7 @@ class Measurement:
     processes: int | None = None
     # Of the samples, how many were taken while the cores were slow; and how many times as long as on the calm machine,
     # of which `step` tells, those took. None: nobody read how quick they were, or no sample was calm, and `step` is
-    # reckoned (probes.microtrain.quiet.calm).
+    # reckoned back from those that a neighbour may have slowed, or else what steps took (probes.microtrain.quiet.calm).
     slow_share: float | None = None
     slowdown: float | None = None
     denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves

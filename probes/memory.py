@@ -1,6 +1,5 @@
 """How much memory there is, and how much a new process could take now."""
 
-import sys
 from dataclasses import dataclass, replace
 
 from probes.cgroups import Cgroups, Levels
@@ -14,6 +13,9 @@ NO_LIMIT_BYTES = 1 << 60
 # Older kernels count a node's reserved pages in and MemTotal's out, so the nodes exceed it by a few percent.
 # Nodes that hold clearly less than MemTotal do not tell of all memory (hot-added memory in some virtual machines).
 NODES_COVER_FRACTION = 0.97
+# Nodes that hold far more than MemTotal are the host's, and /proc/meminfo this container's own (lxcfs writes one with
+# the container's limit in it, and below /sys/devices/system serves cpu alone: its sysfs_fuse.c).
+NODES_EXCEED_FRACTION = 1.25
 # `ulimit -d` and `ulimit -v`, of each process by itself (getrlimit(2)). Nothing enforces `ulimit -m`.
 PROCESS_LIMITS = ("Max data size", "Max address space")
 
@@ -37,7 +39,7 @@ class MemoryReading:
 
 def read_memory(root: Root) -> MemoryReading:
     """Raises Unreadable when neither /proc/meminfo nor the NUMA nodes say how much there is."""
-    if root.is_host and not sys.platform.startswith("linux"):
+    if not root.is_linux:
         return MemoryReading(read_portable())
     meminfo = parse_meminfo(root.read("/proc/meminfo") or "")
     cgroups = Cgroups(root)
@@ -68,14 +70,18 @@ def read_memory(root: Root) -> MemoryReading:
 
 
 def choose_total(root: Root, mem_total: int | None, cgroups: Cgroups) -> int | None:
-    """Bytes on the NUMA nodes this process may use; /proc/meminfo's MemTotal where the nodes do not tell of all."""
+    """Bytes on the NUMA nodes this process may use; /proc/meminfo's MemTotal where the nodes do not tell of all, and
+    at most that where they tell of the host that a container runs on."""
     everything = read_nodes_total(root)
     if everything is None or (mem_total is not None and everything < NODES_COVER_FRACTION * mem_total):
         return mem_total
     nodes, allowed = read_nodes(root), read_memory_nodes(root, cgroups)
     if allowed is not None and any(allowed >> node.number & 1 for node in nodes):
         nodes = [node for node in nodes if allowed >> node.number & 1]
-    return sum_node_bytes(nodes) or mem_total
+    total = sum_node_bytes(nodes) or mem_total
+    if mem_total is not None and total is not None and everything > NODES_EXCEED_FRACTION * mem_total:
+        return min(mem_total, total)
+    return total
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

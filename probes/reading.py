@@ -7,6 +7,7 @@ symbolic link to mix this host's files in.
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -62,6 +63,14 @@ class Root:
         self._folders: dict[str, str | None] = {"": self.path}
         self._memo: dict[str, Any] = {}
         self._lock = threading.RLock()  # one memory may be made from another
+
+    @property
+    def is_linux(self) -> bool:
+        """Whether Linux's files are to be read here; elsewhere psutil is asked. Every captured machine is Linux.
+
+        Python 3.13 and newer call Android (Termux) by its own name (Python's docs, sys.platform).
+        """
+        return not self.is_host or sys.platform.startswith(("linux", "android"))
 
     def check(self) -> None:
         """Raises Unreadable when the root itself is no folder that can be entered."""

@@ -1,7 +1,6 @@
 """The mounts that training reads from and writes to, and what kind of storage each one is."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +29,7 @@ class Mount:
 
 def read_storage(root: Root, paths: tuple[Path, ...] = ()) -> tuple[Storage, ...]:
     """The mounts that hold /, the home folder, the working folder, /dev/shm and `paths`, each once."""
-    if root.is_host and not sys.platform.startswith("linux"):
+    if not root.is_linux:
         return read_portable(paths)
     mounts = read_mounts(root)
     places = [*_CAPTURED_MOUNTS] if not root.is_host else _interesting_places(paths)

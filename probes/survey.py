@@ -1,7 +1,6 @@
 """One reading of the whole machine: every probe with its outcome, what they found, and what that means."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from probes.diagnose import Facts, diagnose
 from probes.fingerprint import compute_fingerprint
 from probes.gpu.amd import DRIVER as AMD_DRIVER
 from probes.gpu.amd import read_amd
-from probes.gpu.amdsmi import read_amdsmi, with_amdsmi
+from probes.gpu.amdsmi import outcome_with, read_amdsmi, with_amdsmi
 from probes.gpu.apple import read_apple
 from probes.gpu.cuda import CudaReading, read_cuda
 from probes.gpu.driver import join_answers, read_drivers
@@ -75,7 +74,7 @@ def probe_cpu(request: Request) -> Told:
 
 def probe_limits(request: Request) -> UsableCores:
     online = read_listed(request.root) or read_online(request.root, read_cpuinfo(request.root))
-    if not online and (not request.root.is_host or sys.platform.startswith("linux")):
+    if not online and request.root.is_linux:
         raise Unreadable(Outcome.FAILED, "no CPU is known to be online, so there is nothing to limit")
     return read_usable_cores(request.root, online)
 
@@ -153,7 +152,8 @@ def probe_amd(request: Request) -> Told:
         return Told(told)
     library = read_amdsmi(request.deadline_seconds * _CHILD_SHARE)
     reason = None if library.outcome is Outcome.ABSENT else library.reason  # /sys alone is enough
-    return Told(with_amdsmi(told, library), reason=reason)
+    joined = with_amdsmi(told, library)
+    return Told(joined, outcome_with(joined, library), reason)
 
 
 def _read_available(root: Root) -> int | None:
@@ -233,7 +233,8 @@ def assemble(answers: dict[str, Answer], environment: dict[str, str]) -> Survey:
     memory = values["memory"] or Memory()
     nvidia = values["nvidia"] or NvidiaReading(Outcome.FAILED)
     cuda: CudaReading | None = values["cuda"]
-    cuda_version = nvidia.cuda_driver_version or (cuda.driver_version if cuda else None)
+    # CUDA is the library that torch loads, perhaps of a compatibility package; NVML speaks for the driver.
+    cuda_version = (cuda.driver_version if cuda else None) or nvidia.cuda_driver_version
     software = replace(values["software"] or Software(), cuda_driver_version=cuda_version)
     if nvidia.driver_version:
         software = replace(software, nvidia_driver=nvidia.driver_version)

@@ -27,6 +27,9 @@ _DMI_PREFIXES = (
     ("Apple Virtualization", "apple"),
     ("Google Compute Engine", "google"),
 )
+# Makers whose own machines bear the same strings as the virtual ones on them: clouds that let bare metal, and Oracle's
+# servers. On x86 the hypervisor's flag tells them apart; a VirtualBox without it names itself before its maker.
+_MAKERS_OF_BOTH = ("Amazon EC2", "Oracle Corporation", "Google Compute Engine")
 _DMI_FILES = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
 # A paravirtual clock gives the hypervisor away without a CPUID instruction.
 _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "microsoft"), ("xen", "xen"))
@@ -46,7 +49,7 @@ _CGROUP_MARKS = (
 def read_system(root: Root) -> System:
     cpuinfo = read_cpuinfo(root)
     return System(
-        hostname=_read_hostname(root),
+        hostname=read_hostname(root),
         os=_read_os(root),
         kernel=_read_kernel(root),
         architecture=_read_architecture(root, cpuinfo),
@@ -56,7 +59,7 @@ def read_system(root: Root) -> System:
     )
 
 
-def _read_hostname(root: Root) -> str | None:
+def read_hostname(root: Root) -> str | None:
     return clean(root.read("/proc/sys/kernel/hostname") or (platform.node() if root.is_host else None))
 
 
@@ -94,14 +97,15 @@ def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:
 
     None where nothing settles it: without the CPU's `hypervisor` flag (x86 only) and without DMI a capture is silent.
     """
+    flags = (cpuinfo.first("flags") or "").split()
+    is_bare = bool(flags) and "hypervisor" not in flags
     named = (
-        parse_dmi([root.read(f"/sys/class/dmi/id/{name}") or "" for name in _DMI_FILES])
+        parse_dmi([root.read(f"/sys/class/dmi/id/{name}") or "" for name in _DMI_FILES], is_bare=is_bare)
         or _read_hypervisor_folder(root)
         or _read_device_tree(root)
         or _read_control_program(root)
         or parse_pci_ids(root.read("/proc/bus/pci/devices", 1 << 20) or "")
     )
-    flags = (cpuinfo.first("flags") or "").split()
     clock = _read_clock(root) if "hypervisor" in flags or not flags else None
     if named in (None, "qemu") and clock:
         return clock
@@ -114,15 +118,18 @@ def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:
     return "none" if flags or root.exists("/sys/class/dmi/id/sys_vendor") else None
 
 
-def parse_dmi(strings: list[str]) -> str | None:
-    """The hypervisor that the firmware's strings name. `strings` in the order product, system, board, BIOS, version."""
+def parse_dmi(strings: list[str], *, is_bare: bool = False) -> str | None:
+    """The hypervisor that the firmware's strings name. `strings` in the order product, system, board, BIOS, version.
+
+    is_bare: the processor tells of no hypervisor, where it could.
+    """
     if strings and strings[0].strip() == "Virtual Machine" and any("Microsoft" in text for text in strings):
         return "microsoft"
     for text in strings:
         for prefix, name in _DMI_PREFIXES:
             if text.strip().startswith(prefix):
-                bare_metal = name == "amazon" and strings[0].strip().endswith(".metal")
-                return None if bare_metal else name
+                is_metal = name == "amazon" and ".metal" in strings[0]  # m5.metal, m7i.metal-24xl
+                return None if is_metal or (is_bare and prefix in _MAKERS_OF_BOTH) else name
     return None
 
 

@@ -14,6 +14,11 @@ from probes.gpu.nvml.processes import is_closed_by_mode
 from probes.hardware import Accelerator, Software, Survey, Torch
 from probes.reading import clean
 
+# GPUs inside NVIDIA's Tegra chips (Jetson): their machine code and other cards' are strangers within one major version
+# (torch/cuda/__init__.py, DEVICE_REQUIREMENT; CUDA C++ Programming Guide, "Binary compatibility").
+_ON_CHIP = ((3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1))
+_RENUMBERED = {(10, 1): (11, 0)}  # Thor, since CUDA 13
+
 
 def with_torch_facts(survey: Survey, ready: dict[str, Any]) -> Survey:
     """The survey with torch's devices: which cards it can use, and by which name. The fingerprint stays."""
@@ -45,7 +50,8 @@ def has_kernels(capability: str | None, architectures: Sequence[str]) -> bool:
 
     Machine code runs on the same major version with the same or a higher minor one; PTX (compute_…) on any newer card
     (CUDA C++ Programming Guide, "Binary compatibility" and "PTX compatibility"). What was built for one architecture's
-    own features (`sm_90a`) runs there alone, and for a family's (`sm_100f`) on the family's later members alone.
+    own features (`sm_90a`) runs there alone, and for a family's (`sm_100f`) on the family's later members alone. A
+    Jetson's machine code runs on its own number alone, and no other card's runs there.
     """
     card = re.fullmatch(r"(\d{1,3})\.(\d)", capability or "")
     built = [re.fullmatch(r"(sm|compute)_(\d{1,3})(\d)([af]?)", name) for name in architectures]
@@ -58,8 +64,15 @@ def has_kernels(capability: str | None, architectures: Sequence[str]) -> bool:
 def _runs_on(card: tuple[int, int], kind: str, built: tuple[int, int], features: str) -> bool:
     if features == "a":
         return built == card
-    same_family = built[0] == card[0] and built[1] <= card[1]
-    return same_family or (kind == "compute" and not features and built <= card)
+    is_newer = kind == "compute" and not features and built <= card
+    return is_newer or _is_one_family(card, built)
+
+
+def _is_one_family(card: tuple[int, int], built: tuple[int, int]) -> bool:
+    """Whether machine code that was built for one number runs on a card of the other."""
+    if card in _ON_CHIP or built in _ON_CHIP:
+        return card in (built, _RENUMBERED.get(built))
+    return built[0] == card[0] and built[1] <= card[1]
 
 
 def has_gfx_kernels(target: str | None, architectures: Sequence[str]) -> bool:

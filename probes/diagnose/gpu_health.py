@@ -17,7 +17,7 @@ _OF_PROGRAMS = frozenset({11, 13, 25, 31, 43, 45, 66, 67, 69})
 _RECENT_SECONDS = 7 * 24 * 3600.0
 _HEAT = frozenset(
     {
-        *("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_slowdown"),
+        *("sw_thermal_slowdown", "hw_thermal_slowdown"),
         # Intel's, as xe and i915 name them (probes.gpu.intel).
         *("thermal", "soc_thermal", "soc_avg_thermal", "mem_thermal"),
         *("prochot", "ratl", "vr_thermalert", "vr_thermal"),
@@ -25,6 +25,9 @@ _HEAT = frozenset(
 )
 # Reaching the power limit under load is what cards are made for; only the supply's own brake is a defect.
 _POWER = ("hw_power_brake_slowdown",)
+# Its protection's own word, which stands beside that of heat or of the brake where one of them is the reason. Alone it
+# may be the card's draw, or a driver that does not tell them apart (NVML, "HW Slowdown").
+_PROTECTION = "hw_slowdown"
 _LOW_LIMIT_CLOCK = 0.7  # of the maximum: below it the power limit costs more than the usual few percent
 _BUSY_PERCENT = 50.0  # an idle link slows down to save power (NVIDIA/open-gpu-kernel-modules#731)
 
@@ -107,10 +110,15 @@ def find_throttling(facts: Facts) -> Iterator[Finding]:
         if codes & set(_POWER) or _is_held_low(card, codes):
             yield _throttled_by_power(card)
         elif codes & _HEAT:
-            degrees = f" at {card.temperature_celsius:g} °C" if card.temperature_celsius is not None else ""
-            message = f"This card is slowed down by heat{degrees}{_clocks(card)}: steps take longer the longer it runs."
-            fix = f"Clean its fans and let air through{_advise_lower_limit(card)}"
-            yield make_finding("gpu-throttled-by-heat", _name(card), message, fix)
+            yield _throttled_by_heat(card)
+        elif _PROTECTION in codes:
+            yield _throttled_by_protection(card)
+
+
+def _throttled_by_heat(card: Accelerator) -> Finding:
+    message = f"This card is slowed down by heat{_degrees(card)}{_clocks(card)}: steps take longer the longer it runs."
+    fix = f"Clean its fans and let air through{_advise_lower_limit(card)}"
+    return make_finding("gpu-throttled-by-heat", _name(card), message, fix)
 
 
 def _advise_lower_limit(card: Accelerator) -> str:
@@ -138,6 +146,22 @@ def _throttled_by_power(card: Accelerator) -> Finding:
             f"nvidia-smi -i {_number(card)} -pl WATTS"
         )
     return make_finding("gpu-throttled-by-power", _name(card), message, fix)
+
+
+def _throttled_by_protection(card: Accelerator) -> Finding:
+    message = (
+        f"This card's own protection slows it down{_degrees(card)}{_clocks(card)}: it draws too much power, gets too "
+        "little or is too hot, and the driver does not say which."
+    )
+    fix = (
+        f"nvidia-smi -i {_number(card)} -q -d PERFORMANCE,TEMPERATURE,POWER tells more; check the card's power cables, "
+        "and that the supply has enough watts for all cards."
+    )
+    return make_finding("gpu-throttled-by-power", _name(card), message, fix)
+
+
+def _degrees(card: Accelerator) -> str:
+    return f" at {card.temperature_celsius:g} °C" if card.temperature_celsius is not None else ""
 
 
 def _clocks(card: Accelerator) -> str:

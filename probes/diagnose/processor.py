@@ -98,7 +98,7 @@ def find_slow_governor(facts: Facts) -> Iterator[Finding]:
 
 
 def find_masked_instruction_sets(facts: Facts) -> Iterator[Finding]:
-    """What the microarchitecture has and the virtual machine does not show."""
+    """What the microarchitecture has and the virtual machine does not show, be it for its kernel's age."""
     if not facts.has_virtual_cpus or not facts.cpu.instruction_sets:
         return
     expected = expected_instruction_sets(facts.cpu.microarchitecture or "")
@@ -108,9 +108,9 @@ def find_masked_instruction_sets(facts: Facts) -> Iterator[Finding]:
     yield make_finding(
         "masked-instruction-sets",
         "cpu",
-        f"The hypervisor ({facts.system.virtualization}) hides {listed(missing, 8)} of this "
-        f"{facts.cpu.microarchitecture} "
-        "processor, so torch takes slower kernels.",
-        "Give the virtual machine the host's CPU: <cpu mode='host-passthrough'/> in libvirt, -cpu host in QEMU; "
-        "in a cloud, choose an instance type of a newer generation.",
+        f"This virtual machine ({facts.system.virtualization}) does not show {listed(missing, 8)} of its "
+        f"{facts.cpu.microarchitecture} processor: the hypervisor or the firmware hides them, so that torch takes "
+        "slower kernels, or the kernel is too old to know them.",
+        "Where a newer kernel does not show them either, give the virtual machine the host's CPU: "
+        "<cpu mode='host-passthrough'/> in libvirt, -cpu host in QEMU; in a cloud, choose a newer instance type.",
     )

@@ -46,13 +46,17 @@ def _check_cuda(case: Case, torch: Torch) -> Checked:
 
 
 def _driver_too_old(case: Case, torch: Torch) -> Finding | None:
-    """By the table where it knows this CUDA; else a driver whose own CUDA has a lower major version is too old."""
+    """By the table where it knows this CUDA; else a driver whose own CUDA has a lower major version is too old. Where
+    CUDA has just started here and is as new as torch's, no table says otherwise: a compatibility package is there."""
     driver = case.card.driver_version or case.facts.software.nvidia_driver
     minimum = find_minimum_driver(torch.cuda_version)
     own = case.facts.software.cuda_driver_version
+    is_below = is_older((own or "").split(".")[0], (torch.cuda_version or "").split(".")[0])
+    if is_below is False and case.driver is not None and case.driver.compute_devices:
+        return None
     too_old = is_older(driver, minimum)
     if minimum is None or too_old is None:
-        too_old = is_older((own or "").split(".")[0], (torch.cuda_version or "").split(".")[0])
+        too_old = is_below
     if not too_old:
         return None
     needs = f"driver {minimum} or newer" if minimum else "a newer driver"
@@ -133,8 +137,8 @@ def _check_nvidia_kernels(case: Case) -> Checked:
         f"{', '.join(architectures)} only: the first operation on it fails."
     )
     fix = (
-        f"Install a torch with kernels for it (a newer one for a new card, an older one or its CUDA 12.6 build for an "
-        f"old card): {_GET_TORCH}"
+        "Install a torch with kernels for it (a newer one for a new card, an older one or its CUDA 12.6 build for an "
+        f"old card, NVIDIA's own for a Jetson): {_GET_TORCH}"
     )
     return broken(make_finding("torch-without-kernels", case.subject, message, fix))
 

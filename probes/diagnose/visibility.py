@@ -28,12 +28,14 @@ def check_hidden(case: Case) -> Checked:
     seen = _find(case)
     if seen.variable is None:
         return fine("no variable hides cards")
+    if case.card.usable and case.card.torch_device:
+        return fine(f"{seen.variable} is set, and torch uses it as {case.card.torch_device}")
     value = case.facts.environment.get(seen.variable, "").strip()
     if seen.count == 0:
         return broken(_all_hidden(case, seen, value))
     hidden = _is_hidden(case, seen)
     if hidden is None:
-        return unknown(f"{seen.variable} leaves {seen.count} of the cards; which ones, CUDA's own order decides")
+        return unknown(f"{seen.variable} leaves {seen.count} of the cards; which ones, its library's own order decides")
     if hidden:
         return broken(_left_out(case, seen, value))
     return fine(f"{seen.variable} leaves it visible")

@@ -11,6 +11,7 @@ from probes.gpu.amd_processes import read_processes
 from probes.gpu.hwmon import MOST_MEMORY_BYTES, Sensors, read_sensors
 from probes.gpu.naming import with_name_facts
 from probes.hardware import Accelerator
+from probes.names.gpu import parse_gpu_name
 from probes.reading import Root, clean, parse_fields, parse_int
 
 DRIVER = "amdgpu"
@@ -50,7 +51,7 @@ def read_amd(root: Root, card: Accelerator, available_bytes: int | None = None) 
     """What amdgpu adds to a card that it drives. available_bytes: what the machine's own memory has left."""
     folder = f"/sys/bus/pci/devices/{card.pci_address}"
     nodes = [node for node in read_nodes(root) if str(card.pci_address).startswith(f"{node.bus_address}.")]
-    named = with_name_facts(replace(card, name=clean(root.read(f"{folder}/product_name")) or card.name))
+    named = _name_by_board(card, clean(root.read(f"{folder}/product_name")))
     told = replace(
         named,
         id=_read_uuid(root, folder) or card.id,
@@ -63,6 +64,15 @@ def read_amd(root: Root, card: Accelerator, available_bytes: int | None = None) 
     told = _add_errors(root, folder, told)
     told = _add_node(root, told, nodes[0]) if len(nodes) == 1 else told  # several: each partition is its own device
     return _add_memory(root, folder, told, available_bytes)
+
+
+def _name_by_board(card: Accelerator, board: str | None) -> Accelerator:
+    """The card under the words on its board, which say more than its PCI ids do and may be in no table
+    (`AMD INSTINCT MI200 (MCM) OAM LC MBA HPE C2`): what it is then follows from the name that the ids gave it."""
+    if board is None or parse_gpu_name(board) is not None:
+        return with_name_facts(replace(card, name=board or card.name))
+    facts = with_name_facts(card)
+    return replace(facts, name=board)
 
 
 def read_nodes(root: Root) -> tuple[Node, ...]:

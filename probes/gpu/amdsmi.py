@@ -70,6 +70,13 @@ def with_amdsmi(cards: Sequence[Accelerator], reading: AmdsmiReading) -> tuple[A
     return tuple(_fill(card, rows.get(card.pci_address)) for card in cards)
 
 
+def outcome_with(cards: Sequence[Accelerator], reading: AmdsmiReading) -> Outcome:
+    """Of what the files told beside amdsmi. While it is late it may know what they leave open of a card's identity, and
+    nothing is settled; where it fails it will go on to, and the files' word is the answer."""
+    is_open = any(card.name is None or card.driver_version is None for card in cards)
+    return Outcome.TIMEOUT if reading.outcome is Outcome.TIMEOUT and is_open else Outcome.OK
+
+
 def _fill(card: Accelerator, row: dict[str, Any] | None) -> Accelerator:
     if row is None:
         return card

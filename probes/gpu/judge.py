@@ -55,10 +55,15 @@ def _add_xids(card: Accelerator, nvidia: NvidiaReading) -> Accelerator:
 
 
 def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:
-    """Unified memory is the machine's: the shared pool is reported as such."""
-    if not card.unified_memory or card.memory_total_bytes is not None:
+    """Unified memory is the machine's: the shared pool is reported as such. Of NVIDIA's CUDA tells the size alone, and
+    what is left of it is what a process may still take; AMD's driver may have set a part aside, and told of that."""
+    if not card.unified_memory:
         return card
-    return replace(card, memory_total_bytes=memory.total_bytes, memory_free_bytes=memory.available_bytes)
+    if card.memory_total_bytes is None:
+        return replace(card, memory_total_bytes=memory.total_bytes, memory_free_bytes=memory.available_bytes)
+    if card.vendor != "NVIDIA" or card.memory_free_bytes is not None or memory.usable_bytes is None:
+        return card
+    return replace(card, memory_free_bytes=min(card.memory_total_bytes, memory.usable_bytes))
 
 
 def _judge(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> Accelerator:

@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 
 from probes.hardware import Accelerator
-from probes.names.gpu import parse_gpu_name
+from probes.names.gpu import ALSO_LAPTOP, GpuName, parse_gpu_name
 
 # Memory is left to the driver: the size on the box is not what a virtual or shared card has.
 _FROM_NAME = (
@@ -18,4 +18,10 @@ def with_name_facts(card: Accelerator) -> Accelerator:
     if known is None:
         return card
     silent = {field.name for field in fields(card) if getattr(card, field.name) is None}
-    return replace(card, **{name: getattr(known, name) for name in _FROM_NAME if name in silent})
+    told = {name: getattr(known, name) for name in _FROM_NAME} | {"tier_meaning": _explain_tier(known)}
+    return replace(card, **{name: value for name, value in told.items() if name in silent})
+
+
+def _explain_tier(known: GpuName) -> str:
+    """A laptop's chip may bear the desktop card's very name: whoever reads of the one must know of the other."""
+    return f"{known.tier_meaning} {ALSO_LAPTOP}" if ALSO_LAPTOP in known.notes else known.tier_meaning

@@ -48,7 +48,7 @@ _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
 _MAX_CLASS, _MAX_ID = 0xFFFFFF, 0xFFFF
 _UNCLEAR = "unclear"
-_NO_BACKEND = "a neural processor in the CPU, which torch has no backend of its own for"
+NEURAL_PROCESSOR = "a neural processor in the CPU, which torch has no backend of its own for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _read_card(root: Root, function: PciFunction) -> Accelerator:
     is_neural = _is_intel_neural_processor(function)
     in_processor = is_neural or _is_intel_graphics(function) or _is_amd_graphics(root, function)
     card = describe(function, is_integrated=in_processor)
-    card = replace(card, usable=False, why_not=_NO_BACKEND) if is_neural else card
+    card = replace(card, usable=False, why_not=NEURAL_PROCESSOR) if is_neural else card
     revision = root.read_int(f"{function.folder}/revision", 16)
     return replace(
         card,

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
+from probes.gpu.pci import NEURAL_PROCESSOR
 from probes.hardware import Accelerator
 
 _PREFIXES = ("GPU-", "MIG-")
@@ -48,8 +50,9 @@ def find_visible(environment: Mapping[str, str], vendor: str, cards: Sequence[Ac
         left = _apply(environment, ("ROCR_VISIBLE_DEVICES",), Visibility(len(own), _by_address(own)), own)
         return _apply(environment, ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"), left, left.cards or own)
     if vendor == "Intel":
+        gpus = tuple(card for card in own if _is_in_level_zero(card))
         mask = environment.get("ZE_AFFINITY_MASK")
-        return Visibility(len(own), own) if mask is None else resolve_affinity_mask(mask, own)
+        return Visibility(len(gpus), gpus) if mask is None else resolve_affinity_mask(mask, gpus, environment)
     return Visibility(len(own), own)
 
 
@@ -78,17 +81,37 @@ def resolve_visible(
     return _resolve_numbers(entries, cards, ordered, variable)
 
 
-def resolve_affinity_mask(value: str, cards: Sequence[Accelerator], variable: str = "ZE_AFFINITY_MASK") -> Visibility:
+def resolve_affinity_mask(value: str, cards: Sequence[Accelerator], environment: Mapping[str, str]) -> Visibility:
     """Level Zero's mask: device numbers, each perhaps with a tile (`0.1`). It hides and does not reorder.
 
     What matches no device is passed over (Level Zero specification, "Affinity Mask").
     """
-    ordered = _by_address(cards)
+    variable, ordered = "ZE_AFFINITY_MASK", order_level_zero(cards, environment)
     found = [_LEVEL_ZERO_ENTRY.fullmatch(entry.strip()) for entry in value.split(",")[:_MAX_ENTRIES]]
-    numbers = {int(match[1]) for match in found if match}
-    shown = tuple(card for number, card in enumerate(ordered) if number in numbers)
+    numbers = {int(match[1]) for match in found if match and int(match[1]) < len(cards)}
+    if ordered is None and 0 < len(numbers) < len(cards):
+        return Visibility(len(numbers), None, variable)
+    shown = tuple(card for number, card in enumerate(ordered or cards) if number in numbers)
     reason = None if shown else f"{variable}={_quote(value)} names no device that there is"
     return Visibility(len(shown), shown, variable, None, reason)
+
+
+def order_level_zero(cards: Sequence[Accelerator], environment: Mapping[str, str]) -> tuple[Accelerator, ...] | None:
+    """Intel's GPUs as its mask numbers them, where that is certain: told to go by the bus, or all of one kind.
+
+    Newer drivers sort by the bus in any case; older ones took graphics inside the processor and cards as they found
+    them (compute-runtime, ExecutionEnvironment::sortNeoDevices, which runs before the mask is read).
+    """
+    by_bus = environment.get("ZE_ENABLE_PCI_ID_DEVICE_ORDER", "").strip() == "1"
+    kinds = {card.segment == "integrated" for card in cards}
+    return _by_address(cards) if by_bus or len(kinds) <= 1 else None
+
+
+def _is_in_level_zero(card: Accelerator) -> bool:
+    """Its driver for GPUs lists them alone: no neural processor, and nothing that a virtual machine was given."""
+    if card.kernel_driver is None:  # or the machine does not tell which it is
+        return card.why_not != NEURAL_PROCESSOR
+    return card.kernel_driver in INTEL_DRIVERS
 
 
 def _apply(

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 # One kind of core each; the largest chips have four. A hostile text must not make us keep a million.
 MAX_CORE_KINDS = 16
 
+# In the place of a name: Linux on x86 where the processor says none (arch/x86/kernel/cpu/proc.c), and gVisor always
+# (its pkg/cpuid).
+NO_NAME = "unknown"
+
 # macOS writes some flags otherwise than Linux (archspec-json, conversions.darwin_flags).
 DARWIN_FLAGS = {
     "sse3": "pni",
@@ -88,8 +92,8 @@ def parse_cpuinfo(text: str) -> CpuIdentity:
             if part is not None:
                 kinds.setdefault((implementer, part))
     return CpuIdentity(
-        name=first.get("model name") or first.get("cpu model") or None,
-        vendor_id=first.get("vendor_id") or None,
+        name=known_name(first.get("model name") or first.get("cpu model")),
+        vendor_id=known_name(first.get("vendor_id")),
         family=parse_number(first.get("cpu family")),
         model=parse_number(first.get("model")),
         stepping=parse_number(first.get("stepping")),
@@ -101,6 +105,11 @@ def parse_cpuinfo(text: str) -> CpuIdentity:
         riscv_ids=parse_riscv_ids(first),
         machine_type=parse_machine_type(first.get("processor 0", "")),
     )
+
+
+def known_name(text: str | None) -> str | None:
+    """None for no text, and for the word that stands for none."""
+    return None if text is None or text.strip() in ("", NO_NAME) else text
 
 
 def parse_pvr_version(revision: str) -> int | None:

@@ -15,6 +15,8 @@ from probes.names.gpu_scheme import split_name
 from probes.names.gpu_spelling import MAX_NAME_CHARACTERS, make_key, split_memory, split_vendor
 from probes.names.gpu_table import GIBIBYTE, GIGABYTE, TABLES, Card, load_table
 
+ALSO_LAPTOP = "NVIDIA sold a laptop chip under this very name as well: its speed differs from the desktop's."
+
 
 @dataclass(frozen=True, slots=True)
 class GpuName:
@@ -165,10 +167,7 @@ def _sized_name(card: Card, size: float | None) -> str:
 def _notes(card: Card) -> tuple[str, ...]:
     if not card.also_laptop:
         return card.notes
-    return (
-        *card.notes,
-        "NVIDIA sold a laptop chip under this very name as well: its speed differs from the desktop's.",
-    )
+    return (*card.notes, ALSO_LAPTOP)
 
 
 def _why_unknown(card: Card, key: str) -> str:

@@ -39,6 +39,16 @@ def test_an_unknown_arm_part_has_no_name(tmp_path: Path) -> None:
     assert read(tmp_path, {"proc/cpuinfo": ARM.format(0, "0xfff")}).cpu.name is None
 
 
+def test_the_kernels_word_for_no_name_is_no_name_and_that_is_said(tmp_path: Path) -> None:
+    """Linux writes it where a hypervisor gives no name, gVisor always."""
+    text = x86_cpuinfo(1, name="unknown")
+    reading = read(tmp_path, {"proc/cpuinfo": text})
+    assert (reading.cpu.name, reading.cpu.vendor, reading.cpu.architecture) == (None, "Intel", "x86_64")
+    assert reading.reason
+    nobody = read(tmp_path / "nobody", {"proc/cpuinfo": text.replace("GenuineIntel", "unknown")}).cpu
+    assert (nobody.name, nobody.vendor, nobody.vendor_id, nobody.architecture) == (None, None, None, "x86_64")
+
+
 def test_a_maker_that_is_a_number_only_is_not_known(tmp_path: Path) -> None:
     cpu = read(tmp_path, {"proc/cpuinfo": ARM.format(0, "0xd0c").replace("0x41", "0x99")}).cpu
     assert (cpu.vendor, cpu.vendor_id, cpu.name) == (None, "0x99", None)

@@ -208,6 +208,38 @@ def test_a_driver_that_hangs_is_no_removed_card() -> None:
     assert settle_identity(replace(SURVEY, accelerators=()), BEFORE)["accelerators"]["cards"] == []
 
 
+def test_an_amdsmi_that_is_late_is_no_other_card_and_no_other_driver() -> None:
+    card = Accelerator("GPU-9", vendor="AMD", name="AMD Radeon RX 9070 XT", driver_version="6.12.12")
+    before = read_identity(replace(SURVEY, accelerators=(card,)))
+    late = hanging(replace(SURVEY, accelerators=(replace(card, name=None, driver_version=None),)), "amd")
+    assert settle_identity(late, before) == before
+
+
+JETSON = Accelerator("GPU-7", vendor="NVIDIA", name="Orin")
+
+
+@pytest.mark.parametrize("nvidia", [Outcome.ABSENT, Outcome.DENIED, Outcome.UNSUPPORTED])
+def test_a_card_that_only_cuda_tells_of_is_not_removed_while_cuda_is_late(nvidia: Outcome) -> None:
+    probes = {**SURVEY.probes, "nvidia": ProbeReport(nvidia), "cuda": ProbeReport(Outcome.OK)}
+    jetson = replace(SURVEY, accelerators=(JETSON,), probes=probes)
+    before = read_identity(jetson)
+    assert settle_identity(hanging(replace(jetson, accelerators=()), "cuda"), before) == before
+    gone = replace(jetson, accelerators=(), probes={**probes, "cuda": ProbeReport(Outcome.FAILED)})
+    assert settle_identity(gone, before)["accelerators"]["cards"] == [], "its errors last, and are answers"
+
+
+def test_a_cuda_that_is_late_beside_nvml_leaves_nothing_open() -> None:
+    assert silent_parts(hanging(SURVEY, "cuda").probes) == frozenset()
+
+
+def test_a_processor_without_a_name_keeps_the_fingerprint_that_the_kernels_word_for_it_gave() -> None:
+    """Stores from before `unknown` was read as no name know the machine by it."""
+    then, now = with_cpu(name="unknown", vendor_id="unknown"), with_cpu(name=None, vendor_id=None)
+    assert compute_fingerprint(now) == compute_fingerprint(then)
+    arm = {"architecture": "aarch64", "instruction_sets": ("asimd",)}
+    assert read_identity(with_cpu(name=None, **arm))["cpu"]["name"] is None
+
+
 def test_what_other_probes_tell_still_counts_while_one_hangs() -> None:
     silent = hanging(replace(with_software(torch=Torch("2.10.0")), accelerators=()), "nvidia")
     settled = settle_identity(silent, BEFORE)

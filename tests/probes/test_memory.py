@@ -73,6 +73,22 @@ def test_nodes_that_do_not_tell_of_all_memory_are_not_believed(tmp_path: Path) -
     assert read(tmp_path, files).total_bytes == 16 * GIB
 
 
+def test_a_containers_own_meminfo_counts_where_the_nodes_are_its_hosts(tmp_path: Path) -> None:
+    """lxcfs writes the container's limit into /proc/meminfo; the level that has it is above what the container sees."""
+    meminfo = "MemTotal: 4194304 kB\nMemAvailable: 3145728 kB\n"
+    files = with_cgroup_v2(x86_machine(), "/", {"": {"memory.max": "max\n"}}) | {"proc/meminfo": meminfo}
+    memory = read(tmp_path, files)
+    assert (memory.total_bytes, memory.available_bytes, memory.usable_bytes) == (4 * GIB, 3 * GIB, 3 * GIB)
+    larger = meminfo.replace("4194304", "12582912")
+    files |= {"proc/meminfo": larger, "proc/self/status": "Mems_allowed_list:\t1\n"}
+    assert read(tmp_path / "on one node", files).total_bytes == 8 * GIB
+
+
+def test_nodes_that_count_reserved_pages_in_are_believed(tmp_path: Path) -> None:
+    files = x86_machine() | {"proc/meminfo": "MemTotal: 16000000 kB\n"}
+    assert read(tmp_path, files).total_bytes == 16 * GIB
+
+
 def test_nodes_tell_where_meminfo_is_missing(tmp_path: Path) -> None:
     files = {name: text for name, text in x86_machine().items() if name != "proc/meminfo"}
     assert read(tmp_path, files) == Memory(total_bytes=16 * GIB)

@@ -1,5 +1,6 @@
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +15,18 @@ def test_a_file_below_the_root_is_read_by_its_path_on_the_machine(tmp_path: Path
     (tmp_path / "proc/cpuinfo").write_text("hello\n")
     assert Root(tmp_path).read("/proc/cpuinfo") == "hello\n"
     assert Root(tmp_path).list("/proc") == ["cpuinfo"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "is_linux"), [("linux", True), ("android", True), ("darwin", False), ("win32", False)]
+)
+def test_files_are_read_on_linux_android_and_of_every_captured_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, is_linux: bool
+) -> None:
+    host, captured = Root(), Root(tmp_path)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert host.is_linux is is_linux
+    assert captured.is_linux
 
 
 def test_what_is_missing_is_none_and_an_absence_when_required(tmp_path: Path) -> None:

@@ -10,8 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from probes import survey as survey_module
+from probes.gpu.amdsmi import AmdsmiReading
+from probes.gpu.cuda import CudaReading
 from probes.gpu.nvml_process import NvidiaReading
 from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software, Survey, Torch
+from probes.reading import Root
 from probes.running import Answer
 from probes.survey import PROBES, assemble, compute_fingerprint, take_survey, with_torch_facts
 from tests.probes.machines import CPU, Files, with_cgroup_v2, write_machine, x86_machine
@@ -148,6 +152,36 @@ def test_whether_torch_can_use_a_card_is_open_until_it_is_asked() -> None:
     assert (survey.software.nvidia_driver, survey.software.cuda_driver_version) == ("580", "13.0")
 
 
+def test_the_cuda_that_torch_loads_is_told_before_the_drivers_own() -> None:
+    """As with NVIDIA's compatibility package."""
+    nvidia, cuda = replace(TOLD, cuda_driver_version="12.2"), CudaReading(Outcome.OK, driver_version="13.0")
+    told = assemble(answers(pci=ON_BUS, nvidia=nvidia, cuda=cuda, software=CUDA_BUILD), {})
+    assert told.software.cuda_driver_version == "13.0"
+    silent = CudaReading(Outcome.TIMEOUT)
+    asked = assemble(answers(pci=ON_BUS, nvidia=nvidia, cuda=silent, software=CUDA_BUILD), {})
+    assert asked.software.cuda_driver_version == "12.2"
+
+
+@pytest.mark.parametrize(
+    ("library", "outcome"),
+    [
+        (AmdsmiReading(Outcome.TIMEOUT, "it is late"), Outcome.TIMEOUT),
+        (AmdsmiReading(Outcome.FAILED, "it is broken"), Outcome.OK),
+        (AmdsmiReading(Outcome.ABSENT, "there is none"), Outcome.OK),
+    ],
+)
+def test_a_late_amdsmi_leaves_open_what_the_files_do_not_tell_of_a_card(
+    monkeypatch: pytest.MonkeyPatch, library: AmdsmiReading, outcome: Outcome
+) -> None:
+    """In the survey, and so in the fingerprint; a broken one would leave it open for ever."""
+    card = Accelerator("pci-ffff:ff:00.0", vendor="AMD", pci_address="ffff:ff:00.0", kernel_driver="amdgpu")
+    monkeypatch.setattr(survey_module, "_list_driven", lambda *_: [card])
+    monkeypatch.setattr(survey_module, "read_amdsmi", lambda *_: library)
+    told = survey_module.probe_amd(survey_module.Request(Root(), 5.0))
+    assert told.outcome is outcome
+    assert [found.id for found in told.value] == [card.id]
+
+
 def test_unified_memory_is_the_machines() -> None:
     card = Accelerator("GPU-1", vendor="NVIDIA", pci_address="0000:01:00.0", unified_memory=True)
     told = NvidiaReading(Outcome.OK, accelerators=(card,))
@@ -163,6 +197,15 @@ def test_graphics_built_into_the_cpu_are_not_trained_on() -> None:
 
 def test_every_probe_may_fail_at_once() -> None:
     check(assemble(answers(), {}))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's files")
+def test_android_is_read_by_its_files_as_linux_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "android")  # so Python calls it from 3.13 on
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    survey = take_survey(deadline_seconds=60)
+    asked = ("cpu", "limits", "memory", "load", "storage")
+    assert {name: survey.probes[name].outcome for name in asked} == dict.fromkeys(asked, Outcome.OK)
 
 
 def test_the_probes_run_alone_and_leave_heavy_packages_out() -> None:

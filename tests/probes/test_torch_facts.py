@@ -1,3 +1,6 @@
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,12 +166,35 @@ def test_amds_machine_code_runs_on_its_own_target_alone(
         ("10.3", ["sm_100f"], True),
         ("12.0", ["compute_90a"], False),
         ("12.0", ["compute_100f"], False),
+        ("8.7", ["sm_80", "sm_86", "sm_90"], False),  # a Jetson among cards
+        ("8.7", ["sm_87"], True),
+        ("8.7", ["compute_80"], True),
+        ("8.9", ["sm_87"], False),
+        ("7.5", ["sm_72"], False),
+        ("7.2", ["sm_70", "sm_75"], False),
     ],
 )
 def test_machine_code_runs_on_its_major_version_and_ptx_on_anything_newer(
     capability: str | None, architectures: list[str], runs: bool
 ) -> None:
     assert has_kernels(capability, architectures) is runs
+
+
+PAIRS = """
+import json
+from torch import cuda
+table = getattr(cuda, "DEVICE_REQUIREMENT", {})
+print(json.dumps([[card, built, card in table[built]] for built in table for card in table]))
+"""
+
+
+def test_which_cards_run_which_machine_code_is_what_torch_itself_has_it() -> None:
+    done = subprocess.run([sys.executable, "-c", PAIRS], capture_output=True, text=True, check=True, timeout=120)
+    pairs = json.loads(done.stdout)
+    if not pairs:
+        pytest.skip("this torch has no such table")
+    mine = [[card, built, has_kernels(f"{card // 10}.{card % 10}", [f"sm_{built}"])] for card, built, _ in pairs]
+    assert mine == pairs
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner))

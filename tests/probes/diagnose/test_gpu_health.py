@@ -26,10 +26,11 @@ def test_errors_of_the_card_are_told_from_a_programs_own() -> None:
         assert codes(with_card(xids=harmless)) == []
 
 
-@pytest.mark.parametrize("code", ["sw_thermal_slowdown", "hw_thermal_slowdown", "hw_slowdown"])
-def test_heat_that_slows_a_card_is_told_with_its_degrees(code: str) -> None:
+@pytest.mark.parametrize("code", ["sw_thermal_slowdown", "hw_thermal_slowdown"])
+@pytest.mark.parametrize("beside", [(), ("hw_slowdown",)])
+def test_heat_that_slows_a_card_is_told_with_its_degrees(code: str, beside: tuple[str, ...]) -> None:
     hot = with_card(
-        throttle_codes=(code,),
+        throttle_codes=(*beside, code),
         temperature_celsius=91.0,
         graphics_clock_hz=900_000_000,
         graphics_clock_maximum_hz=2_100_000_000,
@@ -39,6 +40,14 @@ def test_heat_that_slows_a_card_is_told_with_its_degrees(code: str) -> None:
     assert finding.code == "gpu-throttled-by-heat"
     assert "91 °C to 900 of 2100 MHz" in finding.message
     assert (finding.fix or "").endswith("-pl 298")
+
+
+@pytest.mark.parametrize("degrees", [45.0, 91.0, None])
+def test_a_cards_own_protection_is_called_heat_only_where_the_driver_does(degrees: float | None) -> None:
+    finding = only(with_card(throttle_codes=("hw_slowdown",), temperature_celsius=degrees))
+    assert finding.code == "gpu-throttled-by-power"
+    assert "does not say which" in finding.message
+    assert degrees is None or f"{degrees:g} °C" in finding.message
 
 
 @pytest.mark.parametrize(

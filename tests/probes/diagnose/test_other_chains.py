@@ -150,6 +150,17 @@ def test_intels_mask_hides_cards_too() -> None:
     assert_breaks(facts, "not hidden by the environment", "visible-devices-match-nothing")
 
 
+def test_a_mask_that_may_leave_a_card_out_is_no_obstacle_and_none_to_a_card_that_torch_uses() -> None:
+    graphics = Accelerator("pci-0000:00:02.0", vendor="Intel", segment="integrated", pci_address="0000:00:02.0")
+    card = INTEL.accelerators[0]
+    facts = replace(INTEL, accelerators=(graphics, card), environment={"ZE_AFFINITY_MASK": "1"})
+    assert codes(facts) == []
+    assert chain_of(facts).links[-2].state is State.UNKNOWN
+    used = replace(card, usable=True, torch_device="xpu:0")
+    masked = replace(INTEL, accelerators=(used,), environment={"ZE_AFFINITY_MASK": "3"})
+    assert codes(masked) == []
+
+
 def test_a_python_for_intels_processors_keeps_apples_gpu_from_torch() -> None:
     facts = replace(APPLE, system=replace(APPLE.system, architecture="x86_64"))
     assert_breaks(facts, "torch is built for it", "torch-without-mps")

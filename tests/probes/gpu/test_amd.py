@@ -1,10 +1,12 @@
 """AMD's cards as the amdgpu driver writes them into sysfs (Documentation/gpu/amdgpu)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from probes.gpu.amd import name_architecture, name_target, parse_error_counts, parse_highest_clock, read_amd
+from probes.gpu.naming import with_name_facts
 from probes.hardware import Accelerator
 from probes.reading import Root
 from tests.probes.machines import GIB, Files, write_machine
@@ -84,6 +86,17 @@ def test_an_instinct_has_its_name_and_its_errors(tmp_path: Path) -> None:
     assert (card.gfx_target, card.architecture, card.multiprocessors) == ("gfx90a", "CDNA 2", 104)
     assert (card.ecc_enabled, card.ecc_corrected_errors, card.ecc_uncorrected_errors) == (True, 20, 1)
     assert (card.temperature_celsius, card.power_watts) == (52.0, 44.0)
+
+
+def test_a_board_whose_words_no_table_knows_is_what_its_pci_ids_say(tmp_path: Path) -> None:
+    """Its own words stay its name: fingerprints are made of them."""
+    plate = "AMD INSTINCT MI200 (MCM) OAM LC MBA HPE C2"
+    by_ids = replace(CARD, name="AMD Instinct MI250X")
+    card = read(tmp_path, device(product_name=f"{plate}\n"), by_ids)
+    assert (card.name, card.generation, card.segment) == (plate, "Instinct MI200", "data-center")
+    assert card.tier_meaning
+    known = read(tmp_path / "known", device(product_name="AMD Instinct MI210\n"), by_ids)
+    assert (known.name, known.tier) == ("AMD Instinct MI210", with_name_facts(replace(by_ids, name=known.name)).tier)
 
 
 def test_a_card_split_into_partitions_has_no_units_of_its_own(tmp_path: Path) -> None:

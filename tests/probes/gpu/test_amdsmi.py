@@ -1,11 +1,12 @@
 """amdsmi at its boundary: a module of its name on the path of a real child."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from probes.gpu.amdsmi import AmdsmiReading, ask_amdsmi, is_installed, read_amdsmi, with_amdsmi
+from probes.gpu.amdsmi import AmdsmiReading, ask_amdsmi, is_installed, outcome_with, read_amdsmi, with_amdsmi
 from probes.hardware import Accelerator, Outcome
 
 PLENTY = 30.0
@@ -74,6 +75,14 @@ def test_a_broken_rocm_costs_no_more_than_its_own_process(
 def test_a_hang_costs_the_deadline(tmp_path: Path) -> None:
     reading = ask(tmp_path, "def amdsmi_init():\n    import threading; threading.Event().wait()", 1.5)
     assert reading.outcome is Outcome.TIMEOUT
+
+
+def test_a_hang_costs_nothing_where_the_files_told_who_the_cards_are() -> None:
+    late = AmdsmiReading(Outcome.TIMEOUT)
+    whole = replace(CARD, name="AMD Instinct MI300X", driver_version="6.12.12")
+    assert outcome_with([whole], late) is Outcome.OK
+    for lacking in ("name", "driver_version"):
+        assert outcome_with([whole, replace(whole, **{lacking: None})], late) is Outcome.TIMEOUT  # type: ignore[arg-type]
 
 
 def test_rubbish_gives_nulls(tmp_path: Path) -> None:

@@ -87,6 +87,25 @@ def test_shared_memory_is_the_machines_unless_a_driver_told_of_the_pool() -> Non
     assert (told.memory_total_bytes, told.memory_free_bytes) == (32, 8)
 
 
+@pytest.mark.parametrize(("usable", "free"), [(30, 30), (90, 60), (None, None)])
+def test_what_is_left_of_a_pool_that_only_cuda_sizes_is_what_a_process_may_take(
+    usable: int | None, free: int | None
+) -> None:
+    """A Jetson, a GB10: NVML tells nothing of their memory, and CUDA its size."""
+    told = NvidiaReading(
+        Outcome.OK, accelerators=(Accelerator("GPU-aa", "NVIDIA", "NVIDIA GB10", unified_memory=True),)
+    )
+    cuda = CudaReading(Outcome.OK, devices=(CudaDevice("aa", memory_total_bytes=60, integrated=True),))
+    memory = Memory(total_bytes=64, available_bytes=40, usable_bytes=usable)
+    [card] = judge_accelerators((), told, ProbeReport(Outcome.OK), Software("3.12", CUDA_BUILD), memory, cuda=cuda)
+    assert (card.memory_total_bytes, card.memory_free_bytes, card.torch_device) == (60, free, "cuda:0")
+
+
+def test_of_a_part_that_a_driver_set_aside_nothing_is_told_that_it_did_not() -> None:
+    carved = judge(replace(card("AMD", "amdgpu", "integrated"), memory_total_bytes=32))
+    assert (carved.memory_total_bytes, carved.memory_free_bytes) == (32, None)
+
+
 def test_drivers_of_several_vendors_and_the_bus_make_one_list() -> None:
     nvidia = NvidiaReading(
         Outcome.OK, accelerators=(Accelerator("GPU-aa", "NVIDIA", "NVIDIA A100", pci_address="0000:02:00.0"),)

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from probes.gpu.naming import with_name_facts
 from probes.hardware import Accelerator
+from probes.names.gpu import ALSO_LAPTOP
 
 CARD = Accelerator(id="GPU-1", vendor="NVIDIA", name="NVIDIA GeForce RTX 3080 Ti")
 
@@ -26,6 +27,11 @@ def test_memory_is_left_to_the_driver() -> None:
 
 def test_a_card_says_what_its_tier_is_good_for() -> None:
     assert "Memory decides first" in (with_name_facts(CARD).tier_meaning or "")
+
+
+def test_a_name_that_laptops_bear_too_says_so() -> None:
+    for name, is_said in (("NVIDIA GeForce RTX 2070", True), ("NVIDIA GeForce RTX 3080 Ti", False)):
+        assert (ALSO_LAPTOP in (with_name_facts(replace(CARD, name=name)).tier_meaning or "")) is is_said
 
 
 def test_an_instance_is_placed_by_the_card_that_it_is_a_part_of() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from probes.gpu.nvidia import parse_library_version
 from probes.hardware import GpuProcess, Outcome
+from probes.names.gpu_table import TABLES, load_table
 from tests.probes.gpu.nvml_scenes import play, read, read_reading
 
 
@@ -37,6 +38,17 @@ def test_a_card_tells_who_may_compute(
     play(monkeypatch, "healthy")
     [card] = read()
     assert (card.compute_mode, card.usable) == (mode, usable)
+
+
+@pytest.mark.parametrize(
+    "word", ["KEPLER", "MAXWELL", "PASCAL", "VOLTA", "TURING", "AMPERE", "ADA", "HOPPER", "BLACKWELL"]
+)
+def test_a_cards_architecture_has_one_name_with_nvml_and_without(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    fake, name = play(monkeypatch, "healthy"), f"NVML_DEVICE_ARCH_{word}"
+    number = getattr(real_pynvml, name)
+    monkeypatch.setattr(fake, name, number, raising=False)
+    monkeypatch.setattr(fake, "nvmlDeviceGetArchitecture", lambda _: number)
+    assert read()[0].architecture in {card.architecture for table in TABLES for card in load_table(table)}
 
 
 def test_its_memorys_health_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

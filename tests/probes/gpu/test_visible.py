@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from probes.gpu.pci import NEURAL_PROCESSOR
 from probes.gpu.visible import Visibility, find_visible
 from probes.hardware import Accelerator
 
@@ -114,6 +117,40 @@ INTEL = tuple(Accelerator(f"pci-{n}", vendor="Intel", pci_address=f"0000:0{n}:00
 def test_level_zeros_mask_hides_and_does_not_reorder(mask: str, shown: tuple[Accelerator, ...]) -> None:
     seen = find_visible({"ZE_AFFINITY_MASK": mask}, "Intel", INTEL)
     assert (seen.cards, seen.reason is None) == (shown, bool(shown))
+
+
+GRAPHICS = Accelerator("pci-g", vendor="Intel", pci_address="0000:00:02.0", segment="integrated", kernel_driver="i915")
+NEURAL = Accelerator(
+    "pci-n", vendor="Intel", pci_address="0000:00:0b.0", segment="integrated", why_not=NEURAL_PROCESSOR
+)
+ARC = Accelerator("pci-a", vendor="Intel", pci_address="0000:03:00.0", segment="consumer", kernel_driver="xe")
+
+
+def see_intel(mask: str, cards: tuple[Accelerator, ...], **more: str) -> Visibility:
+    return find_visible({"ZE_AFFINITY_MASK": mask, **more}, "Intel", cards)
+
+
+@pytest.mark.parametrize("neural", [NEURAL, replace(NEURAL, kernel_driver="intel_vpu")])
+def test_a_neural_processor_is_no_device_of_the_mask(neural: Accelerator) -> None:
+    assert see_intel("0", (neural, ARC)).cards == (ARC,)
+    assert see_intel("1", (neural, ARC)).cards == ()
+    assert find_visible({}, "Intel", (neural, ARC)).count == 1
+
+
+def test_a_card_of_a_virtual_machine_is_no_device_of_the_mask() -> None:
+    taken = replace(ARC, id="pci-v", pci_address="0000:02:00.0", kernel_driver="vfio-pci")
+    assert see_intel("0", (taken, ARC)).cards == (ARC,)
+
+
+def test_which_of_graphics_and_card_the_mask_counts_first_is_not_guessed() -> None:
+    """Older drivers and newer ones differ in it."""
+    for mask in ("0", "1"):
+        seen = see_intel(mask, (GRAPHICS, NEURAL, ARC))
+        assert (seen.count, seen.cards, seen.hides(ARC)) == (1, None, None)
+    assert see_intel("0,1", (GRAPHICS, NEURAL, ARC)).hides(ARC) is False
+    assert see_intel("2", (GRAPHICS, NEURAL, ARC)).hides(ARC) is True
+    by_bus = see_intel("1", (ARC, NEURAL, GRAPHICS), ZE_ENABLE_PCI_ID_DEVICE_ORDER="1")
+    assert by_bus.cards == (ARC,)
 
 
 @settings(max_examples=200)

@@ -24,6 +24,11 @@ def test_an_x86_processor_is_read_from_its_first_block() -> None:
     assert found.flags == {"fpu", "sse4_2", "avx", "avx2"}
 
 
+def test_a_name_that_is_the_word_for_none_is_none() -> None:
+    found = parse_cpuinfo("vendor_id : unknown\nmodel name : unknown\nmodel : 79\nstepping : unknown\n")
+    assert (found.vendor_id, found.name, found.model, found.stepping) == (None, None, 79, None)
+
+
 def test_each_kind_of_arm_core_is_kept_once() -> None:
     core = "processor : 0\nFeatures : fp asimd\nCPU implementer : 0x41\nCPU part : {part}\n\n"
     text = "".join(core.format(part=part) for part in ("0xd05", "0xd05", "0xd0b", "0xd0b"))
