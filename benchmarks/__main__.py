@@ -91,7 +91,8 @@ def summarize(machine: dict[str, Any], folder: Path) -> str:
 def _figure_row(figure: dict[str, Any]) -> str:
     met = {None: "", True: "yes", False: "no"}[figure["met"]]
     target = "" if figure["target"] is None else f"below {figure['target']:g} {figure['unit']}"
-    return f"| {figure['name']} | {figure['value']:.3g} {figure['unit']} | {target} | {met} |"
+    failures = f" ({figure['failures']} failed)" if figure.get("failures") else ""  # earlier results count none
+    return f"| {figure['name']} | {figure['value']:.3g} {figure['unit']}{failures} | {target} | {met} |"
 
 
 def _adviser_row(name: str, row: dict[str, Any]) -> str:

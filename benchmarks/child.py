@@ -11,16 +11,20 @@ from typing import Any
 
 
 def run_child(module: str, job: Mapping[str, Any], seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What `python -m module` wrote last; `{"error": …}` when it died, as under a memory limit it would."""
-    ended = subprocess.run(
-        [sys.executable, "-m", module],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    """What `python -m module` wrote last; `{"error": …}` when it died, as under a memory limit it would. One that was
+    not done in time is killed: `{"error": …, "overdue": True}`, as that says nothing of the memory."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", module],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env={**os.environ, **environment},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done in {seconds:g} s", "overdue": True}
     lines = ended.stdout.splitlines()
     if ended.returncode == 0 and lines:
         answer: dict[str, Any] = json.loads(lines[-1])

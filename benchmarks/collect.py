@@ -37,6 +37,7 @@ class Row(NamedTuple):
     mode: str = "training"
     data: str = "pageable"
     name: str = ""  # of a model that is no catalogue name
+    optimizer: str = "adamw"
 
     @property
     def label(self) -> str:
@@ -155,14 +156,15 @@ class Collection:
 
 def judged_rows() -> tuple[Row, ...]:
     """The models that estimates are judged on."""
-    return tuple(Row(row.model, row.batch_sizes, row.mode, "resident", row.name) for row in JUDGED)
+    return tuple(Row(row.model, row.batch_sizes, row.mode, "resident", row.name, row.optimizer) for row in JUDGED)
 
 
 def describe_workload(row: Row) -> Document:
     from probes.workload.description import Workload
     from probes.workload.models import parse_model
 
-    return Workload(parse_model(row.model), row.batch_sizes[0], mode=row.mode, data=row.data).to_json()  # type: ignore[arg-type]
+    model, size = parse_model(row.model), row.batch_sizes[0]
+    return Workload(model, size, mode=row.mode, optimizer=row.optimizer, data=row.data).to_json()  # type: ignore[arg-type]
 
 
 def main() -> None:

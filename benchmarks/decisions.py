@@ -28,7 +28,7 @@ from app.advisor.plans import candidate_plans, cuda_accelerators
 from app.advisor.request import Request
 from app.service import Crosspoint
 from app.settings import Settings
-from benchmarks.output import output_file
+from benchmarks.output import Unfinished, output_file
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.trace import Trace
@@ -36,6 +36,9 @@ from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 
 RESULTS = Path(__file__).parent / "results"
+Say = Callable[[str], None]
+Keep = Callable[[list[dict[str, Any]]], None]
+Model = tuple[str, Any, int]  # name, as one would write it, batch size
 
 
 def image_network(width: int) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def dense_network(*sizes: int) -> dict[str, Any]:
 
 
 # Ten models from microseconds to a second a step: where one thread wins, where all do, and where it is close.
-MODELS: tuple[tuple[str, Any, int], ...] = (
+MODELS: tuple[Model, ...] = (
     ("iris network", dense_network(4, 10, 3), 120),
     ("digits network", dense_network(784, 128, 10), 64),
     ("wide dense network", dense_network(512, 2048, 2048, 10), 256),
@@ -194,13 +197,16 @@ def default_label(default: Plan, seconds: Mapping[str, float], trace: Trace) -> 
 
 
 async def decide(crosspoint: Crosspoint, name: str, document: Any, batch_size: int, seconds: float) -> Decision:
-    """Ask `instant` before anything of this model was measured, then `quick`, then measure every plan for long."""
+    """Ask `instant` before anything of this model was measured, then `quick`, then measure every plan for long. Raises
+    RuntimeError where no plan ran in the end, and as the service does."""
     workload = Workload(parse_model(document), batch_size)
     survey = await crosspoint.survey()
     instant = await crosspoint.recommend(Request(workload, effort="instant"))
     quick = await crosspoint.recommend(Request(workload, effort="quick"))
     plans = candidate_plans(survey, Request(workload))
     reference = await measure_all(crosspoint, workload, plans, seconds)
+    if not reference:
+        raise RuntimeError("No plan ran in the reference.")
     default = default_label(default_plan(survey, plans), reference, await crosspoint.trace(workload))
     chosen = {adviser: answer.recommended for adviser, answer in (("quick", quick), ("instant", instant))}
     return Decision(
@@ -232,18 +238,34 @@ def _medians(rows: Sequence[Measurement]) -> dict[str, float]:
     return {row.plan.label: row.step.median for row in rows if row.outcome == "ok" and row.step is not None}
 
 
-async def run_decisions(
-    seconds: float, models: int, data_dir: Path, say: Callable[[str], None] = lambda _: None
-) -> dict[str, Any]:
+async def decide_each(
+    crosspoint: Crosspoint, models: Sequence[Model], seconds: float, say: Say, keep: Keep
+) -> tuple[list[Decision], list[dict[str, Any]]]:
+    """The decisions, and a row a model: that of one that could not be decided has an `error`, and costs the others
+    nothing. keep: told all rows so far, after each model."""
+    decisions: list[Decision] = []
+    rows: list[dict[str, Any]] = []
+    for name, document, batch_size in models:
+        try:
+            decision = await decide(crosspoint, name, document, batch_size, seconds)
+        except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
+            rows.append({"model": name, "batch_size": batch_size, "error": f"{type(error).__name__}: {error}"})
+            say(f"{name}, batch {batch_size}: {rows[-1]['error']}")
+        else:
+            decisions.append(decision)
+            rows.append(decision.to_json())
+            say(describe(decision))
+        keep(rows)
+    return decisions, rows
+
+
+async def run_decisions(seconds: float, models: int, data_dir: Path, say: Say, keep: Keep) -> dict[str, Any]:
     """The document that is kept: every decision, and the mean slowdown of each adviser."""
     async with Crosspoint(Settings.from_environment(data_dir=data_dir, learning=False)) as crosspoint:
         survey = await crosspoint.survey()
         say("calibrating")
         profile = await crosspoint.calibrate("quick")
-        decisions = []
-        for name, document, batch_size in MODELS[:models]:
-            decisions.append(await decide(crosspoint, name, document, batch_size, seconds))
-            say(describe(decisions[-1]))
+        decisions, rows = await decide_each(crosspoint, MODELS[:models], seconds, say, keep)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": profile.machine,
@@ -251,7 +273,7 @@ async def run_decisions(
         "fingerprint": survey.fingerprint,
         "reference_seconds_a_model": seconds,
         "summary": {adviser: summarise(decisions, adviser) for adviser in ("quick", "instant", "torch default")},
-        "decisions": [decision.to_json() for decision in decisions],
+        "decisions": rows,
     }
 
 
@@ -300,9 +322,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    unfinished = Unfinished(chosen.output)
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
-        document = asyncio.run(run_decisions(chosen.seconds, chosen.models, Path(folder), say))
+        document = asyncio.run(run_decisions(chosen.seconds, chosen.models, Path(folder), say, unfinished.keep))
     chosen.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    unfinished.end()
     say(describe_summary(document))
     return 0
 

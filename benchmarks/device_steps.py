@@ -15,15 +15,17 @@ from typing import Any
 from app.advisor.memory_model.device_peaks import device_peaks
 from app.advisor.memory_model.memory import estimate_memory
 from app.advisor.recommendation import Interval
-from app.advisor.time_model.experience import Experience, Lesson
+from app.advisor.time_model.experience import Experience
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime
+from app.lessons import lesson_of, most_like, nearest_knot
+from app.store.lessons import LessonRow
 from benchmarks.rules_of_thumb import baselines
 from benchmarks.workloads import twins
 from probes.profile import Profile
-from probes.signature import signature_of
+from probes.signature import Signature, signature_of
 from probes.trace import Trace
 from probes.workload.description import Plan
 
@@ -37,12 +39,13 @@ SIDES = {
     "between": (0.5, 0.85),
     "computing": (0.85, math.inf),
 }  # by the device's share of a step
+NOT_CLOCKED = "not clocked"  # the profiler saw no kernels: it was not there, or failed
 
 
 @dataclass
 class Step:
-    """One plan and batch size. seconds: the median of its processes; device: of its kernels; memory: allocated and
-    reserved at the peak, bytes."""
+    """One plan and batch size. seconds: the median of its processes; device: of its kernels, None where none of them
+    was clocked; memory: allocated and reserved at the peak, bytes."""
 
     workload: str
     family: str
@@ -65,7 +68,9 @@ class Step:
 
     @property
     def side(self) -> str:
-        share = (self.device or 0.0) / self.seconds
+        if self.device is None:
+            return NOT_CLOCKED
+        share = self.device / self.seconds
         return next(name for name, (low, high) in SIDES.items() if low <= share < high)
 
 
@@ -91,6 +96,7 @@ def read_steps(rows: Iterable[Document], kind: str) -> list[Step]:
 def _step(same: Sequence[tuple[Document, Document]]) -> Step:
     row, run = same[0]
     memory = (run["memory"]["allocated_bytes"], run["memory"]["reserved_bytes"])
+    clocked = [seconds for _, each in same if (seconds := each["device_seconds"]) is not None]
     return Step(
         row["name"],
         row["family"],
@@ -98,7 +104,7 @@ def _step(same: Sequence[tuple[Document, Document]]) -> Step:
         Plan.from_json(run["plan"]),
         run["batch_size"],
         statistics.median(each["seconds"]["median"] for _, each in same),
-        run["device_seconds"],
+        statistics.median(clocked) if clocked else None,
         memory if memory[0] else None,
     )
 
@@ -114,16 +120,38 @@ def tell(steps: Sequence[Step], profile: Profile, traces: Mapping[str, Trace]) -
             predicted[id(step)] = found
             _tell(step, found, profile, trace)
     told = [step for step in steps if id(step) in predicted]
-    lessons = [lesson for step in told if (lesson := _lesson(step, traces[step.workload])) is not None]
+    lessons = lessons_of(told, traces)
+    heard: dict[tuple[str, int], Experience] = {}
     for step in told:
-        experience = Experience(of_other_models(lessons, step.workload), traces[step.workload])
-        _estimate(step, "learned", predicted[id(step)], experience)
+        asked = step.workload, nearest_knot(step.batch_size)
+        if asked not in heard:
+            heard[asked] = experience_for(lessons, *asked, traces[step.workload])
+        _estimate(step, "learned", predicted[id(step)], heard[asked])
     return told
 
 
-def of_other_models(lessons: Iterable[Lesson], workload: str) -> list[Lesson]:
+def lessons_of(steps: Iterable[Step], traces: Mapping[str, Trace]) -> list[LessonRow]:
+    """What a service would have kept of these, told by `instant`."""
+    signatures: dict[tuple[str, int], Signature | None] = {}  # plans of one step share it
+    found = []
+    for step in steps:
+        trace, asked = traces[step.workload], (step.workload, step.batch_size)
+        if asked not in signatures:
+            signatures[asked] = signature_of(trace, step.batch_size)
+        if (signature := signatures[asked]) is not None:
+            found.append(_lesson(step, trace, signature))
+    return found
+
+
+def experience_for(rows: Iterable[LessonRow], workload: str, batch_size: int, trace: Trace) -> Experience:
+    """As a service has it that measured the other models: of the nearest workloads alone."""
+    near = most_like(of_other_models(rows, workload), trace, batch_size)
+    return Experience(tuple(lesson for row in near if (lesson := lesson_of(row)) is not None), trace)
+
+
+def of_other_models(rows: Iterable[LessonRow], workload: str) -> list[LessonRow]:
     """Without those of the same network in another mode, which would tell of itself."""
-    return [lesson for lesson in lessons if lesson.workload not in twins(workload)]
+    return [row for row in rows if row.workload_key not in twins(workload)]
 
 
 def _estimate(step: Step, who: str, predicted: PredictedTime, experience: Experience | None) -> None:
@@ -148,10 +176,12 @@ def _tell(step: Step, predicted: PredictedTime, profile: Profile, trace: Trace) 
         step.allocated, step.reserved = parts.allocated_peak_bytes, parts.reserved_peak_bytes
 
 
-def _lesson(step: Step, trace: Trace) -> Lesson | None:
-    signature = signature_of(trace, step.batch_size)
-    ratio = math.log(step.seconds / step.told["instant"].median)
-    return None if signature is None else Lesson(step.workload, step.mode, step.plan, signature, ratio)
+def _lesson(step: Step, trace: Trace, signature: Signature) -> LessonRow:
+    key = (step.workload, step.mode, trace.optimizer, trace.torch_version)
+    told = step.told["instant"].median
+    return LessonRow(
+        step.workload, key, None, step.plan, "pageable", step.batch_size, step.seconds, signature, told, ""
+    )
 
 
 def error(told: float, true: float) -> float:

@@ -4,8 +4,8 @@ benchmarks.device_truth measured on it. Replayed from the files that were kept, 
     python -m benchmarks.device_table benchmarks/results/2026-11-26-nvidia-h200-xeon-16-cores
 
 Models are traced by the code that is here. `instant` knows the profile alone; `learned` also what the other models took
-on that machine, each model left out in turn in all of its modes, as a service knows it that has measured them. What
-these name is what the product ranks first of the plans that ran, a tie going to the cheaper one.
+on that machine, each model left out in turn in all of its modes, as a service knows it that has measured them: of the
+nearest alone. What these name is what the product ranks first of the plans that ran, a tie going to the cheaper one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.advisor.ranking import rank_options
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.time_model.step_estimate import shared_spread
 from benchmarks.decisions import default_label
-from benchmarks.device_steps import MOST_COPIED, SIDES, Step, error, read, read_profile, read_steps, tell
+from benchmarks.device_steps import MOST_COPIED, NOT_CLOCKED, SIDES, Step, error, read, read_profile, read_steps, tell
 from benchmarks.rules_of_thumb import RULES
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
@@ -64,8 +64,10 @@ def print_steps(steps: Sequence[Step]) -> None:
 def _groups(steps: Sequence[Step]) -> dict[str, list[Step]]:
     found: dict[str, list[Step]] = defaultdict(list)
     found["all"] = list(steps)
-    for side in SIDES:
-        found[f"{side} is the limit" if side != "between" else side] += [step for step in steps if step.side == side]
+    plain = ("between", NOT_CLOCKED)
+    for side in (*SIDES, NOT_CLOCKED):
+        name = side if side in plain else f"{side} is the limit"
+        found[name] += [step for step in steps if step.side == side]
     for step in steps:
         found[f"{step.plan.precision}, {step.mode}"].append(step)
     for step in steps:

@@ -19,17 +19,19 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. target: what it should stay below; None: it is only reported."""
+    """One number. target: what it should stay below; None: it is only reported. failures: of what it was taken of; with
+    any no target is met."""
 
     name: str
     value: float
     unit: str
     target: float | None = None
     details: dict[str, Any] | None = None
+    failures: int = 0
 
     @property
     def met(self) -> bool | None:
-        return None if self.target is None else self.value < self.target
+        return None if self.target is None else self.value < self.target and not self.failures
 
 
 def describe(figure: Figure) -> str:
@@ -39,7 +41,8 @@ def describe(figure: Figure) -> str:
         if (figure.target is not None)
         else {None: ""}
     )
-    return f"{figure.name}: {figure.value:.3g} {figure.unit}{verdict[figure.met]}"
+    failures = f"  ({figure.failures} failed)" if figure.failures else ""
+    return f"{figure.name}: {figure.value:.3g} {figure.unit}{verdict[figure.met]}{failures}"
 
 
 def report(

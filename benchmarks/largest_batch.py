@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -32,7 +33,7 @@ from app.labjobs import describe_machine
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.child import run_child
-from benchmarks.output import output_file
+from benchmarks.output import Unfinished, output_file
 from benchmarks.workloads import WORKLOADS, Row
 from probes.hardware import Survey
 from probes.profile import Profile
@@ -41,6 +42,7 @@ from probes.workload.description import Plan
 RESULTS = Path(__file__).parent / "results"
 Document = dict[str, Any]
 Say = Callable[[str], None]
+Keep = Callable[[list[Document]], None]
 Fits = Callable[[int], bool]
 # Of six families; what fits lies between tens and thousands of samples.
 MODELS = ("image residual", "encoder wide", "bert", "lstm", "gpt2", "resnet")
@@ -75,8 +77,16 @@ def _bracket(size: int, fits: Fits) -> tuple[int, int]:
 
 
 def run_limited(job: Document) -> Document:
-    """What it wrote; `{"error": …}` when it died, as under the kernel's own limit it would."""
+    """What it wrote; `{"error": …}` when it died, as under the kernel's own limit it would, or was not done in time."""
     return run_child("benchmarks.largest_batch_child", job, CHILD_SECONDS, ENVIRONMENT)
+
+
+def is_seen_to_fit(job: Document, batch_size: int) -> bool:
+    """Raises RuntimeError where no time was left to see it: that is not to say that it does not fit."""
+    answer = run_limited({**job, "task": "fits", "batch_size": batch_size})
+    if answer.get("overdue"):
+        raise RuntimeError(f"Whether a batch of {batch_size} fits is not known: {answer['error']}.")
+    return bool(answer.get("fits", False))
 
 
 async def ask(crosspoint: Crosspoint, survey: Survey, profile: Profile, row: Row, plan: Plan) -> Document:
@@ -93,13 +103,19 @@ async def ask(crosspoint: Crosspoint, survey: Survey, profile: Profile, row: Row
 async def judge(
     crosspoint: Crosspoint, survey: Survey, profile: Profile, row: Row, plan: Plan, limit_bytes: int
 ) -> Document:
+    """A model's row; one with an `error` where it could not be judged, which costs the others nothing."""
+    try:
+        return await compare(crosspoint, survey, profile, row, plan, limit_bytes)
+    except Exception as error:  # noqa: BLE001 - a miss is shown, not dropped
+        return {"model": row.name, "family": row.family, "error": f"{type(error).__name__}: {error}"}
+
+
+async def compare(
+    crosspoint: Crosspoint, survey: Survey, profile: Profile, row: Row, plan: Plan, limit_bytes: int
+) -> Document:
     told = await ask(crosspoint, survey, profile, row, plan)
     job = {"workload": row.workload().to_json(), "limit_bytes": limit_bytes, "threads": plan.threads}
-
-    def fits(batch_size: int) -> bool:
-        return run_limited({**job, "task": "fits", "batch_size": batch_size}).get("fits", False)
-
-    truth = await asyncio.to_thread(largest_that_fits, told["batch_size"] or 1, fits)
+    truth = await asyncio.to_thread(largest_that_fits, told["batch_size"] or 1, partial(is_seen_to_fit, job))
     begun = time.perf_counter()
     finder = await asyncio.to_thread(run_limited, {**job, "task": "lightning"})
     finder["seconds"] = finder.get("seconds", time.perf_counter() - begun)
@@ -107,9 +123,9 @@ async def judge(
 
 
 async def run_largest_batch(
-    models: Sequence[str], limit_bytes: int, folder: Path, say: Say, profile: Profile | None
+    models: Sequence[str], limit_bytes: int, folder: Path, say: Say, keep: Keep, profile: Profile | None
 ) -> Document:
-    """The document that is kept."""
+    """The document that is kept. keep: told all rows so far, after each model."""
     rows: list[Document] = []
     async with Crosspoint(Settings.from_environment(data_dir=folder)) as crosspoint:
         if profile is None:
@@ -122,6 +138,7 @@ async def run_largest_batch(
         for row in (row for name in models for row in WORKLOADS if row.name == name):
             rows.append(await judge(crosspoint, survey, profile, row, plan, limit_bytes))
             say(describe_row(rows[-1]))
+            keep(rows)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe_machine(survey),
@@ -143,8 +160,9 @@ def lightning_version() -> str | None:
 def summarize(rows: Sequence[Document]) -> Document:
     """By adviser: how far from the truth (told over true, less 1), how often above it, and how long it took."""
     table: Document = {}
+    seen = [row for row in rows if "error" not in row]
     for adviser in ("crosspoint", "lightning"):
-        judged = [row for row in rows if row["truth"] and row[adviser].get("batch_size")]
+        judged = [row for row in seen if row["truth"] and row[adviser].get("batch_size")]
         errors = [row[adviser]["batch_size"] / row["truth"] - 1 for row in judged]
         table[adviser] = {
             "models": len(rows),
@@ -152,12 +170,14 @@ def summarize(rows: Sequence[Document]) -> Document:
             "median_error": median(map(abs, errors)) if errors else None,
             "worst_error": max(errors, key=abs) if errors else None,
             "too_large": sum(error > NARROW - 1 for error in errors),
-            "median_seconds": median(row[adviser]["seconds"] for row in rows) if rows else None,
+            "median_seconds": median(row[adviser]["seconds"] for row in seen) if seen else None,
         }
     return table
 
 
 def describe_row(row: Document) -> str:
+    if "error" in row:
+        return f"{row['model']}: {row['error']}"
     parts = [f"{row['model']}: {row['truth']} fit"]
     for adviser in ("crosspoint", "lightning"):
         found = row[adviser]
@@ -171,13 +191,17 @@ def describe_table(document: Document) -> str:
         "| model | fits | crosspoint | after | Lightning's finder | after |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in document["rows"]:
-        told = [_told(row, adviser) for adviser in ("crosspoint", "lightning")]
-        lines.append(
-            f"| {row['model']} | {row['truth']} | {told[0]} | {row['crosspoint']['seconds']:.1f} s | "
-            f"{told[1]} | {row['lightning']['seconds']:.0f} s |"
-        )
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(_table_row, document["rows"])])
+
+
+def _table_row(row: Document) -> str:
+    if "error" in row:
+        return f"| {row['model']} | not known: {row['error']} | | | | |"
+    told = [_told(row, adviser) for adviser in ("crosspoint", "lightning")]
+    return (
+        f"| {row['model']} | {row['truth']} | {told[0]} | {row['crosspoint']['seconds']:.1f} s | "
+        f"{told[1]} | {row['lightning']['seconds']:.0f} s |"
+    )
 
 
 def _told(row: Document, adviser: str) -> str:
@@ -202,11 +226,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    unfinished = Unfinished(chosen.output)
     with tempfile.TemporaryDirectory() as folder:
         known = chosen.profile and Profile.from_json(json.loads(chosen.profile.read_text(encoding="utf-8")))
         limit = round(chosen.gibibytes * 2**30)
-        document = asyncio.run(run_largest_batch(MODELS[: chosen.models], limit, Path(folder), say, known))
+        run = run_largest_batch(MODELS[: chosen.models], limit, Path(folder), say, unfinished.keep, known)
+        document = asyncio.run(run)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    unfinished.end()
     say(describe_table(document))
     return 0
 

@@ -6,7 +6,7 @@ python -m benchmarks.likeness --rows FILE
 Each model's predictions are corrected by what other models took, as a service would that had measured those before:
 all other models, those of other families alone, and a few models drawn by chance; never by the same network in the
 other mode. Taught by truth, and by what `quick` had measured (one batch size a model, two seconds a plan). Judged by
-truth.
+truth; plans on the CPU alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import asyncio
 import json
 import math
 import random
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,7 @@ from probes.workload.description import Plan
 
 Document = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
-PLANS = {plan.label: plan for plan in (Plan("cpu", p, t) for p in ("fp32", "bf16") for t in (1, 2, 4, 8, 16, 32, 64))}
+PRECISIONS = ("fp32", "bf16")
 DRAWS = 5
 
 
@@ -54,13 +55,19 @@ class Case(NamedTuple):
     quick: float | None
 
 
+def cpu_plan(label: str) -> Plan | None:
+    """By its label, which names all that such a plan sets; None of any other."""
+    found = re.fullmatch(r"cpu (\w+), (\d+) threads?", label)
+    return Plan("cpu", found[1], int(found[2])) if found and found[1] in PRECISIONS else None  # type: ignore[arg-type]
+
+
 def read_cases(rows: Iterable[Document]) -> list[Case]:
     found = []
     for row in rows:
         quick = (row.get("quick") or {}).get("options", {})
         for label, true in (row.get("truth") or {}).items():
-            told = row["instant"]["options"].get(label)
-            if told is None or told["basis"] != "predicted" or label not in PLANS:
+            told, plan = row["instant"]["options"].get(label), cpu_plan(label)
+            if told is None or told["basis"] != "predicted" or plan is None:
                 continue
             ran = quick.get(label)
             found.append(
@@ -69,7 +76,7 @@ def read_cases(rows: Iterable[Document]) -> list[Case]:
                     row["family"],
                     row["mode"],
                     row["batch_size"],
-                    PLANS[label],
+                    plan,
                     told["median"],
                     math.log(told["high"] / told["low"]) / 2,
                     true["median"],
@@ -96,24 +103,28 @@ def learned(case: Case, trace: Trace, rows: Sequence[LessonRow]) -> Learned:
     return Experience(lessons, trace).at(case.plan, case.batch_size)
 
 
-def figures(cases: Sequence[Case], corrections: Sequence[Learned]) -> Document:
-    """Error as estimates.json has it: over true, less one, in either direction."""
-    told = [case.predicted * math.exp(one.log_ratio) for case, one in zip(cases, corrections, strict=True)]
-    errors = sorted(max(t / c.truth, c.truth / t) - 1 for t, c in zip(told, cases, strict=True))
-    inside = [
-        abs(math.log(t / c.truth)) <= (one.spread(c.spread) if one.weight else c.spread)
-        for t, c, one in zip(told, cases, corrections, strict=True)
-    ]
+def figures(cases: Sequence[Case], *draws: Sequence[Learned]) -> Document:
+    """Error as estimates.json has it: over true, less one, in either direction. Regret is of each draw by itself, as
+    a service has heard one of them.
+
+    draws: corrections, one a case; several where what taught was drawn several times."""
+    pairs = [(case, one) for corrections in draws for case, one in zip(cases, corrections, strict=True)]
+    ratios = [math.log(corrected(case, one) / case.truth) for case, one in pairs]
+    errors = sorted(math.expm1(abs(ratio)) for ratio in ratios)
+    spreads = [one.spread(case.spread) if one.weight else case.spread for case, one in pairs]
     return {
         "median_error": median(errors),
         "p90_error": errors[min(len(errors) - 1, int(0.9 * len(errors)))],
-        "interval_holds": mean(inside),
-        "spread": median(
-            one.spread(c.spread) if one.weight else c.spread for c, one in zip(cases, corrections, strict=True)
-        ),
-        "regret": regret(cases, told),
+        "interval_holds": mean(abs(ratio) <= spread for ratio, spread in zip(ratios, spreads, strict=True)),
+        "spread": median(spreads),
+        "regret": mean(regret(cases, list(map(corrected, cases, corrections))) for corrections in draws),
         "estimates": len(errors),
     }
+
+
+def corrected(case: Case, one: Learned) -> float:
+    """Seconds."""
+    return case.predicted * math.exp(one.log_ratio)
 
 
 def regret(cases: Sequence[Case], told: Sequence[float]) -> float:
@@ -133,7 +144,7 @@ def evaluate(cases: Sequence[Case], traces: dict[str, Trace]) -> Document:
         "quick": [row for case in cases if case.quick and (row := teach(case, traces[case.name], case.quick))],
     }
 
-    def corrected(rows: Sequence[LessonRow], allowed: dict[str, set[str]]) -> list[Learned]:
+    def taught_by(rows: Sequence[LessonRow], allowed: dict[str, set[str]]) -> list[Learned]:
         of_name = {name: [row for row in rows if row.workload_key in allowed[name]] for name in names}
         return [learned(case, traces[case.name], of_name[case.name]) for case in cases]
 
@@ -141,14 +152,14 @@ def evaluate(cases: Sequence[Case], traces: dict[str, Trace]) -> Document:
     for teacher, rows in taught.items():
         others = {name: set(names) - twins(name) for name in names}
         strangers = {name: {other for other in others[name] if family[other] != family[name]} for name in names}
-        table[f"every other model, by {teacher}"] = figures(cases, corrected(rows, others))
-        table[f"other families alone, by {teacher}"] = figures(cases, corrected(rows, strangers))
+        table[f"every other model, by {teacher}"] = figures(cases, taught_by(rows, others))
+        table[f"other families alone, by {teacher}"] = figures(cases, taught_by(rows, strangers))
         for count in (3, 10):
-            drawn: list[Learned] = []
+            draws: list[list[Learned]] = []
             for _ in range(DRAWS):
                 few = {name: set(draw.sample(sorted(others[name]), min(count, len(others[name])))) for name in names}
-                drawn += corrected(rows, few)
-            table[f"{count} models by chance, by {teacher}"] = figures(list(cases) * DRAWS, drawn)
+                draws.append(taught_by(rows, few))
+            table[f"{count} models by chance, by {teacher}"] = figures(cases, *draws)
     return table
 
 

@@ -132,17 +132,31 @@ def measure_load(service: Service, seconds: float) -> list[Figure]:
     """GET /hardware at 32 connections; /livez while a measurement runs."""
     hardware = run_load(service, "/hardware", 32, seconds)
     _, job = service.ask("POST", "/measurements", {"model": CNN, "batch_size": 64, "seconds": seconds + 10})
-    while service.ask("GET", f"/measurements/{job['id']}")[1]["progress"] <= 0:
-        time.sleep(0.1)
+    address = f"/measurements/{job['id']}"
+    wait_for_progress(service, address)
     live = run_load(service, "/livez", 4, seconds, 0.01)
-    state = service.ask("GET", f"/measurements/{job['id']}")[1]["state"]
-    service.ask("DELETE", f"/measurements/{job['id']}")
+    state = service.ask("GET", address)[1]["state"]
+    service.ask("DELETE", address)
     return [
-        Figure("GET /hardware p99 at 32 connections", hardware["p99_seconds"] * 1000, "ms", 25.0, hardware),
-        Figure(
-            "/livez p99 while measuring", live["p99_seconds"] * 1000, "ms", 100.0, {**live, "still_measuring": state}
-        ),
+        p99_of("GET /hardware p99 at 32 connections", hardware, 25.0),
+        p99_of("/livez p99 while measuring", {**live, "still_measuring": state}, 100.0),
     ]
+
+
+def wait_for_progress(service: Service, address: str) -> None:
+    """Until a measurement runs steps. Raises RuntimeError where it ended before that, and TimeoutError."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while (job := service.ask("GET", address)[1])["progress"] <= 0:
+        if job["finished_at"] is not None:
+            raise RuntimeError(f"The measurement ended before it ran a step: {job['state']}, {job['reason']}")
+        if time.monotonic() > end:
+            raise TimeoutError("the measurement never ran a step")
+        time.sleep(0.1)
+
+
+def p99_of(name: str, load: dict[str, Any], target: float) -> Figure:
+    """Milliseconds. Answers that were none are quick, and meet nothing."""
+    return Figure(name, load["p99_seconds"] * 1000, "ms", target, load, failures=load["errors"])
 
 
 def measure_quick(service: Service, runs: int) -> list[Figure]:

@@ -40,7 +40,8 @@ WATCH_SECONDS = 20.0  # over which watching's CPU time is counted, after its sta
 
 @dataclass(frozen=True)
 class Figure:
-    """One number; None where it could not be taken, and `note` says why."""
+    """One number; None where it could not be taken, and `note` says why. failures: of what it was to be taken of;
+    with any no target is met."""
 
     name: str
     value: float | None
@@ -48,9 +49,12 @@ class Figure:
     target: float | None = None
     note: str | None = None
     details: dict[str, Any] | None = None
+    failures: int = 0
 
     @property
     def met(self) -> bool | None:
+        if self.target is not None and self.failures:
+            return False
         return None if self.target is None or self.value is None else self.value < self.target
 
 
@@ -132,25 +136,29 @@ def run_command(words: Sequence[str | Path]) -> int:
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int) -> list[Figure]:
-    """Medians in milliseconds. The first round warms the file cache and is not counted."""
+    """Medians in milliseconds. The first round warms the file cache and is not counted, but for how it ended."""
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
-    codes: dict[str, int] = {}
+    codes: dict[str, list[int]] = {contender.name: [] for contender in contenders}
     for number in range(rounds + 1):
         for contender in contenders:
             if contender.run is not None:
                 started = time.perf_counter()
-                codes[contender.name] = contender.run()
+                codes[contender.name].append(contender.run())
                 if number:
                     times[contender.name].append(time.perf_counter() - started)
-    return [to_figure(contender, times[contender.name], codes.get(contender.name, 0)) for contender in contenders]
+    return [to_figure(contender, times[contender.name], codes[contender.name]) for contender in contenders]
 
 
-def to_figure(contender: Contender, times: Sequence[float], code: int) -> Figure:
+def to_figure(contender: Contender, times: Sequence[float], codes: Sequence[int]) -> Figure:
+    """codes: that each run ended with. How soon something fails is no time of it."""
+    failed = [code for code in codes if code]
+    if failed:
+        note = f"ended with code {failed[0]} in {len(failed)} of {len(codes)} runs"
+        return Figure(contender.name, None, "ms", contender.target, note, failures=len(failed))
     if not times:
         return Figure(contender.name, None, "ms", contender.target, contender.note)
-    note = f"ended with code {code}" if code else contender.note
     details = {**spread(times), "seconds": list(times)}
-    return Figure(contender.name, statistics.median(times) * 1000, "ms", contender.target, note, details)
+    return Figure(contender.name, statistics.median(times) * 1000, "ms", contender.target, contender.note, details)
 
 
 def measure_http(seconds: float) -> list[Figure]:
@@ -162,9 +170,15 @@ def measure_http(seconds: float) -> list[Figure]:
             load = run_load(service, "/hardware", connections, seconds)
             readers = f"{connections} connection{'s' if connections > 1 else ''}"
             for share, limit in (("p50", target), ("p99", None)):
-                name = f"GET /hardware {share}, {readers}"
-                figures.append(Figure(name, load[f"{share}_seconds"] * 1000, "ms", limit, details=load))
+                figures.append(loaded(f"GET /hardware {share}, {readers}", load, share, limit))
     return figures
+
+
+def loaded(name: str, load: dict[str, Any], share: str, target: float | None) -> Figure:
+    """Milliseconds; load: of benchmarks.load."""
+    errors = load["errors"]
+    note = f"{errors} of {load['requests']} answers failed" if errors else None
+    return Figure(name, load[f"{share}_seconds"] * 1000, "ms", target, note, load, errors)
 
 
 def measure_watch(seconds: float) -> Figure:

@@ -62,10 +62,14 @@ def config_cases() -> list[Case]:
 
 
 def layer_cases(count: int) -> list[Case]:
-    """Drawn networks in training, and in fp32 in inference."""
-    drawn = drawn_cases(count, SEED)
+    """Drawn networks, in whatever mode they were drawn: in training, and in fp32 in inference, too."""
+    drawn = [_in_mode(case, "training") for case in drawn_cases(count, SEED)]
     plain = [case for case in drawn if case.precision == "fp32"]
-    return [*drawn, *(case._replace(workload=replace(case.workload, mode="inference")) for case in plain)]
+    return [*drawn, *(_in_mode(case, "inference") for case in plain)]
+
+
+def _in_mode(case: Case, mode: Mode) -> Case:
+    return case._replace(workload=replace(case.workload, mode=mode))
 
 
 def medians(rows: Sequence[Document]) -> Document:

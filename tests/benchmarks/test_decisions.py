@@ -1,9 +1,29 @@
+"""How answers are held against the best plan of a long measurement, and what of a run that goes wrong is kept."""
+
+from __future__ import annotations
+
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
-from benchmarks.decisions import MODELS, Decision, default_label, default_plan, describe, describe_summary, summarise
+from benchmarks import decisions
+from benchmarks.decisions import (
+    MODELS,
+    Decision,
+    decide,
+    decide_each,
+    default_label,
+    default_plan,
+    describe,
+    describe_summary,
+    summarise,
+)
+from probes.hardware import Survey
+from probes.measurement import Measurement
 from probes.workload.description import Plan
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_survey, a_workload
@@ -57,3 +77,37 @@ def test_the_ten_models_are_ten_and_all_are_accepted() -> None:
     assert len(MODELS) == len({name for name, _, _ in MODELS}) == 10
     for _, document, _ in MODELS:
         assert parse_model(document).content
+
+
+def test_a_model_that_cannot_be_decided_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def decided(_asked: Any, name: str, _document: Any, _batch_size: int, _seconds: float) -> Decision:
+        if name == "lstm":
+            raise RuntimeError("No plan ran in the reference.")
+        return replace(a_decision(quick="cpu fp32, 1 thread"), model=name)
+
+    monkeypatch.setattr(decisions, "decide", decided)
+    nobody: Any = None
+    said: list[str] = []
+    kept: list[int] = []
+    models = [("iris", {}, 120), ("lstm", {}, 8), ("digits", {}, 64)]
+    found, rows = asyncio.run(decide_each(nobody, models, 1.0, said.append, lambda rows: kept.append(len(rows))))
+    assert [decision.model for decision in found] == ["iris", "digits"]
+    assert rows[1] == {"model": "lstm", "batch_size": 8, "error": "RuntimeError: No plan ran in the reference."}
+    assert [row["model"] for row in rows] == ["iris", "lstm", "digits"]
+    assert kept == [1, 2, 3]
+    assert said[1] == "lstm, batch 8: RuntimeError: No plan ran in the reference."
+
+
+def test_a_reference_in_which_nothing_ran_is_no_decision() -> None:
+    class Asked:
+        async def survey(self) -> Survey:
+            return a_survey()
+
+        async def recommend(self, request: Request) -> None: ...
+
+        async def measure(self, request: Request, **choices: Any) -> list[Measurement]:
+            return [Measurement(ONE, 120, "pageable", "failed", "It did not run.")]
+
+    asked: Any = Asked()
+    with pytest.raises(RuntimeError, match="No plan ran"):
+        asyncio.run(decide(asked, *MODELS[0], 1.0))

@@ -14,14 +14,25 @@ import benchmarks
 from app.advisor.operation_prices.device_operations import on_device, same_kernel
 from app.advisor.recommendation import Interval
 from app.advisor.summary import trace_of_summary
-from app.advisor.time_model.experience import Lesson
 from app.advisor.time_model.features import _sized
 from app.advisor.time_model.step_estimate import StepEstimate
-from benchmarks.device_steps import Step, error, of_other_models, read, read_profile, read_steps, tell
-from benchmarks.device_table import CHOOSERS, DEFAULT, _chosen, crossing, print_decisions
+from app.lessons import MOST_WORKLOADS
+from app.store.lessons import LessonRow
+from benchmarks.device_steps import (
+    NOT_CLOCKED,
+    Step,
+    error,
+    experience_for,
+    of_other_models,
+    read,
+    read_profile,
+    read_steps,
+    tell,
+)
+from benchmarks.device_table import CHOOSERS, DEFAULT, _chosen, crossing, print_decisions, print_steps
 from benchmarks.workloads import WORKLOADS
 from probes.microtrain.tracing import trace_workload
-from probes.signature import signature_of
+from probes.signature import Signature, signature_of
 from probes.trace import Operation, Trace, _operation_from_row
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, a_workload
@@ -113,16 +124,61 @@ def test_a_crossing_is_where_it_stays(seconds: dict[int, tuple[float, float]], b
     assert crossing(seconds) == (None if batch_size is None else pytest.approx(batch_size))
 
 
+def a_lesson(name: str, signature: Signature) -> LessonRow:
+    return LessonRow(name, (name, "training", "adamw", ""), None, ONE, "pageable", 8, 1.1, signature, 1.0, "")
+
+
 def test_the_same_network_in_the_other_mode_teaches_nothing() -> None:
     signature = signature_of(trace_of_summary(a_workload()), 8)
     assert signature is not None
-    names = ("tabular", "tabular inference", "iris")
-    lessons = [Lesson(name, "training", ONE, signature, 0.1) for name in names]
-    assert [lesson.workload for lesson in of_other_models(lessons, "tabular inference")] == ["iris"]
-    assert [lesson.workload for lesson in of_other_models(lessons, "iris")] == ["tabular", "tabular inference"]
+    rows = [a_lesson(name, signature) for name in ("tabular", "tabular inference", "iris")]
+    assert [row.workload_key for row in of_other_models(rows, "tabular inference")] == ["iris"]
+    assert [row.workload_key for row in of_other_models(rows, "iris")] == ["tabular", "tabular inference"]
+
+
+def test_of_very_many_other_models_the_nearest_teach_as_they_would_a_service() -> None:
+    trace = trace_of_summary(a_workload())
+    same = signature_of(trace, 16)
+    assert same is not None
+    apart = [replace(same, log_step=same.log_step + 0.1 * number) for number in range(30)]
+    rows = [a_lesson(f"model {number}", signature) for number, signature in enumerate(reversed(apart))]
+    found = experience_for(rows, "iris", 16, trace)
+    nearest = {f"model {number}" for number in range(30 - MOST_WORKLOADS, 30)}
+    assert {lesson.workload for lesson in found.lessons} == nearest
+    assert all(lesson.log_ratio == pytest.approx(math.log(1.1)) for lesson in found.lessons)
 
 
 FP32, TF32, BF16 = Plan("cuda:0", "fp32"), Plan("cuda:0", "tf32"), Plan("cuda:0", "bf16")
+
+
+def a_run(device_seconds: float | None, seconds: float = 2.0) -> Document:
+    memory = {"allocated_bytes": 1, "reserved_bytes": 2}
+    run = {"plan": FP32.to_json(), "batch_size": 8, "seconds": {"median": seconds}}
+    return {**run, "device_seconds": device_seconds, "memory": memory}
+
+
+@pytest.mark.parametrize(
+    ("clocked", "device", "side"),
+    [
+        ((1.75, 2.0), 1.875, "computing"),
+        ((None, 1.9), 1.9, "computing"),
+        ((0.1, None), 0.1, "issuing"),
+        ((None, None), None, NOT_CLOCKED),
+    ],
+)
+def test_what_no_process_clocked_is_not_known_and_no_sign_that_issuing_is_the_limit(
+    clocked: tuple[float | None, ...], device: float | None, side: str
+) -> None:
+    row = {"kind": "device", "name": "iris", "family": "dense", "mode": "training"}
+    (step,) = read_steps([{**row, "runs": [a_run(seconds)]} for seconds in clocked], "device")
+    assert (step.device, step.side) == (device, side)
+
+
+def test_steps_that_were_not_clocked_stand_in_a_row_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    print_steps([a_step(FP32, 1.0, 1.0), a_step(BF16, 1.0, 1.0)])
+    out = capsys.readouterr().out
+    assert "| instant, not clocked | 0.0% | 0.0% | +0.0% | 100% | 2 |" in out
+    assert "is the limit" not in out
 
 
 def a_step(plan: Plan, seconds: float, told: float) -> Step:

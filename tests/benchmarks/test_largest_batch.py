@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.largest_batch import NARROW, describe_table, largest_that_fits, run_limited, summarize
+from benchmarks.largest_batch import (
+    NARROW,
+    describe_row,
+    describe_table,
+    is_seen_to_fit,
+    judge,
+    largest_that_fits,
+    run_limited,
+    summarize,
+)
 from benchmarks.workloads import WORKLOADS
 
 
@@ -57,6 +67,23 @@ def test_a_batch_that_does_not_fit_into_the_limit_does_not_run() -> None:
     small, large = (run_limited({**job, "batch_size": batch_size}) for batch_size in (16, 2_000_000))
     assert small == {"fits": True, "reason": None}
     assert not large.get("fits")
+
+
+def test_a_batch_that_nobody_saw_end_is_not_said_to_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.largest_batch.CHILD_SECONDS", 0.0)
+    with pytest.raises(RuntimeError, match="a batch of 16 fits is not known: not done in 0 s"):
+        is_seen_to_fit({}, 16)
+
+
+def test_a_model_that_cannot_be_judged_is_a_row_that_says_so() -> None:
+    nobody: Any = None  # whom to ask
+    row = asyncio.run(judge(nobody, nobody, nobody, WORKLOADS[0], nobody, 2**31))
+    assert (row["model"], row["error"][:14]) == ("iris", "AttributeError")
+    assert describe_row(row) == f"iris: {row['error']}"
+    rows = [row, a_row(100, 95, 90)]
+    table = summarize(rows)["crosspoint"]
+    assert (table["models"], table["answered"], table["median_seconds"]) == (2, 1, 0.5)
+    assert f"| iris | not known: {row['error']} |" in describe_table({"rows": rows})
 
 
 # What either task finds when it begins: how much it may still take, and whether the finder's code is there.

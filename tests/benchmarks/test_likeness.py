@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from app.advisor.summary import trace_of_summary
-from benchmarks.likeness import Case, describe, evaluate, read_cases
+from app.advisor.time_model.experience import Learned
+from benchmarks.likeness import Case, cpu_plan, describe, evaluate, figures, read_cases
 from benchmarks.workloads import twins
-from tests.app.advisor.build import ONE, TWO, a_summary, a_workload
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_summary, a_workload
 
 NAMES = ("a", "b", "c", "d")
 TRACES = {
@@ -55,6 +58,24 @@ def test_only_predictions_are_judged() -> None:
     }
     (case,) = read_cases([row, {"name": "b", "error": "no"}])
     assert (case.plan, case.truth, case.quick) == (ONE, 1.1, None)
+
+
+@pytest.mark.parametrize("plan", [ONE, TWO_BF16, Plan("cpu", "fp32", 6), Plan("cpu", "bf16", 12)])
+def test_a_plan_is_known_by_its_label_however_many_threads_it_has(plan: Plan) -> None:
+    assert cpu_plan(plan.label) == plan
+
+
+@pytest.mark.parametrize("plan", [Plan("cuda:0", "fp32"), replace(TWO, compiled=True), Plan("cpu", "fp16", 2)])
+def test_a_plan_that_is_not_looked_at_is_taken_for_no_other(plan: Plan) -> None:
+    assert cpu_plan(plan.label) is None
+
+
+def test_regret_is_of_each_draw_by_itself() -> None:
+    """In the last of five the slower plan is told to be the quicker one; in the others it is not."""
+    two = [Case("a", "ab", "training", 16, plan, 1.0, 0.3, truth, None) for plan, truth in ((ONE, 1.0), (TWO, 2.0))]
+    draws = [[Learned(), Learned(math.log(told))] for told in (1.2, 1.2, 1.2, 1.2, 0.9)]
+    assert figures(two, *draws)["regret"] == pytest.approx(0.2)
+    assert figures(two, *draws)["estimates"] == 10
 
 
 def test_the_same_network_in_the_other_mode_does_not_teach() -> None:

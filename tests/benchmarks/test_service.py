@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 
 import httpx
+import pytest
 
 from benchmarks.figures import Figure, describe
 from benchmarks.load import run_load, summarize
 from benchmarks.machine import read_machine, slug_of
+from benchmarks.service import CNN, Service, p99_of, wait_for_progress
 from tests.app.serving import running_server
 
 
@@ -29,6 +31,20 @@ def test_the_load_generator_gets_answers_from_a_real_server_and_counts_refusals(
     assert good["requests"] > 4
     assert good["errors"] == 0
     assert bad["errors"] == bad["requests"]
+    refused = p99_of("p99", bad, 60_000.0)
+    assert refused.met is False
+    assert describe(refused).endswith(f"NO)  ({bad['errors']} failed)")
+    assert p99_of("p99", good, 60_000.0).met is True
+
+
+def test_a_measurement_that_ends_before_its_first_step_is_not_waited_for(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        service = Service(server.process, server.port)  # type: ignore[arg-type]
+        _, job = service.ask("POST", "/measurements", {"model": CNN, "batch_size": 64, "seconds": 60})
+        address = f"/measurements/{job['id']}"
+        assert httpx.delete(f"{server.url}{address}").is_success
+        with pytest.raises(RuntimeError, match="ended before it ran a step: cancelled"):
+            wait_for_progress(service, address)
 
 
 def test_a_machine_is_described_without_its_name() -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.large_machine import write_large_machine
-from benchmarks.survey import ABSENT, Contender, command, installed, module, take_turns, write_table
+from benchmarks.survey import ABSENT, Contender, command, installed, loaded, module, take_turns, write_table
 from probes.survey import take_survey
 
 
@@ -36,5 +36,21 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
 
 def test_a_tool_that_fails_says_its_code() -> None:
     [figure] = take_turns([command("fails", [sys.executable, "-c", "raise SystemExit(3)"], 60_000.0)], 1)
-    assert figure.note == "ended with code 3"
-    assert figure.met is True
+    assert figure.note == "ended with code 3 in 2 of 2 runs"
+    assert (figure.value, figure.met) == (None, False)
+    (_, _, row) = write_table([{**asdict(figure), "met": figure.met}])
+    assert row == "| fails | ended with code 3 in 2 of 2 runs |  | below 60000 ms | no |"
+
+
+def test_a_tool_that_failed_once_has_no_time_either() -> None:
+    codes = iter([0, 7, 0])
+    [figure] = take_turns([Contender("fails once", lambda: next(codes), 60_000.0)], 2)
+    assert (figure.value, figure.met, figure.note) == (None, False, "ended with code 7 in 1 of 3 runs")
+
+
+def test_answers_that_failed_meet_no_target() -> None:
+    load = {"requests": 400, "errors": 3, "p50_seconds": 0.001, "p99_seconds": 0.002}
+    figure = loaded("GET /hardware p50", load, "p50", 2.0)
+    assert (figure.value, figure.met, figure.note) == (1.0, False, "3 of 400 answers failed")
+    good = loaded("GET /hardware p50", {**load, "errors": 0}, "p50", 2.0)
+    assert (good.met, good.note) == (True, None)

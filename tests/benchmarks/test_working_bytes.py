@@ -30,6 +30,16 @@ def test_both_modes_are_looked_at() -> None:
         assert {case.workload.mode for case in cases} == {"training", "inference"}
 
 
+def test_every_drawn_network_trains_and_no_case_is_there_twice() -> None:
+    cases = layer_cases(24)
+    named = [(case.row.name, case.workload.mode, case.precision) for case in cases]
+    assert len(set(named)) == len(named)
+    names = {case.row.name for case in cases}
+    for mode, precision in (("training", "fp32"), ("training", "bf16"), ("inference", "fp32")):
+        assert {name for name, *how in named if how == [mode, precision]} == names
+    assert {case.row.mode for case in cases} == {"training", "inference"}  # as they were drawn
+
+
 def a_row(libraries: int, *, convolves: bool = False, kind: str = "layers") -> dict[str, Any]:
     return {"kind": kind, "mode": "training", "convolves": convolves, "libraries_bytes": libraries}
 

@@ -28,4 +28,7 @@ def test_a_machine_without_these_folders_has_none(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_be_asked() -> None:
-    assert all(name.startswith("lib") for name in read_allocators(Root()))
+    found = read_allocators(Root())
+    if not found:
+        pytest.skip("no allocator is installed here")
+    assert all(name.startswith("lib") for name in found)

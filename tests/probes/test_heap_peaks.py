@@ -20,6 +20,7 @@ from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
+from tests.probes.small_pages import SMALL_PAGES
 
 BLOCK = {"type": "transformer_encoder_layer", "heads": 4, "feedforward": 1024, "dropout": 0.1}
 ENCODER = {
@@ -65,7 +66,7 @@ print(read_peak_bytes() - before)
 """
 
 # What a step finds fresh of the system, on average.
-FAULTS = """
+FAULTS = f"""{SMALL_PAGES}
 import json, sys
 import torch
 from probes.microtrain.processes.footprint import count_page_faults

@@ -91,11 +91,18 @@ def test_an_nvml_that_crashes_takes_nothing_along(client: httpx.Client, state: P
         next(d for d in documents if d["accelerators"][0]["utilization_percent"] == 9)
 
 
-def test_nothing_is_left_of_it_after_the_service(server: Server, client: httpx.Client) -> None:
-    wait_until(lambda: cards(client)[ONE]["utilization_percent"] == 5, "a first utilisation")
+def asking(server: Server, pids: Path) -> list[psutil.Process]:
+    """The NVML processes that run now."""
+    numbers = {int(number) for number in pids.read_text().split()}
+    return [child for child in server.children() if child.pid in numbers]
+
+
+def test_nothing_is_left_of_it_after_the_service(server: Server, client: httpx.Client, pids: Path) -> None:
     with client.stream("GET", EVENTS) as stream:
-        next(read_events(stream))
-        children = [child for child in server.children() if "nvml" in " ".join(child.cmdline()).lower()]
+        documents = (json.loads(event["data"]) for event in read_events(stream))
+        next(d for d in documents if d["accelerators"] and d["accelerators"][0]["utilization_percent"] == 5)
+        children = asking(server, pids)
+        assert children, "the one that told this"
         assert server.stop() == 0
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []
