@@ -33,5 +33,5 @@ VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
-    CMD ["python3", "-c", "import urllib.request as u; import os; u.urlopen('http://127.0.0.1:%s/livez' % os.environ.get('CROSSPOINT_PORT', '8000'), timeout=2).read()"]
+    CMD ["python3", "-P", "-m", "app.healthcheck"]
 CMD ["crosspoint", "serve"]

@@ -145,9 +145,9 @@ class Jobs:
         return here + [{name: value for name, value in row.items() if name != "result"} for row in older]
 
     async def cancel(self, job: Job) -> None:
-        """End a job's work and wait until its process is gone. Harmless when it has ended."""
+        """End a job's work and wait until its process is gone. Harmless when it has ended: then it is kept."""
         if job.task is not None and not job.task.done():
-            if not job.task.cancelling():  # a second time would cut off the ending of its process
+            if job.state not in FINISHED and not job.task.cancelling():  # once: its process is ending by then
                 job.task.cancel()
             await asyncio.wait([job.task])
         if job.state not in FINISHED:  # cancelled before its first step

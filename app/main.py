@@ -57,8 +57,8 @@ ROUTERS = (
     page,
 )
 
-# Ending: answers that are being written, then processes (3.5 s at most: app.lab.child); what still hangs 0.2 s later
-# is left behind.
+# Ending: processes (3.5 s at most: app.lab.child), then answers that are being written, then the store. What still
+# hangs 0.2 s after the first two is left behind.
 GRACEFUL_SECONDS = 1
 LAST_RESORT_SECONDS = 4.7
 # How long a thread (a survey, the advisor) may keep the interpreter from the event loop; Python's own is 5 ms.
@@ -118,7 +118,7 @@ class Server(uvicorn.Server):
             last_resort.start()
         for server in self.servers:
             server.close()
-        await context.close()
+        await context.end_work()
         await super().shutdown(sockets)
 
 

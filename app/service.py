@@ -24,6 +24,7 @@ from app.advisor.request import InvalidRequest, Request
 from app.advisor.time_model.pooled import LOOKED_AT, pool
 from app.answering.apart import may_all_run_apart, start_options
 from app.answering.recommending import Recommending
+from app.answering.survey_at_turn import SurveyAtTurn
 from app.asking_torch import AskingTorch
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from app.keeping import (
@@ -46,12 +47,14 @@ from app.profile_names import free_name
 from app.seen_before import with_devices, with_survey
 from app.settings import Settings
 from app.store import Store
+from app.store.machine import read_machine
 from app.surveyor import Surveyor
 from app.traces import Traces
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
+from probes.reading import Root
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 
@@ -67,15 +70,17 @@ EXPERIMENT_START_SECONDS = 20.0
 
 
 class Crosspoint:
-    """The facade. Opens nothing and starts nothing until it is asked; leaving it ends every process it started."""
+    """The facade. Opens nothing and starts nothing until it is asked; leaving it ends every process it started.
 
-    def __init__(self, settings: Settings) -> None:
+    lab: of which processes are asked; this machine's where none is given."""
+
+    def __init__(self, settings: Settings, lab: Lab | None = None) -> None:
         self.settings = settings
-        self.store = Store(settings.data_dir)
+        self.store = Store(settings.data_dir, read_machine(Root(settings.sysroot)))
         self.lessons = Lessons(self.store, enabled=settings.learning)
         self.surveyor = Surveyor(settings, self._recall_identity)
         self.live = LiveFeed(self.surveyor, settings)
-        self.lab = Lab(settings)
+        self.lab = lab or Lab(settings)
         self._traces = Traces(self.store)
         self.profiles = KnownProfiles(self.store)
         self.torch = AskingTorch(self.lab, self.surveyor)
@@ -226,18 +231,24 @@ class Crosspoint:
         with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = self.apart_from_ours(await self.survey_for_plans(on_progress or say_nothing))
             workload, plans = request.workload, plans or candidate_plans(survey, request)
-            sizes = batch_sizes or (workload.batch_size,)
-            profile = await self.profile(survey)
-            paces = None if profile is None else profile.paces
-            trace, measured = await self.known_trace(survey, workload), await self.measurements(survey, workload)
-            known = await asyncio.to_thread(gather, survey, profile, trace, measured, request)
-            apart = await asyncio.to_thread(may_all_run_apart, known, plans, sizes, seconds)
-            job = labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart, paces=paces)
+            at_turn = SurveyAtTurn(self, ticket, survey)
             options = start_options(workload) if any(plan.is_cpu for plan in plans) else ()
-            result = await self.lab.run(
-                job, forward_progress(on_progress), seconds=seconds, ticket=ticket, options=options
-            )
+            async with self.lab.session(ticket, options) as child:
+                survey = await at_turn.survey()
+                job = await self._measure_job(survey, request, plans, batch_sizes or (workload.batch_size,), seconds)
+                result = await child.run(job, self.lab.deadline(seconds), forward_progress(on_progress))
         return await self.keep_measurements(survey, workload, result)
+
+    async def _measure_job(
+        self, survey: Survey, request: Request, plans: Sequence[Plan], sizes: Sequence[int], seconds: float
+    ) -> dict[str, Any]:
+        """For these plans at these batch sizes, as a recommendation has them run."""
+        workload, profile = request.workload, await self.profile(survey)
+        paces = None if profile is None else profile.paces
+        trace, measured = await self.known_trace(survey, workload), await self.measurements(survey, workload)
+        known = await asyncio.to_thread(gather, survey, profile, trace, measured, request)
+        apart = await asyncio.to_thread(may_all_run_apart, known, plans, sizes, seconds)
+        return labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart, paces=paces)
 
     async def keep_measurements(
         self, survey: Survey, workload: Workload, result: dict[str, Any]
@@ -298,7 +309,7 @@ class Crosspoint:
             return Kept(brought, None)
         await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
         trouble = await trouble_with(self.store.keep_profile(profile, calibration))
-        self.profiles.note(profile, saved=trouble is None)
+        self.profiles.note(profile, calibration, saved=trouble is None)
         return Kept(profile, trouble)
 
     async def experiment(

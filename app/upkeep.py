@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 # How often it is looked whether the machine has changed (another driver, card, torch or limit): a survey takes 30 ms.
 WATCH_SECONDS = 60.0
 # A store that could not be opened is tried again; until then this is not ready. One that cannot be written (a full
-# disk, another process holds its file) is tried again with each look.
+# disk, another process holds its file) is tried again with each look, and what could not be saved then is.
 STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
@@ -62,14 +62,16 @@ class Upkeep:
 
     async def _run(self) -> None:
         await self._crosspoint.survey()
-        fingerprint = None
+        fingerprint, is_noted = None, False
         while True:
             self.store_opened = await trouble_with(self._crosspoint.store.open()) is None
             survey = await self._crosspoint.survey()
-            if survey.fingerprint != fingerprint:
-                fingerprint = survey.fingerprint
-                self._not_before = 0.0
-                await trouble_with(self._crosspoint.note_state(survey))
+            is_new = survey.fingerprint != fingerprint
+            if is_new:
+                fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
+            if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
+                is_noted = is_noted or await trouble_with(self._crosspoint.note_state(survey)) is None
+                await self._crosspoint.profiles.save_unsaved()
             if asyncio.get_running_loop().time() >= self._not_before:
                 await self._learn_torch()
                 await self._calibrate_if_due(survey)
@@ -148,7 +150,8 @@ class Upkeep:
         reading = self._crosspoint.store.calibration_times(profile.name, profile.fingerprint)
         times = await unless_unreadable(reading) or []
         is_short = profile.calibrations < POOLED and 0 < len(times) < LOOKED_AT
-        return is_short and time.time() - times[0] >= AGAIN_SECONDS
+        # One that was made in the future, by a clock that has been set since, is of no known age.
+        return is_short and not 0 <= time.time() - times[0] < AGAIN_SECONDS
 
     async def _calibrate(self, effort: str, name: str | None = None, devices: Sequence[str] = ()) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card

@@ -23,16 +23,21 @@ class Context:
         self.jobs = Jobs(crosspoint.lab, crosspoint.store)
         self.upkeep = Upkeep(crosspoint)
         self._upkeep_task = asyncio.create_task(self.upkeep.run())
-        self._closed = False
+        self._has_ended = False
 
-    async def close(self) -> None:
-        """End what runs by itself, every job, every process, and the store; the second call does nothing."""
-        if self._closed:
+    async def end_work(self) -> None:
+        """End what runs by itself, every job and every process; the second call does nothing. Answers that are in the
+        making still have the store."""
+        if self._has_ended:
             return
-        self._closed = True
+        self._has_ended = True
         self._upkeep_task.cancel()
         self.crosspoint.live.close()
         await asyncio.gather(self.jobs.close(), self.crosspoint.lab.close(), asyncio.wait([self._upkeep_task]))
+
+    async def close(self) -> None:
+        """And close the store."""
+        await self.end_work()
         await self.crosspoint.close()
 
 

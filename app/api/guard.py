@@ -36,6 +36,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._names = known_names(settings)
+        self._allowed = {name.lower() for name in settings.allowed_hosts} - LOOPBACK_NAMES
         self._any_address = not is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,7 +48,7 @@ class Guard:
         try:
             headers = _single_headers(scope["headers"])
             self._check_host(headers.get(b"host", b""))
-            _check_origin(headers)
+            self._check_origin(headers)
             _check_length(headers.get(b"content-length"))
         except Problem as problem:
             await problem.response()(scope, body.receive, answer.send)
@@ -64,6 +65,24 @@ class Guard:
             "Addressed to another host",
             "The request's Host header names a host that this service is not. Ask for it by its address, or let the "
             "service know the name with CROSSPOINT_ALLOWED_HOSTS.",
+        )
+
+    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
+        """A browser says whose page asks; only our own may. Programs that are no browser send no Origin. A proxy may
+        ask by another name than the page has: that one has to be allowed. Loopback never is, where anybody's page may
+        live."""
+        origin = headers.get(b"origin")
+        if origin is None:
+            return
+        asking = origin.lower().partition(b"://")[2]
+        if asking == headers.get(b"host", b"").lower() or host_name(asking.decode("latin-1")) in self._allowed:
+            return
+        raise Problem(
+            403,
+            "foreign-origin",
+            "Asked from another site",
+            "The request comes from a page of another origin. Only this service's own page may ask from a browser; "
+            "where that is shown under another name, CROSSPOINT_ALLOWED_HOSTS lets the service know it.",
         )
 
 
@@ -187,19 +206,6 @@ def _single_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
                 raise Problem(400, "twice", "A header is there twice", "Host, Origin and Content-Length come once.")
             found[name] = value
     return found
-
-
-def _check_origin(headers: dict[bytes, bytes]) -> None:
-    """A browser says whose page asks; only our own may. Programs that are no browser send no Origin."""
-    origin = headers.get(b"origin")
-    if origin is None or origin.lower().partition(b"://")[2] == headers.get(b"host", b"").lower():
-        return
-    raise Problem(
-        403,
-        "foreign-origin",
-        "Asked from another site",
-        "The request comes from a page of another origin. Only this service's own page may ask from a browser.",
-    )
 
 
 def _check_length(value: bytes | None) -> None:

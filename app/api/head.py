@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # A stream has no end that HEAD could wait for; the static files answer HEAD themselves.
-OTHERS = ("/events", "/static")
+STREAMS, STATIC = "/events", "/static"
 
 
 class Head:
@@ -31,4 +31,4 @@ class Head:
 
 
 def _is_other(path: str) -> bool:
-    return path.endswith(OTHERS[0]) or path.startswith(OTHERS[1])
+    return path.endswith(STREAMS) or path.startswith(STATIC)

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from app.advisor.request import InvalidRequest
+from app.api.allowed import allowed_methods
 from app.api.echo import without_echo
 from app.errors import CrosspointError, FeedRefused, LabBusy, LabError, ProfileRefused, StoreError, UnknownProfile
 from probes.workload.description import InvalidModel
@@ -100,6 +101,9 @@ def install_problems(app: FastAPI) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_from(error)
+    if problem.status == 405:
+        allowed = allowed_methods(request.app.routes, request.scope["path"])
+        problem.headers = {**problem.headers, "Allow": ", ".join(allowed)}
     sent = getattr(request.state, "sent", None)
     if sent is not None and not isinstance(error, Problem):
         problem.detail = await asyncio.to_thread(without_echo, problem.detail, sent)

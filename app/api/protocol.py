@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -11,29 +11,35 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from app.api.problems import MEDIA_TYPE, Problem
 from probes import bounds
 
+Awaited = Literal["head", "body"]
+
 
 class DeadlineProtocol(H11Protocol):
     """A connection whose next request's head has to be complete in MAX_HEADER_SECONDS after its first byte (after
-    connecting, for the first request). Between requests uvicorn's own keep-alive timeout holds."""
+    connecting, for the first request). So has a body behind its answer, in MAX_BODY_SECONDS; one that is read has its
+    deadline there (app.api.guard). Between requests uvicorn's own keep-alive timeout holds, which any byte ends."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._awaits: Awaited | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_timer()
+        self._await("head")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._await(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_timer()
-        elif self._head_timer is None:
-            self._start_timer()
+        if self.conn.their_state is h11.IDLE:
+            self._await("head")
+        elif self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete:
+            self._await("body")
+        else:
+            self._await(None)
 
     def shutdown(self) -> None:
         """A body that is only half here when the service ends will not be waited for."""
@@ -47,13 +53,18 @@ class DeadlineProtocol(H11Protocol):
         detail = "What came is no HTTP/1.1 request."
         self._refuse(Problem(400, "not-http", "Not HTTP", detail))
 
-    def _start_timer(self) -> None:
-        self._head_timer = self.loop.call_later(bounds.MAX_HEADER_SECONDS, self._give_up)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _await(self, what: Awaited | None) -> None:
+        """From now on; what was awaited before already has its deadline."""
+        if what == self._awaits:
+            return
+        self._awaits = what
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if what == "head":
+            self._timer = self.loop.call_later(bounds.MAX_HEADER_SECONDS, self._give_up)
+        elif what == "body":  # nothing can be answered any more
+            self._timer = self.loop.call_later(bounds.MAX_BODY_SECONDS, self.transport.close)
 
     def _give_up(self) -> None:
         detail = f"The request's head did not arrive within {bounds.MAX_HEADER_SECONDS:.0f} seconds."

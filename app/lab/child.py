@@ -91,6 +91,7 @@ class Child:
         living.add(self)
         self._stderr_tail = bytearray()
         self._stderr_task = asyncio.create_task(self._keep_stderr())
+        self._ending: asyncio.Task[None] | None = None
         self._jobs = 0
         self.ready: dict[str, Any] = {}
         self.start_seconds = 0.0  # until it was ready
@@ -177,12 +178,22 @@ class Child:
 
     async def end(self) -> None:
         """The end of its input, by which it ends with its children and waits for them, so that what they computed is
-        counted as ours; then TERM, then KILL, to all of them; each wait is bounded."""
+        counted as ours; then TERM, then KILL, to all of them; each wait is bounded. Whoever is cancelled meanwhile
+        leaves when the process has ended, and no earlier."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        try:
+            await asyncio.shield(self._ending)
+        except asyncio.CancelledError:
+            await asyncio.wait([self._ending])
+            raise
+
+    async def _end(self) -> None:
         try:
             await self._end_process()
         finally:
             _remove(self._folder)
-        self._living.discard(self)
+            self._living.discard(self)
 
     async def _end_process(self) -> None:
         with contextlib.suppress(OSError, RuntimeError):

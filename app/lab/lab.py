@@ -96,12 +96,20 @@ class Lab:
         options: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The result of one job. `seconds` is what a measurement should take; it is ended when it takes that much
-        and the grace of the settings. options: as of `session`. Raises LabError and LabBusy."""
+        and the grace of the settings. options: as of `session`. Who is cancelled while the process is ending, with the
+        result there, gets it all the same. Raises LabError and LabBusy."""
         if job["kind"] in ("trace", "widen"):
             self._check_open()
             return await self._tracer.run(job)
-        async with self.session(ticket or self.reserve(seconds), options) as child:
-            return await child.run(job, seconds + self._grace_seconds, on_event)
+        result: dict[str, Any] | None = None
+        try:
+            async with self.session(ticket or self.reserve(seconds), options) as child:
+                result = await child.run(job, seconds + self._grace_seconds, on_event)
+        except asyncio.CancelledError:
+            if result is None:
+                raise
+        assert result is not None
+        return result
 
     @contextlib.asynccontextmanager
     async def session(self, ticket: Ticket, options: Sequence[str] = ()) -> AsyncIterator[Child]:

@@ -6,14 +6,22 @@ import contextlib
 import logging
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
+from app.store.journal import journal_mode
+from app.store.machine import Machine, claim
+
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # How long another process (a command beside the service) may hold the file; a write takes milliseconds.
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 0.01
+# What keeps a write from being done until somebody makes room, or mounts the disk so that it can be written.
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 # One entry a schema version, in order; an entry that was released is never edited.
 MIGRATIONS: tuple[str, ...] = (
@@ -59,19 +67,33 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # What was calibrated here, alone, where `document` also holds the calibrations before it. NULL: from elsewhere.
     "ALTER TABLE profiles ADD COLUMN calibration TEXT",
+    # Whose past it is (app.store.machine). Empty: from before that was told.
+    """
+    ALTER TABLE surveys RENAME TO surveys_before;
+    CREATE TABLE surveys (
+        machine TEXT NOT NULL, fingerprint TEXT NOT NULL, first_seen REAL NOT NULL, last_seen REAL NOT NULL,
+        document TEXT NOT NULL, PRIMARY KEY (machine, fingerprint)
+    );
+    INSERT INTO surveys SELECT '', fingerprint, first_seen, last_seen, document FROM surveys_before;
+    DROP TABLE surveys_before;
+    ALTER TABLE history ADD COLUMN machine TEXT NOT NULL DEFAULT '';
+    """,
 )
 
 
 class Database:
     """A connection, and what is wrong with it. For one thread.
 
-    trouble: None, or a sentence that says why what is written now will not be there after the next start.
-    in_memory: what was written before cannot be read either.
+    machine: this one, whose past is told. trouble: None, or a sentence's end that says why what is written now will not
+    be there after the next start. in_memory: what was written before cannot be read either. failed: None, or why what
+    was to be written last was not; the next one may be.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, machine: Machine) -> None:
         self._path = path
+        self._machine = machine
         self.trouble: str | None = None
+        self.failed: str | None = None
         self.in_memory = False
         self.connection = self._open()
         self._file = _identify(path)
@@ -91,16 +113,44 @@ class Database:
         self.connection = self._open()
         self._file = _identify(self._path)
 
+    def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives; where it changes anything, nothing is wrong with writing any more."""
+        before = self.connection.total_changes
+        found = work(self.connection)
+        if self.connection.total_changes != before:
+            self.failed = None
+        return found
+
+    def note_failure(self, error: sqlite3.OperationalError) -> None:
+        """Of a write. That another process held the file passes by itself, and is none."""
+        if _code_of(error) in _UNWRITABLE:
+            self.failed = f"the store cannot be written ({error})"
+
     def try_again(self) -> None:
         """Where nothing could be saved: from now on it is, if it can be. What was kept in memory alone is let go."""
+        if self.trouble is not None:
+            self._open_again()
+        elif self.failed is not None:
+            self._write_again()
+
+    def _open_again(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            connection = _connect(self._path)
+            connection = _connect(self._path, self._machine)
         except (sqlite3.DatabaseError, OSError):
             return
         self.connection.close()
-        self.connection, self.trouble, self.in_memory = connection, None, False
+        self.connection, self.trouble, self.failed, self.in_memory = connection, None, None, False
         self._file = _identify(self._path)
+        log.warning("The store can be written again.")
+
+    def _write_again(self) -> None:
+        try:
+            _try_to_write(self.connection)
+        except sqlite3.OperationalError as error:
+            self.note_failure(error)
+            return
+        self.failed = None
         log.warning("The store can be written again.")
 
     def replace_damaged(self) -> None:
@@ -111,10 +161,10 @@ class Database:
         self._file = _identify(self._path)
 
     def _open(self) -> sqlite3.Connection:
-        self.trouble, self.in_memory = None, False
+        self.trouble, self.failed, self.in_memory = None, None, False
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return _connect_in_turn(self._path)
+            return _connect_in_turn(self._path, self._machine)
         except sqlite3.OperationalError as error:
             return self._open_without_writing(f"the store cannot be written ({error})")
         except sqlite3.DatabaseError:
@@ -125,7 +175,7 @@ class Database:
 
     def _open_new(self) -> sqlite3.Connection:
         try:
-            return _connect(self._path)
+            return _connect(self._path, self._machine)
         except sqlite3.DatabaseError as error:
             return self._open_without_writing(f"the store cannot be made anew ({error})")
 
@@ -155,7 +205,7 @@ class Database:
         log.warning("The store was damaged. It lies beside the new one as %s.", aside.name)
         try:
             self._path.rename(aside)
-            for suffix in ("-wal", "-shm"):
+            for suffix in ("-wal", "-shm", "-journal"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as error:
             log.warning("The damaged store could not be moved aside (%s).", error.strerror)
@@ -170,13 +220,13 @@ def _identify(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-def _connect_in_turn(path: Path) -> sqlite3.Connection:
+def _connect_in_turn(path: Path, machine: Machine) -> sqlite3.Connection:
     """As `_connect`, and again while another process opens the file: changing to WAL needs it alone, and SQLite does
     not wait for that, whatever its timeout (sqlite.org/wal.html)."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            return _connect(path)
+            return _connect(path, machine)
         except sqlite3.OperationalError as error:
             if not _is_busy(error) or time.monotonic() >= deadline:
                 raise
@@ -184,24 +234,38 @@ def _connect_in_turn(path: Path) -> sqlite3.Connection:
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:
-    """Another connection is in the way; the low byte of an extended code is the code."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Another connection is in the way."""
+    return _code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _code_of(error: sqlite3.OperationalError) -> int:
+    """SQLite's result code, the low byte of an extended one; 0 where it says none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _connect(path: Path, machine: Machine) -> sqlite3.Connection:
     """Raises sqlite3.DatabaseError; its subclass OperationalError when the file is sound but cannot be used."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
     try:
         _refuse_newer(connection)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        mode = journal_mode(path.parent)
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+        if mode == "WAL":  # a power cut costs it the last writes; a journal it might cost the whole file
+            connection.execute("PRAGMA synchronous = NORMAL")
         _migrate(connection)
-        with connection:  # a write, so that a read-only file or a full disk is known from the start
-            connection.execute("PRAGMA user_version = " + str(len(MIGRATIONS)))
+        _try_to_write(connection)
+        with connection:
+            claim(connection, machine)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _try_to_write(connection: sqlite3.Connection) -> None:
+    """So that a read-only file or a full disk is known. Raises sqlite3.OperationalError."""
+    with connection:
+        connection.execute("PRAGMA user_version = " + str(len(MIGRATIONS)))
 
 
 def _version(connection: sqlite3.Connection) -> int:

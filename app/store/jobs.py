@@ -10,15 +10,15 @@ from app.store.statements import Statement, dump, forget_oldest
 # A calibration's result is a megabyte, and kept as a profile as well.
 KEPT_JOBS, KEPT_CALIBRATION_RESULTS = 500, 10
 
-# Without their results; one that is no JSON has no document.
+# Without their results; one that is no JSON has no document. Newest first by their rows: a clock may be set back.
 LIST_JOBS = (
     "SELECT CASE WHEN json_valid(document) THEN json_remove(document, '$.result') END "
-    "FROM jobs WHERE kind = ? ORDER BY created_at DESC LIMIT ?"
+    "FROM jobs WHERE kind = ? ORDER BY rowid DESC LIMIT ?"
 )
 _KEEP = "INSERT INTO jobs VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document"
 _FORGET_RESULTS = (
     "UPDATE jobs SET document = json_set(document, '$.result', NULL) WHERE kind = ?1 "
-    "AND id NOT IN (SELECT id FROM jobs WHERE kind = ?1 ORDER BY created_at DESC LIMIT ?2) "
+    "AND id NOT IN (SELECT id FROM jobs WHERE kind = ?1 ORDER BY rowid DESC LIMIT ?2) "
     "AND CASE WHEN json_valid(document) THEN json_type(document, '$.result') END = 'object'"
 )
 
@@ -28,4 +28,4 @@ def keep_job(job: dict[str, Any]) -> list[Statement]:
     kept: list[Statement] = [(_KEEP, (job["id"], job["kind"], time.time(), dump(job)))]
     if job["kind"] == "calibration" and job.get("result") is not None:
         kept.append((_FORGET_RESULTS, (job["kind"], KEPT_CALIBRATION_RESULTS)))
-    return [*kept, forget_oldest("jobs", "created_at", KEPT_JOBS)]
+    return [*kept, forget_oldest("jobs", "rowid", KEPT_JOBS)]

@@ -28,7 +28,7 @@ _FORGET_EACH = (
     "DELETE FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND id NOT IN "
     "(SELECT id FROM profiles WHERE name = ?1 AND fingerprint = ?2 ORDER BY id DESC LIMIT ?3)"
 )
-# Calibrated here, or of a state that this machine was seen in.
+# Calibrated by a machine that this store is of, or of a state that one of them was seen in.
 _OURS = "(calibration IS NOT NULL OR fingerprint IN (SELECT fingerprint FROM surveys))"
 
 

@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.errors import StoreError
-from app.store import history, jobs, lessons, measured, profiles
+from app.store import history, jobs, lessons, measured, profiles, surveys
 from app.store.database import Database
 from app.store.latest import latest_of
 from app.store.lessons import LessonRow
+from app.store.machine import Machine, read_machine
 from app.store.statements import Parameters, Statement, dump, forget_oldest
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
+from probes.reading import Root
 from probes.trace import Trace
 from probes.workload.description import Workload
 
@@ -35,8 +37,8 @@ T = TypeVar("T")
 FILE_NAME = "crosspoint.sqlite3"
 # How much history is kept. A trace is tens of kilobytes, the rest less.
 KEPT_TRACES = 2_000
-KEPT_SURVEYS = 100
 REMEMBERED_PROFILES = 4
+READ = "read"  # what an error says was not done
 _CALIBRATED = (
     "FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND calibration IS NOT NULL AND id > "
     "(SELECT coalesce(max(id), 0) FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND calibration IS NULL)"
@@ -45,23 +47,27 @@ _CALIBRATED = (
 
 class Store:
     """Opens its file with the first call. Reading what is not there gives None; writing raises StoreError where
-    it cannot be kept, and the caller's answer says so."""
+    it cannot be kept, and the caller's answer says so.
 
-    def __init__(self, folder: Path) -> None:
+    machine: whose past is kept and told; None: the one that this runs on.
+    """
+
+    def __init__(self, folder: Path, machine: Machine | None = None) -> None:
         self._path = folder / FILE_NAME
+        self._machine = machine or read_machine(Root())
         self._database: Database | None = None
         self._profiles: dict[tuple[Any, ...], Profile | None] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def open(self) -> None:
         """Open now, to learn early what is wrong; again, where nothing could be saved."""
-        await self._run(lambda connection: None)
+        await self._run(lambda connection: None, READ)
         await self._in_thread(self._try_again)
 
     @property
     def trouble(self) -> str | None:
         """Why nothing is saved, as a sentence's end; None: all is well, or the file was not opened yet."""
-        return self._database.trouble if self._database is not None else None
+        return (self._database.trouble or self._database.failed) if self._database is not None else None
 
     @property
     def unreadable(self) -> str | None:
@@ -91,7 +97,7 @@ class Store:
                     "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?)",
                     (*key, time.time(), dump(trace.to_json())),
                 ),
-                forget_oldest("traces", "created_at", KEPT_TRACES),
+                forget_oldest("traces", "rowid", KEPT_TRACES),
             ]
         )
 
@@ -121,13 +127,14 @@ class Store:
         """The latest profile of this machine as it was in a state before: another fingerprint that was seen here."""
         statement = (
             "SELECT id, created_at FROM profiles WHERE fingerprint != ? "
-            "AND fingerprint IN (SELECT fingerprint FROM surveys) ORDER BY id DESC"
+            "AND fingerprint IN (SELECT fingerprint FROM surveys WHERE machine = ?) ORDER BY id DESC"
         )
-        return await self._first_readable(statement, fingerprint)
+        return await self._first_readable(statement, fingerprint, self._machine.key)
 
     async def was_seen(self, fingerprint: str) -> bool:
         """Whether this machine was seen in the state that has this fingerprint."""
-        return bool(await self._rows("SELECT 1 FROM surveys WHERE fingerprint = ?", (fingerprint,)))
+        statement = "SELECT 1 FROM surveys WHERE machine = ? AND fingerprint = ?"
+        return bool(await self._rows(statement, (self._machine.key, fingerprint)))
 
     async def forget_profiles(self, name: str) -> None:
         """Forget every profile of this name."""
@@ -151,7 +158,7 @@ class Store:
     async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
         """What this machine measured of this model, as far as it counts (latest_of); in the order in which it was."""
         key = (fingerprint, workload_key(workload))
-        rows = await self._run(lambda connection: measured.read_measurements(connection, key), "read")
+        rows = await self._run(lambda connection: measured.read_measurements(connection, key), READ)
         return latest_of(rows.values())
 
     async def keep_measurements(
@@ -167,11 +174,11 @@ class Store:
 
     async def lessons_stamp(self, fingerprint: str) -> tuple[object, ...]:
         """Another one when there is a new lesson of this machine."""
-        return await self._run(lambda connection: lessons.read_stamp(connection, fingerprint))
+        return await self._run(lambda connection: lessons.read_stamp(connection, fingerprint), READ)
 
     async def lessons(self, fingerprint: str) -> list[LessonRow]:
         """What was measured of this machine as it is now, newest first."""
-        return await self._run(lambda connection: lessons.read_lessons(connection, fingerprint))
+        return await self._run(lambda connection: lessons.read_lessons(connection, fingerprint), READ)
 
     async def note_predictions(self, rows: Sequence[LessonRow]) -> None:
         """Keep what is foretold of lessons now."""
@@ -190,38 +197,28 @@ class Store:
 
     async def keep_survey(self, survey: Survey) -> None:
         """One row for each state that the machine was seen in."""
-        now = time.time()
-        await self._write(
-            lambda: [
-                (
-                    "INSERT INTO surveys VALUES (?, ?, ?, ?) ON CONFLICT (fingerprint) "
-                    "DO UPDATE SET last_seen = excluded.last_seen, document = excluded.document",
-                    (survey.fingerprint, now, now, dump(survey.to_json())),
-                ),
-                forget_oldest("surveys", "last_seen", KEPT_SURVEYS),
-            ]
-        )
+        await self._write(lambda: surveys.keep_survey(self._machine.key, survey))
 
     async def keep_state(self, identity: Identity) -> None:
         """Keep what this machine is, where it is not what it was."""
-        await self._change(lambda connection: history.keep_state(connection, identity))
+        await self._change(lambda connection: history.keep_state(connection, self._machine.key, identity))
 
     async def history(self, limit: int = 100) -> list[dict[str, Any]]:
         """What this machine was, newest first, and what changed each time."""
-        return await self._run(lambda connection: history.read_history(connection, limit))
+        return await self._run(lambda connection: history.read_history(connection, self._machine.key, limit), READ)
 
     async def identity(self) -> Identity | None:
         """What this machine was when it was looked at last."""
-        return await self._run(history.read_identity)
+        return await self._run(lambda connection: history.read_identity(connection, self._machine.key), READ)
 
     async def _latest_profile(self, column: str, value: str) -> Profile | None:
         statement = f"SELECT id, created_at FROM profiles WHERE {column} = ? ORDER BY id DESC"
         return await self._first_readable(statement, value)
 
-    async def _first_readable(self, statement: str, value: str) -> Profile | None:
+    async def _first_readable(self, statement: str, *values: str) -> Profile | None:
         """Parsing one takes tens of milliseconds, so those parsed last are remembered by their row and its time:
         SQLite gives a row's number again when the last row was deleted."""
-        for row in await self._rows(statement, (value,)):
+        for row in await self._rows(statement, values):
             if row not in self._profiles:
                 document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
                 self._profiles[row] = _first(await self._select(document, row, Profile.from_json))
@@ -241,10 +238,10 @@ class Store:
                     found.append(read(json.loads(text)))
             return found
 
-        return await self._run(work, "read")
+        return await self._run(work, READ)
 
     async def _rows(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
-        return await self._run(lambda connection: connection.execute(statement, parameters).fetchall(), "read")
+        return await self._run(lambda connection: connection.execute(statement, parameters).fetchall(), READ)
 
     async def _write(self, statements: Callable[[], list[Statement]], done: str = "saved") -> None:
         """All statements or none; they are made in the store's thread, for encoding takes time. Raises StoreError,
@@ -261,38 +258,48 @@ class Store:
     async def _change(self, work: Callable[[sqlite3.Connection], None], done: str = "saved") -> None:
         """Raises StoreError, also where it was done in memory alone."""
         await self._run(work, done)
-        if self.trouble:
-            raise StoreError(f"This was not {done}: {self.trouble}.")
+        if self._database is not None and self._database.trouble:
+            raise StoreError(f"This was not {done}: {self._database.trouble}.")
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], done: str = "saved") -> T:
         return await self._in_thread(lambda: self._attempt(work, done))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            working = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except RuntimeError:  # the thread has ended
+            raise StoreError("The store is closed: crosspoint is shutting down.") from None
+        return await working
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], done: str) -> T:
         """Run `work`; a file that turns out to be damaged is replaced, once. Raises StoreError: this was not `done`."""
-        if self._database is None:
-            self._database = Database(self._path)
-        elif self._database.is_gone:
-            self._database.reopen()
-            self._profiles.clear()
+        database = self._opened()
         try:
             try:
-                return work(self._database.connection)
-            except sqlite3.OperationalError:
+                return database.use(work)
+            except sqlite3.OperationalError as error:
+                if done != READ:
+                    database.note_failure(error)
                 raise
             except sqlite3.DatabaseError:
-                if self._database.trouble:  # read beside whoever writes it, it looks damaged and need not be
+                if database.trouble:  # read beside whoever writes it, it looks damaged and need not be
                     raise
-                self._database.replace_damaged()
+                database.replace_damaged()
                 self._profiles.clear()
-                return work(self._database.connection)
+                return database.use(work)
         except sqlite3.Error as error:
             raise StoreError(f"This was not {done}: the store could not be used ({error}).") from error
 
+    def _opened(self) -> Database:
+        if self._database is None:
+            self._database = Database(self._path, self._machine)
+        elif self._database.is_gone:
+            self._database.reopen()
+            self._profiles.clear()
+        return self._database
+
     def _try_again(self) -> None:
-        if self._database is not None and self._database.trouble:
+        if self._database is not None and self.trouble:
             self._database.try_again()
             self._profiles.clear()
 

@@ -22,9 +22,7 @@ def with_crosspoint(
 
     async def session() -> T:
         settings = Settings(data_dir=folder, grace_seconds=GRACE_SECONDS)
-        async with Crosspoint(settings) as crosspoint:
-            if program is not None:
-                crosspoint.lab = Lab(settings, program)
+        async with Crosspoint(settings, Lab(settings, program) if program is not None else None) as crosspoint:
             return await use(crosspoint)
 
     return asyncio.run(session())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,39 @@ def test_a_second_request_to_end_a_job_waits_for_the_first(tmp_path: Path, monke
         assert ended == ["ended"]
         await first
         assert job.state == "cancelled"
+        await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_a_request_to_end_a_job_that_has_ended_waits_until_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the store takes."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    room = threading.Event()
+
+    async def use() -> None:
+        lab, store, end = Lab(Settings(data_dir=tmp_path)), Store(tmp_path), asyncio.Event()
+        jobs = Jobs(lab, store)
+
+        async def work(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+            await end.wait()
+            return Kept({}, None)
+
+        job = await jobs.start("measurement", 1.0, work)
+        store._thread.submit(room.wait, 60)
+        end.set()
+        while job.state != "succeeded":  # noqa: ASYNC110 - its event tells of a change that has come
+            await asyncio.sleep(0)
+        ending = asyncio.create_task(jobs.cancel(job))
+        await asyncio.sleep(0.05)
+        room.set()
+        await ending
+        kept = await store.job("measurement", job.id)
+        assert kept is not None
+        assert kept["state"] == job.state == "succeeded"
         await store.close()
         await lab.close()
 

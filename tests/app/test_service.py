@@ -14,7 +14,7 @@ import pytest
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError, UnknownProfile
 from app.lab import Lab
-from app.profiles import forget_profile, import_profile, list_profiles
+from app.profiles import import_profile, list_profiles
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.hardware import Survey
@@ -279,8 +279,7 @@ def test_a_survey_that_never_ends_is_a_finding_and_not_a_hang(tmp_path: Path, mo
 def test_a_captured_machine_is_read_and_never_measured(tmp_path: Path) -> None:
     async def use() -> None:
         settings = Settings(data_dir=tmp_path / "data", sysroot=tmp_path)
-        async with Crosspoint(settings) as crosspoint:
-            crosspoint.lab = Lab(settings, ("/no/such/program",))
+        async with Crosspoint(settings, Lab(settings, ("/no/such/program",))) as crosspoint:
             for call in (crosspoint.measure(QUICK, seconds=1), crosspoint.calibrate("quick")):
                 with pytest.raises(InvalidRequest, match="captured machine"):
                     await call
@@ -367,39 +366,5 @@ def test_a_step_is_traced_as_a_device_runs_it_where_a_plan_is_a_devices(tmp_path
         assert trace.on(cpu=False).operation_count() < 0.5 * trace.operation_count()
         await crosspoint.recommend(Request(GRU))
         assert await crosspoint.known_trace(survey, GRU, devices=True) is trace  # nobody traces it again without
-
-    with_crosspoint(tmp_path, use)
-
-
-def test_a_profile_that_could_not_be_saved_hides_none_that_came_later(tmp_path: Path) -> None:
-    async def use(crosspoint: Crosspoint) -> None:
-        survey = await crosspoint.survey()
-        unsaved, later = (
-            replace(a_profile(fingerprint=survey.fingerprint), name=name, created_at=f"2026-11-2{day}T09:00:00Z")
-            for name, day in (("unsaved", 1), ("later", 2))
-        )
-        crosspoint.profiles.note(later, saved=False)
-        await crosspoint.store.keep_profile(unsaved)
-        assert await crosspoint.profile(survey) == later
-        crosspoint.profiles.note(unsaved, saved=False)
-        await crosspoint.store.keep_profile(later)
-        assert await crosspoint.profile(survey) == later
-
-    with_crosspoint(tmp_path, use)
-
-
-def test_a_profile_that_could_not_be_saved_is_forgotten_when_one_is_taken_in_or_it_is_removed(tmp_path: Path) -> None:
-    async def use(crosspoint: Crosspoint) -> None:
-        survey = await crosspoint.survey()
-        unsaved = replace(a_profile(fingerprint=survey.fingerprint), name="unsaved", created_at="2026-11-22T09:00:00Z")
-        crosspoint.profiles.note(unsaved, saved=False)
-        taken = replace(unsaved, name="taken", created_at="2026-11-21T09:00:00Z")
-        await import_profile(crosspoint, json.dumps(taken.to_json()).encode())
-        assert await crosspoint.profile(survey) == taken
-        crosspoint.profiles.note(unsaved, saved=False)
-        await forget_profile(crosspoint, "unsaved")
-        assert await crosspoint.profile(survey) == taken
-        with pytest.raises(UnknownProfile):
-            await forget_profile(crosspoint, "unsaved")
 
     with_crosspoint(tmp_path, use)

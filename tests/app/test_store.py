@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -46,6 +48,17 @@ TRACE = Trace(
     "2.13.0",
 )
 PROFILE = Profile("here", "2026-01-01T00:00:00Z", "f1", "a machine", {"torch": "2.13.0"}, "quick", 1.0, {}, (), ())
+
+
+@contextlib.contextmanager
+def no_room() -> Iterator[None]:
+    """What this process writes into files meanwhile fails, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def in_store(folder: Path, use: Callable[[Store], Awaitable[T]]) -> T:
@@ -213,6 +226,39 @@ def test_a_full_disk_is_an_error_that_says_so_and_reading_goes_on(tmp_path: Path
         assert await store.profile("f1") == PROFILE
 
     in_store(tmp_path, use)
+
+
+def test_a_write_that_failed_is_told_until_one_succeeds_or_the_next_look_finds_room(tmp_path: Path) -> None:
+    async def fail(store: Store) -> None:
+        with no_room(), pytest.raises(StoreError, match="not saved"):
+            await store.keep_profile(PROFILE)
+        assert "cannot be written" in str(store.trouble)
+
+    async def use(store: Store) -> None:
+        await store.open()
+        await fail(store)
+        with no_room():
+            await store.open()
+            await store.forget_profiles("nobody's")  # writes nothing
+        assert "cannot be written" in str(store.trouble)
+        assert store.unreadable is None
+        await store.open()
+        assert store.trouble is None
+        await fail(store)
+        await store.keep_profile(PROFILE)
+        assert store.trouble is None
+
+    in_store(tmp_path, use)
+
+
+def test_what_is_asked_after_the_end_is_an_error_of_the_store_s(tmp_path: Path) -> None:
+    async def use() -> None:
+        store = Store(tmp_path)
+        await store.close()
+        with pytest.raises(StoreError, match="shutting down"):
+            await store.profile("f1")
+
+    asyncio.run(use())
 
 
 def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_saved(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from app.store import Store
 from app.store.jobs import KEPT_CALIBRATION_RESULTS
 from app.store.profiles import KEPT_PROFILES
 from app.store.store import FILE_NAME
-from tests.app.test_store import MEASUREMENT, PROFILE, WORKLOAD, in_store
+from tests.app.test_store import MEASUREMENT, PROFILE, TRACE, WORKLOAD, in_store
 
 
 def test_jobs_are_listed_without_results_and_the_last_calibrations_keep_theirs(tmp_path: Path) -> None:
@@ -32,6 +33,28 @@ def test_jobs_are_listed_without_results_and_the_last_calibrations_keep_theirs(t
             result = {"points": [number]} if number >= 2 else None
             name = f"calibration {number}"
             assert await store.job("calibration", name) == {**job("calibration", number), "result": result}
+
+    in_store(tmp_path, use)
+
+
+def test_what_is_kept_after_a_clock_was_set_back_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.store.KEPT_TRACES", 2)
+    job = {"kind": "calibration", "state": "succeeded", "result": {"points": []}}
+    clock = SimpleNamespace(time=lambda: 4e9)
+    for module in ("jobs", "store"):
+        monkeypatch.setattr(f"app.store.{module}.time", clock)
+
+    async def use(store: Store) -> None:
+        for number in range(KEPT_CALIBRATION_RESULTS):
+            await store.keep_job({**job, "id": f"ahead {number}"})
+            await store.keep_trace(WORKLOAD, f"ahead {number}", TRACE)
+        clock.time = lambda: 2e9
+        await store.keep_job({**job, "id": "now"})
+        await store.keep_trace(WORKLOAD, "now", TRACE)
+        assert await store.job("calibration", "now") == {**job, "id": "now"}
+        assert (await store.jobs("calibration"))[0]["id"] == "now"
+        assert await store.trace(WORKLOAD, "now") == TRACE
+        assert await store.trace(WORKLOAD, "ahead 0") is None
 
     in_store(tmp_path, use)
 

@@ -25,7 +25,7 @@ def test_what_was_written_before_a_kill_is_read_where_nothing_can_be_written(
         await store.keep_profile(PROFILE)
         shutil.copytree(tmp_path / "running", killed)
 
-    def full(_: Path) -> NoReturn:
+    def full(*_: object) -> NoReturn:
         raise sqlite3.OperationalError("database or disk is full")
 
     async def read(store: Store) -> None:

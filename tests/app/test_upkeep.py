@@ -40,8 +40,7 @@ def test_a_process_that_cannot_prepare_is_used_all_the_same(tmp_path: Path) -> N
 
     async def use() -> None:
         settings = Settings(data_dir=tmp_path, calibrate_on_start=False)
-        async with Crosspoint(settings) as crosspoint:
-            crosspoint.lab = Lab(settings, words)
+        async with Crosspoint(settings, Lab(settings, words)) as crosspoint:
             upkeep = Upkeep(crosspoint)
             await upkeep._learn_torch()
             assert crosspoint.lab.tracer_is_warm
@@ -156,6 +155,10 @@ def test_a_quiet_machine_is_calibrated_again_an_hour_later_until_there_are_four(
     assert again(tmp_path / "3", [9 * AGAIN_SECONDS, 60.0]) == []
     assert again(tmp_path / "4", [9 * AGAIN_SECONDS] * 3) == [("full", "named")]
     assert again(tmp_path / "5", [9 * AGAIN_SECONDS] * 4) == []
+
+
+def test_a_calibration_that_a_wrong_clock_dated_into_the_future_is_of_no_known_age(tmp_path: Path) -> None:
+    assert again(tmp_path, [-9 * AGAIN_SECONDS]) == [("full", "named")]
 
 
 def test_calibrations_that_do_not_count_are_made_up_for_but_not_without_end(tmp_path: Path) -> None:

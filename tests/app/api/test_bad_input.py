@@ -258,6 +258,26 @@ def test_addresses_and_methods_that_are_not_there_are_problems(
     assert status != 405 or answer.headers["allow"]
 
 
+@pytest.mark.parametrize(
+    ("method", "address", "allowed"),
+    [
+        ("OPTIONS", "/measurements", {"HEAD", "GET", "POST"}),
+        ("POST", "/profiles/rig", {"HEAD", "GET", "PUT", "DELETE"}),
+        ("PUT", "/calibrations/1", {"HEAD", "GET", "DELETE"}),
+        ("HEAD", "/recommend", {"POST"}),
+        ("POST", "/livez", {"HEAD", "GET"}),
+        ("POST", "/measurements/1/events", {"GET"}),
+        ("POST", "/static/page.js", {"HEAD", "GET"}),
+    ],
+)
+def test_a_method_that_is_not_there_names_all_that_are(
+    client: httpx.Client, method: str, address: str, allowed: set[str]
+) -> None:
+    answer = client.request(method, address)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == allowed
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1", ""])
 def test_a_request_addressed_to_another_host_is_refused(client: httpx.Client, host: str) -> None:
     assert_problem(client.get("/hardware", headers={"Host": host}), 421)

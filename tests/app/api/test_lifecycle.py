@@ -75,7 +75,7 @@ def test_the_first_start_calibrates_and_gives_way_to_who_waits(tmp_path: Path) -
 def test_on_a_full_disk_the_answer_is_served_and_says_that_it_was_not_saved(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, server.client() as client:
         wait_until(lambda: client.get("/readyz").is_success, "readiness")
-        psutil.Process(server.process.pid).rlimit(resource.RLIMIT_FSIZE, (0, 0))
+        psutil.Process(server.process.pid).rlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         answer = client.post("/recommend", json=IRIS)
         assert answer.status_code == 200, answer.text
         assert answer.json()["saved"] is False
@@ -84,6 +84,27 @@ def test_on_a_full_disk_the_answer_is_served_and_says_that_it_was_not_saved(tmp_
         document = watch(client, f"/measurements/{document['id']}")[-1][1]
         assert (document["state"], document["saved"]) == ("succeeded", False)
         assert "not saved" in document["not_saved_because"]
+
+
+def test_a_disk_that_fills_while_the_service_runs_is_told_until_something_was_saved(tmp_path: Path) -> None:
+    def warnings(client: httpx.Client) -> list[str]:
+        found = client.get("/readyz").json()["warnings"]
+        return [warning for warning in found if warning.startswith("Nothing is saved")]
+
+    with running_server(tmp_path) as server, server.client() as client:
+        wait_until(lambda: client.get("/readyz").is_success, "readiness")
+        assert warnings(client) == []
+        profile, process = a_profile(fingerprint="another").to_json(), psutil.Process(server.process.pid)
+        process.rlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        assert client.put("/profiles/rig", json=profile).status_code == 503
+        (warning,) = warnings(client)
+        assert client.get("/healthz").json()["store"]["trouble"] in warning
+        assert client.get("/profiles").is_success
+        assert warnings(client) == [warning], "reading is no news"
+        process.rlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert client.put("/profiles/rig", json=profile).is_success
+        assert warnings(client) == []
+        assert client.get("/healthz").json()["store"]["trouble"] is None
 
 
 def test_where_the_data_folder_cannot_be_used_the_service_serves_and_warns(tmp_path: Path) -> None:
@@ -149,6 +170,19 @@ def test_a_host_name_that_was_allowed_is_served(tmp_path: Path) -> None:
     with running_server(tmp_path, allowed_hosts="gpu-node.example") as server, server.client() as client:
         assert client.get("/livez", headers={"Host": "gpu-node.example:8000"}).is_success
         assert client.get("/livez", headers={"Host": "other.example"}).status_code == 421
+
+
+def test_a_page_that_a_proxy_shows_under_an_allowed_name_may_ask(tmp_path: Path) -> None:
+    """The proxy names this service in Host as it does by itself, or leaves the port out."""
+
+    def ask(client: httpx.Client, origin: str, **headers: str) -> int:
+        return client.post("/recommend", json={}, headers={"Origin": origin, **headers}).status_code
+
+    with running_server(tmp_path, allowed_hosts="rig.example,localhost") as server, server.client() as client:
+        assert ask(client, "https://rig.example") == 422
+        assert ask(client, "https://rig.example:8443", Host="rig.example") == 422
+        for foreign in ("https://other.example", "https://rig.example.evil.example", "http://localhost:1", "null"):
+            assert ask(client, foreign) == 403
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0"])

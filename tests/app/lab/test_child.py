@@ -205,6 +205,33 @@ def test_a_cancelled_start_leaves_nothing_behind() -> None:
     asyncio.run(session())
 
 
+def test_a_cancellation_while_a_process_is_ended_waits_until_it_is_gone() -> None:
+    """Not even its folder goes earlier."""
+    late = serving(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        'say(event="result", job=job["job"], result={})',
+        "sys.stdin.read()",
+        'say(event="input ended")',
+        "time.sleep(600)",
+    )
+
+    async def session() -> None:
+        living: set[Child] = set()
+        child = await Child.start(living, late)
+        await run(child)
+        ending = asyncio.create_task(child.end())
+        await child._next_event()
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        assert is_gone(child.pid)
+        assert child._folder is not None
+        assert not await asyncio.to_thread(Path(child._folder).exists)
+        assert not living
+
+    asyncio.run(session())
+
+
 def test_a_child_does_not_import_from_the_folder_it_is_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

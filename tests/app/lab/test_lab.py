@@ -9,6 +9,7 @@ import pytest
 
 from app.errors import LabError
 from app.lab import Lab
+from app.lab.child import Child
 from app.settings import Settings
 from tests.app.lab.programs import serving
 
@@ -31,6 +32,32 @@ def test_whoever_waits_while_it_closes_is_told_so_and_not_that_a_process_ended(
             await lab.close()
         with pytest.raises(LabError, match=words):
             await job
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_a_result_that_has_come_is_given_whoever_cancels_while_its_process_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    leaving = serving('say(event="result", job=job["job"], result={"points": 1})', "sys.stdin.read()")
+    end, begun = Child.end, asyncio.Event()
+
+    async def begin_to_end(child: Child) -> None:
+        begun.set()
+        await end(child)
+
+    monkeypatch.setattr(Child, "end", begin_to_end)
+
+    async def use() -> None:
+        lab = Lab(Settings(data_dir=tmp_path), leaving)
+        job = asyncio.create_task(lab.run({"kind": "calibrate"}))
+        await asyncio.wait_for(begun.wait(), 30)
+        job.cancel()
+        assert await job == {"points": 1}
+        assert not lab.measuring
+        assert not lab._living
         await lab.close()
 
     asyncio.run(use())

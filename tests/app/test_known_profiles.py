@@ -1,0 +1,98 @@
+"""A profile that could not be saved is there all the same, and is saved once it can be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.asking_torch import AskingTorch
+from app.errors import UnknownProfile
+from app.profiles import forget_profile, import_profile
+from app.service import Crosspoint
+from app.upkeep import Upkeep
+from probes.profile import Profile
+from tests.app.advisor.machine import a_profile
+from tests.app.opened import with_crosspoint
+from tests.app.serving import PATIENCE_SECONDS
+from tests.app.test_service import calibrating
+
+pytestmark = pytest.mark.usefixtures("own_lock")
+
+
+def made_on(day: int, fingerprint: str, name: str) -> Profile:
+    """On this day of a month."""
+    return replace(a_profile(fingerprint=fingerprint), name=name, created_at=f"2026-11-{day}T09:00:00Z")
+
+
+def test_it_hides_none_that_came_later(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        unsaved, later = (made_on(day, survey.fingerprint, name) for day, name in ((21, "unsaved"), (22, "later")))
+        crosspoint.profiles.note(later, later, saved=False)
+        await crosspoint.store.keep_profile(unsaved)
+        assert await crosspoint.profile(survey) == later
+        crosspoint.profiles.note(unsaved, unsaved, saved=False)
+        await crosspoint.store.keep_profile(later)
+        assert await crosspoint.profile(survey) == later
+        await crosspoint.profiles.save_unsaved()
+        assert await crosspoint.profile(survey) == later
+        assert not crosspoint.profiles.forget_unsaved(lambda _: True)
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_it_is_forgotten_when_one_is_taken_in_or_it_is_removed(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        unsaved, taken = (made_on(day, survey.fingerprint, name) for day, name in ((22, "unsaved"), (21, "taken")))
+        crosspoint.profiles.note(unsaved, unsaved, saved=False)
+        await import_profile(crosspoint, json.dumps(taken.to_json()).encode())
+        assert await crosspoint.profile(survey) == taken
+        crosspoint.profiles.note(unsaved, unsaved, saved=False)
+        await forget_profile(crosspoint, "unsaved")
+        assert await crosspoint.profile(survey) == taken
+        with pytest.raises(UnknownProfile):
+            await forget_profile(crosspoint, "unsaved")
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_what_could_not_be_saved_while_the_service_started_is_saved_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first calibration with its profile, and what the machine is."""
+    monkeypatch.setattr("app.upkeep.WATCH_SECONDS", 0.02)
+    folder = tmp_path / "data"
+    folder.touch()  # a file in the folder's place
+
+    async def use(crosspoint: Crosspoint) -> Profile:
+        crosspoint.torch = AskingTorch(crosspoint.lab, crosspoint.surveyor)
+        survey = await crosspoint.survey()
+        upkeep = Upkeep(crosspoint)
+        task = asyncio.create_task(upkeep.run())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while upkeep.calibration["state"] != "done":  # noqa: ASYNC110 - it has no event for that
+                await asyncio.sleep(0.01)
+            assert crosspoint.store.trouble is not None
+            ours = await crosspoint.profile(survey)
+            assert ours is not None
+            folder.unlink()
+            while crosspoint.profiles._unsaved:  # noqa: ASYNC110 - nor has that
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        return ours
+
+    async def use_again(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        assert await crosspoint.profile(survey) == saved
+        assert await crosspoint.store.calibrations(saved.name, saved.fingerprint, 9) == [saved]
+        assert await crosspoint.store.was_seen(survey.fingerprint)
+        assert [row["fingerprint"] for row in await crosspoint.history()] == [survey.fingerprint]
+
+    saved = with_crosspoint(folder, use, calibrating(tmp_path))
+    with_crosspoint(folder, use_again)
