@@ -100,7 +100,10 @@ def infer_transposed(axes: int, where: str, options: dict[str, Any], flow: Flow)
         (size - 1) * s - 2 * p + d * (k - 1) + e + 1
         for size, k, s, p, d, e in zip(sizes, kernel, stride, padding, dilation, extra, strict=True)
     ]
-    _fits(where, flow, kernel, after)
+    if any(size < 1 for size in after):
+        raise InvalidModel(
+            f"{where}: its padding cuts off all that it makes of {flow.text}. Take less padding or a larger kernel."
+        )
     content = {"type": f"conv_transpose{axes}d", "in": inputs, "out": outputs, "kernel": kernel, "stride": stride}
     content |= {"padding": padding, "output_padding": extra, "dilation": dilation}
     content |= {"groups": groups, "bias": options["bias"]}

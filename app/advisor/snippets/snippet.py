@@ -70,9 +70,9 @@ def _settings(plan: Plan) -> list[str]:
         return [*flush, *([] if plan.threads is None else [f"torch.set_num_threads({plan.threads})"])]
     if plan.precision not in ("fp32", "tf32"):
         return []
-    value = "tf32" if plan.precision == "tf32" else "ieee"
-    switches = ("torch.backends.cuda.matmul", "torch.backends.cudnn.conv", "torch.backends.cudnn.rnn")
-    return [f'{switch}.fp32_precision = "{value}"' for switch in switches]
+    # Not by `fp32_precision`: then torch 2.13 raises where it is asked by this older name, as a CTC loss asks it.
+    switches = ("torch.backends.cuda.matmul", "torch.backends.cudnn")
+    return [f"{switch}.allow_tf32 = {plan.precision == 'tf32'}" for switch in switches]
 
 
 def _optimizer(workload: Workload, plan: Plan) -> str:

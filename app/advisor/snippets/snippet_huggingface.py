@@ -19,12 +19,15 @@ TASKS = {
     "masked-lm": "AutoModelForMaskedLM",
     "image-classification": "AutoModelForImageClassification",
 }
-# Their inputs need more than a few lines (an end token in each row, a start token for the decoder): the model types
-# that transformers 5 has in its table of sequence-to-sequence models and in one of those above.
-ENCODER_DECODERS = frozenset(
+# Their inputs need more than a few lines: the model types that transformers 5 has in its table of sequence-to-sequence
+# models and in one of those above (an end token in each row, a start token for the decoder), and others that take more
+# than tokens or pixels (boxes, a language, an image) or other ones (characters, patches, colours), or leave the loss to
+# whoever trains them. All of transformers 5.23 was held against what crosspoint feeds it.
+FED_OTHERWISE = frozenset(
     (
         *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mt5", "mvp", "pegasus"),
         *("plbart", "prophetnet", "t5", "t5gemma", "t5gemma2", "umt5"),
+        *("bros", "canine", "git", "imagegpt", "perceiver", "pp_lcnet", "shieldgemma2", "siglip2", "xmod"),
     )
 )
 _FEED = "batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}"
@@ -35,11 +38,24 @@ _SPECIAL_FLOAT = re.compile(rf"\{{'{SPECIAL_FLOAT}': ('(?:{'|'.join(SPECIAL_FLOA
 def can_write(workload: Workload) -> bool:
     """Whether a few lines are enough for this config and task."""
     content = workload.model.content
-    return content["task"] in TASKS and content["config"]["model_type"] not in ENCODER_DECODERS
+    config, task = content["config"], content["task"]
+    if task not in TASKS or config["model_type"] in FED_OTHERWISE:
+        return False
+    if task == "image-classification":  # a part's sizes are that part's to tell
+        return not any(isinstance(value, dict) for value in config.values())
+    return content.get("sequence_length") is not None or not _has_few_positions(config)
+
+
+def _has_few_positions(config: dict[str, Any]) -> bool:
+    """Whether a sample of the usual length may have more tokens than positions: some of these may be set aside for
+    padding, which only the module tells (RoBERTa's two)."""
+    limit = max_positions(config)
+    return limit is not None and limit < 2 * DEFAULT_SEQUENCE_LENGTH
 
 
 def source_of_config(workload: Workload) -> Source:
-    """Random weights, eager, the model's own loss: as crosspoint measures it. Only where `can_write`."""
+    """Random weights, eager, the model's own loss, which inference is not asked for: as crosspoint measures it. Only
+    where `can_write`."""
     content = workload.model.content
     config, task = content["config"], content["task"]
     rest = {name: value for name, value in _with_floats(config).items() if name != "model_type"}
@@ -84,23 +100,24 @@ def _preparation(task: str) -> list[str]:
     """Decoders that classify look for the last token that is no padding, and refuse without a padding token. Where
     transformers has several classes for a model type it asks the config, which must not say None."""
     return {
-        "text-classification": ["if config.pad_token_id is None:", "    config.pad_token_id = 0"],
+        "text-classification": [
+            "text = config.get_text_config()",
+            'if getattr(text, "pad_token_id", None) is None:',
+            "    text.pad_token_id = 0",
+        ],
         "image-classification": ["config.architectures = []  # where there are several classes, the first"],
     }.get(task, [])
 
 
 def _text(workload: Workload) -> str:
     content, batch = workload.model.content, workload.batch_size
-    limit = max_positions(content["config"]) or DEFAULT_SEQUENCE_LENGTH
-    length = content.get("sequence_length") or min(DEFAULT_SEQUENCE_LENGTH, limit)
+    length = content.get("sequence_length") or DEFAULT_SEQUENCE_LENGTH
     labels = {
-        "text-classification": f"torch.randint(config.num_labels, ({batch},))",
+        "text-classification": _class_labels(content["config"], batch),
         "token-classification": f"torch.randint(config.num_labels, ({batch}, {length}))",
     }.get(content["task"], "tokens")
-    return (
-        f"tokens = torch.randint(1, config.get_text_config().vocab_size, ({batch}, {length}))\n"
-        f'batch = {{"input_ids": tokens, "labels": {labels}}}'
-    )
+    tokens = f"tokens = torch.randint(1, config.get_text_config().vocab_size, ({batch}, {length}))"
+    return f"{tokens}\n{_batch(workload, input_ids='tokens', labels=labels)}"
 
 
 def _image(workload: Workload) -> str:
@@ -115,5 +132,23 @@ def _image(workload: Workload) -> str:
             "sides = side if isinstance(side, (list, tuple)) else (side, side)",
             f'pixels = torch.randn({batch}, getattr(config, "num_channels", 3), *sides)',
         ]
-    labels = f"torch.randint(config.num_labels, ({batch},))"
-    return "\n".join([*lines, f'batch = {{"pixel_values": pixels, "labels": {labels}}}'])
+    labels = _class_labels(content["config"], batch)
+    return "\n".join([*lines, _batch(workload, pixel_values="pixels", labels=labels)])
+
+
+def _batch(workload: Workload, **values: str) -> str:
+    """Labels only where a loss is asked for: a language model's takes more memory than its logits."""
+    training = workload.mode == "training"
+    items = (f'"{name}": {value}' for name, value in values.items() if training or name != "labels")
+    return f"batch = {{{', '.join(items)}}}"
+
+
+def _class_labels(config: dict[str, Any], batch: int) -> str:
+    """One class a sample; numbers where the config says regression or several labels at once (transformers' own
+    rule, loss_utils.ForSequenceClassificationLoss)."""
+    alone, problem = config.get("num_labels") == 1, config.get("problem_type")
+    if problem == "multi_label_classification":
+        return f"torch.rand({batch}, config.num_labels)"
+    if problem == "regression" or alone:
+        return f"torch.randn({batch})" if alone else f"torch.randn({batch}, config.num_labels)"
+    return f"torch.randint(config.num_labels, ({batch},))"

@@ -49,6 +49,21 @@ def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
     return built
 
 
+def fake_copy(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """A module like this one, with fake tensors of the CPU in place of the parameters, buffers and attributes of this
+    one, wherever those lie."""
+    fakes: dict[int, Any] = {
+        id(tensor): _like(tensor, _fake(tensor, mode)) for child in module.modules() for tensor in _tensors_of(child)
+    }
+    return copy.deepcopy(module, fakes)
+
+
+def _tensors_of(module: nn.Module) -> list[torch.Tensor]:
+    """Those of its own, not of the modules in it."""
+    values = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
 def _like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     return nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
 

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.building.config_floats import with_floats
-from probes.microtrain.building.random_samples import LABELS, make_sampler
+from probes.microtrain.building.random_samples import LABELS, make_sampler, takes_colours
 from probes.microtrain.building.sample_sizes import config_parts, token_limit
 from probes.microtrain.failures import is_out_of_memory
 from probes.workload.architectures import read_architectures
@@ -53,7 +54,7 @@ def import_transformers() -> Any:
 def build_huggingface(content: dict[str, Any]) -> BuiltModel:
     """content: as probes.workload.huggingface makes it. Raises InvalidModel when transformers refuses the config."""
     module, config = _build(content)
-    _check_sequence_length(content, module, config)
+    _check_positions(content, module, config)
     return BuiltModel(module, make_sampler(content, module, config), forward, loss)
 
 
@@ -195,10 +196,18 @@ def _explain(model_type: str, error: Exception) -> str:
     )
 
 
-def _check_sequence_length(content: dict[str, Any], module: nn.Module, config: Any) -> None:
+def _check_positions(content: dict[str, Any], module: nn.Module, config: Any) -> None:
     """Raises InvalidModel when more tokens are asked for than the model has positions for."""
-    length, limit = content.get("sequence_length"), token_limit(module, config)
-    if length is not None and limit is not None and length > limit:
+    limit = token_limit(module, config)
+    if limit is None:
+        return
+    length, size = content.get("sequence_length"), content.get("image_size")
+    if length is not None and length > limit:
         raise InvalidModel(
             f'"sequence_length" is {length}, but this model has {limit} positions. Take at most {limit}.'
+        )
+    if size and takes_colours(module) and prod(size) > limit:
+        raise InvalidModel(
+            f'"image_size" makes {size[0]} x {size[1]} tokens, one a pixel, but this model has {limit} positions. '
+            "Take a smaller image."
         )

@@ -18,11 +18,12 @@ from probes.microtrain.building.sample_sizes import (
     frames_of,
     image_shape,
     label_vocabulary_of,
+    pixel_tokens,
     token_limit,
     tokens_of,
     vocabulary_of,
 )
-from probes.microtrain.building.tried_samples import first_taken, sound_tokens
+from probes.microtrain.building.tried_samples import Asked
 from probes.microtrain.traces.known_numbers import COUNTS, FILLED
 from probes.workload.description import InvalidModel
 from probes.workload.huggingface import AUDIO_TASKS, IMAGE_TASKS
@@ -58,6 +59,15 @@ def input_name(module: nn.Module, usual: str) -> str:
     return name if isinstance(name, str) else usual
 
 
+def takes_colours(module: nn.Module) -> bool:
+    """Of a model of images: whether these are rows of colours, a token each (ImageGPT)."""
+    return input_name(module, "pixel_values") == "input_ids" and not _takes(module, "pixel_values")
+
+
+def _takes(module: nn.Module, name: str) -> bool:
+    return name in signature(module.forward).parameters
+
+
 def _noise(*shape: int) -> Make:
     return lambda batch_size, generator: torch.randn(batch_size, *shape, generator=generator)
 
@@ -70,12 +80,10 @@ def _integers(low: int, high: int, *shape: int) -> Make:
 
 def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
     shape = image_shape(content, config)
-    if input_name(module, "pixel_values") == "input_ids":  # its images are rows of colours (ImageGPT)
-        return {
-            "input_ids": _tokens(module, config, tokens_of(content, module, config)),
-            "labels": _class_labels(config),
-        }
-    if "spatial_shapes" in signature(module.forward).parameters:
+    if input_name(module, "pixel_values") == "input_ids":
+        length = (pixel_tokens if takes_colours(module) else tokens_of)(content, module, config)
+        return {"input_ids": _tokens(module, config, length), "labels": _class_labels(config)}
+    if _takes(module, "spatial_shapes"):
         return _patches(shape, config) | {"labels": _class_labels(config)}
     labels = (
         _integers(0, config.num_labels, *shape[1:])
@@ -111,11 +119,12 @@ def _text_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dic
     alone = _texts(content, module, config, tokens_of(content, module, config))
     beside = _beside(content, module, config, tokens_of(content, module, config))
     usual = input_name(module, "input_ids") == "input_ids"
-    heard = "input_features" in signature(module.forward).parameters
+    heard = _takes(module, "input_features")
     if usual and not beside and not heard:
         return alone
     longest = _texts(content, module, config, token_limit(module, config) or 1)
-    found = first_taken(module, [alone, alone | beside, *([] if usual else [longest])], content["task"])
+    kinds = [alone, alone | beside, *([] if usual else [longest])]
+    found = Asked(module).first_taken(kinds, content["task"])
     return _audio_makers(content, module, config) if found is None and heard else found or alone
 
 
@@ -136,7 +145,7 @@ def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int)
 
 def _answers(module: nn.Module, config: Any, length: int) -> dict[str, Make]:
     """Where the answer stands; or which one it is, where a model knows them all."""
-    if "start_positions" in signature(module.forward).parameters:
+    if _takes(module, "start_positions"):
         return {"start_positions": _integers(0, length), "end_positions": _integers(0, length)}
     return {"labels": _integers(0, getattr(config, "num_qa_labels", config.num_labels))}
 
@@ -212,11 +221,16 @@ def _audio_makers(content: dict[str, Any], module: nn.Module, config: Any) -> di
     main = input_name(module, "input_values")
     name = next((sound for sound in (main, "input_features", "input_values") if sound in takes and sound in SOUNDS), "")
     prompted = main == "input_ids" and not getattr(config, "is_encoder_decoder", False)
+    asked = Asked(module)
     for shape in audio_shapes(content, config, name) if name else ():
         frames = frames_of(shape, config)
         sound = {name: _noise(*shape)} | _sound_masks(takes, name, frames)
-        kind = _prompts(content, module, config, sound) if prompted else _plain(content, module, config, sound, frames)
-        if (makers := first_taken(module, kind)) is not None:
+        kind = (
+            _prompts(content, module, config, sound, asked.sound_tokens(sound) or 0)
+            if prompted
+            else _plain(content, module, config, sound, frames)
+        )
+        if (makers := asked.first_taken(kind)) is not None:
             return makers
     asks = [name for name in takes if name.endswith(("_ids", "_features", "_values"))]
     raise InvalidModel(
@@ -246,15 +260,15 @@ def _plain(
         length = content.get("sequence_length") or LONGEST_TRANSCRIPT
         labels = _integers(*_ordinary_ids(config, first_of(config, "vocab_size") or 32), length)
     yield sound | {"labels": labels}
-    if "attention_mask" in signature(module.forward).parameters:
+    if _takes(module, "attention_mask"):
         yield sound | {"attention_mask": _filled(1, frames), "labels": labels}
 
 
 def _prompts(
-    content: dict[str, Any], module: nn.Module, config: Any, sound: dict[str, Make]
+    content: dict[str, Any], module: nn.Module, config: Any, sound: dict[str, Make], places: int
 ) -> Iterator[dict[str, Make]]:
-    """A token in the prompt's place for each piece of sound, and text after it; or the sound's tokens alone."""
-    places = sound_tokens(module, sound) or 0
+    """A token in the prompt's place for each piece of sound, and text after it; or the sound's tokens alone. places:
+    tokens that the sound takes there."""
     low, high = _ordinary_ids(config, vocabulary_of(module, config))
     token = first_of(config, "audio_token_id", "audio_token_index", "speech_token_id")
     length = content.get("sequence_length") or LONGEST_TRANSCRIPT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from torch import nn
@@ -49,6 +50,12 @@ def tokens_of(content: dict[str, Any], module: nn.Module, config: Any) -> int:
     """Tokens in a sample."""
     length: int | None = content.get("sequence_length")
     return length if length is not None else default_sequence_length(token_limit(module, config))
+
+
+def pixel_tokens(content: dict[str, Any], module: nn.Module, config: Any) -> int:
+    """Tokens of an image that is a token a pixel: as many as the model has positions, unless a size is asked for."""
+    size = content.get("image_size")
+    return prod(size) if size else token_limit(module, config) or DEFAULT_IMAGE_SIDE**2
 
 
 def vocabulary_of(module: nn.Module, config: Any) -> int:

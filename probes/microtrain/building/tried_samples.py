@@ -9,60 +9,61 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from probes.microtrain.building.fake_models import fake_copy
 from probes.microtrain.traces.recording import Recorder
 
 Make = Callable[[int, torch.Generator | None], torch.Tensor]
 _BATCH = 2
 
 
-def first_taken(module: nn.Module, samples: Iterable[dict[str, Make]], task: str = "") -> dict[str, Make] | None:
-    """The first of these that the model computes its loss from; None: it takes none of them."""
-    return next((makers for makers in samples if _takes(module, makers, task)), None)
+class Asked:
+    """A copy of a module that is asked what it takes, in eval mode and on the CPU: so the answer is the same wherever
+    the module's weights lie, and what a model keeps of a call (tables of positions) is not kept by the module."""
 
+    def __init__(self, module: nn.Module) -> None:
+        self._mode = _fake_mode(module)
+        self._copy = fake_copy(module, self._mode).eval()
 
-def _takes(module: nn.Module, makers: dict[str, Make], task: str) -> bool:
-    try:
-        with _trying(module):
-            batch = {name: make(_BATCH, None) for name, make in makers.items()}
-            if task in ("causal-lm", "masked-lm"):
-                batch["labels"] = next(iter(batch.values()))
-            module(**batch)
-    except Exception:  # noqa: BLE001 - whatever a model raises on a shape it does not take
-        return False
-    return True
+    def first_taken(self, samples: Iterable[dict[str, Make]], task: str = "") -> dict[str, Make] | None:
+        """The first of these that the model computes its loss from; None: it takes none of them."""
+        return next((makers for makers in samples if self._takes(makers, task)), None)
 
+    def sound_tokens(self, sound: dict[str, Make]) -> int | None:
+        """How many tokens' places the sound of one sample takes in a prompt. None: the model does not tell, or does
+        not take such sound."""
+        features = getattr(self._copy, "get_audio_features", None) or getattr(
+            getattr(self._copy, "model", None), "get_audio_features", None
+        )
+        if features is None:
+            return None
+        try:
+            with self._trying():
+                made = features(**{name: make(_BATCH, None) for name, make in sound.items()}, return_dict=True)
+                pieces = made if isinstance(made, torch.Tensor) else made.pooler_output
+                pieces = torch.cat(list(pieces)) if isinstance(pieces, list | tuple) else pieces
+        except Exception:  # noqa: BLE001 - whatever a model raises on sound that it does not take
+            return None
+        return int(pieces.numel() // pieces.shape[-1] // _BATCH)
 
-def sound_tokens(module: nn.Module, sound: dict[str, Make]) -> int | None:
-    """How many tokens' places the sound of one sample takes in a prompt. None: the model does not tell, or does not
-    take such sound."""
-    features = getattr(module, "get_audio_features", None) or getattr(
-        getattr(module, "model", None), "get_audio_features", None
-    )
-    if features is None:
-        return None
-    try:
-        with _trying(module):
-            made = features(**{name: make(_BATCH, None) for name, make in sound.items()}, return_dict=True)
-            pieces = made if isinstance(made, torch.Tensor) else made.pooler_output
-            pieces = torch.cat(list(pieces)) if isinstance(pieces, list | tuple) else pieces
-    except Exception:  # noqa: BLE001 - as above
-        return None
-    return int(pieces.numel() // pieces.shape[-1] // _BATCH)
+    def _takes(self, makers: dict[str, Make], task: str) -> bool:
+        try:
+            with self._trying():
+                batch = {name: make(_BATCH, None) for name, make in makers.items()}
+                if task in ("causal-lm", "masked-lm"):
+                    batch["labels"] = next(iter(batch.values()))
+                self._copy(**batch)
+        except Exception:  # noqa: BLE001 - whatever a model raises on a shape it does not take
+            return False
+        return True
 
-
-@contextmanager
-def _trying(module: nn.Module) -> Iterator[None]:
-    """As a trace runs it, so that it has the same answers to what hangs on numbers; the module stays as it was."""
-    training = module.training
-    module.eval()
-    try:
-        with _fake_mode(module), torch.no_grad(), Recorder():
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        """As a trace runs it, so that it has the same answers to what hangs on numbers."""
+        with self._mode, torch.no_grad(), Recorder():
             yield
-    finally:
-        module.train(training)
 
 
 def _fake_mode(module: nn.Module) -> FakeTensorMode:
-    """The mode that a fake module was built under, or a new one that takes a real module as it is."""
+    """The mode that a fake module was built under, or a new one that takes what else is real in a module as it is."""
     first = next(module.parameters(), None)
     return first.fake_mode if isinstance(first, FakeTensor) else FakeTensorMode(allow_non_fake_inputs=True)

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[int]]] = {
     "embedding": ({"in": 20, "out": 3}, [5]),
     "position_embedding": ({}, [5, 4]),
     "leaky_relu": ({"negative_slope": 0.2}, [4]),
+    "prelu": ({"count": 4}, [4, 3, 3]),
     "gelu": ({"approximate": "tanh"}, [4]),
     "softmax": ({"dim": -1}, [3, 4]),
     "flatten": ({"start_dim": 2}, [2, 3, 4]),

@@ -131,6 +131,26 @@ def test_a_kernel_larger_than_what_is_left_is_refused() -> None:
     assert "does not fit" in str(refusal({"type": "conv2d", "out": 4, "kernel": 9}, LINEAR, shape=[3, 4, 4]))
 
 
+def test_a_transposed_convolution_that_leaves_nothing_is_told_what_would_leave_more() -> None:
+    layer = {"type": "conv_transpose2d", "out": 4, "kernel": 2, "padding": 2}
+    error = str(refusal(layer, shape=[8, 1, 1]))
+    assert "padding cuts off all" in error
+    assert "Take less padding or a larger kernel" in error
+    for better in ({"padding": 0}, {"kernel": 6}):
+        assert output({**layer, **better}, shape=[8, 1, 1]) == [4, 2, 2]
+
+
+def test_prelu_has_one_weight_or_one_a_channel() -> None:
+    conv, prelu = {"type": "conv2d", "out": 6, "kernel": 3}, {"type": "PReLU", "num_parameters": 6}
+    documents = [{"layers": [conv, each], "input_shape": [3, 9, 9]} for each in ("identity", "prelu", prelu)]
+    counts = [parse_layers(document)[1] for document in documents]
+    assert [count - counts[0] for count in counts] == [0, 1, 6]
+    error = str(refusal(conv, {"type": "prelu", "count": 5}, shape=[3, 9, 9]))
+    assert "layers[1] (prelu)" in error
+    assert "6 channels arrive" in error
+    assert 'Write "count": 6' in error
+
+
 @pytest.mark.parametrize(
     ("written", "near"), [("linaer", "linear"), ("Conv2", "conv2d"), ("batchnorm4d", "batch_norm"), ("soft_max", None)]
 )

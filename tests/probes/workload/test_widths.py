@@ -54,6 +54,19 @@ def test_depthwise_convolutions_grow_with_their_channels() -> None:
     assert sizes(wider) == [16, 16, 5]
 
 
+def test_weights_for_channels_grow_where_the_channels_do() -> None:
+    layers = [
+        {"type": "prelu", "count": 3},
+        {"type": "conv2d", "out": 8, "kernel": 3},
+        {"type": "prelu", "count": 8},
+        "flatten",
+        {"type": "linear", "out": 5},
+        {"type": "prelu", "count": 5},
+    ]
+    wider = widen(parse_model({"layers": layers, "input_shape": [3, 16, 16]}), 2)
+    assert sizes(wider, "count") == [3, 16, 5]
+
+
 def test_a_vocabulary_is_no_width() -> None:
     layers = [
         {"type": "embedding", "in": 1000, "out": 16},

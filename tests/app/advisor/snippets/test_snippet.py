@@ -1,8 +1,5 @@
 """Every snippet here is pasted into a real Python process, which runs it; one process for all of them."""
 
-import json
-import subprocess
-import sys
 import weakref
 from typing import Any
 
@@ -13,21 +10,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from app.advisor.snippets.snippet import write_snippet
 from probes.microtrain.models import build_model
 from probes.workload.description import ModelDescription, Plan, Workload
-from probes.workload.huggingface import parse_huggingface
 from probes.workload.layers import LAYER_TYPES, parse_layers
 from tests.app.advisor.build import a_workload
-
-RUN_ALL = """
-import json, sys, traceback, warnings
-warnings.simplefilter("ignore")
-failures = {}
-for name, code in json.load(sys.stdin).items():
-    try:
-        exec(compile(code, name, "exec"), {"__name__": "__main__"})
-    except BaseException:
-        failures[name] = traceback.format_exc(limit=-3) + code
-print(json.dumps(failures), file=sys.stderr)
-"""
+from tests.app.advisor.snippets.pasting import on_the_cpu, prepared_on_meta, run_all
 
 IMAGE, SERIES, TEXT = [3, 16, 16], [12, 8], [10]
 EMBEDDING = {"type": "embedding", "in": 50, "out": 8}
@@ -53,6 +38,7 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
     "softmax": ([{"type": "linear", "out": 3}, "softmax"], [4]),
     "log_softmax": ([{"type": "linear", "out": 3}, "log_softmax"], [4]),
     "prelu": ([{"type": "linear", "out": 3}, "prelu"], [4]),
+    "prelu-channels": ([{"type": "conv2d", "out": 4, "kernel": 1}, {"type": "prelu", "count": 4}], IMAGE),
     "conv2d": ([{"type": "conv2d", "out": 4, "kernel": [3, 5], "stride": [1, 2], "padding": [1, 0]}], IMAGE),
     "conv2d-same": ([{"type": "conv2d", "out": 6, "kernel": 3, "padding": "same", "groups": 3, "dilation": 2}], IMAGE),
     "conv1d": ([{"type": "conv1d", "out": 4, "kernel": 3, "bias": False}], SERIES),
@@ -142,21 +128,6 @@ def a_model(name: str) -> ModelDescription:
     return ModelDescription("layers", name, content)
 
 
-def run_all(snippets: dict[str, str]) -> dict[str, str]:
-    """Name -> traceback of those that failed."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL], input=json.dumps(snippets), capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    failures: dict[str, str] = json.loads(done.stderr.strip().splitlines()[-1])
-    return failures
-
-
-def on_the_cpu(snippet: str) -> str:
-    """A device's, where there is none."""
-    return snippet.replace("cuda:0", "cpu")
-
-
 def test_every_layer_type_has_a_snippet_that_runs_when_pasted() -> None:
     plans = (Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1))
     has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # without AVX-512 torch refuses an LSTM's inference
@@ -217,8 +188,8 @@ def test_the_models_above_cover_every_layer_type() -> None:
     [
         (Plan("cpu", "fp32", 3), ["torch.set_num_threads(3)", 'torch.device("cpu")']),
         (Plan("cpu", "bf16", 1), ['torch.autocast("cpu", dtype=torch.bfloat16)']),
-        (Plan("cuda:1", "tf32"), ['torch.backends.cuda.matmul.fp32_precision = "tf32"', 'torch.device("cuda:1")']),
-        (Plan("cuda:0", "fp32"), ['torch.backends.cudnn.conv.fp32_precision = "ieee"', "x.to(device"]),
+        (Plan("cuda:1", "tf32"), ["torch.backends.cuda.matmul.allow_tf32 = True", 'torch.device("cuda:1")']),
+        (Plan("cuda:0", "fp32"), ["torch.backends.cudnn.allow_tf32 = False", "x.to(device"]),
         (Plan("cuda:0", "fp16"), ['GradScaler("cuda")', "scaler.update()", 'torch.autocast("cuda"']),
     ],
 )
@@ -264,59 +235,10 @@ for step in range(3):  # over your batches
     )
 
 
-SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-CONFIGS: dict[str, dict[str, Any]] = {
-    "encoder": {"huggingface": {"model_type": "bert", "vocab_size": 60, **SMALL}, "task": "text-classification"},
-    "decoder": {"huggingface": {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2}, "task": "causal-lm"},
-    "decoder-classifies": {
-        "huggingface": {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 24},
-        "task": "text-classification",
-    },
-    "tokens": {
-        "huggingface": {"model_type": "distilbert", "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16},
-        "task": "token-classification",
-        "sequence_length": 9,
-    },
-    "image": {"huggingface": {"model_type": "vit", "image_size": 32, **SMALL}, "task": "image-classification"},
-    "image-size": {
-        "huggingface": {"model_type": "convnext", "hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]},
-        "task": "image-classification",
-        "image_size": 64,
-    },
-    "without-points": {
-        "huggingface": {"model_type": "vit", "image_size": 32, **SMALL, "layer_norm_eps": 1, "initializer_range": 1},
-        "task": "image-classification",
-    },
-}
-
-
-def test_hugging_face_configs_have_snippets_that_run_when_pasted() -> None:
-    snippets = {}
-    for name, document in CONFIGS.items():
-        model = ModelDescription("huggingface", name, parse_huggingface(document))
-        snippets[name] = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cpu", "fp32", 1))
-        assert "probes" not in snippets[name]
-        on_a_device = write_snippet(Workload(model, 2, optimizer="sgd"), Plan("cuda:0"))
-        snippets[f"{name} on a device"] = on_the_cpu(on_a_device)
-    assert run_all(snippets) == {}
-
-
-def configured(name: str) -> ModelDescription:
-    return ModelDescription("huggingface", name, parse_huggingface(CONFIGS[name]))
-
-
-@pytest.mark.parametrize("model", [*(a_model(name) for name in MODELS), *(configured(name) for name in CONFIGS)])
-def test_a_device_s_model_is_built_there_and_never_on_the_host(model: ModelDescription) -> None:
-    """A host's memory may be the smaller one. torch's device `meta` holds no numbers, and is not the host."""
-    snippet = write_snippet(Workload(model, 2), Plan("cuda:0")).replace("cuda:0", "meta")
-    pasted: dict[str, Any] = {}
-    switches = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
-    before = [switch.fp32_precision for switch in switches]
-    try:
-        exec(snippet.partition("model = model.to(")[0], pasted)
-    finally:
-        for switch, precision in zip(switches, before, strict=True):
-            switch.fp32_precision = precision
+@pytest.mark.parametrize("name", MODELS)
+def test_a_device_s_model_is_built_there_and_never_on_the_host(name: str) -> None:
+    """A host's memory may be the smaller one."""
+    pasted = prepared_on_meta(write_snippet(Workload(a_model(name), 2), Plan("cuda:0")))
     assert {parameter.device.type for parameter in pasted["model"].parameters()} <= {"meta"}
 
 
@@ -342,13 +264,3 @@ def test_the_loop_of_inference_never_holds_two_outputs() -> None:
         for hook in hooks:
             hook.remove()
     assert held == [0] * 6
-
-
-def test_numbers_of_a_config_are_pasted_as_its_class_takes_them() -> None:
-    sizes = {"layer_norm_epsilon": 1, "use_bias": False, "time_step_limit": [0, {"__float__": "Infinity"}]}
-    document = {"huggingface": {"model_type": "mamba2", "hidden_size": 16, **sizes}, "task": "causal-lm"}
-    model = ModelDescription("huggingface", "mamba2", parse_huggingface(document))
-    taken = (
-        "{'hidden_size': 16, 'layer_norm_epsilon': 1.0, 'use_bias': False, 'time_step_limit': [0.0, float('Infinity')]}"
-    )
-    assert f'AutoConfig.for_model("mamba2", **{taken})' in write_snippet(Workload(model, 2), Plan("cpu", "fp32", 1))

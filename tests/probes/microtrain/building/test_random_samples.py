@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
+from probes.microtrain.measuring.workbench import Workbench
 from probes.microtrain.models import build_model
+from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain.tiny import TINY
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 MARIAN = {
@@ -33,3 +37,88 @@ def test_labels_are_words_that_a_decoder_has(config: dict[str, Any]) -> None:
     assert batch["input_ids"].max() >= 90 > batch["labels"].max()
     built.module.train()
     built.loss(built.forward(built.module, batch), batch).backward()
+
+
+SPEECH = {key: value for key, value in TINY["wav2vec2"]["huggingface"].items() if key != "model_type"}
+ROTARY = {"model_type": "wav2vec2-conformer", **SPEECH, "position_embeddings_type": "rotary"}
+BROS = {"model_type": "bros", "vocab_size": 300, **SMALL, "hidden_size": 64}
+XMOD = {"model_type": "xmod", "vocab_size": 300, **SMALL}
+SEEING = {"model_type": "lxmert", "vocab_size": 300, **SMALL, "l_layers": 1, "x_layers": 1, "r_layers": 1}
+SOUND = {"model_type": "voxtral_encoder", **SMALL, "num_mel_bins": 8, "max_source_positions": 40}
+WORDS = {"model_type": "llama", "vocab_size": 300, "num_key_value_heads": 2, **SMALL}
+HEARING = {"model_type": "voxtral", "audio_token_id": 24, "audio_config": SOUND, "text_config": WORDS}
+
+# Models that are asked what they take, for their configs do not tell.
+ASKED: dict[str, dict[str, Any]] = {
+    "wav2vec2": TINY["wav2vec2"],
+    "wav2vec2-ctc": TINY["wav2vec2-ctc"],
+    "whisper": TINY["whisper"],
+    "rotary": {"huggingface": ROTARY, "task": "audio-classification", "audio_samples": 4000},
+    "bros": {"huggingface": BROS, "task": "token-classification", "sequence_length": 16},
+    "xmod": {"huggingface": XMOD, "task": "text-classification", "sequence_length": 16},
+    "seeing": {"huggingface": SEEING, "task": "question-answering", "sequence_length": 16},
+    "hearing": {"huggingface": HEARING, "task": "speech-recognition", "sequence_length": 8},
+}
+
+
+def drawn(make_batch: Any) -> dict[str, torch.Tensor]:
+    batch: dict[str, torch.Tensor] = make_batch(2, torch.Generator().manual_seed(1))
+    return batch
+
+
+def assert_same(batch: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert batch.keys() == other.keys()
+    for name in batch:
+        assert torch.equal(batch[name], other[name])
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_model_is_fed_does_not_hang_on_where_its_weights_lie(name: str) -> None:
+    """torch's device `meta` is not the CPU, as a GPU is not."""
+    description = parse_model(ASKED[name])
+    here = build_model(description)
+    moved = build_model(description)
+    moved.module.to("meta")
+    with torch.device("meta"):
+        built_there = build_model(description)
+    batch = drawn(here.make_batch)
+    assert_same(drawn(moved.make_batch), batch)
+    assert_same(drawn(built_there.make_batch), batch)
+
+
+def test_a_bench_feeds_a_device_alone_what_it_feeds_the_cpu() -> None:
+    """Where a device is alone on it, the model itself is moved there, before anybody asks for a batch."""
+    workload = Workload(parse_model(TINY["wav2vec2"]), 2)
+    alone, on_the_cpu = (Workbench(workload, frozenset([device])) for device in ("meta", "cpu"))
+    assert alone.replica("meta").module is alone.build().module
+    assert_same(alone.ring(2)[0], on_the_cpu.ring(2)[0])
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_model_that_was_asked_what_it_takes_takes_a_real_step_with_it(name: str) -> None:
+    """Whatever it keeps between its calls, such as a table of positions, it does not keep of being asked."""
+    built = build_model(parse_model(ASKED[name]))
+    built.module.train()
+    batch = drawn(built.make_batch)
+    assert built.module.training
+    loss = built.loss(built.forward(built.module, batch), batch)
+    loss.backward()
+    assert torch.isfinite(loss)
+
+
+COLOURS = {"model_type": "imagegpt", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 20, "n_positions": 256}
+
+
+def test_an_image_that_is_a_row_of_colours_has_a_token_a_pixel() -> None:
+    whole = build_model(parse_model({"huggingface": COLOURS}))
+    assert drawn(whole.make_batch)["input_ids"].shape == (2, 256)
+    small = build_model(parse_model({"huggingface": COLOURS, "image_size": [8, 4]}))
+    assert drawn(small.make_batch)["input_ids"].shape == (2, 32)
+    small.module.train()
+    batch = drawn(small.make_batch)
+    small.loss(small.forward(small.module, batch), batch).backward()
+
+
+def test_an_image_of_more_colours_than_positions_is_refused_with_both() -> None:
+    with pytest.raises(InvalidModel, match=r"32 x 32 tokens.*256 positions"):
+        build_model(parse_model({"huggingface": COLOURS, "image_size": 32}))
