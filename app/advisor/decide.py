@@ -94,10 +94,12 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
     """What is to be said of them beside what was found of the plans."""
     best, is_here = ranking.best, known.elsewhere is None
     plan = best.plan if best is not None else None
+    time = None if plan is None else known.times.get(plan.key)
+    row = None if time is None else time.nearest_row(known.workload.batch_size)
     found = (
         explain_unmeasured_cards(survey, request) if is_here else None,
         explain_order(best, cards_answered_for(survey, known.elsewhere)),
         explain_host(known.trace, known.host_bytes, best),
-        explain_busy_device(survey, ranking.options, plan, known.measurements) if is_here else None,
+        explain_busy_device(survey, ranking.options, plan, row) if is_here else None,
     )
     return tuple(reason for reason in found if reason is not None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from app.advisor.curves.over_batches import Batches, crossover_of
@@ -14,7 +15,7 @@ from app.advisor.known import Known
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Interval, Option
 from app.advisor.time_model.intervals import Z
-from app.advisor.time_model.step_estimate import StepEstimate, shared_spread
+from app.advisor.time_model.step_estimate import StepEstimate, shared_spread, weakest
 from probes.workload.description import Plan
 
 # A quarter and four times the batch, and the same again: one step further out tells overhead from throughput, the
@@ -49,12 +50,13 @@ class Probe:
 @dataclass(frozen=True, slots=True)
 class Probing:
     """A batch size that could run, and what would be learned there of these plans. pairs: those of which it is in doubt
-    who wins."""
+    who wins. to_begin_seconds: before the first step of a job, or of a plan that has a process of its own."""
 
     known: Known
     options: Sequence[Option]
     pairs: Sequence[Pair]
     batch_size: int
+    to_begin_seconds: float = 0.0
 
     @property
     def worth(self) -> float:
@@ -67,14 +69,13 @@ class Probing:
     @property
     def seconds(self) -> float:
         steps = LEAST_STEPS * sum(_seconds(self.known, option, self.batch_size) for option in self.options)
-        return max(LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN * len(self.options), steps)
+        return self.to_begin_seconds + max(LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN * len(self.options), steps)
 
     @property
     def seconds_apart(self) -> float:
         """That do for a process of its own for each plan."""
-        each = (
-            SECONDS_TO_START + STEPS_APART * _seconds(self.known, option, self.batch_size) for option in self.options
-        )
+        start = max(SECONDS_TO_START, self.to_begin_seconds)
+        each = (start + STEPS_APART * _seconds(self.known, option, self.batch_size) for option in self.options)
         return max(self.seconds, sum(each))
 
     @property
@@ -92,10 +93,12 @@ class Probing:
         return [_estimate(self.known, plan, self.batch_size) for plan in plans]
 
 
-def choose_probe(known: Known, seconds: float, tried: Collection[int] = ()) -> Probe | None:
+def choose_probe(
+    known: Known, seconds: float, tried: Collection[int] = (), to_begin_seconds: float = 0.0
+) -> Probe | None:
     """The batch size where the best plans' times, or which plan wins of those whose crossover is told, are known worst,
     of those that the seconds do for. None where they do for none, or nothing has been measured. tried: batch sizes
-    whose turn has been."""
+    whose turn has been. to_begin_seconds: see Probing."""
     asked = known.workload.batch_size
     ranking = known.ranking(asked, known.options(asked))
     ran = {option.plan.key: option for option in _that_ran(ranking.options)}
@@ -103,10 +106,11 @@ def choose_probe(known: Known, seconds: float, tried: Collection[int] = ()) -> P
     pairs = _pairs(known, ranking, first)
     crossing = {size for pair in pairs for size in sizes_to_find(known.batches(ranking.options), pair)}
     around = _sizes_around(asked, first)
-    where = [_probing(known, ran, pairs, size, first) for size in around]
-    where += [_probing(known, ran, (), size, first) for size in around]  # where the time does not do for all of these
-    where += [_probing(known, ran, pairs, size, ()) for size in sorted(crossing)]
-    alone = [_probing(known, ran, (), size, first[:1]) for size in around]  # beside a slow device
+    probing = partial(_probing, known, ran, to_begin_seconds)
+    where = [probing(pairs, size, first) for size in around]
+    where += [probing((), size, first) for size in around]  # where the time does not do for all of these
+    where += [probing(pairs, size, ()) for size in sorted(crossing)]
+    alone = [probing((), size, first[:1]) for size in around]  # beside a slow device
     chosen = _most_worth(where, seconds, tried) or _most_worth(alone, seconds, tried)
     if chosen is None:
         return None
@@ -163,12 +167,19 @@ def _that_ran(options: Sequence[Option]) -> list[Option]:
 
 
 def _probing(
-    known: Known, ran: dict[tuple[object, ...], Option], pairs: Sequence[Pair], size: int, always: Sequence[Option]
+    known: Known,
+    ran: dict[tuple[object, ...], Option],
+    to_begin_seconds: float,
+    pairs: Sequence[Pair],
+    size: int,
+    always: Sequence[Option],
 ) -> Probing | None:
     """At this size, of these plans and of all whose pairs are in doubt there. None of none."""
     doubtful = [pair for pair in pairs if doubt([_estimate(known, plan, size) for plan in pair]) >= IN_DOUBT]
     keys = dict.fromkeys((*(option.plan.key for option in always), *(plan.key for pair in doubtful for plan in pair)))
-    return Probing(known, [ran[key] for key in keys], doubtful, size) if keys else None
+    if not keys:
+        return None
+    return Probing(known, [ran[key] for key in keys], doubtful, size, to_begin_seconds)
 
 
 def _pairs(known: Known, ranking: Ranking, first: Sequence[Option]) -> list[Pair]:
@@ -193,12 +204,25 @@ def _room(asked: int, options: Sequence[Option]) -> int:
 
 
 def _estimate(known: Known, plan: Plan, size: int) -> StepEstimate | None:
-    return known.times[plan.key].at(size, known.workload.data)
+    """As it is known; no more than probed where what was measured tells of others who have left."""
+    found = known.times[plan.key].at(size, known.workload.data)
+    if found is None or not _tells_of_who_left(known, plan, size):
+        return found
+    return replace(found, basis=weakest((found.basis, "probed")))
 
 
 def _ran_near(known: Known, plan: Plan, size: int) -> bool:
+    """And not beside others who have left."""
     measured = known.times[plan.key].measured
-    return measured is not None and any(size / NEAR <= ran <= size * NEAR for ran in measured.batch_sizes)
+    near = [] if measured is None else [ran for ran in measured.batch_sizes if size / NEAR <= ran <= size * NEAR]
+    return any(not _tells_of_who_left(known, plan, ran) for ran in near)
+
+
+def _tells_of_who_left(known: Known, plan: Plan, size: int) -> bool:
+    """What was measured nearest to this batch met others on the cores, or on the device, who as far as is known are
+    there no more."""
+    time = known.times[plan.key]
+    return time.relief(size) > 0 or (time.met_others(size) and plan.device not in known.busy)
 
 
 def _spread(estimate: StepEstimate | None) -> float:

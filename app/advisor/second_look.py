@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.advisor.known import Known
 from app.advisor.probing import Probe, Probing
-from app.advisor.time_model.fitting import ratio_spread
+from app.advisor.time_model.fitting import Step, ratio_spread
 from app.advisor.time_model.step_time import PlanTime
 from probes.measurement import Measurement
 
@@ -25,22 +26,34 @@ Key = tuple[object, ...]
 Document = dict[str, Any]
 
 
-def choose_second_look(known: Known, seconds: float, sizes: Collection[int]) -> Probe | None:
+@dataclass(frozen=True, slots=True)
+class SecondLook(Probe):
+    """surprising: those of its plans that took too long; the others are what they are judged by."""
+
+    surprising: frozenset[Key]
+
+
+def choose_second_look(
+    known: Known, seconds: float, sizes: Collection[int], to_begin_seconds: float = 0.0
+) -> SecondLook | None:
     """At the first of these batch sizes, which ran just now, where plans took longer than others bear out: these plans
-    again, beside those that they are judged by. None where there are none, or the seconds do for none."""
+    again, beside those that they are judged by. None where there are none, or the seconds do for none.
+    to_begin_seconds: see Probing."""
     for size in sizes:
-        keys = surprising_plans(known.times, size, known.workload.data)
+        judges = judges_of_surprising(known.times, size, known.workload.data)
+        keys = {*judges, *judges.values()}
         there = [option for option in known.options(size) if option.plan.key in keys]
-        look = Probing(known, there, (), size)
+        look = Probing(known, there, (), size, to_begin_seconds)
         if there and look.seconds <= seconds:
-            return Probe(tuple(option.plan for option in there), size, min(look.seconds_apart, seconds))
+            plans = tuple(option.plan for option in there)
+            return SecondLook(plans, size, min(look.seconds_apart, seconds), frozenset(judges))
     return None
 
 
-def surprising_plans(times: Mapping[Key, PlanTime], size: int, data: str) -> list[Key]:
-    """Those that took longer at this batch than another's step bears out and could win if it were borne out, and the
-    other, which they are judged by; empty where there are none, as on a device, of whose plans nobody knows what they
-    err by together."""
+def judges_of_surprising(times: Mapping[Key, PlanTime], size: int, data: str) -> dict[Key, Key]:
+    """Of each plan that took longer at this batch than another's step bears out and could win if it were borne out, the
+    other, which it is judged by; empty where there are none, as on a device, of whose plans nobody knows what they err
+    by together."""
     took = {key: seconds for key, time in times.items() if (seconds := _took(time, size)) is not None}
     off = {key: log_ratio for key in took if (log_ratio := _off(times[key], took[key], size, data)) is not None}
     judges: dict[Key, Key] = {}
@@ -50,19 +63,30 @@ def surprising_plans(times: Mapping[Key, PlanTime], size: int, data: str) -> lis
         borne_out = took[key] * math.exp(off[judge] - mine)
         if surprises[judge] > SURPRISING and borne_out <= HOPELESS * min(took.values()):
             judges[key] = judge
-    return list(dict.fromkeys((*judges, *judges.values())))
+    return judges
 
 
-def quicker_than_before(rows: Sequence[Document], before: Sequence[Measurement]) -> list[Document]:
-    """Of a second look's measurements, those of less time than stands: what took longer met others, as it may have
-    before."""
-    stands = {(row.plan.key, row.batch_size): row.step.median for row in before if row.step is not None}
+def better_than_before(
+    rows: Sequence[Document], before: Sequence[Measurement], surprising: Collection[Key]
+) -> list[Document]:
+    """Of a second look's measurements, those that say more than what stands: of the plans that took too long what took
+    less, for what took longer met others, as it may have before; and of any plan what met calm cores where what stands
+    met none. What plans are judged by is not told by the luckier of two turns, as the others have one."""
+    stands = {(row.plan.key, row.batch_size): row for row in before if row.step is not None}
     found = []
     for document in rows:
         row = Measurement.from_json(document)
-        if row.step is not None and row.step.median < stands.get((row.plan.key, row.batch_size), math.inf):
+        if _says_more(row, stands.get((row.plan.key, row.batch_size)), may_be_quicker=row.plan.key in surprising):
             found.append(document)
     return found
+
+
+def _says_more(row: Measurement, stands: Measurement | None, *, may_be_quicker: bool) -> bool:
+    if row.step is None or stands is None or stands.step is None:
+        return row.step is not None
+    if row.is_reckoned != stands.is_reckoned:
+        return stands.is_reckoned
+    return may_be_quicker and row.step.median < stands.step.median
 
 
 def _surprise(difference: float, one: PlanTime, other: PlanTime) -> float:
@@ -83,5 +107,5 @@ def _off(time: PlanTime, took: float, size: int, data: str) -> float | None:
     return None if told is None else math.log(took / told.median)
 
 
-def _left_out(time: PlanTime) -> Mapping[str, float]:
+def _left_out(time: PlanTime) -> Mapping[Step, float]:
     return {} if time.predicted is None else time.predicted.model.fit.left_out

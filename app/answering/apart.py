@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from app.advisor.known import Known
 from app.advisor.recommendation import MemoryParts, Option
+from app.answering.measuring_time import seconds_of_a_step_each
 from probes.workload.description import Plan, Workload
 
 # Of the memory that is available, for all these processes together: they live at the same time, to take turns.
@@ -15,8 +16,6 @@ MEMORY_SHARE = 0.5
 # three times as long, and each sample has one before it, which wakes the threads. With fewer the samples that are left
 # are worth less than sharing a process costs (docs/decisions/0005), and the measuring process wants as many.
 WANTED_STEPS = 15
-# So many times as long as the fastest plan's step: measured last (probes.microtrain.measure).
-SLOW = 3.0
 # Of a process that runs torch, where nothing has told how much its libraries take.
 LIBRARIES_BYTES = 2**30
 
@@ -54,9 +53,7 @@ def _needed_bytes(memory: MemoryParts) -> int | None:
 
 
 def _have_time(options: Sequence[Option], seconds: float) -> bool:
-    """Slow plans have what time the others leave."""
-    times = [option.step_seconds.median for option in options if option.step_seconds is not None]
-    return WANTED_STEPS * sum(time for time in times if time <= SLOW * min(times)) <= seconds
+    return WANTED_STEPS * seconds_of_a_step_each(options) <= seconds
 
 
 def start_options(workload: Workload) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from app.advisor.recommendation import Option, Recommendation
 from probes.workload.description import Plan
@@ -18,11 +18,14 @@ CONTEST_SHARE = 0.55
 # Until processes are forked, the model is built and its memory touched it takes so long. Then every plan wants so many
 # steps: fifteen that count, and two before, of which the first takes up to three times as long.
 BUILDING_SECONDS, CONTEST_STEPS = 2.5, 19
+# So many times as long as the fastest plan's step: such a plan is measured last, with what time the others leave
+# (probes.microtrain.measuring.contest).
+SLOW = 3.0
 # Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
 LEAST_PATIENCE_SECONDS = 6.0
 
 
-def fitting_plans(estimate: Recommendation, plans: tuple[Plan, ...]) -> list[Plan]:
+def fitting_plans(estimate: Recommendation, plans: Sequence[Plan]) -> list[Plan]:
     """The plans that are not known to need more memory than there is."""
     too_large = {option.plan.key for option in estimate.options if option.fits is False}
     return [plan for plan in plans if plan.key not in too_large]
@@ -40,9 +43,14 @@ def seconds_left(allowed: float, spent: float) -> float:
 
 def contest_seconds(estimate: Recommendation, plans: Sequence[Plan], seconds: float) -> float:
     """Of these seconds, what the plans get at the batch asked for: most of it, and all where steps are long."""
-    times = [option.step_seconds for option in options_of(estimate, plans)]
-    needed = BUILDING_SECONDS + CONTEST_STEPS * sum(time.median for time in times if time is not None)
+    needed = BUILDING_SECONDS + CONTEST_STEPS * seconds_of_a_step_each(options_of(estimate, plans))
     return max(LEAST_MEASURING_SECONDS, min(seconds, max(CONTEST_SHARE * seconds, needed)))
+
+
+def seconds_of_a_step_each(options: Iterable[Option]) -> float:
+    """Of those whose time is known, but for the slow ones, which have what time the others leave."""
+    times = [option.step_seconds.median for option in options if option.step_seconds is not None]
+    return sum(time for time in times if time <= SLOW * min(times))
 
 
 def expected_seconds(estimate: Recommendation, plans: Sequence[Plan]) -> list[float | None]:

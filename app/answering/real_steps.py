@@ -6,16 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app import labjobs
 from app.advisor.environments import gain_of
 from app.advisor.explanations.environment_reason import explain_installed
 from app.advisor.known import gather
-from app.advisor.probing import LEAST_SECONDS, choose_probe
+from app.advisor.probing import LEAST_SECONDS, Probe, choose_probe
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
-from app.advisor.second_look import choose_second_look, quicker_than_before
+from app.advisor.second_look import SecondLook, better_than_before, choose_second_look
 from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import may_run_apart
 from app.answering.environments import Trial, affordable, trial_of, variants_of
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 
 class RealSteps:
     """fresh: what was measured for this answer. load: of the machine while every plan ran. paces: by threads, seconds
-    of fixed work on this machine's calm cores, where its profile tells them."""
+    of fixed work on this machine's calm cores, where its profile tells them. to_begin_seconds: that a job takes before
+    its first step, as the last one said."""
 
     def __init__(self, crosspoint: Crosspoint, request: Request, on_progress: OnProgress, notes: AnswerNotes) -> None:
         self._crosspoint = crosspoint
@@ -50,6 +52,7 @@ class RealSteps:
         self.paces: Mapping[int, float] = {}
         self.fresh: list[Measurement] = []
         self.load: Load | None = None
+        self.to_begin_seconds = 0.0
 
     async def known(self, survey: Survey) -> list[Measurement]:
         """What was measured of this workload here, before and now."""
@@ -82,23 +85,24 @@ class RealSteps:
         """Some plans at other batches, one batch after the other, each chosen by what is known by then, with the time
         that is left, and once more what nothing else bears out; a failure costs the answer nothing."""
         end, tried, twice = time.monotonic() + seconds, list[int](), set[int]()
-        while (left := end - time.monotonic()) >= LEAST_SECONDS:
-            known = await self.known(survey)
-            gathered = await asyncio.to_thread(gather, survey, profile, trace, known, self._request)
+        now = replace(survey, load=self.load or survey.load)  # beside whom the plans ran
+        while (left := end - time.monotonic()) >= self.to_begin_seconds + LEAST_SECONDS:
+            known, begin = await self.known(survey), self.to_begin_seconds
+            gathered = await asyncio.to_thread(gather, now, profile, trace, known, self._request)
             once = [row.batch_size for row in self.fresh if row.batch_size not in twice]
-            again = await asyncio.to_thread(choose_second_look, gathered, left, dict.fromkeys(once))
-            probe = again or await asyncio.to_thread(choose_probe, gathered, left, tried)
+            again = await asyncio.to_thread(choose_second_look, gathered, left, dict.fromkeys(once), begin)
+            probe: Probe | None = again
+            if probe is None:
+                probe = await asyncio.to_thread(choose_probe, gathered, left, tried, begin)
             if probe is None:
                 return
             tried.append(probe.batch_size)
             if again is not None:
                 twice.add(again.batch_size)
             there = [option for option in gathered.options(probe.batch_size) if option.plan in probe.plans]
-            apart = may_run_apart(there, probe.seconds)
+            apart = may_run_apart(there, probe.seconds - begin)
             try:
-                await self._run(
-                    child, survey, probe.plans, probe.batch_size, probe.seconds, apart=apart, again=again is not None
-                )
+                await self._run(child, survey, probe.plans, probe.batch_size, probe.seconds, apart=apart, again=again)
             except LabError as error:
                 log.info("Batch %d was not measured to its end: %s", probe.batch_size, error)
                 return
@@ -149,10 +153,10 @@ class RealSteps:
         expected: Sequence[float | None] = (),
         *,
         apart: bool,
-        again: bool = False,
+        again: SecondLook | None = None,
     ) -> dict[str, Any]:
         """Real steps, kept; gives the noise that they met. enough: of the seconds, where all plans have samples by
-        then. again: only what is quicker than before is kept."""
+        then. again: only what says more than before is kept."""
         job = labjobs.measure_job(
             survey,
             self._request.workload,
@@ -165,8 +169,10 @@ class RealSteps:
             paces=self.paces,
         )
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
-        if again:
-            result = {**result, "measurements": quicker_than_before(result["measurements"], self.fresh)}
+        self.to_begin_seconds = result.get("to_begin_seconds") or 0.0
+        if again is not None:
+            told = better_than_before(result["measurements"], self.fresh, again.surprising)
+            result = {**result, "measurements": told}
         await self._keep(survey, result)
         return result.get("noise") or {}
 

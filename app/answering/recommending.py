@@ -21,6 +21,7 @@ from app.answering.following import Following
 from app.answering.grounds import Grounds
 from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
 from app.answering.real_steps import RealSteps
+from app.answering.survey_at_turn import SurveyAtTurn
 from app.errors import LabError
 from app.keeping import OnProgress, say_waiting, unless_unreadable
 from app.lab import Ticket
@@ -53,6 +54,7 @@ class Recommending:
         self._steps = RealSteps(crosspoint, request, on_progress, self._notes)
         self._following = Following(crosspoint, request, on_progress, self._notes, self._steps)
         self._unmeasured: LabError | None = None
+        self._at_turn: Survey | None = None  # of when the machine was this question's
         self.grounds: Grounds | None = None
 
     async def answer(self) -> Recommendation:
@@ -65,6 +67,7 @@ class Recommending:
             plans = candidate_plans(survey, self._request) if here else ()
             self._steps.paces = profile.paces if profile is not None and here else {}
             trace = await self._trace_and_measure(survey, profile, plans)
+            survey = self._at_turn or survey
             if self._following.untraceable is not None:
                 await self._go_without_trace(survey, self._following.untraceable, here=here)
             answer = await self._decide(await self._with_load(survey), profile, trace)
@@ -101,10 +104,12 @@ class Recommending:
         self._ticket = ticket = self._ticket or lab.reserve(START_SECONDS + self._request.measuring_seconds)
         ticket.on_wait = say_waiting(self._on_progress)
         ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
+        at_turn = SurveyAtTurn(self._crosspoint, ticket, survey)
         try:
             options = start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
             async with lab.session(ticket, options) as first, contextlib.AsyncExitStack() as stack:
                 child = first
+                survey = self._at_turn = await at_turn.survey()
                 if trace is None and self._following.untraceable is None:
                     trace = await self._following.trace_if_possible(survey, first)
                     if not first.alive:  # the trace took too long, or ended its process

@@ -14,7 +14,7 @@ from probes.measurement import Measurement, Overheads, Timing
 from probes.microtrain.building.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
 from probes.microtrain.failures import Failure
 from probes.microtrain.measuring.compiled_bench import bench_for, changes_of
-from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.contest import SLOW, Contest, Entry
 from probes.microtrain.measuring.forking import Forks, Wanted
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.measured_rows import MeasuredRows, median_spread
@@ -50,8 +50,6 @@ FIRST_STEP_EXCESS = 2.0
 # On a device a first step loads libraries, and finds out which kernels are quick, whatever the steps after it take
 # (0.42 s were seen on an H100, of a ResNet-18 that steps in some 20 ms): a second one follows all the same.
 FIRST_STEP_OF_DEVICE_SECONDS = 2.0
-# A plan that is expected to take so many times as long as the fastest has what time the others leave.
-SLOW = 3.0
 # Of a block of steps, at least, and of those before it that are not timed. In blocks of 6 ms after one step, which is
 # what a second was divided into, steps took 1.03 to 1.19 times as long as in a long measurement, on two threads up to
 # twice (docs/decisions/0005): threads have to be woken, and caches filled.
@@ -60,7 +58,7 @@ LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; suc
 
 
 def measure_workload(job: MeasureJob, report: OnProgress, finish: Callable[[Document], object]) -> Document:
-    """`{"measurements": […], "noise": {…}}`, within the job's seconds.
+    """`{"measurements": […], "noise": {…}, "to_begin_seconds": …}`, within the job's seconds.
 
     finish: sends a result and ends the process; called from another thread when one step outlasts all the time.
     Raises InvalidModel; what only one plan dies of is in its measurement.
@@ -154,7 +152,14 @@ class MeasureSession:
         noise = noise_between(self._before, after, threads, median_spread(rows))
         taken = None if noise.taken_cores is None else significant(noise.taken_cores)
         documents = [{**row.to_json(), "others_cores": taken} for row in rows]
-        return {"measurements": documents, "noise": noise.to_json()}
+        to_begin = significant(self._to_begin_seconds(), 3)
+        return {"measurements": documents, "noise": noise.to_json(), "to_begin_seconds": to_begin}
+
+    def _to_begin_seconds(self) -> float:
+        """That a next job of this model would take before its first step: the model is built anew for each."""
+        runs = list(self._runs.values())
+        forked = [run.process.seconds_to_start for run in runs if isinstance(run, PlanProcess)]
+        return self._bench.layout_seconds + max(forked, default=0.0)
 
     def _fork(self) -> Forks | None:
         """Where plans on the CPU can be forked: what forks them was started with this process. Raises Failure
@@ -228,6 +233,7 @@ class MeasureSession:
             entry = Entry((plan.key, size), forked, size, watch=forked.watched, rested=forked.is_alone)
             entry.read_pace = forked.take_readings
             entry.renew = forked.renew if forked.is_alone else None
+            entry.begun_ahead_seconds = forked.ahead_seconds
             self._runs[id(entry)] = forked
         else:
             run = StepRun(self._bench, plan, size)

@@ -35,20 +35,18 @@ def devices_by_use(survey: Survey) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def explain_busy_device(
-    survey: Survey, options: Sequence[Option], best: Plan | None, measurements: Sequence[Measurement]
+    survey: Survey, options: Sequence[Option], best: Plan | None, row: Measurement | None
 ) -> Reason | None:
-    """survey: from before anything of this answer was measured. Told where the recommended plan's card is shared, or
-    its time is of when it was; else where a card has no times, as it is not calibrated beside others."""
-    mine = [row for row in measurements if best is not None and row.plan.key == best.key]
-    alone = {(row.batch_size, row.data) for row in mine if row.outcome == "ok" and row.met_nobody}
-    shared = [row for row in mine if row.met_others and (row.batch_size, row.data) not in alone]
+    """survey: from before anything of this answer was measured. row: the measurement that the recommended plan's time
+    rests on most. Told where that plan's card is shared, or its time is of when it was; else where a card has no times,
+    as it is not calibrated beside others."""
     for card in survey.accelerators:
         here = [option for option in options if option.plan.device == card.torch_device]
         is_best = best is not None and best.device == card.torch_device
         if is_best and is_busy(card):
             follows = _what_follows(here, best)
-        elif is_best and shared and card.utilization_percent is not None:
-            return _left(card, shared[-1])
+        elif is_best and row is not None and row.met_others and card.utilization_percent is not None:
+            return _left(card, row)
         elif is_busy(card) and here and all(option.step_seconds is None for option in here):
             follows = "It is not calibrated meanwhile, so nothing is known of its times: ask again when it is free."
         else:

@@ -67,7 +67,8 @@ def _rows(measurements: Sequence[Measurement], workload: Workload) -> list[Measu
 def _what_follows(row: Measurement) -> str:
     if row.slowdown is None:
         return (
-            "No block was calm: what is told is reckoned from what fixed work took longer meanwhile. Ask again later."
+            "No block was calm: what is told is what steps took, reckoned back where a neighbour may have slowed them. "
+            "Ask again later."
         )
     if row.slowdown < FELT:
         return "Its steps hardly took longer there."

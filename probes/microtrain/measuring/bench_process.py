@@ -81,12 +81,13 @@ Question = Steps | Parts | DenormalShare | Drop | Least
 class BenchProcess:
     """Begins when it is first asked, and again where it has ended.
 
-    seconds_to_start: until it could run a step; 0 until then."""
+    seconds_to_start: until it could run a step, of the last that could; 0 until then."""
 
     def __init__(self, workload: Workload, memory_limit_bytes: int | None) -> None:
         self.seconds_to_start = 0.0
         self._arguments = (workload.to_json(), memory_limit_bytes)
         self._process: Fresh | None = None
+        self._could_run = False
 
     @property
     def runs(self) -> bool:
@@ -97,11 +98,11 @@ class BenchProcess:
         return None if self._process is None else self._process.pid
 
     def start(self, plan: Plan, batch_size: int) -> None:
-        """Until it could run a step. Raises Failure."""
-        if self._process is None:
+        """Until it could run a step: what it was asked before may have needed no model. Raises Failure."""
+        if not self._could_run:
             begun = time.perf_counter()
             self.ask(plan, batch_size, Steps(0, watched=False))
-            self.seconds_to_start = time.perf_counter() - begun
+            self.seconds_to_start, self._could_run = time.perf_counter() - begun, True
 
     def ask(self, plan: Plan, batch_size: int, question: Question) -> Any:
         """Raises Failure."""
@@ -117,6 +118,7 @@ class BenchProcess:
 
     def end(self) -> None:
         """The next question would start another."""
+        self._could_run = False
         if self._process is not None:
             self._process.end()
             self._process = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
-from probes.microtrain.quiet.calm import Calm, Slowdown
+from probes.microtrain.quiet.calm import MOST_SLOWED, Calm, Slowdown
 from probes.microtrain.timing import MIN_SAMPLES, relative_error, steady_tail
 
 Clock = Callable[[], float]
@@ -25,6 +25,8 @@ MIN_BLOCK_SECONDS = 0.002  # ten thousand ticks of the clock; a scheduler's turn
 MAX_BLOCK_SECONDS = 0.2  # longer blocks average nothing more away, and turns would come too seldom
 # Longer than the best by this much in its luckiest block: more precision would change no decision.
 HOPELESS = 1.3
+# Longer than the best by this much: it has what time the others leave.
+SLOW = 3.0
 PRECISE_SAMPLES = 12
 PRECISE_ERROR = 0.005
 WARM_UP_SHARE = 0.2  # of the time there is, at most
@@ -55,6 +57,7 @@ class Entry:
     to whoever has the next turn. last: is begun when the others have samples enough, for it is expected to be slow.
     read_pace: readings of the cores' pace since it was last asked, within the setting; calm: shared by entries whose
     readings can be compared. renew: goes on in another process, which is as warm; None: it stays in the one it is in.
+    begun_ahead_seconds: of beginning in its first process, what was done before the contest.
     """
 
     name: Hashable
@@ -70,6 +73,7 @@ class Entry:
     read_pace: Callable[[], Sequence[float]] = tuple
     calm: Calm = field(default_factory=Calm)
     renew: Callable[[], object] | None = None
+    begun_ahead_seconds: float = 0.0
     first_seconds: float | None = None  # the very first execution
     warm_seconds: float | None = None  # the second
     samples: list[float] = field(default_factory=list)  # seconds an execution, one a block, in time order
@@ -103,6 +107,22 @@ class Entry:
     def calm_samples(self) -> list[float]:
         """What the calm machine takes: of the calm samples, or where none is reckoned from the others (Calm)."""
         return self.calm.choose(self.samples, self.readings)
+
+    @property
+    def least_seconds(self) -> float:
+        """That an execution may take on the calm machine, by its luckiest sample. How much it suffered on slow cores,
+        where it met no others, is not known. It has to have samples."""
+        return min(self.calm_samples) if self._met_calm_cores else min(self.samples) / MOST_SLOWED
+
+    @property
+    def most_seconds(self) -> float:
+        """That it takes on the calm machine, as far as its samples tell: where it met slow cores alone, no more than
+        there. It has to have samples."""
+        return median(self.calm_samples if self._met_calm_cores else self.samples)
+
+    @property
+    def _met_calm_cores(self) -> bool:
+        return self.calm.count(self.readings) > 0
 
     @property
     def slowdown(self) -> Slowdown | None:
@@ -185,7 +205,8 @@ class Contest:
                 entry.warm_seconds = self._time(entry, more) / more
         self._read_pace(entry)
         entry.rest()
-        entry.to_begin_seconds, entry.begun_at_seconds = self.clock() - begun, entry.used_seconds
+        entry.to_begin_seconds = entry.begun_ahead_seconds + self.clock() - begun
+        entry.begun_at_seconds = entry.used_seconds
 
     def choose_block_seconds(self) -> float:
         """So that every entry can have its rounds; a long execution is a block of its own."""
@@ -206,12 +227,20 @@ class Contest:
 
     def _who_plays(self) -> list[Entry]:
         """Every live entry, but for those that have had twice their share of time and samples enough. When it is enough
-        for the others, those with few samples of the calm machine."""
+        for the others, those with few samples of the calm machine, but for the slow ones."""
         live = [entry for entry in self.entries if entry.live and entry.estimate is not None]
         if self.enough is not None and self.clock() >= self.enough:
-            return [entry for entry in live if entry.calm.count(entry.readings) < FEW_SAMPLES]
+            few = [entry for entry in live if entry.calm.count(entry.readings) < FEW_SAMPLES]
+            return [entry for entry in few if not self._is_slow(entry)]
         fair = sum(entry.used_seconds for entry in live) / max(1, len(live))
         return [entry for entry in live if len(entry.samples) < MIN_SAMPLES or entry.used_seconds <= 2 * fair]
+
+    def _is_slow(self, entry: Entry) -> bool:
+        """It has samples, by which it takes far longer than its group's best."""
+        if entry.group is None or not entry.samples:
+            return False
+        rivals = [other for other in self.entries if other.group == entry.group and other.samples]
+        return entry.least_seconds > SLOW * min(other.most_seconds for other in rivals)
 
     def _play_block(self, entry: Entry, block_seconds: float) -> bool:
         """One sample, if it can be had before the deadline."""
@@ -226,9 +255,10 @@ class Contest:
         if lead_in:
             self._time(entry, lead_in)
         seconds, done, pieces = self._time_pieces(entry, wanted, min(2 * block_seconds, self.deadline - self.clock()))
-        entry.samples.append(seconds / done)
         # Not what was read after the lead-in: threads of whoever ran last still wait for work, on a core of their own.
-        entry.readings.append(entry.calm.learn(self._read_pace(entry)[-pieces:]))
+        reading = entry.calm.learn(self._read_pace(entry)[-pieces:])
+        entry.samples.append(seconds / done)
+        entry.readings.append(reading)
         entry.processes.append(entry.process)
         entry.executions += done
         entry.rest()
@@ -290,25 +320,31 @@ class Contest:
             return entry.read_pace()
 
     def _attempt(self, entry: Entry, action: Callable[[], object]) -> bool:
-        """Whether the action did something. An entry that fails costs only itself."""
+        """Whether the action did something. An entry that fails costs only itself, and what it has stands: an execution
+        that ran can run."""
+        failed = False
         try:
             done = action() is not False
         except Exception as error:  # noqa: BLE001 - whatever an entry dies of is its own answer
-            entry.error = error.with_traceback(None)  # its frames hold on to tensors
-            done = True
+            if entry.samples:
+                entry.retired = True
+            else:
+                entry.error = error.with_traceback(None)  # its frames hold on to tensors
+            done = failed = True
         self.current = None
-        if entry.error is not None:
+        if failed:
             self.on_error(entry)
         self.on_turn()
         return done
 
     def _retire_hopeless(self) -> None:
-        """Give no more time to what cannot be its group's best."""
+        """Give no more time to what cannot be its group's best, whatever slow cores did to either: who is given up does
+        not play again when these are calm."""
         for group in {entry.group for entry in self.entries if entry.group is not None}:
             rivals = [entry for entry in self.entries if entry.group == group and entry.live and _has_told(entry)]
-            best = min((median(entry.calm_samples) for entry in rivals), default=0.0)
+            best = min((entry.most_seconds for entry in rivals), default=0.0)
             for entry in rivals:
-                entry.retired = min(entry.samples) > HOPELESS * best
+                entry.retired = entry.least_seconds > HOPELESS * best
 
 
 def _has_told(entry: Entry) -> bool:

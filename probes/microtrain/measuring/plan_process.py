@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from probes.measurement import MemoryPeak, Overheads
 from probes.microtrain.failures import Failure
-from probes.microtrain.measuring.bench_process import BenchProcess, DenormalShare, Drop, Parts, Ran, Steps
+from probes.microtrain.measuring.bench_process import ENDED, BenchProcess, DenormalShare, Drop, Parts, Ran, Steps
 from probes.workload.description import Plan, Workload
 
 # As a contest warms up what begins; what was freed and taken again settles over the first steps.
@@ -51,7 +51,8 @@ class PlanProcess:
             return self._ahead.pop(0)
         ran = self.process.ask(self.plan, self.batch_size, Steps(executions, self._watching))
         assert isinstance(ran, Ran)
-        self._memory = ran.memory
+        if ran.memory.process_bytes is not None or self._memory.process_bytes is None:
+            self._memory = ran.memory  # one that began in the place of one that died is not watched
         if ran.pace is not None:
             self._readings.append(ran.pace)
         return ran.seconds
@@ -103,6 +104,11 @@ class PlanProcess:
         """Of its process, until it could run a step; 0 until then, and where it ran before."""
         return self.process.seconds_to_start if self.is_alone else 0.0
 
+    @property
+    def ahead_seconds(self) -> float:
+        """That beginning took so far: its process, and what was run ahead; 0 where nothing was, or others run there."""
+        return self.seconds_to_start + sum(self._ahead) if self._ahead and self.is_alone else 0.0
+
     def overheads(self, step_seconds: float, deadline: float) -> Overheads | None:
         """deadline: on time.perf_counter. None: they cannot be had before it."""
         left = deadline - time.perf_counter()
@@ -112,7 +118,10 @@ class PlanProcess:
         return found
 
     def denormal_share(self) -> float:
-        """Of the results of one real step (probes.microtrain.measuring.denormals). Raises Failure."""
+        """Of the results of one real step (probes.microtrain.measuring.denormals). Raises Failure, also where its
+        process has ended: another is not begun for this."""
+        if not self.process.runs:
+            raise Failure("failed", ENDED)
         return float(self.process.ask(self.plan, self.batch_size, DenormalShare()))
 
     def drop(self) -> None:

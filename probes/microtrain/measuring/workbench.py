@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from probes.measurement import MemoryPeak
+from probes.microtrain.building.huggingface_models import import_transformers
 from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed
 from probes.microtrain.measuring.denormals import measure_denormal_share
 from probes.microtrain.measuring.device_cache import empty_device_cache
@@ -46,13 +47,15 @@ class Workbench:
     """Everything is built when it is first needed, so that what fails is the plan that needed it.
 
     changes: a plan's, shared by all plans on the bench as they share the model. first_calls: seconds that compiling
-    took, by plan and batch size."""
+    took, by plan and batch size. layout_seconds: that the model and its ways to devices took, as they would again:
+    without what a process does once, its imports and the devices' contexts."""
 
     workload: Workload
     devices: frozenset[str]
     changes: tuple[str, ...] = ()
     first_calls: dict[tuple[object, ...], float] = field(default_factory=dict)
     base_bytes: int | None = field(default_factory=read_resident_bytes)
+    layout_seconds: float = 0.0
     _built: BuiltModel | None = None
     _replicas: dict[str, Replica] = field(default_factory=dict)
     _rings: dict[int, list[Batch]] = field(default_factory=dict)
@@ -63,11 +66,15 @@ class Workbench:
         """The model on the CPU, with the same weights every time. Raises InvalidModel."""
         if self._built is None:
             make_optimizer("sgd", nn.Linear(1, 1))  # torch imports its compiler with the first one: seconds, once
+            if self.workload.model.kind == "huggingface":
+                import_transformers()
+            begun = time.perf_counter()
             torch.manual_seed(SEED)
             self._built = build_model(self.workload.model)
             self._built.module.train(self.workload.mode == "training")
             if "channels_last" in self.changes:  # convolutions hand it on from their weights to all that follows
                 self._built.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.layout_seconds += time.perf_counter() - begun
         return self._built
 
     def replica(self, device: str) -> Replica:
@@ -76,10 +83,14 @@ class Workbench:
             built = self.build()
             alone = self.devices == {device}
             begun = time.perf_counter()
+            synchronize(torch.device(device))  # begins its context
+            started = time.perf_counter()
             module = built.module if device == "cpu" or alone else copy.deepcopy(built.module)
             module = module.to(torch.device(device))
             synchronize(torch.device(device))
-            seconds = 0.0 if device == "cpu" else time.perf_counter() - begun
+            now = time.perf_counter()
+            self.layout_seconds += now - started
+            seconds = 0.0 if device == "cpu" else now - begun
             training = self.workload.mode == "training"
             optimizer = make_optimizer(self.workload.optimizer, module) if training else None
             called = torch.compile(module) if "compiled" in self.changes else module

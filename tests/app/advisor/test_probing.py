@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from app.advisor.curves.over_batches import crossover_of
 from app.advisor.known import Known, gather
-from app.advisor.probing import Probe, choose_probe, contenders, doubt
+from app.advisor.probing import LEAST_SECONDS, Probe, choose_probe, contenders, doubt
 from app.advisor.request import Request
+from probes.hardware import Load
 from probes.measurement import Measurement, Timing
 from probes.profile import Profile
 from probes.workload.description import Plan
@@ -34,8 +35,8 @@ def measured(plans: Sequence[Plan], batch_size: int = 16) -> list[Measurement]:
     return [a_measurement(plan, batch_size, true_seconds(plan, workload, batch_size)) for plan in plans]
 
 
-def probe_of(known: Known, seconds: float = 1000.0) -> Probe:
-    probe = choose_probe(known, seconds)
+def probe_of(known: Known, seconds: float = 1000.0, to_begin: float = 0.0) -> Probe:
+    probe = choose_probe(known, seconds, (), to_begin)
     assert probe is not None
     return probe
 
@@ -101,6 +102,39 @@ def test_a_batch_where_another_plan_may_win_comes_before_one_where_that_is_plain
 def test_a_batch_that_has_run_is_not_run_again() -> None:
     rows = [row for size in (4, 16, 64) for row in measured(PLANS, size)]
     assert not {4, 16, 64} & {probe.batch_size for probe in probes_of(what_is_known(rows, profile=a_profile()))}
+
+
+@pytest.mark.parametrize(("percent", "again"), [(0.0, True), (98.0, False)])
+def test_a_batch_that_ran_while_others_used_the_card_is_run_again_once_they_have_left(
+    percent: float, *, again: bool
+) -> None:
+    alone, shared = (
+        a_measurement(GPU, size, size / 1000, device_busy_fraction=busy) for size, busy in ((16, 0), (4, 0.97))
+    )
+    survey = a_survey(gpus=[a_gpu(utilization_percent=percent)], usable_bytes=200 * 10**9)
+    known = gather(survey, a_profile((*PLANS, GPU)), None, [alone, shared], Request(a_workload(16)))
+    assert (4 in {probe.batch_size for probe in probes_of(known)}) == again
+
+
+@pytest.mark.parametrize(("others", "again"), [(2.0, True), (0.0, False)])
+def test_a_batch_that_ran_while_others_held_the_cores_is_run_again_once_they_have_left(
+    others: float, *, again: bool
+) -> None:
+    calm = replace(a_survey(usable_bytes=200 * 10**9), load=Load(busy_fraction=0.0, own_busy_fraction=0.0))
+    rows = [*measured(PLANS), *(replace(row, others_cores=others) for row in measured(PLANS, 4))]
+    known = gather(calm, a_profile(), None, rows, Request(a_workload(16)))
+    assert (4 in {probe.batch_size for probe in probes_of(known)}) == again
+
+
+@pytest.mark.parametrize("to_begin", [0.5, 2.0])
+def test_a_probe_has_time_to_build_the_model_and_none_is_chosen_where_that_takes_all(to_begin: float) -> None:
+    known = what_is_known([a_measurement(plan, 16, 1e-4) for plan in PLANS])
+    least = choose_probe(known, to_begin + LEAST_SECONDS, (), to_begin)
+    assert least is not None
+    assert least.seconds == to_begin + LEAST_SECONDS
+    assert choose_probe(known, to_begin + 0.9 * LEAST_SECONDS, (), to_begin) is None
+    two = probe_of(known, 1000.0, to_begin)
+    assert two.seconds >= to_begin * len(two.plans)  # each in a process of its own
 
 
 def test_the_best_plan_of_each_device_is_compared_where_there_are_two() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from app.advisor.known import Known, gather
 from app.advisor.request import Request
-from app.advisor.second_look import choose_second_look, quicker_than_before
+from app.advisor.second_look import better_than_before, choose_second_look
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
@@ -50,6 +51,7 @@ def test_what_the_others_do_not_bear_out_is_run_again_beside_what_it_is_judged_b
     assert look.batch_size == 16
     assert all(plan in look.plans for plan in again)
     assert len(look.plans) > len(again)
+    assert {plan.key for plan in again} <= look.surprising < {plan.key for plan in look.plans}
 
 
 def test_only_what_ran_just_now_and_only_where_there_is_time() -> None:
@@ -63,9 +65,25 @@ def test_without_a_profile_nothing_surprises() -> None:
     assert choose_second_look(known_of({TWO.label: 5.0}, calibrated=False), 1000.0, [16]) is None
 
 
-def test_of_a_second_look_what_was_quicker_counts() -> None:
+def documents(*rows: Measurement) -> list[dict[str, Any]]:
+    return [row.to_json() for row in rows]
+
+
+def test_of_a_second_look_what_was_quicker_counts_of_what_had_taken_too_long() -> None:
+    """The plans that it is judged by had their turn, as all others: the luckier of two would be told too short."""
     stands = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 1.8)]
     failed = Measurement(TWO, 16, "pageable", "failed", "It was killed.")
-    again = [a_measurement(ONE, 16, 1.1), a_measurement(TWO, 16, 0.7)]
-    assert quicker_than_before([row.to_json() for row in again], stands) == [again[1].to_json()]
-    assert quicker_than_before([failed.to_json()], stands) == []
+    judge, surprising = a_measurement(ONE, 16, 0.9), a_measurement(TWO, 16, 0.7)
+    assert better_than_before(documents(judge, surprising), stands, {TWO.key}) == documents(surprising)
+    assert better_than_before(documents(a_measurement(TWO, 16, 1.9)), stands, {TWO.key}) == []
+    assert better_than_before(documents(failed), stands, {TWO.key}) == []
+
+
+@pytest.mark.parametrize("surprising", [set(), {ONE.key}], ids=["the judge", "what had taken too long"])
+def test_what_met_calm_cores_counts_before_what_was_reckoned_however_long_it_took(
+    surprising: set[tuple[object, ...]],
+) -> None:
+    reckoned = a_measurement(ONE, 16, 0.75, slow_share=1.0)
+    calm = a_measurement(ONE, 16, 0.97, slow_share=0.2, slowdown=1.4)
+    assert better_than_before(documents(calm), [reckoned], surprising) == documents(calm)
+    assert better_than_before(documents(reckoned), [calm], surprising) == []

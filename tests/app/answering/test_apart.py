@@ -10,8 +10,10 @@ import pytest
 
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from app.advisor.request import Request
+from app.answering import measuring_time
 from app.answering.apart import WANTED_STEPS, may_run_apart, start_options
 from app.service import Crosspoint
+from probes.microtrain.measuring import contest
 from probes.microtrain.measuring.forking import LEAST_STEPS_APART
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
@@ -34,6 +36,11 @@ def an_option(plan: Plan, seconds: float | None, **memory: int | None) -> Option
 def test_the_measuring_process_wants_as_many_steps() -> None:
     """Else one of the two decides alone, by whichever is more. The service imports nothing that imports torch."""
     assert WANTED_STEPS == LEAST_STEPS_APART
+
+
+def test_the_measuring_process_calls_the_same_plans_slow() -> None:
+    """Else the contest has time for plans that do not use it, or none for some that do."""
+    assert measuring_time.SLOW == contest.SLOW
 
 
 def test_where_memory_and_time_do_for_all() -> None:

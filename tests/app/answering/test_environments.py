@@ -14,7 +14,7 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_MEMORY, gain_of
-from app.answering import environments, recommending
+from app.answering import environments, real_steps
 from app.answering.environments import (
     LEAST_TURNS,
     Trial,
@@ -340,7 +340,7 @@ def thorough(folder: Path, program: tuple[str, ...]) -> Recommendation:
 @glibc_only
 def test_a_thorough_answer_offers_what_paid_on_the_best_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(recommending, "read_allocators", lambda root: ("libtcmalloc_minimal.so.4",))
+    monkeypatch.setattr(real_steps, "read_allocators", lambda root: ("libtcmalloc_minimal.so.4",))
     found = thorough(tmp_path, answering(0.5))
     assert found.recommended is not None
     assert found.recommended.environment == KEEP_MEMORY

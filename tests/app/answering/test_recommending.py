@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import pytest
 
 from app.advisor import recommend
-from app.advisor.probing import Probe
+from app.advisor.probing import LEAST_SECONDS
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
+from app.advisor.second_look import SecondLook
 from app.answering.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
 from app.answering.recommending import Recommending
 from app.errors import LabBusy, LabError
@@ -25,7 +26,7 @@ from app.service import Crosspoint
 from probes.load import SURVEYED_SECONDS, LoadMeter
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.build import ONE, TWO, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
@@ -39,7 +40,12 @@ pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def obedient(
-    heard: Path, *, of_more_sizes: str = "pass", of_a_trace: str = "pass", of_a_step: str = "pass"
+    heard: Path,
+    *,
+    of_more_sizes: str = "pass",
+    of_a_trace: str = "pass",
+    of_a_step: str = "pass",
+    to_begin: float = 0.0,
 ) -> tuple[str, ...]:
     """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads."""
     return serving(
@@ -54,7 +60,8 @@ def obedient(
         f"        {of_a_step}",
         "        step = dict(median=s, low=s * .99, high=s * 1.01, samples=[s] * 9)",
         "        rows.append(dict(plan=plan, batch_size=size, data='resident', outcome='ok', step=step, steps=90))",
-        "say(event='result', job=job['job'], result=dict(measurements=rows, noise={}))",
+        f"result = dict(measurements=rows, noise={{}}, to_begin_seconds={to_begin})",
+        "say(event='result', job=job['job'], result=result)",
     )
 
 
@@ -111,8 +118,9 @@ def test_what_nothing_bears_out_is_run_once_more_and_the_quicker_counts(
 ) -> None:
     """The machine is slow while the first plans run, and quick for one of the two that have a second turn."""
 
-    def look(_known: Any, _seconds: float, sizes: Collection[int]) -> Probe | None:
-        return Probe((ONE, TWO), IRIS.batch_size, 1.0) if IRIS.batch_size in sizes else None
+    def look(_known: Any, _seconds: float, sizes: Collection[int], _to_begin: float) -> SecondLook | None:
+        both = frozenset((ONE.key, TWO.key))
+        return SecondLook((ONE, TWO), IRIS.batch_size, 1.0, both) if IRIS.batch_size in sizes else None
 
     monkeypatch.setattr("app.answering.real_steps.choose_second_look", look)
     heard = tmp_path / "jobs"
@@ -161,6 +169,24 @@ def test_the_batch_asked_for_gets_most_of_the_time_and_all_where_steps_are_long(
     assert contest_seconds(quick, (ONE, TWO), 10.0) == pytest.approx(5.5)
     assert contest_seconds(slow, (ONE, TWO), 10.0) == 10.0
     assert contest_seconds(slow, (ONE, TWO), 100.0) == pytest.approx(55.0)
+
+
+def test_a_plan_that_is_far_slower_takes_no_time_from_other_batches() -> None:
+    plans, steps = (ONE, TWO, ONE_BF16, TWO_BF16), (0.02, 0.015, 0.4, 0.3)  # without instructions for bf16
+    rows = [a_measurement(plan, 16, step) for plan, step in zip(plans, steps, strict=True)]
+    found = recommend(a_survey(), None, None, rows, Request(a_workload(16)))
+    assert contest_seconds(found, plans, 10.0) == pytest.approx(5.5)
+
+
+@pytest.mark.parametrize(("to_begin", "runs"), [(1.0, True), (60.0, False)])
+def test_a_batch_is_run_where_the_time_does_for_building_the_model_once_more(
+    tmp_path: Path, to_begin: float, *, runs: bool
+) -> None:
+    heard = tmp_path / "jobs"
+    with_crosspoint(tmp_path, ask, obedient(heard, to_begin=to_begin))
+    _, *probes = jobs(heard)
+    assert bool(probes) == runs
+    assert all(probe["seconds"] >= to_begin + LEAST_SECONDS for probe in probes)
 
 
 def test_starting_is_not_on_the_time_for_measuring_up_to_a_few_seconds() -> None:

@@ -26,11 +26,14 @@ def an_option(plan: Plan, basis: Basis | None) -> Option:
 
 
 def explain(
-    percent: float | None, best: Plan | None = GPU, basis: Basis | None = "predicted", *rows: Measurement
+    percent: float | None,
+    best: Plan | None = GPU,
+    basis: Basis | None = "predicted",
+    row: Measurement | None = None,
 ) -> str | None:
     options = [an_option(GPU, basis), an_option(ONE, "predicted")]
     survey = a_survey(gpus=[a_gpu(utilization_percent=percent)])
-    found = explain_busy_device(survey, options, best, rows)
+    found = explain_busy_device(survey, options, best, row)
     return None if found is None else found.text
 
 
@@ -69,6 +72,17 @@ def test_the_time_of_the_free_card_is_told_again_once_the_others_have_left(perce
     assert ("busy-device" in {reason.code for reason in found.reasons}) == (percent == 98.0)
 
 
+@pytest.mark.parametrize(("busy", "told"), [(0.0, False), (0.97, True)])
+def test_only_what_the_time_rests_on_is_said_to_have_met_others(busy: float, *, told: bool) -> None:
+    """Measured again alone it is the time of the free card, whatever ran at other batches, or did not."""
+    refused = Measurement(GPU, 4096, "pageable", "out-of-memory", "Too large.", device_busy_fraction=0.97)
+    rows = [a_measurement(GPU, size, size / 100, device_busy_fraction=0.97) for size in (4, 64)]
+    rows += [refused, a_measurement(GPU, 16, 0.1, device_busy_fraction=busy)]
+    survey = a_survey(gpus=[a_gpu(utilization_percent=0.0)])
+    found = recommend(survey, None, None, rows, Request(a_workload(16), "fp32", ("cuda",)))
+    assert ("busy-device" in {reason.code for reason in found.reasons}) == told
+
+
 def test_what_may_be_a_measurement_of_ours_is_not_told() -> None:
     survey = without_utilization(a_survey(gpus=[a_gpu(utilization_percent=98.0)]))
     assert survey.accelerators[0].utilization_percent is None
@@ -81,7 +95,7 @@ def test_a_shared_step_corrects_no_prediction() -> None:
     def correction(share: float) -> float:
         rows = [a_measurement(GPU, 16, 30.0, device_busy_fraction=share)]
         (time,) = times_of_plans([GPU], a_profile((ONE, GPU)), trace, rows, workload).values()
-        return time.correction
+        return time.correction.log_ratio
 
     assert correction(0.0) > 0
     assert correction(0.9) == 0

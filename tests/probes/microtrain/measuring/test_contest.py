@@ -1,54 +1,21 @@
 """How a contest divides its time, on a clock of its own."""
 
 import itertools
-import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from statistics import median
 
 import pytest
 
 from probes.microtrain.measuring.contest import (
     FEW_SAMPLES,
-    HOPELESS,
-    RETIRING_PROCESSES,
-    RETIRING_SAMPLES,
     SAMPLES_OF_PROCESS,
     Contest,
     Entry,
     OutOfTime,
 )
 from probes.microtrain.quiet.calm import SUFFERED
-
-
-class Machine:
-    """A clock that only work moves. `pace` slows everything that runs from then on."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.pace: Callable[[float], float] = lambda now: 1.0
-        self.log: list[object] = []
-        self._noise = random.Random(7)
-
-    def clock(self) -> float:
-        return self.now
-
-    def entry(self, name: str, seconds: float, *, first: float = 0.0, group: object = "all") -> Entry:
-        waiting = [first]
-
-        def run(executions: int) -> None:
-            self.log.append(name)
-            noise = self._noise.uniform(0.99, 1.01)
-            self.now += (executions * seconds * noise + sum(waiting)) * self.pace(self.now)
-            waiting.clear()
-
-        return Entry(name, run, group)
-
-
-def run_contest(machine: Machine, entries: Sequence[Entry], seconds: float = 10.0) -> Contest:
-    contest = Contest(entries, seconds, machine.clock)
-    contest.run()
-    return contest
+from tests.probes.microtrain.measuring.contest_machine import Machine, read_by, run_contest
 
 
 def test_entries_are_timed_by_what_they_take() -> None:
@@ -101,7 +68,7 @@ def test_an_entry_that_rested_runs_once_untimed_before_a_short_block(
     *, rested: bool, seconds: float, lead_in: int
 ) -> None:
     machine = Machine()
-    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise
+    machine.pace = lambda now: 1.0 + machine.noise.uniform(0, 0.5)  # never precise
     entry = machine.entry("a", seconds)
     entry.rested = rested
     run_contest(machine, [entry])
@@ -134,25 +101,10 @@ def noting(runs: list[int], run: Callable[[int], float | None]) -> Callable[[int
     return noted
 
 
-@pytest.mark.parametrize(("enough", "samples"), [(5.0, FEW_SAMPLES), (None, 20)])
-def test_when_it_is_enough_only_those_with_few_samples_go_on(enough: float | None, samples: int) -> None:
-    machine = Machine()
-    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise
-    entry = machine.entry("slow", 1.0)
-    Contest([entry], 60.0, machine.clock, enough=enough).run()
-    assert len(entry.samples) == samples if enough else len(entry.samples) > samples
-
-
-def _read_by(machine: Machine, entry: Entry) -> Entry:
-    """As a process that reads its cores' pace after each run."""
-    entry.read_pace = lambda: (0.001 * machine.pace(machine.now),)
-    return entry
-
-
 def test_what_is_told_is_the_calm_machine_s() -> None:
     machine = Machine()
     machine.pace = lambda now: 1.5 if int(now) % 2 else 1.0  # a neighbour, every other second
-    entry = _read_by(machine, machine.entry("a", 0.01))
+    entry = read_by(machine, machine.entry("a", 0.01))
     run_contest(machine, [entry])
     samples, _ = entry.settled_samples()
     assert median(samples) == pytest.approx(0.01, rel=0.02)
@@ -166,7 +118,7 @@ def test_what_is_told_is_the_calm_machine_s() -> None:
 def test_what_a_machine_takes_that_is_never_calm_is_reckoned() -> None:
     machine = Machine()
     machine.pace = lambda now: 1.5
-    entry = _read_by(machine, machine.entry("a", 0.2))
+    entry = read_by(machine, machine.entry("a", 0.2))
     entry.calm.learn((0.001,))  # as it was once
     run_contest(machine, [entry], 6.0)
     reckoned = [sample / 1.5**SUFFERED for sample in entry.samples]
@@ -185,17 +137,9 @@ def test_where_nobody_reads_the_pace_nothing_is_said_of_it() -> None:
     assert entry.calm_samples == entry.samples
 
 
-def test_samples_of_slow_cores_are_not_enough() -> None:
-    machine = Machine()
-    machine.pace = lambda now: 1.5 if now > 2.5 else 1.0
-    entry = _read_by(machine, machine.entry("slow", 0.5))
-    Contest([entry], 60.0, machine.clock, enough=5.0).run()
-    assert machine.now > 40.0  # it waits for a calm machine as long as there is time
-
-
 def test_the_order_of_turns_changes() -> None:
     machine = Machine()
-    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)  # never precise
+    machine.pace = lambda now: 1.0 + machine.noise.uniform(0, 0.5)  # never precise
     run_contest(machine, [machine.entry(name, 0.5) for name in "abc"], 100.0)
     rounds = [tuple(machine.log[index : index + 3]) for index in range(6, len(machine.log) - 3, 3)]
     assert len(set(rounds)) > 3
@@ -212,41 +156,6 @@ def test_the_deadline_is_kept_when_the_machine_grows_twenty_times_slower() -> No
     machine.pace = lambda now: 1.0 if now < 1.0 else 20.0
     run_contest(machine, [machine.entry(name, 0.001) for name in "abcd"], 5.0)
     assert machine.now < 6.0
-
-
-def test_what_cannot_win_gets_no_more_time_than_its_first_samples() -> None:
-    machine = Machine()
-    fast, slow = machine.entry("fast", 0.01), machine.entry("slow", 0.01 * HOPELESS * 1.2)
-    run_contest(machine, [fast, slow])
-    assert slow.retired
-    assert len(slow.samples) == RETIRING_SAMPLES
-    assert len(fast.samples) > 10
-
-
-def test_what_cannot_win_goes_through_some_processes_first() -> None:
-    """One that is half as fast in the heap that it drew first is told by the others, too."""
-    machine = Machine()
-    fast, slow = machine.entry("fast", 0.01), machine.entry("slow", 0.02)
-    for entry in (fast, slow):
-        entry.renew = lambda: None
-    run_contest(machine, [fast, slow], 30.0)
-    assert slow.retired
-    assert slow.process + 1 == RETIRING_PROCESSES
-    assert len(slow.samples) < 2 * RETIRING_SAMPLES
-
-
-def test_a_near_rival_is_measured_to_the_end() -> None:
-    machine = Machine()
-    rivals = [machine.entry("a", 0.01), machine.entry("b", 0.011)]
-    run_contest(machine, rivals)
-    assert all(len(entry.samples) > 10 for entry in rivals)
-
-
-def test_groups_and_entries_without_one_are_not_compared() -> None:
-    machine = Machine()
-    entries = [machine.entry("a", 0.01, group=1), machine.entry("b", 0.1, group=2), machine.entry("c", 0.2, group=None)]
-    run_contest(machine, entries)
-    assert not any(entry.retired for entry in entries)
 
 
 def test_it_ends_early_when_more_would_change_nothing() -> None:
@@ -310,6 +219,28 @@ def test_an_entry_that_fails_costs_only_itself() -> None:
     assert good.settled_samples()[1]
 
 
+def test_what_fails_late_keeps_the_samples_that_it_has() -> None:
+    """Another's memory took the room that it had for as long: a step that ran can run."""
+    machine = Machine()
+    dropped: list[Entry] = []
+    failing, good = machine.entry("failing", 0.01), machine.entry("good", 0.01)
+    run = failing.run
+
+    def fail_late(executions: int) -> float | None:
+        if len(failing.samples) == FEW_SAMPLES:
+            raise MemoryError
+        return run(executions)
+
+    failing.run = fail_late
+    Contest([failing, good], 5.0, machine.clock, on_error=dropped.append).run()
+    assert failing.error is None
+    assert not failing.live
+    assert failing.settled_samples()[0]
+    assert len(failing.samples) == len(failing.readings) == len(failing.processes) == FEW_SAMPLES
+    assert dropped == [failing]
+    assert len(good.samples) > FEW_SAMPLES
+
+
 def test_long_executions_do_not_eat_the_time_of_short_ones() -> None:
     machine = Machine()
     short, long = machine.entry("short", 0.001, group="a"), machine.entry("long", 1.0, group="b")
@@ -320,7 +251,7 @@ def test_long_executions_do_not_eat_the_time_of_short_ones() -> None:
 
 def test_every_entry_gets_its_turns() -> None:
     machine = Machine()
-    machine.pace = lambda now: 1.0 + machine._noise.uniform(0, 0.5)
+    machine.pace = lambda now: 1.0 + machine.noise.uniform(0, 0.5)
     run_contest(machine, [machine.entry(name, 0.02, group=name) for name in "abcdef"], 20.0)
     turns = Counter(machine.log)
     assert max(turns.values()) < 2 * min(turns.values())
@@ -376,6 +307,17 @@ def test_no_process_is_begun_that_would_not_pay() -> None:
     contest._play(lambda: False)
     assert entry.process == 0
     assert len(entry.samples) > SAMPLES_OF_PROCESS
+
+
+def test_what_had_begun_before_the_contest_took_as_long_to_begin_as_others() -> None:
+    machine = Machine()
+    entries = [machine.entry("begun ahead", 0.01), machine.entry("not begun", 0.01, first=4.0)]
+    for entry in entries:
+        entry.run, entry.renew = in_processes(machine, entry.run, itertools.repeat(1.0), to_begin=4.0)
+    entries[0].begun_ahead_seconds = 4.0
+    run_contest(machine, entries)
+    assert [entry.process for entry in entries] == [0, 0]
+    assert all(len(entry.samples) > SAMPLES_OF_PROCESS for entry in entries)
 
 
 def test_what_was_read_after_a_lead_in_says_nothing_of_the_sample() -> None:

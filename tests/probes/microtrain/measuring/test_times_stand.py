@@ -1,7 +1,11 @@
-"""What comes after the steps, or tidies up, costs nothing that was measured."""
+"""What comes after the steps, tidies up, or fails late costs nothing that was measured."""
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +15,9 @@ from probes.microtrain.measure import MeasureSession
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.overhead_meter import OverheadMeter
 from probes.microtrain.measuring.workbench import StepRun
+from probes.microtrain.processes import fresh_processes
 from probes.workload.description import Plan, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 
 ONE, TWO = Plan("cpu", "fp32", 1), Plan("cpu", "fp32", 2)
 SMALL = Workload(parse_model({"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}), 8)
@@ -61,3 +66,45 @@ def test_a_device_that_answers_with_its_last_error_costs_its_own_plan_alone(monk
     assert failed[0] == "failed"
     assert "device-side assert" in (failed[1] or "")
     assert emptied
+
+
+DIES_LATE = """
+import os, signal, time
+import torch
+
+class DiesLate(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = torch.nn.Linear(4, 2), 0
+    def forward(self, x):
+        time.sleep(0.01)
+        if torch.is_autocast_enabled("cpu"):
+            self.calls += 1
+            if self.calls > 25:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner(x)
+
+def build():
+    return DiesLate(), lambda size: (torch.randn(size, 4), torch.zeros(size, dtype=torch.long))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+def test_a_plan_whose_process_is_killed_late_keeps_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the kernel, as another plan's step took the memory. It was told as one that cannot run."""
+    name = f"dies_late_{os.getpid()}_{time.monotonic_ns()}"
+    (tmp_path / f"{name}.py").write_text(DIES_LATE)
+    monkeypatch.chdir(tmp_path)
+    fresh_processes.prepare()
+    fresh_processes.wait_until_ready()
+    try:
+        plans = (ONE, Plan("cpu", "bf16", 1))
+        job = MeasureJob(Workload(python_model(f"{name}:build"), 4), plans, (4,), 3.0, None)
+        session = MeasureSession(job, lambda fraction, message: None)
+        session.run()
+    finally:
+        fresh_processes.end()
+    rows = session.result()["measurements"]
+    assert [(row["outcome"], row["reason"]) for row in rows] == [("ok", None)] * 2
+    assert all(row["memory"]["process_bytes"] for row in rows)
+    assert any(entry.retired for entry in session._contest.entries)

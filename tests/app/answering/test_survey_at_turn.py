@@ -1,0 +1,143 @@
+"""Who waited for the machine is answered by what is free when its turn has come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.advisor.recommendation import Recommendation
+from app.advisor.request import Request
+from app.answering.survey_at_turn import SurveyAtTurn
+from app.service import Crosspoint
+from probes.hardware import Accelerator, Survey
+from tests.app.advisor.build import GB, ONE, a_gpu
+from tests.app.answering.test_recommending import IRIS, ask, jobs, obedient
+from tests.app.lab.programs import ECHO
+from tests.app.opened import with_crosspoint
+
+pytestmark = pytest.mark.usefixtures("own_lock")
+LITTLE, MUCH = GB // 1000, 64 * GB
+BUSY = a_gpu(utilization_percent=98.0)
+
+
+class Machine:
+    """What a survey finds free, and a card that others compute on where it has one."""
+
+    def __init__(self) -> None:
+        self.usable_bytes = LITTLE  # another measurement holds the rest
+        self.cards: tuple[Accelerator, ...] = ()
+
+    def as_found(self, survey: Survey) -> Survey:
+        memory = replace(survey.memory, usable_bytes=self.usable_bytes)
+        return replace(survey, memory=memory, accelerators=self.cards)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    from probes import survey as surveys
+
+    take, found = surveys.take_survey, Machine()
+    monkeypatch.setattr("probes.survey.take_survey", lambda *args, **named: found.as_found(take(*args, **named)))
+    return found
+
+
+async def after_another(crosspoint: Crosspoint, machine: Machine, asked: asyncio.Task[Any]) -> Any:
+    """What comes of it, once a measurement before it has ended and its memory is free."""
+    while crosspoint.lab.waiting < 2:  # noqa: ASYNC110 - a queue has no event
+        await asyncio.sleep(0.001)
+    machine.usable_bytes = MUCH
+    crosspoint.lab.release(crosspoint.lab._slot.tickets[0])
+    return await asked
+
+
+def test_a_question_that_waited_for_the_machine_has_the_memory_that_is_free_by_then(
+    tmp_path: Path, machine: Machine
+) -> None:
+    async def use(crosspoint: Crosspoint) -> Recommendation:
+        crosspoint.lab.reserve(600.0)
+        answer: Recommendation = await after_another(crosspoint, machine, asyncio.create_task(ask(crosspoint)))
+        return answer
+
+    heard = tmp_path / "jobs"
+    answer = with_crosspoint(tmp_path, use, obedient(heard))
+    assert {job["memory_limit_bytes"] for job in jobs(heard)} == {MUCH}
+    assert answer.recommended is not None
+    assert {option.memory.available_bytes for option in answer.options} == {MUCH}
+
+
+def test_a_measurement_that_waited_for_the_machine_has_the_memory_that_is_free_by_then(
+    tmp_path: Path, machine: Machine
+) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        crosspoint.lab.reserve(600.0)
+        request = Request(IRIS, effort="quick")
+        asked = asyncio.create_task(crosspoint.measure(request, seconds=1.0, plans=[ONE]))
+        await after_another(crosspoint, machine, asked)
+
+    heard = tmp_path / "jobs"
+    with_crosspoint(tmp_path, use, obedient(heard))
+    assert [job["memory_limit_bytes"] for job in jobs(heard)] == [MUCH]
+
+
+async def at_its_turn(crosspoint: Crosspoint, survey: Survey, heard: list[str]) -> Survey:
+    ticket = crosspoint.lab.reserve(1.0)
+    ticket.on_wait, ticket.on_start = lambda: heard.append("waits"), lambda: heard.append("starts")
+    at_turn = SurveyAtTurn(crosspoint, ticket, survey)
+    async with crosspoint.lab.session(ticket):
+        return await at_turn.survey()
+
+
+def test_who_did_not_wait_has_the_survey_from_before(tmp_path: Path, machine: Machine) -> None:
+    machine.cards = (BUSY,)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        assert await at_its_turn(crosspoint, survey, heard) is survey
+
+    heard: list[str] = []
+    with_crosspoint(tmp_path, use, ECHO)
+    assert heard == ["starts"]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["it waited", "another has just ended"])
+def test_after_another_measurement_nobody_knows_who_else_computed_on_a_card(
+    tmp_path: Path, machine: Machine, *, waits: bool
+) -> None:
+    machine.cards = (BUSY,)
+
+    async def use(crosspoint: Crosspoint) -> Survey:
+        survey = await crosspoint.survey()
+        if not waits:
+            crosspoint.lab._measured_at = time.monotonic()
+            return await at_its_turn(crosspoint, survey, heard)
+        crosspoint.lab.reserve(600.0)
+        found: Survey = await after_another(
+            crosspoint, machine, asyncio.create_task(at_its_turn(crosspoint, survey, heard))
+        )
+        return found
+
+    heard: list[str] = []
+    (card,) = with_crosspoint(tmp_path, use, ECHO).accelerators
+    assert card.utilization_percent is None
+    assert heard == (["waits", "starts"] if waits else ["starts"])
+
+
+def test_a_survey_that_fails_at_its_turn_leaves_the_one_from_before(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        crosspoint.lab.reserve(600.0)
+        monkeypatch.setattr("probes.survey.take_survey", fail)
+        found = await after_another(crosspoint, machine, asyncio.create_task(at_its_turn(crosspoint, survey, [])))
+        assert found.memory == survey.memory
+
+    def fail(*_: object, **__: object) -> Survey:
+        raise OSError("no more")
+
+    with_crosspoint(tmp_path, use, ECHO)
