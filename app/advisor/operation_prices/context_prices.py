@@ -2,8 +2,8 @@
 
 An operation's price is a baseline for its size (for heavy ones what its arithmetic takes alone, for light ones what
 operations that move as many bytes take) times what operations of its name took beyond theirs
-(app.advisor.operation_prices.samples). So a size that was never timed follows the baseline, and a name that was never
-timed follows its kind.
+(app.advisor.operation_prices.samples). So a size that was never timed follows the baseline, a variant that was never
+timed follows its name, and a name that was never timed its kind.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from statistics import median
 
 from app.advisor.operation_prices.block_prices import BlockPrice, block_price
 from app.advisor.operation_prices.issue_prices import IssuePrices
+from app.advisor.operation_prices.remembered import Remembered
 from app.advisor.operation_prices.samples import Sample, Samples
 from app.advisor.operation_prices.surroundings import kernel_of, moved_bytes, surroundings
 from probes.context import STRIDED, Context, ContextOperation, OperationCost
@@ -31,7 +32,6 @@ DISTURBED = 1.3  # times the step
 FAR = 2.5
 AT_WORK = 4.0
 NEXT_TO_NOTHING_BYTES = 4096
-GRID = 4  # prices are remembered at so many places an e-fold
 
 # An e-fold of the numbers in a pool's window, which all are looked at, against one of size: what takes as many is
 # nearest whatever its size (docs/decisions/0005).
@@ -92,7 +92,7 @@ class ContextPrices:
     blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
     overheads: Samples = field(default_factory=Samples)
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
-    _remembered: dict[Hashable, float] = field(default_factory=dict)
+    _remembered: Remembered = field(default_factory=Remembered)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
 
     def seconds(
@@ -105,7 +105,9 @@ class ContextPrices:
         around, like = (footprint, often), self._samples_like(operation, without)
         key, samples = next(((k, s) for k, s in like if size - s.largest <= FAR), like[-1])
         seconds = self._by(key, samples, operation, around, without)
-        own, timed = max(like[:NAMED], key=lambda each: each[1].largest)
+        own, timed = max(like[:OF_VARIANT], key=lambda each: each[1].largest)
+        if not timed.rows:
+            own, timed = like[OF_VARIANT]
         if not timed.rows or size - timed.largest <= FAR:
             return seconds
         largest = _scaled(operation, math.exp(timed.largest - size))
@@ -155,6 +157,13 @@ class ContextPrices:
         small = [cost.seconds for cost in context.costs if 0 < moved_bytes(cost.operation) <= NEXT_TO_NOTHING_BYTES]
         if small and is_same_mode:
             self.overheads.add(Sample(context.network, 0.0, 0.0, 0.0, footprint, 0.0, math.log(median(small))))
+
+    def share_samples(self) -> None:
+        """Keys that tell of the same operations share what is solved: most names have one variant, and most plans one
+        dtype."""
+        shared: dict[tuple[int, ...], Samples] = {}
+        for key, samples in self.samples.items():
+            self.samples[key] = shared.setdefault(tuple(map(id, samples.rows)), samples)
 
     def finish_fitting(self) -> None:
         """No more network is left out: keep nothing that only that takes, which is most of what prices take."""
@@ -219,12 +228,7 @@ class ContextPrices:
         place = (size, intensity, written_of(operation), *around)
         if without is not None:
             return math.exp(base + samples.log_ratio_at(place))
-        node = tuple(round(coordinate * GRID) for coordinate in place)
-        found = self._remembered.get((key, node))
-        if found is None:
-            at = (node[0] / GRID, node[1] / GRID, node[2] / GRID, node[3] / GRID, node[4] / GRID)
-            found = self._remembered[(key, node)] = samples.log_ratio_at(at)
-        return math.exp(base + found)
+        return math.exp(base + self._remembered.at(key, place, samples.log_ratio_at))
 
 
 def written_of(operation: ContextOperation) -> float:
@@ -240,14 +244,14 @@ def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
     return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
 
 
-NAMED = 3  # of the keys are of one name, the others of a kind
+OF_VARIANT = 3  # of the keys are of one variant of a name; the next is of them all, the others of a kind
 
 
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
     """From the most telling to the least; the first is of the same mode alone."""
     name, kind, variant, dtype = operation[:4]
     like = (name, variant, dtype)
-    return ("same mode", *like), like, (name, variant), (kind, dtype), (kind,)
+    return ("same mode", *like), like, (name, variant), ("any variant", name, dtype), (kind, dtype), (kind,)
 
 
 def context_prices(
@@ -262,6 +266,7 @@ def context_prices(
     prices = ContextPrices(alone, light, floor, issue, blocks)
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
+    prices.share_samples()
     return prices
 
 

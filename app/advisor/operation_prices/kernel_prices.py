@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS, WINDOW_WEIGHT, written_of
 from app.advisor.operation_prices.device_operations import same_kernel
+from app.advisor.operation_prices.remembered import Remembered
 from app.advisor.operation_prices.samples import Place, Sample, Samples
 from app.advisor.operation_prices.surroundings import moved_bytes
 from probes.context import Context, ContextOperation
@@ -28,7 +29,6 @@ TURN_FLOORS = 3.0  # a recurrent layer's step waits for the one before: so many 
 # are one, and so from nine to thirteen in a layer, is the library's choice). The shortest of them take as many times
 # what the shortest kernel takes, which says nothing of how quickly the longest compute.
 KERNELS_OF = {"aten._native_multi_head_attention": 5.0, "aten._transformer_encoder_layer_fwd": 12.0}
-GRID = 4  # prices are remembered at so many places an e-fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Roof:
 class KernelPrices:
     roof: Roof
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
-    _remembered: dict[tuple[Hashable, tuple[int, ...]], float] = field(default_factory=dict)
+    _remembered: Remembered = field(default_factory=Remembered)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
     _quickest: dict[tuple[Hashable, str | None], float] = field(default_factory=dict)  # by key and network left out
 
@@ -71,12 +71,8 @@ class KernelPrices:
                 continue
             if without is not None:
                 return max(samples.log_ratio_at(place), self._least(key, samples, without))
-            node = tuple(round(coordinate * GRID) for coordinate in place)
-            found = self._remembered.get((key, node))
-            if found is None:
-                found = max(samples.log_ratio_at(_place_of(node)), self._least(key, samples))
-                self._remembered[key, node] = found
-            return found
+            found = self._remembered.at(key, place, samples.log_ratio_at)
+            return max(found, self._least(key, samples))
         return 0.0
 
     def _least(self, key: Hashable, samples: Samples, without: str | None = None) -> float:
@@ -142,8 +138,3 @@ def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
     """From the most telling to the least."""
     name, kind, variant, dtype = operation[:4]
     return (name, variant, dtype), (name, dtype), (name,), (kind, dtype), (kind,), ()
-
-
-def _place_of(node: Sequence[int]) -> Place:
-    first, second, third, fourth, fifth = (number / GRID for number in node)
-    return first, second, third, fourth, fifth

@@ -135,14 +135,11 @@ class Prices:
         table = self.moving.get(kind) or self.moving.get("elementwise")
         return table.seconds(moved_bytes) if table is not None else 0.0
 
-    def seconds(self, operation: Operation, batch_size: float, *, casts: bool = False) -> float:
-        """One execution alone, dispatch apart. casts: a step under autocast that was traced in fp32; it moves half the
-        bytes."""
+    def seconds(self, operation: Operation, batch_size: float) -> float:
+        """One execution alone, dispatch apart."""
         if operation.kind == "view":
             return 0.0
         moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
-        if casts and operation.phase != "optimizer":
-            moved *= 0.5
         if operation.kind in HEAVY:
             return self.heavy_seconds(operation.kind, operation.flops.at(batch_size), moved)
         return self.light_seconds(operation.kind, moved) + moved * self.work * work_of(operation.name)
@@ -157,11 +154,6 @@ class Prices:
     def fresh_seconds(self, fresh_bytes: float) -> float:
         """Of so many bytes that the system gives anew."""
         return self.fault_seconds(fresh_bytes / self.fault.page_bytes) if self.fault is not None else 0.0
-
-    @property
-    def casts(self) -> bool:
-        """Whether the plan runs under autocast."""
-        return self.plan.precision in ("bf16", "fp16")
 
 
 def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from app.advisor.time_model.features import CONTEXT_PRIORS, PRIORS, Features
-from app.advisor.time_model.fitting import UNFITTED_SPREAD, Fit, solve, spread_of
+from app.advisor.time_model.fitting import UNFITTED_SPREAD, Fit, Step, solve, spread_of
 from app.advisor.time_model.intervals import BETWEEN_PROCESSES_OF_DEVICES
 
 # Networks on a device were not fitted in numbers yet; kernels' efficiency in context is known no better than this.
@@ -22,6 +22,7 @@ class NetworkRow:
     name: str
     seconds: float
     parts: Features
+    batch_size: int = 1
 
 
 def host_and_device(parts: Features) -> tuple[float, float]:
@@ -43,13 +44,14 @@ def fit_device(rows: Sequence[NetworkRow], left_out_rows: Sequence[NetworkRow] |
     factors = _factors(rows, priors)
     if len(names) < 3:
         return Fit(factors, UNFITTED_SPREAD, {})
-    left_out: dict[str, float] = {}
+    left_out: dict[Step, float] = {}
     errors: list[float] = []
     for name in names:
         others = _factors([row for row in rows if row.name != name], priors)
-        mine = [math.log(_step(row, others) / row.seconds) for row in left_out_rows or rows if row.name == name]
-        left_out[name] = sum(mine) / len(mine)
-        errors += mine
+        mine = [row for row in left_out_rows or rows if row.name == name]
+        missed = [math.log(_step(row, others) / row.seconds) for row in mine]
+        left_out |= zip([(name, row.batch_size) for row in mine], missed, strict=True)
+        errors += missed
     known = max(spread_of(errors, len(names)), LEAST_DEVICE_SPREAD)  # of steps in this process, and in this hour
     return Fit(factors, min(math.hypot(known, BETWEEN_PROCESSES_OF_DEVICES), 1.5), left_out)
 

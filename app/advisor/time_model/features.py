@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from app.advisor.memory_model.peaks import Peaks
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS, ContextPrices
 from app.advisor.operation_prices.device_operations import on_device
 from app.advisor.operation_prices.issuing_prices import IssuingPrices, Name, count_names
 from app.advisor.operation_prices.prices import HEAVY, Prices
 from app.advisor.operation_prices.surroundings import kernel_of, surroundings
+from app.advisor.time_model.untraced_autocast import fresh_bytes, operations_under
 from probes.context import Context, ContextOperation
 from probes.issued import Issued
 from probes.trace import Operation, Trace
@@ -45,9 +45,8 @@ def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
         return _features_on_device(trace, prices, prices.issuing, batch_size)
     heavy = light = dispatch = optimizer = 0.0
     updates = 0
-    casts = prices.casts and not trace.autocast_operations
-    for operation in trace.operations_under(prices.plan.precision):
-        alone = prices.seconds(operation, batch_size, casts=casts) * operation.count
+    for operation in operations_under(trace, prices.plan.precision):
+        alone = prices.seconds(operation, batch_size) * operation.count
         if operation.phase == "optimizer":
             optimizer += alone
             updates += operation.count
@@ -57,16 +56,15 @@ def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
             heavy += alone
         else:
             light += alone
-    added, cast_bytes = _casts(trace, prices) if casts else (0.0, 0.0)
     tensor = prices.tensor_seconds(trace.optimizer)
     optimizer += trace.parameter_tensors * tensor if tensor is not None and updates else updates * prices.dispatch
-    return (heavy, light + cast_bytes, dispatch + added, optimizer, 0.0)
+    return (heavy, light, dispatch, optimizer, 0.0)
 
 
 def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, batch_size: float) -> Features:
     """`dispatch` is what lies between the operations."""
     precision = of_plan.plan.precision
-    operations = [(_sized(each, batch_size), each) for each in trace.operations_under(precision)]
+    operations = [(_sized(each, batch_size), each) for each in operations_under(trace, precision)]
     footprint, often = surroundings((sized, each.count) for sized, each in operations)
     heavy = light = optimizer = 0.0
     # Equal work comes in several phases, and is priced once: a third of all.
@@ -83,22 +81,21 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
             light += seconds
     executions = sum(operation.count for _, operation in operations)
     light, between = _issued(prices, trace.issued_under(precision), light, executions)
-    fresh = Peaks(knots=trace.heap_fresh_under(precision)).at(batch_size)
+    fresh = fresh_bytes(trace, precision, batch_size)
     return (heavy, light, between, optimizer, of_plan.fresh_seconds(fresh))
 
 
 def _features_on_device(trace: Trace, prices: Prices, issuing: IssuingPrices, batch_size: float) -> Features:
     """`heavy` and `light` are the device's, `dispatch` and `optimizer` the host's."""
     heavy = light = 0.0
-    casts = prices.casts and not trace.autocast_operations
     names: dict[bool, Counter[Name]] = {False: Counter(), True: Counter()}
-    for operation in on_device(trace.operations_under(prices.plan.precision), trace.parameter_tensors):
+    for operation in on_device(operations_under(trace, prices.plan.precision), trace.parameter_tensors):
         sized = _sized(operation, batch_size)
         names[operation.phase == "optimizer"].update(count_names([(sized, operation.count)]))
         if prices.kernels is not None:
             seconds = prices.kernels.seconds(sized) * operation.count
         else:
-            seconds = prices.seconds(operation, batch_size, casts=casts) * operation.count
+            seconds = prices.seconds(operation, batch_size) * operation.count
         if sized.kind in HEAVY_KINDS:
             heavy += seconds
         else:
@@ -138,7 +135,7 @@ def issuing_seconds(trace: Trace, prices: Prices) -> float:
     is all that is known of it."""
     if prices.context is None:
         return 0.0
-    operations = [each for each in trace.operations_under(prices.plan.precision) if each.kind != "view"]
+    operations = [each for each in operations_under(trace, prices.plan.precision) if each.kind != "view"]
     footprint, _ = surroundings((_sized(each, 1), each.count) for each in operations)
     return prices.context.overhead(footprint) * sum(each.count for each in operations)
 
@@ -166,13 +163,6 @@ def _sized(operation: Operation, batch_size: float) -> ContextOperation:
     o = operation
     flops, read, written = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
     return ContextOperation(o.name, o.kind, o.variant, o.dtype, flops, read, written, o.grain)
-
-
-def _casts(trace: Trace, prices: Prices) -> tuple[float, float]:
-    """(dispatch, light) seconds of what autocast adds: each weight cast once a step, its gradient cast back."""
-    times = 2 if trace.mode == "training" else 1
-    moved = 1.5 * trace.parameter_bytes  # four bytes read and two written, or the other way about
-    return times * trace.parameter_tensors * prices.dispatch, times * prices.light_seconds("copy", moved)
 
 
 @dataclass

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
+from statistics import fmean
+from typing import NamedTuple
 
 from app.advisor.time_model.intervals import CONFIDENCE, Z
 
@@ -39,17 +41,30 @@ ABSURD = 3.0
 UNFITTED_SPREAD = 0.7
 
 
+Step = tuple[str, int]  # a network and a batch size
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """factors: one a class of work. spread: relative error in four of five cases, from networks left out.
-    left_out: each network's estimate over its measurement when it was not used, as a logarithm."""
+    left_out: each network's estimate over its measurement when it was not used, as a logarithm, at each batch size."""
 
     factors: tuple[float, ...]
     spread: float
-    left_out: dict[str, float]
+    left_out: dict[Step, float]
 
 
-Row = tuple[str, Sequence[float]]
+class Row(NamedTuple):
+    """A network's step. shares: seconds of each class divided by the measured seconds of the step, so that a perfect
+    row sums to 1 when multiplied with the factors."""
+
+    network: str
+    shares: Sequence[float]
+    batch_size: int = 1
+
+    @property
+    def step(self) -> Step:
+        return self.network, self.batch_size
 
 
 def fit_factors(
@@ -60,27 +75,27 @@ def fit_factors(
 ) -> Fit:
     """Least squares of the relative errors, held gently to the priors and within bounds around them.
 
-    rows: (network, seconds of each class divided by the step's measured seconds), so that a perfect row sums to 1
-    when multiplied with the factors. Networks of one name are left out together. left_out_rows: the same rows as they
+    Rows of one network are left out together. left_out_rows: the same rows as they
     are when the prices know nothing of their network; None: prices do not depend on networks. The networks are there
     for being unlike each other, and what a user asks about is like some of them: it is less known than a network that
     was timed and better than one of which nothing was (see UNSEEN). hold: how firmly the factors are held to the
     priors, in networks; one number, or one a factor.
     """
-    factors = solve([row for _, row in rows], priors, hold)
-    names = dict.fromkeys(name for name, _ in rows)
+    factors = solve([row.shares for row in rows], priors, hold)
+    names = dict.fromkeys(row.network for row in rows)
     if len(names) < 3:
         return Fit(factors, UNFITTED_SPREAD, {})
-    left_out: dict[str, float] = {}
+    left_out: dict[Step, float] = {}
     errors: list[float] = []
     for name in names:
-        others = solve([row for other, row in rows if other != name], priors, hold)
-        mine = [_log_error(others, row) for other, row in left_out_rows or rows if other == name]
-        left_out[name] = sum(mine) / len(mine)
-        errors += mine
+        others = solve([row.shares for row in rows if row.network != name], priors, hold)
+        mine = [row for row in left_out_rows or rows if row.network == name]
+        missed = [_log_error(others, row.shares) for row in mine]
+        left_out |= zip([row.step for row in mine], missed, strict=True)
+        errors += missed
     spread = spread_of(errors, len(names))
     if left_out_rows is not None:
-        known = spread_of([_log_error(factors, row) for _, row in rows], len(names))
+        known = spread_of([_log_error(factors, row.shares) for row in rows], len(names))
         spread = spread**UNSEEN * known ** (1 - UNSEEN)
     return Fit(factors, min(max(spread, LEAST_SPREAD), 1.5), left_out)
 
@@ -93,19 +108,21 @@ def spread_of(errors: Sequence[float], networks: int) -> float:
     return few * ordered[min(math.ceil(CONFIDENCE * len(ordered)), len(ordered)) - 1]
 
 
-def ratio_spread(one: Mapping[str, float], other: Mapping[str, float]) -> float | None:
+def ratio_spread(one: Mapping[Step, float], other: Mapping[Step, float]) -> float | None:
     """How far the ratio of two plans' estimates is off in four of five cases, from both plans' errors on networks left
-    out; None with fewer than three networks in common.
+    out, at batch sizes that both ran; None with fewer than three networks in common.
 
     A network whose operations are priced too low is too low under every plan; which plan is faster does not depend
     on it. So the ratio is known better than either time.
     """
-    names = one.keys() & other.keys()
-    if len(names) < 3:
+    found: dict[str, list[float]] = {}
+    for step in one.keys() & other.keys():
+        found.setdefault(step[0], []).append(one[step] - other[step])
+    if len(found) < 3:
         return None
-    differences = [abs(one[name] - other[name]) for name in names]
-    usual = spread_of(differences, len(names))
-    square = sum(min(difference, ABSURD * usual) ** 2 for difference in differences) / len(names)
+    differences = [abs(fmean(mine)) for mine in found.values()]
+    usual = spread_of(differences, len(found))
+    square = sum(min(difference, ABSURD * usual) ** 2 for difference in differences) / len(found)
     return max(Z * math.sqrt(square), LEAST_RATIO_SPREAD)
 
 

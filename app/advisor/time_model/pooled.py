@@ -7,21 +7,18 @@ about meet others. The mean of calibrations of different hours is nearer to thos
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
-from app.advisor.time_model.levels import Levels
-from probes.context import Context, ContextOperation, OperationCost
-from probes.measurement import Timing
+from app.advisor.time_model.means import grouped, mean_timing, rounded
+from app.advisor.time_model.pooled_steps import PooledSteps
+from probes.context import Context
 from probes.profile import NetworkPoint, Point, Profile
-from probes.trace import Trace
 
-T = TypeVar("T")
 PlanKey = tuple[object, ...]  # the device first
 
 # The latest so many of each plan, among as many as the store keeps: of one device alone, or disturbed, there may be
@@ -40,6 +37,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     newest = pooled[0] if pooled else calibrations[0]
     if len(pooled) < 2:
         return newest
+    steps = PooledSteps(pooled)
     return replace(
         newest,
         calibrations=len(pooled),
@@ -49,9 +47,9 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
         like=_likenesses(pooled),
         paces=_quickest([each.paces for each in pooled]),
-        points=tuple(_mean_point(rows) for rows in _grouped((each.points for each in pooled), _point_key)),
-        networks=_mean_networks(pooled),
-        contexts=_mean_contexts(pooled),
+        points=tuple(_mean_point(rows) for rows in grouped((each.points for each in pooled), _point_key)),
+        networks=steps.networks(),
+        contexts=steps.contexts(),
     )
 
 
@@ -134,94 +132,14 @@ def _only(profile: Profile, plans: Collection[PlanKey]) -> Profile:
     )
 
 
-def _grouped(calibrations: Iterable[Iterable[T]], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """What is the same in several calibrations, newest first."""
-    groups: dict[Hashable, list[T]] = {}
-    for rows in calibrations:
-        for row in rows:
-            groups.setdefault(key(row), []).append(row)
-    return list(groups.values())
-
-
 def _point_key(point: Point) -> Hashable:
     """Page faults were counted, and may be one more or less each time; everything else was chosen."""
     chosen = {name: value > 0 if name == "faults" else value for name, value in point.parameters.items()}
     return point.constant, point.plan.key, tuple(sorted(chosen.items())), point.flops, point.bytes
 
 
-def _network_key(point: NetworkPoint) -> Hashable:
-    return point.name, point.batch_size, point.plan.key, point.trace.mode
-
-
-def _step_key(context: Context) -> Hashable:
-    return context.network, context.batch_size, context.mode
-
-
 def _mean_point(rows: Sequence[Point]) -> Point:
-    return replace(rows[0], seconds=_mean_timing([row.seconds for row in rows]))
-
-
-def _mean_networks(pooled: Sequence[Profile]) -> tuple[NetworkPoint, ...]:
-    """With one trace for each model and mode: it stands in a document once."""
-    traces: dict[Hashable, Trace] = {}
-    found = []
-    for rows in _grouped((each.networks for each in pooled), _network_key):
-        newest = rows[0]
-        trace = traces.setdefault((newest.trace.model_key, newest.trace.mode, newest.trace.optimizer), newest.trace)
-        timing = _mean_timing([row.seconds for row in rows])
-        faults = fmean(row.page_faults for row in rows)
-        found.append(replace(newest, seconds=timing, trace=trace, page_faults=_rounded(faults)))
-    return tuple(found)
-
-
-def _mean_contexts(pooled: Sequence[Profile]) -> tuple[Context, ...]:
-    """As all calibrations of a plan would have timed them (Levels), whichever did."""
-    timed: dict[Hashable, list[dict[Hashable, Context]]] = {}  # by plan and clock, each calibration's
-    for each in pooled:
-        mine: dict[Hashable, dict[Hashable, Context]] = defaultdict(dict)
-        for context in each.contexts:
-            mine[context.plan.key, context.clock][_step_key(context)] = context
-        for plan, steps in mine.items():
-            timed.setdefault(plan, []).append(steps)
-    found = []
-    for calibrations in timed.values():
-        levels = Levels([{key: context.costs for key, context in steps.items()} for steps in calibrations])
-        for key in dict.fromkeys(key for steps in calibrations for key in steps):
-            rows = {place: steps[key] for place, steps in enumerate(calibrations) if key in steps}
-            found.append(_mean_context(rows, levels))
-    return tuple(found)
-
-
-def _mean_context(rows: Mapping[int, Context], levels: Levels) -> Context:
-    """rows: by the place of the calibration."""
-    timed: dict[ContextOperation, dict[int, OperationCost]] = defaultdict(dict)
-    for place, row in rows.items():
-        for cost in row.costs:
-            timed[cost.operation][place] = cost
-    newest = next(iter(rows.values()))
-    issued = next((row.issued for row in rows.values() if row.issued is not None), None)
-    costs = tuple(_mean_cost(operation, same, levels) for operation, same in timed.items())
-    return replace(newest, costs=costs, issued=issued)
-
-
-def _mean_cost(operation: ContextOperation, rows: Mapping[int, OperationCost], levels: Levels) -> OperationCost:
-    seconds = _mean([row.seconds for row in rows.values()])
-    seconds = _rounded(seconds / math.exp(levels.log_level(operation, seconds, tuple(rows))))
-    spread = fmean(row.spread for row in rows.values())
-    return next(iter(rows.values()))._replace(seconds=seconds, spread=round(spread, 2))
-
-
-def _mean_timing(rows: Sequence[Timing]) -> Timing:
-    """samples: each calibration's median."""
-    if len(rows) == 1:
-        return rows[0]
-    medians = tuple(row.median for row in rows)
-    return Timing(_mean(medians), _mean([row.low for row in rows]), _mean([row.high for row in rows]), medians)
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Geometric: a state that makes all steps twice as long counts as much as one that makes them half as long."""
-    return _rounded(math.exp(fmean(math.log(value) for value in values)))
+    return replace(rows[0], seconds=mean_timing([row.seconds for row in rows]))
 
 
 def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
@@ -235,7 +153,7 @@ def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
             if (value := each.noise.get(name)) is not None:
                 for device in _found_on(name, mine):
                     by_device[device].append(value)
-        found[name] = _rounded(max(map(fmean, by_device.values()))) if by_device else None
+        found[name] = rounded(max(map(fmean, by_device.values()))) if by_device else None
     return found
 
 
@@ -267,8 +185,3 @@ def _merged(by_device: Sequence[Mapping[str, int] | None]) -> dict[str, int] | N
     for each in reversed(by_device):
         merged |= each or {}
     return merged or None
-
-
-def _rounded(value: float) -> float:
-    """To the figures that a calibration's times have."""
-    return float(f"{value:.4g}")

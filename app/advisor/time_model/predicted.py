@@ -98,7 +98,7 @@ def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
 def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
     """From whole steps and the sums of their operations alone."""
     rows = [
-        NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size))
+        NetworkRow(point.name, point.seconds.low, features_at(point.trace, prices, point.batch_size), point.batch_size)
         for point in networks
         if point.trace.operations
     ]
@@ -124,7 +124,7 @@ def _fit_in_context(profile: Profile, prices: Prices, networks: Sequence[Network
             for found, without in ((rows, None), (left_out, point.name)):
                 faults = prices.fault_seconds(point.page_faults)
                 parts = features_of_context(context, prices.context, faults, without)
-                found.append(_shares(NetworkRow(point.name, _settled(point), parts)))
+                found.append(_shares(NetworkRow(point.name, _settled(point), parts, point.batch_size)))
     prices.context.finish_fitting()
     return (
         fit_factors(rows, CONTEXT_PRIORS, left_out, CONTEXT_HOLD) if rows else Fit(CONTEXT_PRIORS, UNFITTED_SPREAD, {})
@@ -151,7 +151,7 @@ def _fit_on_device(profile: Profile, prices: Prices, networks: Sequence[NetworkP
         if host is not None and device is not None:
             for found, without in ((rows, None), (left_out, point.name)):
                 parts = features_of_device_contexts(host, device, prices, without)
-                found.append(NetworkRow(point.name, point.seconds.median, parts))
+                found.append(NetworkRow(point.name, point.seconds.median, parts, point.batch_size))
     if prices.issuing is not None and prices.kernels is not None:
         prices.issuing.finish_fitting()
         prices.kernels.finish_fitting()
@@ -168,8 +168,8 @@ def _settled(point: NetworkPoint) -> float:
     return math.sqrt(point.seconds.low * point.seconds.median)
 
 
-def _shares(row: NetworkRow) -> tuple[str, list[float]]:
-    return row.name, [part / row.seconds for part in row.parts]
+def _shares(row: NetworkRow) -> Row:
+    return Row(row.name, [part / row.seconds for part in row.parts], row.batch_size)
 
 
 @dataclass

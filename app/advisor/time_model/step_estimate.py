@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from app.advisor.recommendation import Basis, Interval
-from app.advisor.time_model.fitting import ratio_spread
+from app.advisor.time_model.fitting import Step, ratio_spread
 from app.advisor.time_model.intervals import apart
 
 # What was measured within so many seconds met the same machine: a question takes up to a minute.
@@ -31,7 +31,7 @@ class StepEstimate:
 
     seconds: Interval
     basis: Basis
-    left_out: Mapping[str, float] | None = None
+    left_out: Mapping[Step, float] | None = None
     slowed: float = 1.0
     met: bool = False
     within: float | None = None

@@ -13,6 +13,7 @@ from app.advisor.recommendation import Basis, Breakdown, Interval
 from app.advisor.time_model.breakdowns import measured_breakdown, scaled
 from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
 from app.advisor.time_model.feeding import fed_otherwise
+from app.advisor.time_model.fitting import Step
 from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
 from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, measured_times
 from app.advisor.time_model.predicted import PredictedTime, predict
@@ -38,17 +39,30 @@ FIRST_STEP_FACTOR = 3.0
 FIRST_STEP_SECONDS, FIRST_STEP_SECONDS_OF_DEVICE = 0.1, 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What this machine's measurements of the same model under other plans say the prediction is off by. log_ratio: the
+    logarithm of measured over predicted, at these batch sizes; 0 when nothing was measured."""
+
+    log_ratio: float = 0.0
+    batch_sizes: frozenset[int] = frozenset()
+
+    def at(self, batch_size: int) -> float:
+        """Less of it the further away, as of the measured plans themselves: else they would cross by that alone."""
+        octaves = min((abs(math.log2(batch_size / size)) for size in self.batch_sizes), default=0.0)
+        return self.log_ratio * _carried(octaves)
+
+
 @dataclass
 class PlanTime:
-    """One plan's step time. correction: what this machine's measurements of the same model under other plans say
-    the prediction is off by (logarithm of measured over predicted); 0 when nothing was measured. begun: by batch size,
-    seconds of a first step that had none after it. crowd: who else holds cores now."""
+    """One plan's step time. begun: by batch size, seconds of a first step that had none after it. crowd: who else holds
+    cores now."""
 
     plan: Plan
     measured: MeasuredTime | None
     predicted: PredictedTime | None
     log_every: int | None
-    correction: float = 0.0
+    correction: Correction = Correction()
     begun: Mapping[int, float] = field(default_factory=dict)
     crowd: Crowd | None = None
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
@@ -90,7 +104,7 @@ class PlanTime:
         that it met."""
         if self.crowd is None:
             return calm
-        row = self._nearest_row(batch_size)
+        row = self.nearest_row(batch_size)
         relief = self.relief(batch_size)
         if relief > 0:
             seconds = alone(calm.seconds, self.plan, relief)
@@ -113,15 +127,16 @@ class PlanTime:
 
     def relief(self, batch_size: int) -> float:
         """Of the nearest measurement, where others were in its way."""
-        row = self._nearest_row(batch_size)
+        row = self.nearest_row(batch_size)
         return 0.0 if self.crowd is None or row is None else self.crowd.relief_of(row)
 
     def met_others(self, batch_size: int) -> bool:
         """The nearest measurement was taken while others computed on the device."""
-        row = self._nearest_row(batch_size)
+        row = self.nearest_row(batch_size)
         return row is not None and row.met_others
 
-    def _nearest_row(self, batch_size: int) -> Measurement | None:
+    def nearest_row(self, batch_size: int) -> Measurement | None:
+        """What a time at this batch rests on most; None where nothing was measured."""
         return None if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)]
 
     def _overheads(self, batch_size: int, data: str) -> Overheads | None:
@@ -143,7 +158,7 @@ class PlanTime:
         if seconds is None:
             return None
         told: Basis = "probed" if basis == "measured" and data != self.measured.data else basis
-        row = self._nearest_row(batch_size)
+        row = self.nearest_row(batch_size)
         return self._observed(seconds, told, None if row is None else row.measured_at, carried)
 
     def _as_it_was_fed(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
@@ -166,7 +181,7 @@ class PlanTime:
         if anchor is None or start is None or there is None:
             return None
         octaves = abs(math.log2(batch_size / nearest))
-        factor = (anchor.median / start.median) ** (0.5 ** (octaves / HALF_CARRIED_OCTAVES))
+        factor = (anchor.median / start.median) ** _carried(octaves)
         told: Basis = "probed" if octaves <= math.log2(REACH) else "predicted"
         carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
         return scale(anchor, there.median * factor / anchor.median), told, carried
@@ -188,7 +203,7 @@ class PlanTime:
         )
 
     @property
-    def _left_out(self) -> Mapping[str, float] | None:
+    def _left_out(self) -> Mapping[Step, float] | None:
         """None on a device: what its plans err by together is not known."""
         return self.predicted.model.fit.left_out if self.predicted is not None and self.plan.is_cpu else None
 
@@ -196,7 +211,8 @@ class PlanTime:
         told = None if self.predicted is None else self.predicted.at(batch_size, data)
         if self.predicted is None or told is None:
             return None
-        seconds = widen(scale(told, math.exp(self.correction)), self.correction)
+        corrected = scale(told, math.exp(self.correction.at(batch_size)))
+        seconds = widen(corrected, self.correction.log_ratio)  # how much of it is left further away is not known
         learned = self.learned(batch_size)
         if learned.weight > 0:
             spread = learned.spread(self.predicted.model.fit.spread)
@@ -248,20 +264,21 @@ def times_of_plans(
     corrections = _corrections(times, kinds)
     for time in times:
         kind = kinds.get(time.plan.device, time.plan.device)
-        time.correction = corrections.get(kind, 0.0)
+        time.correction = corrections.get(kind, Correction())
         if kind not in corrections:
             time.experience = experience
     return {time.plan.key: time for time in times}
 
 
-def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> dict[Hashable, float]:
+def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> dict[Hashable, Correction]:
     """The logarithm of measured over predicted, the median over the measured plans of a kind of device, and less of it
     where these are few: the model's share of the error."""
     ratios: dict[Hashable, list[float]] = {}
+    sizes: dict[Hashable, set[int]] = {}
     for time in times:
         if time.measured is None or time.predicted is None:
             continue
-        mine = []
+        kind, mine = kinds.get(time.plan.device, time.plan.device), []
         for batch in time.measured.batch_sizes:
             if time.relief(batch) > 0 or time.measured.rows[batch].met_others:
                 continue  # it tells of others, who have left, or may at any time
@@ -269,9 +286,18 @@ def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> di
             predicted = time.predicted.at(batch, time.measured.data)
             if measured is not None and predicted is not None:
                 mine.append(math.log(measured.median / predicted.median))
+                sizes.setdefault(kind, set()).add(batch)
         if mine:
-            ratios.setdefault(kinds.get(time.plan.device, time.plan.device), []).append(median(mine))
-    return {
-        kind: max(-MOST_LOG_RATIO, min(median(found), MOST_LOG_RATIO)) * len(found) / (len(found) + DOUBT)
-        for kind, found in ratios.items()
-    }
+            ratios.setdefault(kind, []).append(median(mine))
+    return {kind: Correction(_taught_by(found), frozenset(sizes[kind])) for kind, found in ratios.items()}
+
+
+def _taught_by(ratios: Sequence[float]) -> float:
+    """What another plan is off by, where these are off by so much: logarithms."""
+    middle = max(-MOST_LOG_RATIO, min(median(ratios), MOST_LOG_RATIO))
+    return middle * len(ratios) / (len(ratios) + DOUBT)
+
+
+def _carried(octaves: float) -> float:
+    """The share of what is off at a batch that is off so many octaves away."""
+    return float(0.5 ** (octaves / HALF_CARRIED_OCTAVES))

@@ -77,6 +77,7 @@ def signals() -> Assortment:
         nn.Conv1d(EVEN, EVEN, 3, padding=2, dilation=2),
         nn.Conv1d(EVEN, EVEN, 31, padding=15, groups=4),
         nn.Conv1d(EVEN, EVEN, 15, padding=7, groups=EVEN),
+        nn.Conv1d(EVEN, EVEN, 4, padding=3, groups=EVEN),
         nn.ConvTranspose1d(EVEN, EVEN, 4, stride=2, padding=1),
         nn.Sequential(
             nn.Conv1d(EVEN, 4 * EVEN, 3, stride=2),
@@ -104,7 +105,9 @@ def volumes() -> Assortment:
         lambda x: functional.interpolate(x, scale_factor=2),
         lambda x: functional.interpolate(x, scale_factor=2, mode="trilinear"),
         nn.Conv3d(VOLUME_CHANNELS, 2 * VOLUME_CHANNELS, 3, padding=1),
-        nn.Sequential(nn.Conv3d(VOLUME_CHANNELS, 16, 1), nn.ConvTranspose3d(16, 16, 2, stride=2)),
+        nn.Sequential(
+            nn.Conv3d(VOLUME_CHANNELS, 16, 1), nn.Conv3d(16, 16, 3, padding=1), nn.ConvTranspose3d(16, 16, 2, stride=2)
+        ),
         nn.BatchNorm3d(VOLUME_CHANNELS),
     )
     sides = (DEPTH, VOLUME_SIDE, VOLUME_SIDE)

@@ -10,11 +10,12 @@ from statistics import fmean
 from typing import get_args
 
 from probes.context import Context
+from probes.measurement import Timing
 from probes.microtrain.calibration.device_networks import measure_on_device
 from probes.microtrain.calibration.kernel_clock import KernelClock
 from probes.microtrain.calibration.network_times import NetworkTimes, StepTime, measure_network
 from probes.microtrain.calibration.networks import MICRO_NETWORKS, MicroNetwork
-from probes.microtrain.calibration.operation_clock import quieter_costs
+from probes.microtrain.calibration.operation_clock import ALIKE, quieter_costs
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.quiet.noise import QueueTime
@@ -217,9 +218,9 @@ def _wanting(times: NetworkTimes) -> float:
 
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
-    """Of each plan and batch size the visit in which it was faster, as others make steps longer and never shorter, and
-    of its operations the mean of visits that are alike; with both visits' page faults: they come with a process's heap.
-    Beside it, how many times as long the slower visit took."""
+    """Of each plan and batch size the visits that took nearly as long as the faster, as others make steps longer and
+    never shorter, and of its operations alike; with all visits' page faults: they come with a process's heap. Beside
+    it, how many times as long the slower visit took."""
     by_step: dict[object, list[StepTime]] = defaultdict(list)
     by_context: dict[object, list[Context]] = defaultdict(list)
     for visit in visits:
@@ -227,12 +228,7 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
             by_step[step.batch_size, step.plan.key].append(step)
         for context in visit.contexts:
             by_context[context.batch_size, context.plan.key, context.clock].append(context)
-    steps = [
-        min(found, key=lambda step: step.seconds.median)._replace(
-            page_faults=significant(fmean(step.page_faults for step in found), 4)
-        )
-        for found in by_step.values()
-    ]
+    steps = [_quieter_step(found) for found in by_step.values()]
     ratios = [
         max(step.seconds.median for step in found) / min(step.seconds.median for step in found)
         for found in by_step.values()
@@ -242,6 +238,15 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
         replace(found[0], costs=quieter_costs([context.costs for context in found])) for found in by_context.values()
     ]
     return NetworkTimes(steps, contexts, None), ratios
+
+
+def _quieter_step(visits: Sequence[StepTime]) -> StepTime:
+    """By the same rule as its operations (quieter_costs): what the two differ by is what issuing is told to take."""
+    least = min(step.seconds.median for step in visits)
+    alike = [step for step in visits if step.seconds.median <= ALIKE * least]
+    faults = significant(fmean(step.page_faults for step in visits), 4)
+    timing = Timing.from_samples([sample for step in alike for sample in step.seconds.samples])
+    return alike[0]._replace(seconds=timing if len(alike) > 1 else alike[0].seconds, page_faults=faults)
 
 
 def _named(forward: Trace, workload: Workload) -> Trace:

@@ -176,11 +176,11 @@ def _native_attention(args: tuple[Any, ...]) -> int:
 
 
 def _native_encoder(args: tuple[Any, ...]) -> int:
-    """_transformer_encoder_layer_fwd(src, embed_dim, …): attention, then two linear layers between which the features
-    are as many as the second-last matrix has rows."""
-    matrices = [a for a in args if isinstance(a, torch.Tensor) and a.dim() == 2]
+    """_transformer_encoder_layer_fwd(src, embed_dim, …): attention, then two linear layers, between which there are as
+    many features as the first has rows. Its weight is the fifteenth argument (torch.nn.TransformerEncoderLayer): masks
+    come after the weights, and one of padding is a matrix as well."""
     batch, steps, width = args[0].shape
-    return _native_attention(args) + int(2 * batch * steps * 2 * width * matrices[-2].shape[0])
+    return _native_attention(args) + int(2 * batch * steps * 2 * width * args[14].shape[0])
 
 
 OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {

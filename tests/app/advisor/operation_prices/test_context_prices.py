@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.operation_prices.context_prices import ContextPrices, context_prices, undisturbed
+from app.advisor.operation_prices.context_prices import ContextPrices, _keys, context_prices, undisturbed
 from app.advisor.operation_prices.surroundings import footprint_of, often_of, surroundings
 from app.advisor.time_model.predicted import fit_all_plans, model_of_plan
-from probes.context import Context, ContextOperation, OperationCost
+from probes.context import SPARSE, Context, ContextOperation, OperationCost
 from probes.measurement import Timing
 from probes.profile import NetworkPoint, Profile
 from probes.trace import Affine, Trace
@@ -129,6 +129,49 @@ def test_a_name_that_was_never_timed_follows_its_kind() -> None:
     assert prices.seconds(unknown, FOOTPRINT) == pytest.approx(true_seconds(unknown), rel=0.2)
 
 
+CONVOLUTION = an_operation("aten.convolution", 1e6, flops=1e7)._replace(kind="convolution", variant="2d-spatial")
+BACKWARD = CONVOLUTION._replace(name="aten.convolution_backward")
+
+
+def test_a_variant_that_was_never_timed_follows_its_name_and_not_all_of_its_kind() -> None:
+    """A convolution of volumes: forward is told by what others take forward, backward by what they take backward."""
+    prices = prices_of(a_context(*SIZES, CONVOLUTION), a_context(BACKWARD, network="b", times=9.0))
+    for operation, times in ((CONVOLUTION, 1.0), (BACKWARD, 9.0)):
+        unknown = operation._replace(variant="3d-spatial", flops=2e7)
+        assert prices.seconds(unknown, FOOTPRINT) == pytest.approx(true_seconds(unknown, times), rel=0.3)
+
+
+def test_the_state_of_a_table_is_told_by_other_states_where_calibrations_did_not_tell_it_apart() -> None:
+    square_root = an_operation("aten.sqrt", 1e6)
+    prices = prices_of(a_context(*SIZES), a_context(square_root, network="b", times=20.0))
+    sparse = square_root._replace(variant=SPARSE)
+    assert prices.seconds(sparse, FOOTPRINT) == prices.seconds(square_root, FOOTPRINT)
+
+
+def test_a_variant_that_was_timed_small_takes_more_than_its_name_where_it_is_large_too() -> None:
+    large = CONVOLUTION._replace(flops=1e10)
+    rare = CONVOLUTION._replace(variant="2d-grouped")
+    prices = prices_of(a_context(*SIZES, CONVOLUTION, large), a_context(rare, network="b", times=8.0))
+    unknown = rare._replace(flops=1e10)
+    assert prices.seconds(unknown, FOOTPRINT) > 2 * prices.seconds(large, FOOTPRINT)
+
+
+def test_beyond_all_sizes_of_its_name_a_variant_that_was_never_timed_carries_what_its_name_takes() -> None:
+    products = [an_operation("aten.mm", 1e5, flops)._replace(kind="convolution") for flops in (1e7, 1e8, 1e9, 1e10)]
+    prices = prices_of(a_context(*SIZES, *products), a_context(BACKWARD, network="b", times=9.0))
+    unknown = BACKWARD._replace(variant="3d-spatial", flops=1e10)
+    assert prices.seconds(unknown, FOOTPRINT) > 4 * true_seconds(unknown)
+
+
+def test_keys_that_tell_of_the_same_operations_are_solved_once() -> None:
+    prices = prices_of(a_context(*SIZES, CONVOLUTION), a_context(CONVOLUTION._replace(variant="2d-image")))
+    alike = [prices.samples[key] for key in _keys(SIZES[0])[:4]]
+    assert all(each is alike[0] for each in alike)
+    apart = [prices.samples[key] for key in _keys(CONVOLUTION)[2:4]]
+    assert apart[0] is not apart[1]
+    assert [len(each.rows) for each in apart] == [1, 2]
+
+
 def test_arithmetic_that_was_never_timed_in_a_step_costs_what_it_takes_alone() -> None:
     prices = prices_of(a_context(*SIZES))
     product = an_operation("aten.mm", 1e6, 1e9)
@@ -216,7 +259,7 @@ def test_a_profile_that_is_fitted_holds_on_to_nothing_that_only_leaving_networks
     sizes = [an_operation(moved=10.0 ** (power / 20)) for power in range(40, 160)]
     model = model_of_plan(_profile_of(sizes), PLAN)
     assert model is not None
-    assert len(model.fit.left_out) == 3
+    assert len({name for name, _ in model.fit.left_out}) == 3
     prices = model.prices.context
     assert prices is not None
     kept = pickle.dumps((prices.samples, prices.overheads, prices._left_out))

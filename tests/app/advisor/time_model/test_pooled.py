@@ -111,6 +111,24 @@ def test_what_only_a_slow_calibration_timed_is_told_as_on_average() -> None:
     assert [cost.seconds for context in pooled.contexts for cost in context.costs] == pytest.approx([2e-5] * 10)
 
 
+def test_a_step_and_its_operations_are_of_the_same_minutes_whoever_timed_them() -> None:
+    """All timed its operations, the slow one alone the whole step."""
+    adds = [ADD._replace(read_bytes=800.0 * (1 + size)) for size in range(5)]
+    network = replace(next(point for point in a_profile().networks if point.plan.key == ONE.key), batch_size=8)
+    step = replace(network, name="network 0", seconds=Timing.from_samples([1e-4]))
+
+    def calibration(times: float, *, timed_it: bool) -> Profile:
+        others = [replace(a_context(times, *adds), network=f"network {number}") for number in range(3)]
+        steps = (replace(step, seconds=timed(step.seconds, times)),) if timed_it else ()
+        return replace(a_profile(), contexts=tuple(others), networks=steps)
+
+    pooled = pool([calibration(1.0, timed_it=False), calibration(4.0, timed_it=True)])
+    (told,) = pooled.networks
+    (context,) = [context for context in pooled.contexts if context.network == "network 0"]
+    assert told.seconds.median / context.seconds == pytest.approx(1e-4 / a_context(1.0, *adds).seconds, rel=0.01)
+    assert told.seconds.low <= told.seconds.median <= told.seconds.high
+
+
 @pytest.mark.parametrize(
     "sign", ["contention", "steal_fraction", "waiting_fraction", "hindrance", "spread", "slow_fraction"]
 )

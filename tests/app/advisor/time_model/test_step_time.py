@@ -95,6 +95,21 @@ def test_several_plans_that_are_off_alike_correct_more_and_none_by_more_than_ten
         assert seconds(corrected[3], 16).median == pytest.approx(moved * before[3])
 
 
+def test_what_measured_plans_teach_another_fades_with_the_batch_as_their_own_errors_do() -> None:
+    """Else plans would be told to cross far from what ran by nothing but this."""
+    plans = (ONE, replace(ONE, precision="bf16"), replace(TWO, precision="bf16"), TWO)
+    plain = times([], a_profile(plans), *plans)
+    rows = [a_measurement(time.plan, 16, 1.5 * seconds(time, 16).median) for time in plain[:3]]
+    told = times(rows, a_profile(plans), *plans)
+    for batch, left in ((16, 1.0), (128, 0.5), (1024, 0.25), (2, 0.5)):
+        moved = [
+            seconds(after, batch).median / seconds(before, batch).median
+            for before, after in zip(plain, told, strict=True)
+        ]
+        assert moved[3] == pytest.approx(1.5 ** (0.75 * left))
+        assert moved[:3] == pytest.approx([1.5**left] * 3)
+
+
 def a_first_step(plan: Plan, batch_size: int, took: float) -> Measurement:
     return replace(a_measurement(plan, batch_size, took), steps=1, startup_seconds=None)
 

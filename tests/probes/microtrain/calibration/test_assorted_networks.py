@@ -118,3 +118,13 @@ def test_there_is_a_price_for_what_people_use() -> None:
     for found in names.values():
         assert used - found == set()
         assert len(found) > 200
+
+
+def test_what_bodies_of_video_and_sequence_networks_are_made_of_is_clocked() -> None:
+    """Convolutions of volumes between many channels; short ones of each channel of a signal by itself."""
+    for name, variant in (("volumes", "3d-spatial"), ("signals", "1d-depthwise")):
+        step, _ = make_step(name, casts=False)
+        with Recorder() as recorder:
+            step()
+        names = {record.name for record in recorder.records if record.variant == variant}
+        assert names == {"aten.convolution", "aten.convolution_backward"}

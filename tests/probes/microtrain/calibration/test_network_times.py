@@ -23,6 +23,7 @@ from probes.microtrain.processes.fresh_processes import prepare, run_fresh, wait
 from probes.microtrain.quiet.calm import Calm
 from tests.app.advisor.build import ONE, ONE_BF16
 from tests.probes.microtrain.fake_runs import FakeClock, FakeRun
+from tests.probes.small_pages import SMALL_PAGES
 
 # Nothing is cut short by then, on any machine: what ends a network is that it had all its rounds.
 FAR_OFF = 600.0
@@ -177,7 +178,7 @@ def test_inference_is_timed_and_clocked_one_sample_at_a_time_too() -> None:
         assert network.sizes("inference") == tuple(sorted({1, *network.batch_sizes}))
 
 
-CLOCKED = """
+CLOCKED = f"""{SMALL_PAGES}
 import time
 from probes.microtrain.calibration import network_times
 from probes.microtrain.processes.footprint import count_page_faults
@@ -192,7 +193,7 @@ def counted(step):
     return seconds
 network_times.clock_step = counted
 plans = (Plan("cpu", "fp32", 1),)
-times = network_times.measure_network("embedding-classifier", "training", plans, time.perf_counter() + 2, {}, {})
+times = network_times.measure_network("embedding-classifier", "training", plans, time.perf_counter() + 2, {{}}, {{}})
 plain = max(step.page_faults for step in times.steps)
 print(plain, sorted(faults)[len(faults) // 2])
 """

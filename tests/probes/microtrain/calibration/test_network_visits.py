@@ -31,6 +31,14 @@ def test_of_two_visits_the_quieter_counts_plan_by_plan() -> None:
     assert times.contexts == [second.contexts[0]]
 
 
+def test_of_steps_and_operations_alike_the_visits_that_are_alike_count() -> None:
+    """The faster of two is too fast: operations were told as their mean, and their step as the faster."""
+    visits = [NetworkTimes([a_step(seconds)], [], None) for seconds in (1.1, 3.0, 1.0)]
+    (step,) = quieter(visits)[0].steps
+    assert step.seconds.samples == (1.1, 1.0)
+    assert step.seconds.median == pytest.approx(1.05)
+
+
 def test_of_operations_the_mean_of_visits_that_are_alike_counts() -> None:
     relu, gelu = an_operation("aten.relu"), an_operation("aten.gelu")
     first, second, burst = a_context(relu, gelu), a_context(relu, gelu, times=1.1), a_context(relu, gelu, times=3.0)
