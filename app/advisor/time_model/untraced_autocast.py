@@ -25,8 +25,9 @@ def operations_under(trace: Trace, precision: str) -> tuple[Operation, ...]:
 
 def fresh_bytes(trace: Trace, precision: str, batch_size: float) -> float:
     """That a step on a CPU finds fresh of the system. 0 where nobody knows."""
-    if not _is_untraced(trace, precision):
-        return Peaks(knots=trace.heap_fresh_under(precision)).at(batch_size)
+    known = trace.heap_fresh_under(precision)
+    if known or not _is_untraced(trace, precision):
+        return Peaks(knots=known).at(batch_size)
     return HALF * Peaks(knots=trace.heap_fresh).at(batch_size)
 
 
