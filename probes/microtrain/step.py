@@ -212,5 +212,10 @@ def _fp32_precisions() -> list[str]:
 
 
 def _set_fp32_precisions(values: Sequence[str]) -> None:
+    """By the older names first, so that both agree: where they do not, torch 2.13 raises when it is asked by those, as
+    transformers' CTC loss asks it."""
+    matmul, convolutions, _ = values
+    torch.backends.cuda.matmul.allow_tf32 = matmul == "tf32"
+    torch.backends.cudnn.allow_tf32 = convolutions == "tf32"
     for switch, value in zip(_fp32_switches(), values, strict=True):
         switch.fp32_precision = value

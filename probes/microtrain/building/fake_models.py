@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from probes.microtrain.building.built import Batch, MakeBatch
 from probes.microtrain.feeding import alike
@@ -51,10 +51,9 @@ def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
 
 def fake_copy(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """A module like this one, with fake tensors of the CPU in place of the parameters, buffers and attributes of this
-    one, wherever those lie."""
-    fakes: dict[int, Any] = {
-        id(tensor): _like(tensor, _fake(tensor, mode)) for child in module.modules() for tensor in _tensors_of(child)
-    }
+    one, wherever those lie. It shares what is that already."""
+    tensors = [tensor for child in module.modules() for tensor in _tensors_of(child)]
+    fakes = {id(tensor): tensor if _is_fake(tensor, mode) else _like(tensor, _fake(tensor, mode)) for tensor in tensors}
     return copy.deepcopy(module, fakes)
 
 
@@ -84,6 +83,10 @@ def _fake_batches(make_batch: MakeBatch, mode: FakeTensorMode) -> MakeBatch:
         return fake(batch)
 
     return make
+
+
+def _is_fake(tensor: torch.Tensor, mode: FakeTensorMode) -> bool:
+    return isinstance(tensor, FakeTensor) and tensor.fake_mode is mode and tensor.device.type == "cpu"
 
 
 def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

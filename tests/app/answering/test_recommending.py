@@ -20,7 +20,7 @@ from app.advisor.second_look import SecondLook
 from app.answering.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
 from app.answering.recommending import Recommending
 from app.errors import LabBusy, LabError
-from app.keeping import say_nothing
+from app.keeping import OnProgress, say_nothing
 from app.lab import Lab
 from app.service import Crosspoint
 from probes.load import SURVEYED_SECONDS, LoadMeter
@@ -65,12 +65,12 @@ def obedient(
     )
 
 
-async def ask(crosspoint: Crosspoint, **choices: Any) -> Recommendation:
+async def ask(crosspoint: Crosspoint, on_progress: OnProgress = say_nothing, **choices: Any) -> Recommendation:
     """With the trace of something else, so that no process has to make one."""
     survey = await crosspoint.survey()
     version = survey.software.torch.version if survey.software.torch else None
     await crosspoint.store.keep_trace(IRIS, version or "unknown", a_profile().networks[0].trace)
-    return await crosspoint.recommend(Request(IRIS, **{"effort": "quick", **choices}))
+    return await crosspoint.recommend(Request(IRIS, **{"effort": "quick", **choices}), on_progress)
 
 
 def jobs(heard: Path) -> list[dict[str, Any]]:

@@ -46,9 +46,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-async def after_another(crosspoint: Crosspoint, machine: Machine, asked: asyncio.Task[Any]) -> Any:
-    """What comes of it, once a measurement before it has ended and its memory is free."""
-    while crosspoint.lab.waiting < 2:  # noqa: ASYNC110 - a queue has no event
+async def after_another(crosspoint: Crosspoint, machine: Machine, said: list[str], asked: asyncio.Task[Any]) -> Any:
+    """What comes of it, once a measurement before it has ended and its memory is free. said: when it waits."""
+    while not said:  # noqa: ASYNC110 - a list has no event
         await asyncio.sleep(0.001)
     machine.usable_bytes = MUCH
     crosspoint.lab.release(crosspoint.lab._slot.tickets[0])
@@ -60,7 +60,9 @@ def test_a_question_that_waited_for_the_machine_has_the_memory_that_is_free_by_t
 ) -> None:
     async def use(crosspoint: Crosspoint) -> Recommendation:
         crosspoint.lab.reserve(600.0)
-        answer: Recommendation = await after_another(crosspoint, machine, asyncio.create_task(ask(crosspoint)))
+        said: list[str] = []
+        asked = asyncio.create_task(ask(crosspoint, lambda _, message: said.append(message)))
+        answer: Recommendation = await after_another(crosspoint, machine, said, asked)
         return answer
 
     heard = tmp_path / "jobs"
@@ -75,9 +77,11 @@ def test_a_measurement_that_waited_for_the_machine_has_the_memory_that_is_free_b
 ) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         crosspoint.lab.reserve(600.0)
-        request = Request(IRIS, effort="quick")
-        asked = asyncio.create_task(crosspoint.measure(request, seconds=1.0, plans=[ONE]))
-        await after_another(crosspoint, machine, asked)
+        request, said = Request(IRIS, effort="quick"), list[str]()
+        work = crosspoint.measure(
+            request, seconds=1.0, plans=[ONE], on_progress=lambda _, message: said.append(message)
+        )
+        await after_another(crosspoint, machine, said, asyncio.create_task(work))
 
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, use, obedient(heard))
@@ -117,7 +121,7 @@ def test_after_another_measurement_nobody_knows_who_else_computed_on_a_card(
             return await at_its_turn(crosspoint, survey, heard)
         crosspoint.lab.reserve(600.0)
         found: Survey = await after_another(
-            crosspoint, machine, asyncio.create_task(at_its_turn(crosspoint, survey, heard))
+            crosspoint, machine, heard, asyncio.create_task(at_its_turn(crosspoint, survey, heard))
         )
         return found
 
@@ -134,7 +138,9 @@ def test_a_survey_that_fails_at_its_turn_leaves_the_one_from_before(
         survey = await crosspoint.survey()
         crosspoint.lab.reserve(600.0)
         monkeypatch.setattr("probes.survey.take_survey", fail)
-        found = await after_another(crosspoint, machine, asyncio.create_task(at_its_turn(crosspoint, survey, [])))
+        heard: list[str] = []
+        asked = asyncio.create_task(at_its_turn(crosspoint, survey, heard))
+        found = await after_another(crosspoint, machine, heard, asked)
         assert found.memory == survey.memory
 
     def fail(*_: object, **__: object) -> Survey:

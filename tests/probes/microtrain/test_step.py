@@ -149,6 +149,18 @@ def test_products_in_fp32_are_as_precise_as_the_plan_says(precision: Precision, 
     assert [switch.fp32_precision for switch in switches] == before
 
 
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_a_model_may_ask_torch_how_precise_its_products_are(precision: Precision) -> None:
+    """As transformers' CTC loss does, by `cudnn.flags`."""
+    switches = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    with applied(Plan("cuda:0", precision)):
+        assert [switch.allow_tf32 for switch in switches] == [precision == "tf32"] * 2
+        with torch.backends.cudnn.flags(enabled=False):
+            pass
+    assert [switch.allow_tf32 for switch in switches] == before
+
+
 def test_a_feed_needs_a_batch() -> None:
     with pytest.raises(ValueError, match="at least one batch"):
         make_feed([], CPU, "resident")
