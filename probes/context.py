@@ -28,7 +28,8 @@ STRIDED = "-strided"  # mark of a depthwise convolution's variant
 class ContextOperation(NamedTuple):
     """An operation as torch dispatches it below autograd, with the sizes of one execution.
 
-    name: torch's own, as aten.addmm. variant: what its name leaves open (variant_of). flops, read_bytes,
+    name: torch's own, as aten.addmm. variant: what its name leaves open (variant_of, and
+    probes.microtrain.traces.chosen_kernels). flops, read_bytes,
     written_bytes, grain: by the conventions of probes.trace.
     """
 

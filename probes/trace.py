@@ -23,8 +23,9 @@ from probes.issued import Issued
 # 20: masks of attention among them; 21: parameters that get no gradient; 22: dropout of whole channels, no more guesses
 # at what a user's own code asks, joined masks, and lines that chance had shaken; 23: none at its numbers that are no
 # truths either, causal masks, equal chance for all, attention that no one kernel of a device takes, and whose CPU;
-# 24: the FLOPs of a whole encoder layer with a mask of padding, and the sizes of images that are rows of colours.
-SCHEMA_VERSION = "24"
+# 24: the FLOPs of a whole encoder layer with a mask of padding, and the sizes of images that are rows of colours;
+# 25: which kernel a power, a norm or a rounded quotient runs.
+SCHEMA_VERSION = "25"
 
 CURVES = (
     "kernel_peaks",

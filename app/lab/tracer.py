@@ -18,13 +18,22 @@ MAX_WAITING = 16
 # What a trace is taken to last before any has run, and the share of the newest in what they usually last.
 FIRST_GUESS_SECONDS, NEWEST_SHARE = 1.0, 0.3
 # Kernels are tried by two processes at once there: a thread that waits for another should not hold a core meanwhile.
-ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+# Each is tried a few times in a row, and of another model hardly one comes again: of the thousand that oneDNN keeps
+# compiled, and torch once more, a small config's are 20 MB. With these few, and a profiler that lets go of little, it
+# leaves some 3 MB.
+ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "LRU_CACHE_CAPACITY": "64",
+}
+# Then a fresh process does the next: what each leaves adds up.
+MOST_JOBS = 100
 # Failures after which the process is as good as before: it looked at the job and said no.
 _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
 
 class Tracer:
-    """One job at a time; the process ends after `idle_seconds` without work."""
+    """One job at a time; the process ends after `idle_seconds` without work, or MOST_JOBS jobs."""
 
     def __init__(
         self, idle_seconds: float, living: set[Child], program: Sequence[str], check_open: Callable[[], None]
@@ -38,6 +47,7 @@ class Tracer:
         self._waiting = 0
         self._usual_seconds = FIRST_GUESS_SECONDS
         self._child: Child | None = None
+        self._jobs = 0  # of this process
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -92,6 +102,7 @@ class Tracer:
 
     async def _run_alone(self, job: dict[str, Any]) -> dict[str, Any]:
         child = await self._warm_child(_options_for(job))
+        self._jobs += 1
         try:
             return await child.run(job, TRACE_SECONDS)
         except LabError as error:
@@ -112,6 +123,7 @@ class Tracer:
         if self._child is None or not self._child.alive:
             await self.close()
             self._child = await Child.start(self._living, (*self._program, *options), environment=ENVIRONMENT)
+            self._jobs = 0
             await self._end_if_shut()
         return self._child
 
@@ -125,16 +137,22 @@ class Tracer:
 
     def _rest(self) -> None:
         self._cancel_idle()
-        if self._child is not None:
+        if self._jobs >= MOST_JOBS:
+            self._let_go()
+        elif self._child is not None:
             self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end_idle)
 
     def _end_idle(self) -> None:
         if not self._turn.locked():
-            child, self._child = self._child, None
-            if child is not None:
-                task = asyncio.create_task(child.end())
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Of the process, which ends while others go on."""
+        child, self._child = self._child, None
+        if child is not None:
+            task = asyncio.create_task(child.end())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     def _cancel_idle(self) -> None:
         if self._idle is not None:

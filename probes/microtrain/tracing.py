@@ -29,6 +29,7 @@ from probes.microtrain.step import UnsupportedWorkload
 from probes.microtrain.traces.asking import Guesses, as_usual, guessing
 from probes.microtrain.traces.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.traces.device_trace import trace_on_device
+from probes.microtrain.traces.fake_results import forgotten_afterwards
 from probes.microtrain.traces.merging import affine, ordinary_line, outgrowing, repeated, same_operations
 from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
 from probes.microtrain.traces.traceable import check_traceable
@@ -71,7 +72,7 @@ def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool =
     Untraceable when its step cannot be followed. The user's own Python may mix real tensors with fake ones in any way:
     whatever fails there is tried for real.
     """
-    with _old_objects_left_alone():
+    with _old_objects_left_alone(), forgotten_afterwards():
         return _trace_fake_or_real(workload, plainly, devices)
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from probes.context import Context
 from probes.microtrain.calibration.network_times import GROWING_STEPS, NetworkTimes, StepTime, StepTimer, repeat
 from probes.microtrain.calibration.networks import MicroNetwork
-from probes.microtrain.calibration.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.calibration.operation_clock import ClockedStep, clock_step, merge_costs, record_step
 from probes.microtrain.measuring.workbench import StepRun, Workbench, synchronize
 from probes.microtrain.step import Step
 from probes.workload.description import Mode, Plan
@@ -83,7 +83,7 @@ def _tells_of_issuing(run: StepRun, smallest: int) -> bool:
 
 def _issuing(name: str, mode: Mode, run: StepRun) -> Iterator[Context]:
     """Nothing where it cannot be clocked."""
-    clocked: list[list[float]] = []
+    clocked: list[ClockedStep] = []
     try:
         with run.setting():
             step = run.prepared()
@@ -96,7 +96,7 @@ def _issuing(name: str, mode: Mode, run: StepRun) -> Iterator[Context]:
         yield Context(name, run.batch_size, mode, run.plan, costs, issued)
 
 
-def _clock_idle(step: Step) -> list[float]:
+def _clock_idle(step: Step) -> ClockedStep:
     """Onto an idle queue: a full one makes the host wait."""
     synchronize(step.device)
     return clock_step(step)

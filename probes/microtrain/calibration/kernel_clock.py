@@ -14,7 +14,7 @@ from probes.context import Context
 from probes.microtrain.calibration.device_clock import DeviceCost, clock_device_steps
 from probes.microtrain.calibration.device_networks import device_sizes, warmed_up
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
-from probes.microtrain.calibration.operation_clock import merge_costs, record_operations
+from probes.microtrain.calibration.operation_clock import ClockedStep, merge_costs, record_operations
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
@@ -81,7 +81,9 @@ def kernel_context(
     """Of the operations that have kernels in every step; none where none has."""
     whole = [[cost.seconds for cost in step] for step in steps if len(step) == len(records)]  # others ran another thing
     ran = [place for place in range(len(records)) if all(step[place] > 0 for step in whole)]
-    costs = merge_costs([records[place] for place in ran], [[step[place] for place in ran] for step in whole])
+    costs = merge_costs(
+        [records[place] for place in ran], [ClockedStep([step[place] for place in ran]) for step in whole]
+    )
     if costs:
         yield Context(name, run.batch_size, mode, run.plan, costs, clock="device")
 

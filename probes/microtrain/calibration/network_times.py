@@ -14,7 +14,7 @@ from probes.context import Context
 from probes.issued import Issued
 from probes.measurement import Timing
 from probes.microtrain.calibration.networks import MICRO_NETWORKS, MicroNetwork
-from probes.microtrain.calibration.operation_clock import clock_step, merge_costs, record_step
+from probes.microtrain.calibration.operation_clock import ClockedStep, clock_step, merge_costs, record_step, still_grows
 from probes.microtrain.calibration.plan_shares import PlanShares
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.microtrain.processes.footprint import count_page_faults, keep_freed_memory
@@ -34,6 +34,7 @@ MOST_ROUNDS, LARGE_ROUNDS = 12, 2
 LEAD_IN_SECONDS, CLOCKING_SECONDS = 0.005, 0.006
 LEAST_CLOCKED = 2  # steps a turn
 GROWING_STEPS = 2  # until a heap that keeps what is freed has grown
+MOST_GROWING = 3  # more of those clocked, where an operation has met it growing in each
 MOST_TIMED, TIMED_SECONDS = 12, 0.006
 WARM_UP_STEPS = 2  # make what lives from step to step
 # The first 20 ms of steps of a process take 1.2 to 2 times as long as those after them (mlp-tiny: 492 and 822 us, then
@@ -276,7 +277,7 @@ class StepClock:
         self.run = run
         self._key = (run.batch_size, run.plan.precision)
         self._records = records
-        self._clocked: list[list[list[float]]] = []  # of each turn, its steps' operations
+        self._clocked: list[list[ClockedStep]] = []  # of each turn, its steps
         self._calm = calm
         self._readings: list[float | None] = []  # of the pace, one a turn
         self._failed = False
@@ -292,14 +293,20 @@ class StepClock:
                 if self._key not in self._records:
                     self._records[self._key] = record_step(step)
                 repeat(step, LEAD_IN_SECONDS, 1 if self._clocked else GROWING_STEPS)
-                turn: list[list[float]] = []
+                turn: list[ClockedStep] = []
                 begun = time.perf_counter()
                 clocked = repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
                 self.step_seconds = (time.perf_counter() - begun) / clocked
                 self._clocked.append(turn)
+                while still_grows(self._steps) and len(turn) < clocked + MOST_GROWING:
+                    turn.append(clock_step(step))
                 self._readings.append(_read(self._calm))
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
+
+    @property
+    def _steps(self) -> list[ClockedStep]:
+        return [step for turn in self._clocked for step in turn]
 
     @property
     def had_turn(self) -> bool:
@@ -314,9 +321,9 @@ class StepClock:
     def context(self) -> Context | None:
         """What its operations take on a calm machine."""
         records, issued = self._records.get(self._key, ((), None))
-        turns = [median(map(sum, turn)) for turn in self._clocked]
+        turns = [median(sum(step.seconds) for step in turn) for turn in self._clocked]
         steps = [
-            [seconds * factor for seconds in step]
+            step._replace(seconds=[seconds * factor for seconds in step.seconds])
             for place, factor in self._calm.weigh(turns, self._readings)
             for step in self._clocked[place]
         ]

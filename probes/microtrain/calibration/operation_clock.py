@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from statistics import geometric_mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +16,7 @@ from probes.context import ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.measurement import Timing
 from probes.microtrain.kernel_memory.kernel_calls import is_whole_layer
+from probes.microtrain.processes.footprint import count_page_faults
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
 from probes.microtrain.traces.issuing import IssueCounter
@@ -26,6 +27,8 @@ from probes.microtrain.traces.unwatched import as_unwatched, unheld
 # Visits of one network whose operations take no more than so many times the quickest one's are of calm minutes alike:
 # chosen, a little above the 7 to 11 % by which two processes of a plan differ (app.advisor.time_model.intervals).
 ALIKE = 1.15
+# Pages: 64 KB of 4 KB each, which take as long to find as to fill.
+MANY_FRESH = 16
 
 
 class EachOperation(TorchDispatchMode):
@@ -62,18 +65,30 @@ class EachOperation(TorchDispatchMode):
         raise NotImplementedError
 
 
+class ClockedStep(NamedTuple):
+    """Of each operation in the order they ran: seconds, and the page faults it met, none where nobody counted."""
+
+    seconds: Sequence[float]
+    faults: Sequence[int] = ()
+
+    def faults_at(self, places: Sequence[int]) -> int:
+        return sum(self.faults[place] for place in places) if self.faults else 0
+
+
 class OperationClock(EachOperation):
-    """Seconds of each operation in the order they ran. What it costs itself lies between the operations, not in them.
-    On a device it is what issuing takes, as long as its queue is not full."""
+    """Seconds and page faults of each operation in the order they ran. What it costs itself lies between the
+    operations, not in them. On a device it is what issuing takes, as long as its queue is not full."""
 
     def __init__(self, *, autocast: bool = False, device: str = "cpu") -> None:
         super().__init__(autocast=autocast, device=device)
         self.seconds: list[float] = []
+        self.faults: list[int] = []
 
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        begun = time.perf_counter()
+        before, begun = count_page_faults(), time.perf_counter()
         result = func(*args, **kwargs)
         self.seconds.append(time.perf_counter() - begun)
+        self.faults.append(count_page_faults() - before)
         return result
 
 
@@ -98,31 +113,52 @@ def _recorder(step: Step, counter: IssueCounter | None = None) -> Recorder:
     return Recorder(autocast=step.casts, issuing=counter, sparse=sparse, device=step.device.type)
 
 
-def clock_step(step: Step) -> list[float]:
-    """Seconds of each operation of one step."""
+def clock_step(step: Step) -> ClockedStep:
+    """Each operation of one step."""
     with OperationClock(autocast=step.casts, device=step.device.type) as clock:
         step()
-    return clock.seconds
+    return ClockedStep(clock.seconds, clock.faults)
 
 
-def merge_costs(records: Sequence[Record], clocked: Sequence[Sequence[float]]) -> tuple[OperationCost, ...]:
+def merge_costs(records: Sequence[Record], clocked: Sequence[ClockedStep]) -> tuple[OperationCost, ...]:
     """Equal operations in one row; all rows add up to what the operations of a step took together (the median step).
     Medians of operations do not: each is now and then slow, another one in every step, and together they were 1 to 5 %
-    short of it. clocked: one list a step; those of another length ran something else and are not counted.
-    Empty when nothing is left."""
-    steps = [seconds for seconds in clocked if len(seconds) == len(records)]
+    short of it. Of an operation those steps count that found the fewest fresh pages: these are counted and priced
+    apart, and while a heap grows one took three times as long. clocked: steps of another length ran something else and
+    are not counted. Empty when nothing is left."""
+    steps = [step for step in clocked if len(step.seconds) == len(records)]
     if not steps:
         return ()
     places: dict[ContextOperation, list[int]] = defaultdict(list)
     for place, record in enumerate(records):
         places[_operation(record)].append(place)
-    typical = {each: median(sum(step[place] for place in ran) for step in steps) for each, ran in places.items()}
-    apart = sum(typical.values())
-    together = median(map(sum, steps)) / apart if apart else 1.0
+    totals = [0.0] * len(steps)
+    merged: list[tuple[ContextOperation, float, list[float], int]] = []
+    for operation, ran in places.items():
+        settled = _settled(steps, ran)
+        typical = median(sum(step.seconds[place] for place in ran) for step in settled.values())
+        for number in range(len(steps)):
+            step = settled.get(number)
+            totals[number] += typical if step is None else sum(step.seconds[place] for place in ran)
+        samples = [step.seconds[place] for place in ran for step in settled.values()]
+        merged.append((operation, typical, samples, len(ran)))
+    apart = sum(typical for _, typical, _, _ in merged)
+    together = median(totals) / apart if apart else 1.0
     return tuple(
-        _cost(each, typical[each] * together / len(ran), [step[place] for place in ran for step in steps], len(ran))
-        for each, ran in places.items()
+        _cost(operation, typical * together / count, samples, count) for operation, typical, samples, count in merged
     )
+
+
+def _settled(steps: Sequence[ClockedStep], places: Sequence[int]) -> dict[int, ClockedStep]:
+    """By their number, those in which what ran at these places found the fewest fresh pages."""
+    faults = [step.faults_at(places) for step in steps]
+    return {number: step for number, step in enumerate(steps) if faults[number] == min(faults)}
+
+
+def still_grows(steps: Sequence[ClockedStep]) -> bool:
+    """Whether an operation found fresh pages in every one of these steps, as in those that make a heap grow."""
+    faults = [step.faults for step in steps if step.faults]
+    return any(min(of_operation) >= MANY_FRESH for of_operation in zip(*faults, strict=False))
 
 
 def _operation(record: Record) -> ContextOperation:

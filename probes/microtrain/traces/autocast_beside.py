@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from probes.microtrain.building.fake_models import build_fake
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
+from probes.microtrain.traces.fake_results import forgotten_afterwards
 from probes.microtrain.traces.primed_stepper import PrimedStepper
 from probes.microtrain.traces.traced_step import AutocastStep, Pair, trace_autocast
 from probes.workload.description import Workload
@@ -92,8 +93,9 @@ def _trace(asked: tuple[dict[str, Any], Pair]) -> AutocastStep | None:
     document, pair = asked
     workload, mode = Workload.from_json(document), FakeTensorMode()
     try:
-        built = build_fake(workload.model, mode)
-        with mode:
-            return trace_autocast(PrimedStepper(workload, built), pair)
+        with forgotten_afterwards():
+            built = build_fake(workload.model, mode)
+            with mode:
+                return trace_autocast(PrimedStepper(workload, built), pair)
     except Exception:  # noqa: BLE001
         return None

@@ -18,6 +18,7 @@ from probes.context import SPARSE, variant_of
 from probes.microtrain.failures import Untraceable
 from probes.microtrain.kernel_memory.kernel_calls import Call, call_of, is_whole_layer
 from probes.microtrain.traces.asking import is_guessed
+from probes.microtrain.traces.chosen_kernels import chosen_kernel
 from probes.microtrain.traces.issuing import IssueCounter
 from probes.microtrain.traces.operation_costs import flops_of, grain_of, tensors_in, traffic_of
 from probes.microtrain.traces.operation_kinds import kind_of
@@ -213,7 +214,8 @@ class Recorder(TorchDispatchMode):
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
         shapes = tuple(tuple(t.shape) for t in inputs)
-        variant = SPARSE if self._is_sparse(args) else _variant(name, shapes, inputs, args)
+        variant = chosen_kernel(name, args, kwargs) or _variant(name, shapes, inputs, args)
+        variant = SPARSE if self._is_sparse(args) else variant
         record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant, grain_of(func, args))
         call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
         return Known(

@@ -17,6 +17,7 @@ from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.lab.programs import ECHO, HANGING, serving
+from tests.app.lab.test_child import is_gone
 
 ARGUMENTS = serving('say(event="result", job=job["job"], result={"arguments": sys.argv[1:]})')
 LAYERS = {"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}
@@ -39,6 +40,35 @@ def arguments_for(model: Any) -> list[str]:
 def test_a_config_is_traced_by_two_processes_and_a_layer_list_by_one() -> None:
     assert arguments_for(BERT)[:2] == ["--forks", "--configs"]
     assert "--forks" not in arguments_for(LAYERS)
+
+
+def test_after_so_many_traces_a_fresh_process_makes_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 2)
+
+    async def use() -> list[int]:
+        tracer = Tracer(60.0, set(), ECHO, lambda: None)
+        asked = [(await tracer.run({"kind": "trace"}))["pid"] for _ in range(5)]
+        await tracer.close()
+        return asked
+
+    one, again, two, once_more, three = asyncio.run(use())
+    assert (one, two) == (again, once_more)
+    assert len({one, two, three}) == 3
+    assert all(is_gone(pid) for pid in (one, two, three))
+
+
+def test_libraries_keep_few_kernels_of_models_that_hardly_come_again() -> None:
+    """What they keep else of a thousand models is gigabytes."""
+    variables = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    words = serving(f'say(event="result", job=job["job"], result={{n: os.environ[n] for n in {variables}}})')
+
+    async def use() -> dict[str, Any]:
+        tracer = Tracer(60.0, set(), words, lambda: None)
+        kept = await tracer.run({"kind": "trace"})
+        await tracer.close()
+        return kept
+
+    assert all(int(number) < 100 for number in asyncio.run(use()).values())
 
 
 def test_a_trace_that_waits_when_the_service_ends_starts_no_process() -> None:

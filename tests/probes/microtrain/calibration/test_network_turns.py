@@ -11,6 +11,7 @@ import pytest
 from probes.issued import Issued
 from probes.microtrain.calibration.network_times import NetworkTimes, in_turn, measure_network
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
+from probes.microtrain.calibration.operation_clock import ClockedStep
 from probes.microtrain.quiet.resting import Rest
 from probes.microtrain.traces.recording import Record
 from probes.workload.description import Plan
@@ -31,7 +32,7 @@ class FakeNetwork:
             "MICRO_NETWORKS": (network._replace(timed=timed),),
             "StepRun": lambda _, plan, size: self._run(FakeRun(clock, plan, size, lambda: seconds(plan, size))),
             "record_step": lambda _: ([record], Issued()),
-            "clock_step": lambda step: [step() or seconds(step.plan, step.batch_size)],
+            "clock_step": lambda step: ClockedStep([step() or seconds(step.plan, step.batch_size)]),
             "read_pace": lambda: 0.001,
             "keep_freed_memory": lambda: None,  # of the process that runs the tests
         }
