@@ -57,7 +57,7 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     survey = await crosspoint.survey()
     refuse_impostor(profile, survey)
     await _refuse_shadowing(crosspoint, profile)
-    if crosspoint.store.trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
+    if crosspoint.store.lasting_trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
         await crosspoint.store.keep_profile(profile)
     crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
     return profile
@@ -74,9 +74,16 @@ async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
 
 
 def check_name(name: str) -> str:
-    """Raises ProfileRefused."""
+    """Of a profile that is to be taken in. Raises ProfileRefused."""
     if trouble := _trouble_with_name(name):
         raise ProfileRefused("profile-refused", f"This profile was not taken: {trouble}.")
+    return name
+
+
+def check_other_name(name: str) -> str:
+    """Of a profile that is to be given away under it. Raises ProfileRefused."""
+    if trouble := _trouble_with_name(name):
+        raise ProfileRefused("profile-refused", f"The file would have a name that no profile can have: {trouble}.")
     return name
 
 

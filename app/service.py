@@ -227,16 +227,24 @@ class Crosspoint:
         on_progress: OnProgress | None = None,
         ticket: Ticket | None = None,
     ) -> Kept[list[Measurement]]:
-        """As `measure`, and says whether it was saved. Plans run as for a recommendation, and are told alike."""
+        """As `measure`, and says whether it was saved. Plans run as for a recommendation, and are told alike. Who is
+        cancelled while the process is ending, with its result there, gets it all the same."""
+        result: dict[str, Any] | None = None
         with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = self.apart_from_ours(await self.survey_for_plans(on_progress or say_nothing))
             workload, plans = request.workload, plans or candidate_plans(survey, request)
             at_turn = SurveyAtTurn(self, ticket, survey)
             options = start_options(workload) if any(plan.is_cpu for plan in plans) else ()
-            async with self.lab.session(ticket, options) as child:
-                survey = await at_turn.survey()
-                job = await self._measure_job(survey, request, plans, batch_sizes or (workload.batch_size,), seconds)
-                result = await child.run(job, self.lab.deadline(seconds), forward_progress(on_progress))
+            sizes = batch_sizes or (workload.batch_size,)
+            try:
+                async with self.lab.session(ticket, options) as child:
+                    survey = await at_turn.survey()
+                    job = await self._measure_job(survey, request, plans, sizes, seconds)
+                    result = await child.run(job, self.lab.deadline(seconds), forward_progress(on_progress))
+            except asyncio.CancelledError:
+                if result is None:
+                    raise
+        assert result is not None
         return await self.keep_measurements(survey, workload, result)
 
     async def _measure_job(

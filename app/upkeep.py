@@ -18,7 +18,7 @@ from app.errors import CrosspointError, LabError
 from app.keeping import trouble_with, unless_unreadable
 from app.service import CALIBRATION_SECONDS, Crosspoint
 from probes.hardware import Survey
-from probes.profile import Profile
+from probes.profile import METHOD, Profile, moment_of
 
 log = logging.getLogger(__name__)
 
@@ -144,14 +144,18 @@ class Upkeep:
 
     async def _is_due_again(self, survey: Survey, profile: Profile) -> bool:
         """A profile from elsewhere is left as it is. Calibrations that do not count, as disturbed ones beside calm, are
-        made up for, but not without end: neighbours may be here at any hour."""
+        made up for, and those of before an update that changed how they measure; but not without end: neighbours may be
+        here at any hour."""
         if self._crosspoint.lab.measuring or not is_quiet(survey):
             return False
         reading = self._crosspoint.store.calibration_times(profile.name, profile.fingerprint)
         times = await unless_unreadable(reading) or []
-        is_short = profile.calibrations < POOLED and 0 < len(times) < LOOKED_AT
-        # One that was made in the future, by a clock that has been set since, is of no known age.
-        return is_short and not 0 <= time.time() - times[0] < AGAIN_SECONDS
+        is_short = profile.calibrations < POOLED or profile.method < METHOD
+        is_short = is_short and 0 < len(times) < LOOKED_AT
+        # One that was made in the future, by a clock that has been set since, is of no known age. One that could not be
+        # saved is as old as what was made of it.
+        newest = (*times[:1], moment_of(profile.created_at).timestamp())
+        return is_short and not any(0 <= time.time() - made < AGAIN_SECONDS for made in newest)
 
     async def _calibrate(self, effort: str, name: str | None = None, devices: Sequence[str] = ()) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card

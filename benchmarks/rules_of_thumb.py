@@ -31,22 +31,31 @@ def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Do
 def roofline(profile: Profile, plan: Plan, trace: Trace, batch_size: int, *, cached: bool = False) -> float | None:
     """Every operation at the best rate or at memory's bandwidth, whichever is longer; None without either.
 
-    The bandwidth is that of the largest working set that was copied. cached: the best of any, a cache's; a step's
-    operations are somewhere between the two.
+    The bandwidth is that of the largest working set that was copied under all plans of the device in this precision.
+    cached: the best of any, a cache's; a step's operations are somewhere between the two.
     """
     points = [point for point in profile.points if point.plan.key == plan.key]
     rates = [point.flops / point.seconds.median for point in points if point.constant == "matmul"]
-    copies = [point for point in points if point.constant == "bandwidth"]
-    if not rates or not copies:
+    copies = {point.bytes: point.bytes / point.seconds.median for point in points if point.constant == "bandwidth"}
+    common = copies.keys() & _copied_by_all(profile, plan)
+    if not rates or not common:
         return None
-    bandwidths = [point.bytes / point.seconds.median for point in sorted(copies, key=lambda point: point.bytes)]
-    rate, bandwidth = max(rates), max(bandwidths) if cached else bandwidths[-1]
+    rate, bandwidth = max(rates), max(copies.values()) if cached else copies[max(common)]
     total = 0.0
     for operation in trace.operations_under(plan.precision):
         if operation.kind != "view":
             moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
             total += operation.count * max(operation.flops.at(batch_size) / rate, moved / bandwidth)
     return total
+
+
+def _copied_by_all(profile: Profile, plan: Plan) -> set[float]:
+    """Bytes of working sets that every plan of this one's device and precision copied."""
+    sizes: dict[object, set[float]] = {}
+    for point in profile.points:
+        if (point.plan.device, point.plan.precision) == (plan.device, plan.precision) and point.constant == "bandwidth":
+            sizes.setdefault(point.plan.key, set()).add(point.bytes)
+    return set.intersection(*sizes.values()) if sizes else set()
 
 
 def shares(profile: Profile, trace: Trace, batch_size: int) -> Document:

@@ -71,6 +71,7 @@ MAX_PROFILE_POINTS = 20_000  # 100 a plan, on a machine with 32 thread counts an
 MAX_PROFILE_NETWORKS = 5_000
 MAX_PROFILE_TRACES = 200
 MAX_CALIBRATIONS = 1_000  # whose means one profile holds
+MAX_METHOD = 1_000
 MAX_TRACE_OPERATIONS = 20_000  # equal ones are merged: the largest networks have some hundreds
 MAX_PROFILE_ENTRIES = 64  # parameters of a point, names of software, figures of noise, variables of a plan
 MAX_TIMING_SAMPLES = 10_000

@@ -36,6 +36,10 @@ from probes.workload.description import PRECISIONS, Plan
 SCHEMA_VERSION = "4"
 # 1: contexts at length; 2: each step once; 3: each plan and each kernel once; 4: contexts by a device's clock.
 READABLE_VERSIONS = ("1", "2", "3", SCHEMA_VERSION)
+# How calibrations measure: what those of another method measured is not taken into one mean with theirs. To be counted
+# up with each change after which an operation's time or name is another. 0: all before it was counted; 1: operations
+# are clocked on settled heaps, and told apart by the kernels that their arguments choose.
+METHOD = 1
 
 PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is
 CalibrationEffort = Literal["quick", "full"]
@@ -109,6 +113,7 @@ class Profile:
     # Device -> the one that was measured in its place: a card like it, of the same name, memory and link.
     like: dict[str, str] = field(default_factory=dict)
     calibrations: int = 1  # whose means its times are; created_at is the latest's
+    method: int = METHOD  # of measuring; of several calibrations the oldest
     schema_version: str = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -208,6 +213,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         paces=_paces(document.get("paces")),
         like=_like(document.get("like")),
         calibrations=check_count(document.get("calibrations", 1), "calibrations", 1, bounds.MAX_CALIBRATIONS),
+        method=check_count(document.get("method", 0), "method", 0, bounds.MAX_METHOD),
     )
     check_plans(profile)
     return profile

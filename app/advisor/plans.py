@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Accelerator, Cpu, Survey
@@ -47,7 +48,15 @@ def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
 
     Raises InvalidRequest when none is left.
     """
-    found = {point.plan.key: point.plan for point in profile.points}
+    measured = {point.plan.key: point.plan for point in profile.points}.values()
+    twins = [
+        replace(plan, device=device)
+        for device, other in profile.like.items()
+        if device in request.devices  # else one of several that are alike tells what all would
+        for plan in measured
+        if plan.device == other
+    ]
+    found = {plan.key: plan for plan in (*measured, *twins)}
     plans = [
         plan
         for plan in found.values()

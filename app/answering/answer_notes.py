@@ -22,6 +22,10 @@ class AnswerNotes:
     def add(self, reason: Reason) -> None:
         self.reasons.append(reason)
 
+    def add_first(self, reason: Reason) -> None:
+        """Of one that is known last and is of more weight than the others."""
+        self.reasons.insert(0, reason)
+
     def value_of(self, kept: Kept[T]) -> T:
         """The value; that it was not saved becomes a reason, once."""
         if kept.trouble is not None and all(note.code != NOT_SAVED for note in self.reasons):

@@ -23,19 +23,25 @@ LIBRARIES_BYTES = 2**30
 def may_run_apart(options: Iterable[Option], seconds: float) -> bool:
     """Whether those of these that run on the CPU may hold their memory at once, and the seconds do for their steps. How
     long these are the measuring process sees where it is not known."""
-    on_cpu = [option for option in options if option.plan.is_cpu]
-    return bool(on_cpu) and _have_room(on_cpu) and _have_time(on_cpu, seconds)
+    return _may_run_apart([options], seconds)
 
 
 def may_all_run_apart(known: Known, plans: Sequence[Plan], batch_sizes: Sequence[int], seconds: float) -> bool:
     """As `may_run_apart`, of these plans at each of these batch sizes; not where nothing is foretold of one of them."""
-    found: list[Option] = []
+    found: list[list[Option]] = []
     for size in dict.fromkeys(batch_sizes):
         options = {option.plan.key: option for option in known.options(size)}
         if any(plan.key not in options for plan in plans):
             return False
-        found += (options[plan.key] for plan in plans)
-    return may_run_apart(found, seconds)
+        found.append([options[plan.key] for plan in plans])
+    return _may_run_apart(found, seconds)
+
+
+def _may_run_apart(by_size: Iterable[Iterable[Option]], seconds: float) -> bool:
+    """A process is of one plan at one batch size; which plans are slow is seen at each size by itself."""
+    on_cpu = [[option for option in options if option.plan.is_cpu] for options in by_size]
+    everyone = [option for options in on_cpu for option in options]
+    return bool(everyone) and _have_room(everyone) and _have_time(on_cpu, seconds)
 
 
 def _have_room(options: Sequence[Option]) -> bool:
@@ -52,8 +58,8 @@ def _needed_bytes(memory: MemoryParts) -> int | None:
     return memory.allocated_peak_bytes + LIBRARIES_BYTES
 
 
-def _have_time(options: Sequence[Option], seconds: float) -> bool:
-    return WANTED_STEPS * seconds_of_a_step_each(options) <= seconds
+def _have_time(by_size: Iterable[Iterable[Option]], seconds: float) -> bool:
+    return WANTED_STEPS * sum(map(seconds_of_a_step_each, by_size)) <= seconds
 
 
 def start_options(workload: Workload) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Recommending:
         self._steps = RealSteps(crosspoint, request, on_progress, self._notes)
         self._following = Following(crosspoint, request, on_progress, self._notes, self._steps)
         self._unmeasured: LabError | None = None
-        self._at_turn: Survey | None = None  # of when the machine was this question's
+        self._at_turn: tuple[Survey, Profile | None] | None = None  # of when the machine was this question's
         self.grounds: Grounds | None = None
 
     async def answer(self) -> Recommendation:
@@ -62,12 +62,12 @@ class Recommending:
         try:
             survey = self._crosspoint.apart_from_ours(await self._survey())
             profile = await self._crosspoint.profile(survey, self._request.profile)
-            await self._note_outdated(survey, profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
             self._steps.paces = profile.paces if profile is not None and here else {}
             trace = await self._trace_and_measure(survey, profile, plans)
-            survey = self._at_turn or survey
+            survey, profile = self._at_turn or (survey, profile)
+            await self._note_outdated(survey, profile)
             if self._following.untraceable is not None:
                 await self._go_without_trace(survey, self._following.untraceable, here=here)
             answer = await self._decide(await self._with_load(survey), profile, trace)
@@ -109,7 +109,9 @@ class Recommending:
             options = start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
             async with lab.session(ticket, options) as first, contextlib.AsyncExitStack() as stack:
                 child = first
-                survey = self._at_turn = await at_turn.survey()
+                survey = await at_turn.survey()
+                profile = await self._profile_at_turn(survey, profile)
+                self._at_turn = survey, profile
                 if trace is None and self._following.untraceable is None:
                     trace = await self._following.trace_if_possible(survey, first)
                     if not first.alive:  # the trace took too long, or ended its process
@@ -131,6 +133,14 @@ class Recommending:
             text = f"{failed}, so this is an estimate. {error}"
             self._notes.add(Reason("not-measured", text, {"possible": True}))
         return trace or (None if self._following.untraceable else await self._following.trace_if_possible(survey))
+
+    async def _profile_at_turn(self, survey: Survey, before: Profile | None) -> Profile | None:
+        """What was waited for may have been this machine's calibration."""
+        if self._request.profile is not None:
+            return before
+        profile = await self._crosspoint.profile(survey) or before
+        self._steps.paces = profile.paces if profile is not None else {}
+        return profile
 
     def _seconds_left(self, ticket: Ticket) -> float:
         return seconds_left(self._request.measuring_seconds, time.monotonic() - (ticket.started_at or 0.0))
@@ -195,7 +205,7 @@ class Recommending:
         if profile is None and survey.fingerprint:
             old = await unless_unreadable(self._crosspoint.store.outdated_profile(survey.fingerprint))
             if old is not None:
-                self._notes.add(explain_outdated(old, survey))
+                self._notes.add_first(explain_outdated(old, survey))
 
     async def _survey(self) -> Survey:
         """With torch's word on this machine's cards, where the answer may be a plan for one of them."""

@@ -118,7 +118,9 @@ class CalibrationBody(Body):
     """A calibration to run."""
 
     effort: Literal["quick", "full"] = Field("quick", description="quick: within 30 s; full: within 60 s.")
-    devices: list[Device] = Field(default=[], max_length=bounds.MAX_DEVICES, description="Empty: every device.")
+    devices: list[Device] = Field(
+        default=[], max_length=bounds.MAX_DEVICES, description="Empty: the CPU and one card of each kind."
+    )
     name: ProfileName | None = Field(
         None,
         description="The profile's name; left out: the host's, with a number behind it where another machine's profile "

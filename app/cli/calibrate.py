@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="cpu, cuda:0, …, or cuda for every one; repeatable. Default: all.",
+    help="cpu, cuda:0, …, or cuda for every one; repeatable. Default: the CPU and one card of each kind.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON and nothing else.")
 def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:

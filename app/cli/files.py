@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -17,6 +18,8 @@ def check_place(path: Path) -> None:
     if str(path) == "-":
         fail_usage("- is standard output, where the answer goes: give the name of a file.")
     try:
+        if path.is_dir():
+            fail_usage(f"{path} is a folder: give the name of a file in it.")
         if _keeps_its_place(path):
             return
         folder = path.resolve().parent
@@ -47,7 +50,8 @@ def _say(error: Exception) -> str:
 
 def _keeps_its_place(path: Path) -> bool:
     """A pipe, a device, or a file that another program has open for us (/dev/stdout)."""
-    return path.exists() and (not path.is_file() or path.absolute().is_relative_to("/dev"))
+    is_lent = path.is_symlink() and path.absolute().is_relative_to("/dev")
+    return path.exists() and (is_lent or not path.is_file())
 
 
 def _replace(path: Path, content: bytes, mode: int | None) -> None:
@@ -61,6 +65,11 @@ def _replace(path: Path, content: bytes, mode: int | None) -> None:
             os.fsync(file.fileno())
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-        beside.replace(path)
+        try:
+            beside.replace(path)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            path.write_bytes(content)  # mounted by itself, as a container's may be: another cannot take its place
     finally:
         beside.unlink(missing_ok=True)

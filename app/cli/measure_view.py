@@ -68,7 +68,9 @@ def _note(measurement: Document) -> str:
 
 def _slow(share: float, slowdown: float | None) -> str:
     """Of a machine whose cores were slow meanwhile (probes.microtrain.quiet.pace)."""
-    met = f"the cores were slow in {format_share(share)} of its blocks, as beside another machine's work"
+    met = f"the cores were slow in {format_share(share)} of its blocks, as beside others' work"
     if slowdown is None:
-        return f"{met}: its time is reckoned from that"
+        return (
+            f"{met}: no block was calm, so it is what steps took, reckoned back where a neighbour may have slowed them"
+        )
     return f"{met}: those took {slowdown:.2f} times as long"

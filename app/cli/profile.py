@@ -73,10 +73,10 @@ def export_command(name: str, file: Path | None, other_name: str | None) -> None
     No user and no serial number stands in it.
     """
     from app.cli.files import write_whole
-    from app.profiles import check_name
+    from app.profiles import check_other_name
 
     profile, _ = _find(name)
-    profile = replace(profile, name=check_name(other_name)) if other_name is not None else profile
+    profile = replace(profile, name=check_other_name(other_name)) if other_name is not None else profile
     text = json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) + "\n"
     if file is None or str(file) == "-":
         click.echo(text, nl=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,8 @@ _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
 
 class Tracer:
-    """One job at a time; the process ends after `idle_seconds` without work, or MOST_JOBS jobs."""
+    """One job at a time. The process ends after `idle_seconds` without work, and after MOST_JOBS jobs, once another is
+    as ready as it was."""
 
     def __init__(
         self, idle_seconds: float, living: set[Child], program: Sequence[str], check_open: Callable[[], None]
@@ -48,6 +50,9 @@ class Tracer:
         self._usual_seconds = FIRST_GUESS_SECONDS
         self._child: Child | None = None
         self._jobs = 0  # of this process
+        self._options: tuple[str, ...] = ()  # of its command line, as configs need them once one was traced
+        self._is_prepared = False  # somebody had it made ready for the first config
+        self._successor: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -94,6 +99,10 @@ class Tracer:
 
     async def close(self) -> None:
         self._cancel_idle()
+        if self._successor is not None and not self._successor.done():
+            self._successor.cancel()
+            self._ending.add(self._successor)
+            self._successor.add_done_callback(self._ending.discard)
         child, self._child = self._child, None
         if child is not None:
             await child.end()
@@ -101,7 +110,9 @@ class Tracer:
             await asyncio.wait(self._ending)
 
     async def _run_alone(self, job: dict[str, Any]) -> dict[str, Any]:
-        child = await self._warm_child(_options_for(job))
+        self._options = _options_for(job) or self._options
+        self._is_prepared |= job.get("kind") == "prepare"
+        child = await self._warm_child()
         self._jobs += 1
         try:
             return await child.run(job, TRACE_SECONDS)
@@ -116,16 +127,34 @@ class Tracer:
         finally:
             self._rest()
 
-    async def _warm_child(self, options: Sequence[str] = ()) -> Child:
-        """options: of its command line, where it is started now."""
+    async def _warm_child(self) -> Child:
         self._check_open()
         self._cancel_idle()
         if self._child is None or not self._child.alive:
             await self.close()
-            self._child = await Child.start(self._living, (*self._program, *options), environment=ENVIRONMENT)
-            self._jobs = 0
+            self._child, self._jobs = await self._start(), 0
             await self._end_if_shut()
         return self._child
+
+    async def _start(self) -> Child:
+        return await Child.start(self._living, (*self._program, *self._options), environment=ENVIRONMENT)
+
+    async def _succeed(self) -> None:
+        """Put another process in the place of this one, which goes on until that is as ready as it was. Where none can
+        be had, it stays."""
+        with contextlib.suppress(LabError):
+            child = await self._start()
+            try:
+                if self._is_prepared:
+                    await child.run({"kind": "prepare"}, TRACE_SECONDS)
+                async with self._turn:
+                    self._check_open()
+                    self._let_go()
+                    self._child, self._jobs = child, 0
+                    self._rest()
+            finally:
+                if self._child is not child:
+                    await child.end()
 
     async def _end_if_shut(self) -> None:
         """What ends every process may have come while this one was started. Raises LabError."""
@@ -137,9 +166,9 @@ class Tracer:
 
     def _rest(self) -> None:
         self._cancel_idle()
-        if self._jobs >= MOST_JOBS:
-            self._let_go()
-        elif self._child is not None:
+        if self._child is not None and self._jobs >= MOST_JOBS and (self._successor is None or self._successor.done()):
+            self._successor = asyncio.create_task(self._succeed())
+        if self._child is not None:
             self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end_idle)
 
     def _end_idle(self) -> None:
@@ -162,5 +191,5 @@ class Tracer:
 
 def _options_for(job: Mapping[str, Any]) -> tuple[str, ...]:
     """A config's trace takes seconds: another process takes half of it, and loads what it needs meanwhile."""
-    model = job.get("workload", {}).get("model", {})
+    model = job.get("model") or job.get("workload", {}).get("model", {})
     return ("--forks", "--configs") if model.get("kind") == "huggingface" else ()

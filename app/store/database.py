@@ -150,6 +150,9 @@ class Database:
         except sqlite3.OperationalError as error:
             self.note_failure(error)
             return
+        except sqlite3.DatabaseError:  # what the failed write left is no database
+            self.replace_damaged()
+            return
         self.failed = None
         log.warning("The store can be written again.")
 

@@ -70,6 +70,12 @@ class Store:
         return (self._database.trouble or self._database.failed) if self._database is not None else None
 
     @property
+    def lasting_trouble(self) -> str | None:
+        """Why nothing is saved until the file can be opened for writing, as a sentence's end: without what the last
+        write alone met."""
+        return self._database.trouble if self._database is not None else None
+
+    @property
     def unreadable(self) -> str | None:
         """Why what was stored before cannot be read, as a sentence's end; None: it can be, or was not opened yet."""
         return self.trouble if self._database is not None and self._database.in_memory else None

@@ -52,7 +52,9 @@ def find_visible(environment: Mapping[str, str], vendor: str, cards: Sequence[Ac
     if vendor == "Intel":
         gpus = tuple(card for card in own if _is_in_level_zero(card))
         mask = environment.get("ZE_AFFINITY_MASK")
-        return Visibility(len(gpus), gpus) if mask is None else resolve_affinity_mask(mask, gpus, environment)
+        # Empty or "default" is as good as none (Intel's compute-runtime, ExecutionEnvironment::parseAffinityMask).
+        is_masked = mask not in (None, "", "default")
+        return resolve_affinity_mask(str(mask), gpus, environment) if is_masked else Visibility(len(gpus), gpus)
     return Visibility(len(own), own)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -283,16 +284,22 @@ def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms, rest: Re
     """Plans that differ in their threads alone share tensors."""
     key = (bench.constant, bench.device, bench.dtype, tuple(bench.parameters.items()), bench.bytes)
 
+    @contextlib.contextmanager
+    def prepared() -> Iterator[None]:
+        """Making what it computes with is no part of its time."""
+        with applied(bench.plan):
+            if key not in actions:
+                actions[key] = bench.make()
+            yield
+
     def run(executions: int) -> None:
-        if key not in actions:
-            actions[key] = bench.make()
         action = actions[key]
         with torch.no_grad() if bench.constant != "dispatch" else torch.enable_grad():
             for _ in range(executions):
                 action()
         synchronize(bench.device)
 
-    entry = Entry((bench.plan.key, key), run, setting=lambda: applied(bench.plan))
+    entry = Entry((bench.plan.key, key), run, setting=prepared)
     entry.excess = 0.0 if bench.plan.is_cpu else FIRST_ON_DEVICE_SECONDS
     if bench.plan.is_cpu:
         entry.read_pace, entry.calm = lambda: (read_pace(),), calms[bench.plan.threads]
@@ -303,7 +310,9 @@ def _make_entry(bench: Bench, actions: dict[Any, Action], calms: Calms, rest: Re
 
 def _point_of(bench: Bench, entry: Entry) -> Point | None:
     samples, _ = entry.settled_samples()
-    if entry.error is not None or not samples:
+    # The one execution that there was time for found memory and code as nobody had used them yet.
+    was_cold = bench.plan.is_cpu and not entry.samples and entry.warm_seconds is None
+    if entry.error is not None or not samples or was_cold:
         return None
     timing = Timing.from_samples([significant(sample / bench.executions, 4) for sample in samples])
     return Point(bench.constant, bench.plan, bench.parameters, bench.flops, bench.bytes, timing)

@@ -101,6 +101,20 @@ def test_taking_in_what_is_stored_leaves_the_calibrations_behind_it(tmp_path: Pa
     with_crosspoint(tmp_path, use, calibrating(tmp_path))
 
 
+@pytest.mark.usefixtures("own_lock")
+def test_nor_does_it_where_the_last_write_met_a_full_disk(tmp_path: Path) -> None:
+    """That passes, and where it does the row would take the calibrations' place."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        ours = await crosspoint.calibrate("quick", name="ours")
+        assert crosspoint.store._database is not None
+        crosspoint.store._database.failed = "the store cannot be written"
+        assert await import_profile(crosspoint, json.dumps(ours.to_json()).encode()) == ours
+        assert len(await crosspoint.store.calibration_times(ours.name, ours.fingerprint)) == 1
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
 def a_later(profile: Profile) -> Profile:
     return replace(profile, created_at="2026-11-28T09:00:00Z")
 

@@ -251,6 +251,26 @@ def test_a_write_that_failed_is_told_until_one_succeeds_or_the_next_look_finds_r
     in_store(tmp_path, use)
 
 
+def test_a_file_that_a_failed_write_left_damaged_is_begun_anew_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(_: object) -> None:
+        monkeypatch.undo()  # the new file is whole
+        raise sqlite3.DatabaseError("file is not a database")
+
+    async def use(store: Store) -> None:
+        await store.open()
+        with no_room(), pytest.raises(StoreError, match="not saved"):
+            await store.keep_profile(PROFILE)
+        monkeypatch.setattr("app.store.database._try_to_write", damaged)
+        await store.open()
+        await store.keep_profile(PROFILE)
+        assert store.trouble is None
+
+    in_store(tmp_path, use)
+    assert list(tmp_path.glob("*.damaged-*"))
+
+
 def test_what_is_asked_after_the_end_is_an_error_of_the_store_s(tmp_path: Path) -> None:
     async def use() -> None:
         store = Store(tmp_path)

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from app.service import Crosspoint
 from app.settings import Settings
 from app.upkeep import AGAIN_SECONDS, ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, _rest_seconds, is_quiet
 from probes.hardware import Load, Memory, Survey
-from probes.profile import Profile
+from probes.profile import METHOD, Profile
 from probes.workload.description import MODES
 from tests.app.advisor.build import a_gpu, a_survey
 from tests.app.advisor.machine import a_profile
@@ -114,18 +115,26 @@ def test_a_machine_is_quiet_where_nobody_else_computes(load: Load, utilization: 
 
 
 def again(
-    folder: Path, ages: Sequence[float], load: Load = IDLE, *, imported: bool = False, counting: int | None = None
+    folder: Path,
+    ages: Sequence[float],
+    load: Load = IDLE,
+    *,
+    imported: bool = False,
+    counting: int | None = None,
+    method: int = METHOD,
+    created_at: str = "2026-11-21T09:00:00Z",
 ) -> list[tuple[Any, ...]]:
     """What is calibrated where calibrations of these ages are kept, oldest first: effort and name of each. counting:
-    how many of them the profile is made of; None: all."""
+    how many of them the profile is made of; None: all. method: how they measured. created_at: of the
+    profile, where it could not be saved."""
     asked: list[tuple[Any, ...]] = []
 
     async def use() -> None:
         async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
             survey = replace(await crosspoint.survey(), load=load)
             count = len(ages) if counting is None else counting
-            profile = a_profile(fingerprint=survey.fingerprint)
-            profile = replace(profile, name="named", effort="full", calibrations=count)
+            profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", effort="full")
+            profile = replace(profile, calibrations=count, method=method, created_at=created_at)
             for _ in ages:
                 await crosspoint.store.keep_profile(profile, profile)
             if imported:
@@ -164,6 +173,18 @@ def test_a_calibration_that_a_wrong_clock_dated_into_the_future_is_of_no_known_a
 def test_calibrations_that_do_not_count_are_made_up_for_but_not_without_end(tmp_path: Path) -> None:
     assert again(tmp_path / "1", [9 * AGAIN_SECONDS] * 4, counting=1) == [("full", "named")]
     assert again(tmp_path / "2", [9 * AGAIN_SECONDS] * LOOKED_AT, counting=1) == []
+
+
+def test_calibrations_that_measured_as_before_an_update_are_made_up_for(tmp_path: Path) -> None:
+    assert again(tmp_path / "1", [9 * AGAIN_SECONDS] * 4, method=METHOD - 1) == [("full", "named")]
+    assert again(tmp_path / "2", [9 * AGAIN_SECONDS] * 3 + [60.0], method=METHOD - 1) == []
+    assert again(tmp_path / "3", [9 * AGAIN_SECONDS] * LOOKED_AT, method=METHOD - 1) == []
+
+
+def test_a_calibration_that_could_not_be_saved_is_as_old_as_one_that_could(tmp_path: Path) -> None:
+    """Else a machine whose disk is full is calibrated every minute."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    assert again(tmp_path, [9 * AGAIN_SECONDS], counting=2, created_at=now) == []
 
 
 def test_somebody_s_job_and_a_profile_from_elsewhere_are_left_alone(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ def test_a_real_profile_survives_a_journey(real: Document) -> None:
     assert len(sent) < 1_000_000
 
 
+def test_a_profile_of_before_methods_were_counted_is_of_the_first(real: Document) -> None:
+    assert Profile.from_json({**real, "method": 1}).method == 1
+    assert Profile.from_json({name: value for name, value in real.items() if name != "method"}).method == 0
+
+
 def test_how_quick_the_cores_are_travels_too(real: Document) -> None:
     assert Profile.from_json({**real, "paces": {"1": 2e-4, "16": 3e-4}}).paces == {1: 2e-4, 16: 3e-4}
     profile = replace(Profile.from_json(real), paces={2: 2.5e-4})

@@ -40,7 +40,7 @@ def explain_busy_device(
     """survey: from before anything of this answer was measured. row: the measurement that the recommended plan's time
     rests on most. Told where that plan's card is shared, or its time is of when it was; else where a card has no times,
     as it is not calibrated beside others."""
-    for card in survey.accelerators:
+    for card in sorted(survey.accelerators, key=lambda card: best is None or card.torch_device != best.device):
         here = [option for option in options if option.plan.device == card.torch_device]
         is_best = best is not None and best.device == card.torch_device
         if is_best and is_busy(card):

@@ -82,7 +82,8 @@ class ContextPrices:
 
     floor: the least that any operation took, which its arithmetic comes on top of. issue: what lies between operations;
     None where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
-    overheads: of operations on next to nothing, by the footprint of the step that they were timed in.
+    roofs: by kind, the flops a second that nothing exceeds. overheads: of operations on next to nothing, by the
+    footprint of the step that they were timed in.
     """
 
     alone: AloneSeconds
@@ -90,6 +91,7 @@ class ContextPrices:
     floor: float
     issue: IssuePrices | None = None
     blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
+    roofs: Mapping[Kind, float] = field(default_factory=dict)
     overheads: Samples = field(default_factory=Samples)
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: Remembered = field(default_factory=Remembered)
@@ -101,6 +103,14 @@ class ContextPrices:
         """One execution in a step of this footprint that runs operations of its name so often (often_of). without: as
         if this network had never been timed."""
         operation = self._as_it_was_told(operation)
+        return max(self._by_samples(operation, footprint, often, without), self._least(operation))
+
+    def _least(self, operation: ContextOperation) -> float:
+        """At the roof: where several samples lie one beside the other, a slope leads on to above it."""
+        roof = self.roofs.get(operation.kind)
+        return operation.flops / roof if roof else 0.0
+
+    def _by_samples(self, operation: ContextOperation, footprint: float, often: float, without: str | None) -> float:
         _, size, _ = self._baseline(operation)
         around, like = (footprint, often), self._samples_like(operation, without)
         key, samples = next(((k, s) for k, s in like if size - s.largest <= FAR), like[-1])
@@ -255,19 +265,35 @@ def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
 
 
 def context_prices(
-    contexts: Sequence[Context], mode: str, alone: AloneSeconds, issue: IssuePrices | None = None
+    contexts: Sequence[Context],
+    mode: str,
+    alone: AloneSeconds,
+    issue: IssuePrices | None = None,
+    peak: float | None = None,
 ) -> ContextPrices | None:
-    """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack."""
+    """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack.
+    peak: flops a second of the quickest product that ran alone; None: nothing is held to a roof."""
     costs = [cost for context in contexts for cost in context.costs]
     light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
     if light is None:
         return None
     floor, blocks = min(cost.seconds for cost in costs), _block_prices(costs)
-    prices = ContextPrices(alone, light, floor, issue, blocks)
+    prices = ContextPrices(alone, light, floor, issue, blocks, {} if peak is None else _roofs(costs, peak))
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
     prices.share_samples()
     return prices
+
+
+def _roofs(costs: Sequence[OperationCost], peak: float) -> dict[Kind, float]:
+    """Of heavy kinds: the quickest of it that was clocked, or of any product (a convolution with fewer multiplications
+    than are counted may be quicker than those, nothing else is)."""
+    quickest = dict.fromkeys(HEAVY_KINDS, peak)
+    for cost in costs:
+        kind = cost.operation.kind
+        if kind in quickest:
+            quickest[kind] = max(quickest[kind], cost.operation.flops / cost.seconds)
+    return {kind: max(rate, quickest["matmul"]) for kind, rate in quickest.items()}
 
 
 def _block_prices(costs: Sequence[OperationCost]) -> dict[tuple[str, str], BlockPrice]:

@@ -62,6 +62,11 @@ class ArithmeticTable:
 
     points: tuple[tuple[float, float, float], ...]  # log flops, log flops a byte, log rate
 
+    @property
+    def peak(self) -> float:
+        """Flops a second: the best that was measured."""
+        return math.exp(max(log_rate for _, _, log_rate in self.points))
+
     def seconds(self, flops: float, moved_bytes: float) -> float:
         """By the rates measured nearby, weighted by distance; never a rate beyond the best one measured."""
         size = math.log(flops)
@@ -231,7 +236,7 @@ def _context(
     ran = [(each, steps.get((each.network, each.batch_size, each.mode))) for each in mine]
     issue = _issue_prices(ran, fault)
     calm = [undisturbed(each, None if step is None else step.seconds.median, issue) for each, step in ran]
-    return context_prices(calm, wanted, alone, issue)
+    return context_prices(calm, wanted, alone, issue, arithmetic["matmul"].peak)
 
 
 def _issue_prices(ran: Sequence[tuple[Context, NetworkPoint | None]], fault: FaultPrice | None) -> IssuePrices | None:

@@ -20,9 +20,10 @@ Z = 1.2816  # of the normal distribution: as many lie within this many standard 
 # little its own samples spread; the long interleaved runs of benchmarks.decisions show it.
 BETWEEN_RUNS = 0.01
 # What a later process takes for the same step, heap and neighbours being others, on one thread and on more: with these,
-# 75 to 89 % of intervals held the truth in each of six runs of benchmarks.estimates, calm and disturbed, on shared
-# virtual machines with two cores of an EPYC (Zen 5; docs/estimates-earlier.md). Plans of one measurement share it.
-BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.07, 0.11
+# 78 to 93 % of `quick`'s intervals hold the truth in each of thirteen long runs of benchmarks.estimates, 84 in the
+# middle one, and 63 to 82 % in three that neighbours disturbed, on shared virtual machines with two cores of an EPYC
+# (Zen 4 and 5, 2026-11-23 to 28; python -m benchmarks.interval_widths). Plans of one measurement share it.
+BETWEEN_PROCESSES, BETWEEN_PROCESSES_OF_THREADS = 0.055, 0.085
 # On a device four in five of 140 steps that issuing limits differed by no more than this between two processes on one
 # host (an H200's; of 175 between two hosts with an H100 by no more than 0.27), and of steps that computing limits by
 # 0.05 (benchmarks/results).

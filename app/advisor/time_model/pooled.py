@@ -42,6 +42,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         newest,
         calibrations=len(pooled),
         effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
+        method=min(each.method for each in pooled),
         noise=_noise_of(pooled),
         context_bytes=_merged([each.context_bytes for each in pooled]),
         workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
@@ -58,8 +59,8 @@ def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
     newest.
 
     Disturbed ones count only for plans that no other measured; where only the CPU's threads were disturbed, a device's
-    count as well. One with other networks of a device than its newest calm one has (of another version of crosspoint)
-    does not count for that device.
+    count as well. One that measured otherwise than a device's newest calm one, or other networks (of another version of
+    crosspoint), does not count for that device.
     """
     latest = [(each, _plans_of(each)) for each in calibrations[:LOOKED_AT]]
     found: list[set[PlanKey]] = [set() for _ in latest]
@@ -83,7 +84,13 @@ class _OnDevice(NamedTuple):
     place: int
     plans: set[PlanKey]
     networks: Mapping[Hashable, str]
+    method: int
     is_calm: bool
+
+    def is_like(self, other: _OnDevice) -> bool:
+        """Measured alike, on networks of which those of one name are the same model."""
+        mine, theirs = self.networks, other.networks
+        return self.method == other.method and all(theirs.get(name, key) == key for name, key in mine.items())
 
 
 def _on_device(device: object, place: int, profile: Profile, plans: Collection[PlanKey]) -> _OnDevice:
@@ -93,13 +100,13 @@ def _on_device(device: object, place: int, profile: Profile, plans: Collection[P
         if point.plan.device == device
     }
     is_calm = not is_disturbed(profile, on_devices=device != "cpu")
-    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, is_calm)
+    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, profile.method, is_calm)
 
 
 def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
     """rows: newest first. By the place of the calibration."""
-    ruling = next((row for row in rows if row.is_calm), rows[0]).networks
-    alike = [row for row in rows if _are_same(row.networks, ruling)]
+    ruling = next((row for row in rows if row.is_calm), rows[0])
+    alike = [row for row in rows if row.is_like(ruling)]
     calmly = {plan for row in alike if row.is_calm for plan in row.plans}
     counts: Counter[PlanKey] = Counter()
     found: dict[int, set[PlanKey]] = {}
@@ -108,11 +115,6 @@ def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
         found[row.place] = {plan for plan in mine if counts[plan] < POOLED}
         counts.update(found[row.place])
     return found
-
-
-def _are_same(ours: Mapping[Hashable, str], theirs: Mapping[Hashable, str]) -> bool:
-    """Whether networks of one name are the same model in both."""
-    return all(theirs.get(name, key) == key for name, key in ours.items())
 
 
 def _plans_of(profile: Profile) -> set[PlanKey]:

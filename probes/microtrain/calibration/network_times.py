@@ -172,11 +172,22 @@ class _NetworkRun:
                     self._rest_before(clock.run.plan)
                     with self._shares.spending(clock.run.plan):
                         clock.take()
+                    self._let_grow(clock)
                     if clock.step_seconds is not None:  # of a network that is not timed, nothing else says it
                         self._shares.learn(clock.run.plan, clock.run.batch_size, clock.step_seconds)
         found = [(context, clock) for clock in (*clocks, *rare) if (context := clock.context()) is not None]
         self._missed = self._share_missed([*clocks, *rare])
         return [context for context, _ in found], [clock for _, clock in found]
+
+    def _let_grow(self, clock: StepClock) -> None:
+        """Until no operation has met the heap growing in each of the clock's steps, as long as there is time."""
+        plan, size = clock.run.plan, clock.run.batch_size
+        for _ in range(MOST_GROWING):
+            is_late = time.perf_counter() > self._deadline or not self._shares.affords(plan, size, 1)
+            if is_late or not clock.still_grows:
+                break
+            with self._shares.spending(plan):
+                clock.take_grown()
 
     def _rest_before(self, plan: Plan) -> None:
         """Threads of the plan that ran last hold the cores yet; one of as many or more takes them into its own."""
@@ -298,15 +309,22 @@ class StepClock:
                 clocked = repeat(lambda: turn.append(clock_step(step)), CLOCKING_SECONDS, LEAST_CLOCKED)
                 self.step_seconds = (time.perf_counter() - begun) / clocked
                 self._clocked.append(turn)
-                while still_grows(self._steps) and len(turn) < clocked + MOST_GROWING:
-                    turn.append(clock_step(step))
                 self._readings.append(_read(self._calm))
         except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
             self._failed = True
 
+    def take_grown(self) -> None:
+        """One step more of the last turn, whose heap has grown by those before it."""
+        try:
+            with self.run.setting():
+                self._clocked[-1].append(clock_step(self.run.prepared()))
+        except Exception:  # noqa: BLE001 - a network that does not run under a plan is no point of it
+            self._failed = True
+
     @property
-    def _steps(self) -> list[ClockedStep]:
-        return [step for turn in self._clocked for step in turn]
+    def still_grows(self) -> bool:
+        """In every step so far an operation found fresh pages."""
+        return not self._failed and still_grows([step for turn in self._clocked for step in turn])
 
     @property
     def had_turn(self) -> bool:

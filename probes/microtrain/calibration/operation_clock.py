@@ -71,9 +71,6 @@ class ClockedStep(NamedTuple):
     seconds: Sequence[float]
     faults: Sequence[int] = ()
 
-    def faults_at(self, places: Sequence[int]) -> int:
-        return sum(self.faults[place] for place in places) if self.faults else 0
-
 
 class OperationClock(EachOperation):
     """Seconds and page faults of each operation in the order they ran. What it costs itself lies between the
@@ -123,36 +120,37 @@ def clock_step(step: Step) -> ClockedStep:
 def merge_costs(records: Sequence[Record], clocked: Sequence[ClockedStep]) -> tuple[OperationCost, ...]:
     """Equal operations in one row; all rows add up to what the operations of a step took together (the median step).
     Medians of operations do not: each is now and then slow, another one in every step, and together they were 1 to 5 %
-    short of it. Of an operation those steps count that found the fewest fresh pages: these are counted and priced
-    apart, and while a heap grows one took three times as long. clocked: steps of another length ran something else and
-    are not counted. Empty when nothing is left."""
-    steps = [step for step in clocked if len(step.seconds) == len(records)]
+    short of it. clocked: steps of another length ran something else and are not counted. Empty when nothing is left."""
+    steps = _settled([step for step in clocked if len(step.seconds) == len(records)])
     if not steps:
         return ()
     places: dict[ContextOperation, list[int]] = defaultdict(list)
     for place, record in enumerate(records):
         places[_operation(record)].append(place)
-    totals = [0.0] * len(steps)
-    merged: list[tuple[ContextOperation, float, list[float], int]] = []
-    for operation, ran in places.items():
-        settled = _settled(steps, ran)
-        typical = median(sum(step.seconds[place] for place in ran) for step in settled.values())
-        for number in range(len(steps)):
-            step = settled.get(number)
-            totals[number] += typical if step is None else sum(step.seconds[place] for place in ran)
-        samples = [step.seconds[place] for place in ran for step in settled.values()]
-        merged.append((operation, typical, samples, len(ran)))
-    apart = sum(typical for _, typical, _, _ in merged)
-    together = median(totals) / apart if apart else 1.0
+    typical = {each: median(sum(step[place] for place in ran) for step in steps) for each, ran in places.items()}
+    apart = sum(typical.values())
+    together = median(map(sum, steps)) / apart if apart else 1.0
     return tuple(
-        _cost(operation, typical * together / count, samples, count) for operation, typical, samples, count in merged
+        _cost(each, typical[each] * together / len(ran), [step[place] for place in ran for step in steps], len(ran))
+        for each, ran in places.items()
     )
 
 
-def _settled(steps: Sequence[ClockedStep], places: Sequence[int]) -> dict[int, ClockedStep]:
-    """By their number, those in which what ran at these places found the fewest fresh pages."""
-    faults = [step.faults_at(places) for step in steps]
-    return {number: step for number, step in enumerate(steps) if faults[number] == min(faults)}
+def _settled(steps: Sequence[ClockedStep]) -> list[list[float]]:
+    """Seconds of each step's operations. What found many more fresh pages than in another step is taken to be as it was
+    where it did not: they are counted and priced apart, and while a heap grows an operation takes three times as
+    long."""
+    seconds = [list(step.seconds) for step in steps]
+    counted = [step for step in steps if step.faults]
+    if len(counted) < len(steps):
+        return seconds
+    for place, faults in enumerate(zip(*(step.faults for step in steps), strict=True)):
+        few = [found <= min(faults) + MANY_FRESH for found in faults]
+        if not all(few):
+            usual = median(step[place] for step, is_settled in zip(seconds, few, strict=True) if is_settled)
+            for step, is_settled in zip(seconds, few, strict=True):
+                step[place] = step[place] if is_settled else usual
+    return seconds
 
 
 def still_grows(steps: Sequence[ClockedStep]) -> bool:

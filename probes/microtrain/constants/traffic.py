@@ -48,7 +48,7 @@ def bandwidth(plan: Plan, effort: Effort) -> list[Bench]:
     def bench(size: int) -> Bench:
         def make() -> Action:
             source = random_tensor(plan, size)
-            target = torch.empty_like(source)
+            target = source.clone()  # written once: whose pages have been given to it
             return lambda: target.copy_(source)
 
         return Bench("bandwidth", plan, {"elements": size}, make, 0.0, 2.0 * size * element_bytes(plan))

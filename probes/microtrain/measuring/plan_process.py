@@ -51,8 +51,9 @@ class PlanProcess:
             return self._ahead.pop(0)
         ran = self.process.ask(self.plan, self.batch_size, Steps(executions, self._watching))
         assert isinstance(ran, Ran)
-        if ran.memory.process_bytes is not None or self._memory.process_bytes is None:
-            self._memory = ran.memory  # one that began in the place of one that died is not watched
+        # One that began in the place of one that died is not watched; heaps of several differ, as a user's do.
+        if self._memory.process_bytes is None or (ran.memory.process_bytes or 0) > self._memory.process_bytes:
+            self._memory = ran.memory
         if ran.pace is not None:
             self._readings.append(ran.pace)
         return ran.seconds

@@ -8,6 +8,8 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.like_cards import devices_to_calibrate, free_devices, like_devices, same_kinds
+from app.advisor.plans import profiled_plans
+from app.advisor.request import InvalidRequest
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
 from probes.hardware import Accelerator
@@ -104,6 +106,17 @@ def test_one_model_of_them_is_fitted() -> None:
 
 def test_without_a_card_like_it_nothing_is_known_of_one_that_was_not_measured() -> None:
     assert model_of_plan(replace(PROFILE, like={}), SECOND) is None
+
+
+def test_on_another_machine_too_a_card_is_asked_for_by_its_own_name() -> None:
+    def devices(*asked: str) -> list[str]:
+        return [plan.device for plan in profiled_plans(PROFILE, Request(a_workload(16), "fp32", asked))]
+
+    assert devices("cuda:1") == ["cuda:1"]
+    assert devices("cuda:0") == devices("cuda") == ["cuda:0"]
+    assert devices("cpu", "cuda:1") == ["cpu", "cuda:1"]
+    with pytest.raises(InvalidRequest):
+        devices("cuda:2")
 
 
 def test_cards_that_are_no_more_alike_than_their_name_are_rivals() -> None:

@@ -11,7 +11,7 @@ import pytest
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
 from app.advisor.request import Request
 from app.answering import measuring_time
-from app.answering.apart import WANTED_STEPS, may_run_apart, start_options
+from app.answering.apart import WANTED_STEPS, may_all_run_apart, may_run_apart, start_options
 from app.service import Crosspoint
 from probes.microtrain.measuring import contest
 from probes.microtrain.measuring.forking import LEAST_STEPS_APART
@@ -49,6 +49,21 @@ def test_where_memory_and_time_do_for_all() -> None:
     assert not may_run_apart(both, 0.029 * steps)
     assert may_run_apart([an_option(plan, 0.01, peak_bytes=2 * GIB) for plan in (ONE, TWO)], 10.0)
     assert not may_run_apart([an_option(plan, 0.01, peak_bytes=2 * GIB + 1) for plan in (ONE, TWO)], 10.0)
+
+
+def test_large_batches_take_their_time_though_small_ones_are_asked_for_too() -> None:
+    """Forty times as long is slow of a plan, and not of a batch size."""
+
+    class Told:
+        def options(self, size: int) -> list[Option]:
+            return [an_option(plan, 0.05 * size) for plan in (ONE, TWO)]
+
+    def may(sizes: list[int], steps_at: int) -> bool:
+        return may_all_run_apart(Told(), (ONE, TWO), sizes, WANTED_STEPS * 0.1 * steps_at)  # type: ignore[arg-type]
+
+    for sizes in ([1, 40], [40, 1], [40, 1, 40]):
+        assert may(sizes, 41)
+        assert not may(sizes, 40)
 
 
 def test_what_a_device_runs_counts_neither_way() -> None:

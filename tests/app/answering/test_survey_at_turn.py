@@ -16,6 +16,7 @@ from app.answering.survey_at_turn import SurveyAtTurn
 from app.service import Crosspoint
 from probes.hardware import Accelerator, Survey
 from tests.app.advisor.build import GB, ONE, a_gpu
+from tests.app.advisor.machine import a_profile
 from tests.app.answering.test_recommending import IRIS, ask, jobs, obedient
 from tests.app.lab.programs import ECHO
 from tests.app.opened import with_crosspoint
@@ -70,6 +71,24 @@ def test_a_question_that_waited_for_the_machine_has_the_memory_that_is_free_by_t
     assert {job["memory_limit_bytes"] for job in jobs(heard)} == {MUCH}
     assert answer.recommended is not None
     assert {option.memory.available_bytes for option in answer.options} == {MUCH}
+
+
+def test_a_question_that_waited_for_a_calibration_is_answered_by_it(tmp_path: Path, machine: Machine) -> None:
+    async def use(crosspoint: Crosspoint) -> Recommendation:
+        crosspoint.lab.reserve(600.0)
+        said: list[str] = []
+        asked = asyncio.create_task(ask(crosspoint, lambda _, message: said.append(message)))
+        while not said:  # noqa: ASYNC110 - a list has no event
+            await asyncio.sleep(0.001)
+        survey = await crosspoint.survey()
+        await crosspoint.store.keep_profile(replace(a_profile(fingerprint=survey.fingerprint), paces={1: 2e-4}))
+        answer: Recommendation = await after_another(crosspoint, machine, said, asked)
+        return answer
+
+    heard = tmp_path / "jobs"
+    answer = with_crosspoint(tmp_path, use, obedient(heard))
+    assert {reason.code for reason in answer.reasons}.isdisjoint({"no-calibration", "not-calibrated", "stale-profile"})
+    assert all(job["paces"] == {"1": 2e-4} for job in jobs(heard) if job["kind"] == "measure")
 
 
 def test_a_measurement_that_waited_for_the_machine_has_the_memory_that_is_free_by_then(

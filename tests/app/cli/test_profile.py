@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.endings import ExitCode
-from app.cli.files import write_whole
+from app.cli.endings import CommandFailed, ExitCode
+from app.cli.files import check_place, write_whole
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.hardware import Survey
@@ -78,6 +80,9 @@ def test_a_profile_travels_as_a_file(run: Run, tmp_path: Path) -> None:
     there = json.loads(run("show", "travelled", "--json").stdout)
     assert there == {**json.loads(file.read_text()), "name": "travelled"}
     assert json.loads(run("export", "rig", "--as", "anon").stdout)["name"] == "anon"
+    nameless = run("export", "rig", "--as", "")
+    assert nameless.returncode != 0
+    assert "The file would have a name that no profile can have" in nameless.stderr
     assert run("export", "rig", "-").stdout == file.read_text()
     names = [row["name"] for row in json.loads(run("list", "--json").stdout)["profiles"]]
     assert names == ["travelled", "rig"]
@@ -205,3 +210,41 @@ def test_a_pipe_keeps_its_place(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"through"
     os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_a_file_in_shared_memory_is_replaced_like_any_other(tmp_path: Path) -> None:
+    """/dev/shm is a folder, though it lies among devices."""
+    file = Path("/dev/shm") / f"crosspoint-{secrets.token_hex(8)}"
+    if not file.parent.is_dir():
+        pytest.skip("/dev/shm is Linux's")
+    try:
+        write_whole(file, b"old")
+        write_whole(file, b"new")
+        assert file.read_bytes() == b"new"
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def test_a_file_that_is_mounted_by_itself_is_written_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rename(2) refuses with EBUSY to put another in its place."""
+    file = tmp_path / "rig.json"
+    file.write_bytes(b"an older and longer one")
+
+    def refuse(self: Path, target: Path) -> Path:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    write_whole(file, b"new")
+    assert file.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("place", ["", ".", "reports"])
+def test_a_folder_is_no_file_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Path("") is what an unset variable of a shell gives."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").mkdir()
+    with pytest.raises(CommandFailed, match="is a folder"):
+        check_place(Path(place))

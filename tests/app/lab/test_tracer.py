@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from app import labjobs
 from app.errors import LabBusy
 from app.lab import Lab
+from app.lab.child import Child
 from app.lab.tracer import MAX_WAITING, Tracer
 from app.settings import Settings
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.lab.programs import ECHO, HANGING, serving
+from tests.app.lab.programs import ECHO, HANGING, READY, program, serving
 from tests.app.lab.test_child import is_gone
 
 ARGUMENTS = serving('say(event="result", job=job["job"], result={"arguments": sys.argv[1:]})')
@@ -42,19 +44,99 @@ def test_a_config_is_traced_by_two_processes_and_a_layer_list_by_one() -> None:
     assert "--forks" not in arguments_for(LAYERS)
 
 
-def test_after_so_many_traces_a_fresh_process_makes_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+# What it was asked in this process, how it was started, and who it is.
+HISTORY = program(
+    READY,
+    "asked = []",
+    "for line in sys.stdin:",
+    "    job = json.loads(line)",
+    "    asked.append(job['kind'])",
+    "    told = dict(pid=os.getpid(), asked=asked, arguments=sys.argv[1:])",
+    "    say(event='result', job=job['job'], result=told)",
+)
+
+
+async def asked_until_another(tracer: Tracer, job: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first answer of this process, and that of the one which takes its place."""
+    first = found = await tracer.run(job)
+    while found["pid"] == first["pid"]:
+        await asyncio.sleep(0.01)
+        found = await tracer.run(job)
+    return first, found
+
+
+def test_after_so_many_traces_another_process_takes_the_place_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 2)
 
     async def use() -> list[int]:
-        tracer = Tracer(60.0, set(), ECHO, lambda: None)
-        asked = [(await tracer.run({"kind": "trace"}))["pid"] for _ in range(5)]
+        tracer = Tracer(60.0, set(), HISTORY, lambda: None)
+        first, second = await asked_until_another(tracer, {"kind": "trace"})
+        assert len(first["asked"]) == 1
         await tracer.close()
-        return asked
+        return [first["pid"], second["pid"]]
 
-    one, again, two, once_more, three = asyncio.run(use())
-    assert (one, two) == (again, once_more)
-    assert len({one, two, three}) == 3
-    assert all(is_gone(pid) for pid in (one, two, three))
+    one, two = asyncio.run(use())
+    assert is_gone(one)
+    assert is_gone(two)
+
+
+def test_who_takes_its_place_is_as_ready_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 2)
+    config = {"kind": "trace", "workload": {"model": {"kind": "huggingface"}}}
+
+    async def use() -> dict[str, Any]:
+        tracer = Tracer(60.0, set(), HISTORY, lambda: None)
+        await tracer.run(config)
+        await tracer.run({"kind": "prepare"})
+        _, second = await asked_until_another(tracer, {"kind": "trace"})
+        await tracer.close()
+        return second
+
+    second = asyncio.run(use())
+    assert second["asked"][0] == "prepare"
+    assert second["arguments"][:2] == ["--forks", "--configs"]
+
+
+def test_where_no_other_process_can_be_had_the_first_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 1)
+    here = tmp_path / "here"
+    once = f"import os; os.path.exists({str(here)!r}) and os._exit(3); open({str(here)!r}, 'x').close()"
+    lines = (once, *HISTORY[-1].splitlines()[2:])
+
+    async def use() -> list[int]:
+        tracer = Tracer(60.0, set(), program(*lines), lambda: None)
+        pids = []
+        for _ in range(3):
+            pids.append((await tracer.run({"kind": "trace"}))["pid"])
+            assert tracer._successor is not None
+            await tracer._successor
+        await tracer.close()
+        return pids
+
+    assert len(set(asyncio.run(use()))) == 1
+
+
+def test_the_end_comes_to_both_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 1)
+
+    async def use() -> None:
+        living: set[Child] = set()
+        tracer = Tracer(60.0, living, HISTORY, lambda: None)
+        await tracer.run({"kind": "trace"})
+        await tracer.close()
+        assert not living
+
+    asyncio.run(use())
+
+
+def test_a_config_that_is_widened_is_one() -> None:
+    async def use() -> list[str]:
+        tracer = Tracer(60.0, set(), ARGUMENTS, lambda: None)
+        answer = await tracer.run(labjobs.widen_job(parse_model(BERT), 0.5))
+        await tracer.close()
+        return list(answer["arguments"])
+
+    assert asyncio.run(use())[:2] == ["--forks", "--configs"]
 
 
 def test_libraries_keep_few_kernels_of_models_that_hardly_come_again() -> None:

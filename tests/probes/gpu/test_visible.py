@@ -112,7 +112,15 @@ INTEL = tuple(Accelerator(f"pci-{n}", vendor="Intel", pci_address=f"0000:0{n}:00
 
 
 @pytest.mark.parametrize(
-    ("mask", "shown"), [("2,0", (INTEL[0], INTEL[2])), ("1.0", INTEL[1:2]), ("7", ()), ("x,1", INTEL[1:2]), ("", ())]
+    ("mask", "shown"),
+    [
+        ("2,0", (INTEL[0], INTEL[2])),
+        ("1.0", INTEL[1:2]),
+        ("7", ()),
+        ("x,1", INTEL[1:2]),
+        ("", INTEL),
+        ("default", INTEL),
+    ],
 )
 def test_level_zeros_mask_hides_and_does_not_reorder(mask: str, shown: tuple[Accelerator, ...]) -> None:
     seen = find_visible({"ZE_AFFINITY_MASK": mask}, "Intel", INTEL)

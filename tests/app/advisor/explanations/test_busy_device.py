@@ -116,3 +116,13 @@ def test_in_a_profile_a_calm_calibration_of_the_card_takes_its_place() -> None:
     pooled = pool([disturbed(0.9), disturbed(0.0)])
     assert pooled.noise["device_busy_fraction"] == 0.0
     assert not is_disturbed(pooled, on_devices=True)
+
+
+def test_of_two_busy_cards_the_recommended_one_is_told() -> None:
+    second = replace(GPU, device="cuda:1")
+    cards = [a_gpu(utilization_percent=98.0), a_gpu(torch_device="cuda:1", utilization_percent=97.0)]
+    options = [an_option(GPU, None), an_option(second, "predicted")]
+    found = explain_busy_device(a_survey(gpus=cards), options, second, None)
+    assert found is not None
+    assert found.evidence["device"] == "cuda:1"
+    assert "nobody else on it" in found.text

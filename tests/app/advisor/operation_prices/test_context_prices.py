@@ -289,3 +289,32 @@ def _point(context: Context) -> NetworkPoint:
     seconds = context.seconds
     trace = Trace("k", "training", "adamw", (16, 32), 1, 1, 4, 0, 0, 0, Affine(0, 1), Affine(0, 1), (), "2.13")
     return NetworkPoint(context.network, 8, PLAN, Timing(seconds, seconds, seconds, (seconds,)), trace)
+
+
+def test_no_slope_leads_on_to_above_the_machine_s_roof() -> None:
+    """Each of these products moves a tenth of what the one before it does, and is three times as quick."""
+    products = [an_operation("aten.mm", moved=1e9 / 10**power, flops=1e9) for power in range(4)]
+    costs = tuple(OperationCost(each, 1, each.flops / (1e9 * 3**power), 0.1) for power, each in enumerate(products))
+    contexts = [Context("a", 8, "training", PLAN, (*costs, OperationCost(SIZES[0], 1, 2e-6, 0.1)))]
+    further = an_operation("aten.mm", moved=1e5, flops=1e9)
+
+    def seconds(peak: float | None, operation: ContextOperation = further) -> float:
+        prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / 1e9, peak=peak)
+        assert prices is not None
+        return prices.seconds(operation, FOOTPRINT)
+
+    assert seconds(None) < 1e9 / 32e9
+    assert seconds(30e9) == pytest.approx(1e9 / 30e9)  # nothing was quicker, clocked or alone
+    assert seconds(1e9) == pytest.approx(1e9 / 27e9)  # the quickest that was clocked
+    assert seconds(60e9) == pytest.approx(seconds(None))
+    assert seconds(30e9, products[0]) == pytest.approx(seconds(None, products[0]))
+
+
+def test_a_convolution_may_be_quicker_than_a_product_of_as_many_flops() -> None:
+    """Kernels of fewer multiplications than are counted are."""
+    quick = an_operation("aten.convolution", moved=1e6, flops=1e9)._replace(kind="convolution")
+    cost = OperationCost(quick, 1, 1e9 / 80e9, 0.1)
+    contexts = [Context("a", 8, "training", PLAN, (cost, OperationCost(SIZES[0], 1, 2e-6, 0.1)))]
+    prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / 40e9, peak=40e9)
+    assert prices is not None
+    assert prices.seconds(quick, FOOTPRINT) == pytest.approx(1e9 / 80e9, rel=0.1)

@@ -235,6 +235,17 @@ def test_networks_of_another_version_are_not_mixed_in() -> None:
     assert pool([a_profile(), older, a_profile()]).calibrations == 2
 
 
+def test_what_measured_otherwise_is_not_mixed_in_though_its_networks_are_the_same() -> None:
+    """Operations of networks that are only clocked, and how they are clocked, stand in no network's name."""
+    older, newer = in_state(9.0, replace(a_profile(), method=0)), in_state(1.0, replace(a_profile(), method=1))
+    assert pool([newer, older, older]) is newer
+    assert pool([older, newer, older]).calibrations == 2
+    card = replace(a_profile((GPU,)), method=1)
+    pooled = pool([card, replace(a_profile((ONE, GPU)), method=0)])
+    assert {point.plan.key for point in pooled.networks} == {ONE.key, GPU.key}
+    assert pooled.method == 0  # of the CPU's
+
+
 def test_other_networks_of_the_card_leave_what_was_known_of_the_cpu() -> None:
     """After an update of crosspoint, a calibration of the card alone."""
     card, whole = a_profile((GPU,)), with_other_networks(a_profile((ONE, GPU)))

@@ -79,10 +79,18 @@ def test_what_an_operation_took_while_the_heap_grew_under_it_does_not_count() ->
     }
 
 
-def test_an_operation_that_always_finds_fresh_pages_is_told_by_the_steps_with_the_fewest() -> None:
-    steps = [ClockedStep([taken, 1e-3], [found, 0]) for taken, found in ((9e-3, 800), (4e-3, 100), (6e-3, 100))]
-    relu, _ = merge_costs(_two_operations(), steps)
-    assert relu.seconds == pytest.approx(5e-3, rel=0.1)
+def test_growth_that_moves_among_equal_operations_counts_in_none_of_them() -> None:
+    record, _ = _two_operations()
+    steps = [ClockedStep([18e-3, 5e-3], [8000, 0]), ClockedStep([5e-3, 18e-3], [0, 8000])]
+    (cost,) = merge_costs([record, record], steps)
+    assert (cost.times, cost.seconds) == (2, pytest.approx(5e-3))
+
+
+def test_an_operation_that_always_finds_fresh_pages_is_told_by_all_steps_with_about_as_few() -> None:
+    """One of which met a burst."""
+    found = ((40e-3, 811), (4e-3, 812), (4e-3, 814), (9e-3, 2000))
+    relu, _ = merge_costs(_two_operations(), [ClockedStep([taken, 1e-3], [faults, 0]) for taken, faults in found])
+    assert relu.seconds == pytest.approx(4e-3)
 
 
 def test_a_heap_still_grows_while_one_operation_has_met_fresh_pages_in_every_step() -> None:

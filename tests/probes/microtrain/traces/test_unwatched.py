@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
 from probes.microtrain.calibration.operation_clock import OperationClock
@@ -228,6 +229,13 @@ def test_a_step_learns_the_same_watched_or_not(watch: Callable[[], Any]) -> None
 def test_this_torch_tells_who_holds_a_tensor() -> None:
     """Else memory and time are told with a tensor too many."""
     assert set(unheld()) == set(_OVER)
+
+
+def test_who_holds_a_tensor_is_known_where_attention_was_left_to_one_kernel() -> None:
+    """As a model's author may have, before the first recorder is made."""
+    unheld.cache_clear()
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        assert set(unheld()) == set(_OVER)
 
 
 def test_asking_draws_no_random_numbers() -> None:
