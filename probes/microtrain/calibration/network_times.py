@@ -205,12 +205,14 @@ class _NetworkRun:
 
 
 def in_turn(turns: Sequence[T], plans: int) -> list[T]:
-    """The smallest batch first, then the other sizes as chance has it: what the time does not do for in one
-    calibration, another has, and a profile is the mean of several. turns: size by size, of so many plans each, which
-    stay together and in their order, as the first is what others are judged by (plan_shares)."""
-    sizes = [turns[start : start + plans] for start in range(0, len(turns), plans)]
+    """The smallest batch first, then the other sizes as chance has it, and the plans of each: what the time does not do
+    for in one calibration, another has, and a profile is the mean of several. turns: size by size, of so many plans
+    each, which stay together behind the first, by which others are judged (plan_shares)."""
+    sizes = [list(turns[start : start + plans]) for start in range(0, len(turns), plans)]
     others = sizes[1:]
     random.shuffle(others)
+    for size in others:
+        size[1:] = random.sample(size[1:], len(size) - 1)
     return [turn for size in (*sizes[:1], *others) for turn in size]
 
 

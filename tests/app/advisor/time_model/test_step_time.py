@@ -160,14 +160,14 @@ def test_another_process_may_differ_more_where_several_threads_run() -> None:
     single, several = (time.at(32, "pageable") for time in (one, two))
     assert single is not None
     assert several is not None
-    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.07
+    assert several.seconds.high / several.seconds.median > single.seconds.high / single.seconds.median > 1.05
     assert several.within == pytest.approx(single.within)  # so which is faster is known as well as before
 
 
 def test_on_a_device_another_process_differs_most() -> None:
     """Its steps hang on the host that issues them."""
     two, gpu = times([a_measurement(TWO, 32, 0.01), a_measurement(GPU, 32, 0.01)], None, TWO, GPU)
-    assert seconds(gpu, 32).high / seconds(gpu, 32).median > seconds(two, 32).high / seconds(two, 32).median > 1.1
+    assert seconds(gpu, 32).high / seconds(gpu, 32).median > seconds(two, 32).high / seconds(two, 32).median > 1.08
 
 
 def test_without_a_profile_only_what_was_measured_is_known() -> None:
@@ -212,12 +212,12 @@ def test_the_weakest_basis_is_the_one_that_counts() -> None:
 
 
 def test_measurements_of_different_hours_are_told_apart_as_those_of_different_processes() -> None:
-    """An eighth apart: within a run that is plain; an hour later it may be what others did meanwhile."""
+    """A twelfth apart: within a run that is plain; an hour later it may be what others did meanwhile."""
 
     def compared(later: float | None) -> int | None:
         rows = [
             a_measurement(ONE, 16, 1.0, 0.004, measured_at=None if later is None else 1e9),
-            a_measurement(TWO, 16, 0.88, 0.004, measured_at=None if later is None else 1e9 + later),
+            a_measurement(TWO, 16, 0.92, 0.004, measured_at=None if later is None else 1e9 + later),
         ]
         one, two = (time.at(16, "pageable") for time in times(rows, None, ONE, TWO))
         return compare(one, two)
