@@ -50,8 +50,8 @@ OnProgress = Callable[[float, str], None]
 MakeBenches = Callable[[Plan, Effort], list[Bench]]
 Calms = defaultdict[int | None, Calm]  # by threads
 
-# From the job's beginning to its end; starting its process before, and pooling four of them after, take up to five more.
-SECONDS: dict[Effort, float] = {"quick": 25.0, "full": 53.0}
+# From the job's beginning to its end; starting its process before and pooling four of them after take five more.
+SECONDS: dict[Effort, float] = {"quick": 23.0, "full": 53.0}
 LEAST_SHARE = 0.5  # of the time is for measuring, however long tracing took
 QUICK_THREAD_COUNTS = 4  # on machines with many cores
 NETWORK_WEIGHT = 5.0  # time for one network's point, against one of a constant's
