@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from app.advisor.curves.over_batches import crossovers_of, curves_over
 from app.advisor.curves.pairs import plans_of
@@ -25,6 +25,7 @@ from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
+from probes.workload.description import Plan
 
 
 def recommend(
@@ -50,9 +51,7 @@ def recommend(
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
-    among = None if best is None else bare(best)  # a gain is known at one batch: it has no curve
-    if best is not None and among is not None and among.key not in times:
-        among = best  # of another machine, whose profile has no other
+    among = None if best is None else _with_curve(best, times)
     pairs, batches = known.pairs(among), known.batches(options)
     sizes, curves = curves_over(batches, plans_of(pairs, among))
     reasons = explain(
@@ -88,6 +87,13 @@ def recommend(
         reasons=(*reasons, *_of_cards_and_host(survey, request, known, ranking)),
         snippet=write_snippet(workload, told.plan) if told is not None else None,
     )
+
+
+def _with_curve(best: Plan, times: Container[object]) -> Plan:
+    """What the recommended plan is a variant of: a gain is known at one batch. The plan itself on another machine,
+    whose profile has no other."""
+    plain = bare(best)
+    return plain if plain.key in times else best
 
 
 def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: Ranking) -> tuple[Reason, ...]:

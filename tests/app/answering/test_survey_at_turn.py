@@ -87,7 +87,7 @@ def test_a_question_that_waited_for_a_calibration_is_answered_by_it(tmp_path: Pa
 
     heard = tmp_path / "jobs"
     answer = with_crosspoint(tmp_path, use, obedient(heard))
-    assert {reason.code for reason in answer.reasons}.isdisjoint({"no-calibration", "not-calibrated", "stale-profile"})
+    assert {reason.code for reason in answer.reasons}.isdisjoint({"no-calibration", "stale-profile"})
     assert all(job["paces"] == {"1": 2e-4} for job in jobs(heard) if job["kind"] == "measure")
 
 

@@ -131,37 +131,6 @@ def pid_of(run: PlanProcess) -> int:
     return run.process.pid
 
 
-def test_a_machine_slower_than_its_profile_says_is_told_as_never_calm() -> None:
-    """Others may compute on its cores from the first step to the last."""
-    rows, _ = measured(DENSE, ONE, seconds=1.0, paces={"1": 1e-9})
-    assert rows[0].outcome == "ok"
-    assert rows[0].slow_share == 1
-    assert rows[0].slowdown is None
-
-
-@pytest.mark.parametrize("paces", [[1.0], {"one": 1.0}, {"1": 0}, {"1": None}, {"-1": 1.0}])
-def test_paces_that_are_none_are_refused(paces: object) -> None:
-    with pytest.raises(Failure, match="paces"):
-        job(DENSE, ONE, paces=paces)
-
-
-def test_each_run_that_is_not_watched_says_how_quick_the_cores_are() -> None:
-    assert fresh_processes.prepare()
-    run = PlanProcess(DENSE, ONE, 8, None)
-    try:
-        with run.watched():  # what reading takes is not to be in the peaks of memory
-            run(1)
-        assert run.take_readings() == []
-        run(3)
-        run(2)
-        readings = run.take_readings()
-        assert len(readings) == 2
-        assert min(readings) > 0
-        assert run.take_readings() == []
-    finally:
-        run.drop()
-
-
 def test_each_plan_and_batch_has_a_process_of_its_own_and_all_of_a_measurement() -> None:
     rows, _ = measured(DENSE, ONE, BF16, sizes=(8, 32), seconds=4.0)
     assert [(row.plan, row.batch_size) for row in rows] == [(ONE, 8), (BF16, 8), (ONE, 32), (BF16, 32)]
