@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from app.advisor.time_model.pooled import LOOKED_AT, POOLED
 from app.errors import StoreError, UnknownProfile
 from app.keeping import trouble_with, unless_unreadable
 from app.store import Store
@@ -22,18 +24,21 @@ class _Held:
 
 
 class KnownProfiles:
-    """What could not be saved is known until it is, or the process ends."""
+    """What could not be saved is known until it is, or the process ends.
+
+    came: set when there is another profile of this machine; whoever waits for one clears it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._unsaved: dict[str, _Held] = {}  # by fingerprint
+        self._unsaved: dict[str, list[_Held]] = {}  # by fingerprint, oldest first; as many as count at most
+        self.came = asyncio.Event()
 
     async def find(self, survey: Survey, name: str | None = None) -> Profile | None:
         """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name, and
         StoreError where nobody can tell."""
         if name is None:
-            return await self._own(survey.fingerprint)
-        own = await self._own(survey.fingerprint)
+            return await self.of_machine(survey.fingerprint)
+        own = await self.of_machine(survey.fingerprint)
         if own is not None and own.name == name:  # also where this machine was calibrated in another state since
             return own
         found = await self._store.named_profile(name)
@@ -41,11 +46,12 @@ class KnownProfiles:
             raise await self.unknown()
         return found
 
-    async def _own(self, fingerprint: str) -> Profile | None:
+    async def of_machine(self, fingerprint: str) -> Profile | None:
+        """The one that answers for the machine that has this fingerprint."""
         if not fingerprint:  # the survey failed: whose profile it would be is not known
             return None
         held, stored = self._unsaved.get(fingerprint), await unless_unreadable(self._store.profile(fingerprint))
-        here = [None if held is None else held.profile, stored]
+        here = [held[-1].profile if held else None, stored]
         return max((one for one in here if one is not None), key=lambda one: moment_of(one.created_at), default=None)
 
     async def unknown(self) -> UnknownProfile:
@@ -62,34 +68,60 @@ class KnownProfiles:
         times = await unless_unreadable(self._store.calibration_times(stored.name, stored.fingerprint))
         return stored if times == [] else None
 
+    async def calibrations(self, name: str, fingerprint: str) -> list[Profile]:
+        """What was calibrated here that may count, newest first, since a profile from elsewhere took its place."""
+        stored = await unless_unreadable(self._store.calibrations(name, fingerprint, LOOKED_AT)) or []
+        return [*self._held_calibrations(name, fingerprint), *stored][:LOOKED_AT]
+
+    async def calibration_times(self, name: str, fingerprint: str, method: int | None = None) -> list[float]:
+        """When those were made, newest first; seconds since 1970. method: of those that measured so alone."""
+        stored = await unless_unreadable(self._store.calibration_times(name, fingerprint, method)) or []
+        held = [each for each in self._held_calibrations(name, fingerprint) if method in (None, each.method)]
+        return [*(moment_of(each.created_at).timestamp() for each in held), *stored]
+
+    def _held_calibrations(self, name: str, fingerprint: str) -> list[Profile]:
+        """Newest first. What is kept in memory alone, the store tells of itself."""
+        held = [] if self._store.unreadable is not None else self._unsaved.get(fingerprint, [])
+        return [each.calibration for each in reversed(held) if each.profile.name == name]
+
     def note(self, profile: Profile, calibration: Profile, *, saved: bool) -> None:
-        """A new one of this machine, which takes the place of one that was not saved."""
-        self._unsaved.pop(profile.fingerprint, None)
+        """A new one of this machine. Where it was saved, it takes the place of those that were not."""
+        held = self._unsaved.pop(profile.fingerprint, [])
         if not saved:
-            self._unsaved[profile.fingerprint] = _Held(profile, calibration)
+            self._unsaved[profile.fingerprint] = [*held, _Held(profile, calibration)][-POOLED:]
+        self.came.set()
 
     async def save_unsaved(self) -> None:
         """Write what could not be saved, where the store can be written by now. What was stored of the same machine
         since answers in its place."""
-        for fingerprint, held in [*self._unsaved.items()]:
-            if await self._save(held) and self._unsaved.get(fingerprint) is held:
-                del self._unsaved[fingerprint]
+        for fingerprint in [*self._unsaved]:
+            await trouble_with(self.save(fingerprint))
 
-    async def _save(self, held: _Held) -> bool:
-        """Whether nothing of it is left to be saved."""
-        fingerprint = held.profile.fingerprint
-        stored = await unless_unreadable(self._store.profile(fingerprint))
-        was_forgotten = self._unsaved.get(fingerprint) is not held
-        if was_forgotten or (stored is not None and _is_newer(stored, held.profile)):
-            return True
-        return await trouble_with(self._store.keep_profile(held.profile, held.calibration)) is None
+    async def save(self, fingerprint: str) -> None:
+        """What could not be saved of this machine, oldest first. Raises StoreError."""
+        for held in [*self._unsaved.get(fingerprint, [])]:
+            stored = await unless_unreadable(self._store.profile(fingerprint))
+            if self._is_held(held) and not (stored is not None and _is_newer(stored, held.profile)):
+                await self._store.keep_profile(held.profile, held.calibration)
+            self._forget(lambda one, done=held: one is done)  # type: ignore[misc]
+
+    def holds(self, profile: Profile) -> bool:
+        """Whether it is one that could not be saved and answers all the same."""
+        held = self._unsaved.get(profile.fingerprint, [])
+        return bool(held) and held[-1].profile == profile
 
     def forget_unsaved(self, chosen: Callable[[Profile], bool]) -> bool:
         """Of the profiles of this machine that could not be saved; False where there is none to forget."""
-        names = [name for name, held in self._unsaved.items() if chosen(held.profile)]
-        for name in names:
-            del self._unsaved[name]
-        return bool(names)
+        return self._forget(lambda held: chosen(held.profile))
+
+    def _is_held(self, held: _Held) -> bool:
+        return any(one is held for one in self._unsaved.get(held.profile.fingerprint, []))
+
+    def _forget(self, chosen: Callable[[_Held], bool]) -> bool:
+        kept = {name: [one for one in held if not chosen(one)] for name, held in self._unsaved.items()}
+        has_forgotten = any(len(kept[name]) < len(held) for name, held in self._unsaved.items())
+        self._unsaved = {name: held for name, held in kept.items() if held}
+        return has_forgotten
 
 
 def _is_newer(one: Profile, other: Profile) -> bool:

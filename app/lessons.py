@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from app.advisor.environments import is_variant
+from app.advisor.like_cards import same_kinds
 from app.advisor.time_model.experience import KNOT, Experience, Lesson
 from app.advisor.time_model.likeness import likeness
 from app.advisor.time_model.predicted import predict
@@ -69,13 +70,14 @@ class Lessons:
         if not rows:
             return None
         size = nearest_knot(workload.batch_size)
-        key = (self._rows[0], id(trace), workload_key(workload), size, _named(profile))
+        kinds = same_kinds(survey)
+        key = (self._rows[0], id(trace), workload_key(workload), size, _named(profile), tuple(kinds.items()))
         found = self._known.pop(key, None)
         if found is None or found.trace is not trace:
             own = workload_key(workload)  # whose own measurements say more than that they are like
             others = [row for row in rows if row.workload_key != own]
             nearest = await asyncio.to_thread(most_like, others, trace, size)
-            found = Experience(await self._priced(profile, nearest), trace)
+            found = Experience(await self._priced(profile, nearest), trace, kinds)
         self._known[key] = found
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -200,7 +202,8 @@ def lesson_of(row: LessonRow) -> Lesson | None:
 
 def _named(profile: Profile) -> str:
     """The profile and the program that foretell: a later one of either foretells otherwise."""
-    return f"{profile.fingerprint} {profile.created_at} {program_version()}"
+    made_of = f"{profile.created_at} {profile.calibrations} {profile.method}"
+    return f"{profile.fingerprint} {made_of} {program_version()}"
 
 
 @functools.cache

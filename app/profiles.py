@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.advisor.time_model.pooled import LOOKED_AT, devices_that_count
+from app.advisor.time_model.pooled import devices_that_count
 from app.errors import ProfileRefused
-from app.keeping import unless_unreadable
 from app.profile_names import is_another_machines
 from app.service import Crosspoint
 from probes import bounds
@@ -36,8 +35,7 @@ async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
 async def newest_devices(crosspoint: Crosspoint, profile: Profile) -> dict[str, bool]:
     """The devices that this profile's newest calibration measured, and whether the profile holds any of that; empty
     where none is stored."""
-    stored = crosspoint.store.calibrations(profile.name, profile.fingerprint, LOOKED_AT)
-    calibrations = await unless_unreadable(stored)
+    calibrations = await crosspoint.profiles.calibrations(profile.name, profile.fingerprint)
     return await asyncio.to_thread(devices_that_count, calibrations) if calibrations else {}
 
 
@@ -45,8 +43,8 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     """Take in a profile's file, under its own name or this one; whatever is wrong with it, what was there stays.
 
     One with this machine's fingerprint becomes this machine's profile; any other answers when it is asked for by name.
-    One that is stored already is left as it is, with the calibrations that it is made of. Raises ProfileRefused,
-    StoreError.
+    One that is stored already, or was to be, is left as it is, with the calibrations that it is made of. Raises
+    ProfileRefused, StoreError.
     """
     try:
         profile = await asyncio.to_thread(parse_profile, content)
@@ -57,9 +55,13 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     survey = await crosspoint.survey()
     refuse_impostor(profile, survey)
     await _refuse_shadowing(crosspoint, profile)
+    if crosspoint.profiles.holds(profile):
+        await crosspoint.profiles.save(profile.fingerprint)
+        return profile
     if crosspoint.store.lasting_trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
         await crosspoint.store.keep_profile(profile)
     crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
+    crosspoint.profiles.came.set()
     return profile
 
 
@@ -132,7 +134,7 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
     """Raises ProfileRefused where it would stand before another machine's, or before a newer one of its own. One that
     was made in the future (a clock was wrong) is newer than none."""
     named = await crosspoint.store.named_profile(profile.name)
-    same = await crosspoint.store.profile(profile.fingerprint)
+    same = await crosspoint.profiles.of_machine(profile.fingerprint)
     is_its_name = same is not None and same.name == profile.name
     if named is not None and named.fingerprint != profile.fingerprint and not is_its_name:
         raise ProfileRefused(

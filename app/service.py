@@ -16,12 +16,13 @@ from types import TracebackType
 from typing import Any
 
 from app import labjobs
-from app.advisor.explanations.busy_device import without_utilization
+from app.advisor.explanations.busy_device import is_busy, without_utilization
 from app.advisor.known import gather
+from app.advisor.like_cards import free_devices
 from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
-from app.advisor.time_model.pooled import LOOKED_AT, pool
+from app.advisor.time_model.pooled import pool
 from app.answering.apart import may_all_run_apart, start_options
 from app.answering.recommending import Recommending
 from app.answering.survey_at_turn import SurveyAtTurn
@@ -229,23 +230,20 @@ class Crosspoint:
     ) -> Kept[list[Measurement]]:
         """As `measure`, and says whether it was saved. Plans run as for a recommendation, and are told alike. Who is
         cancelled while the process is ending, with its result there, gets it all the same."""
-        result: dict[str, Any] | None = None
         with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = self.apart_from_ours(await self.survey_for_plans(on_progress or say_nothing))
             workload, plans = request.workload, plans or candidate_plans(survey, request)
             at_turn = SurveyAtTurn(self, ticket, survey)
             options = start_options(workload) if any(plan.is_cpu for plan in plans) else ()
             sizes = batch_sizes or (workload.batch_size,)
-            try:
-                async with self.lab.session(ticket, options) as child:
-                    survey = await at_turn.survey()
-                    job = await self._measure_job(survey, request, plans, sizes, seconds)
-                    result = await child.run(job, self.lab.deadline(seconds), forward_progress(on_progress))
-            except asyncio.CancelledError:
-                if result is None:
-                    raise
-        assert result is not None
-        return await self.keep_measurements(survey, workload, result)
+
+            async def make_job() -> dict[str, Any]:
+                return await self._measure_job(await at_turn.survey(), request, plans, sizes, seconds)
+
+            result = await self.lab.run_at_turn(
+                make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket, options=options
+            )
+        return await self.keep_measurements(await at_turn.survey(), workload, result)
 
     async def _measure_job(
         self, survey: Survey, request: Request, plans: Sequence[Plan], sizes: Sequence[int], seconds: float
@@ -303,15 +301,18 @@ class Crosspoint:
         seconds = CALIBRATION_SECONDS[effort]
         with self._measuring(seconds, on_progress, ticket) as ticket:
             await self.survey_for_plans(on_progress or say_nothing)  # the profile says which cards there are
-            survey = self.apart_from_ours(await self.survey(fresh=True))
-            if not survey.fingerprint:
-                raise LabError("failed", "The survey failed: nobody could tell whose profile it would be. Try again.")
-            job = labjobs.calibrate_job(survey, effort, devices, await free_name(self.store, survey, name))
-            result = await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
+            at_turn = SurveyAtTurn(self, ticket, self.apart_from_ours(await self.survey(fresh=True)))
+
+            async def make_job() -> dict[str, Any]:
+                return await self._calibrate_job(await at_turn.now(), effort, devices, name, by_itself=by_itself)
+
+            result = await self.lab.run_at_turn(make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
+        survey = await at_turn.now()
         measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
         name = await free_name(self.store, survey, name)  # others' profiles may have come meanwhile
         calibration = replace(with_devices(measured, survey), name=name)
-        earlier = await unless_unreadable(self.store.calibrations(name, calibration.fingerprint, LOOKED_AT)) or []
+        await self.profiles.save_unsaved()
+        earlier = await self.profiles.calibrations(name, calibration.fingerprint)
         profile = await asyncio.to_thread(pool, [calibration, *earlier])
         if by_itself and (brought := await self.profiles.brought(survey)) is not None:
             return Kept(brought, None)
@@ -319,6 +320,17 @@ class Crosspoint:
         trouble = await trouble_with(self.store.keep_profile(profile, calibration))
         self.profiles.note(profile, calibration, saved=trouble is None)
         return Kept(profile, trouble)
+
+    async def _calibrate_job(
+        self, survey: Survey, effort: str, devices: Sequence[str], name: str | None, *, by_itself: bool
+    ) -> dict[str, Any]:
+        """By itself without cards on which others compute: their times would be theirs. In a quiet hour these are made
+        up for."""
+        if not survey.fingerprint:
+            raise LabError("failed", "The survey failed: nobody could tell whose profile it would be. Try again.")
+        if by_itself and not devices and any(is_busy(card) for card in survey.accelerators):
+            devices = free_devices(survey)
+        return labjobs.calibrate_job(survey, effort, devices, await free_name(self.store, survey, name))
 
     async def experiment(
         self,

@@ -57,7 +57,7 @@ class Settings:
         default=True,
         metadata=_about(
             "Calibrate in the background where no profile of this machine is stored, and an hour later again while "
-            "nobody computes, four times in all."
+            "nobody computes, until four calibrations count."
         ),
     )
     learning: bool = field(

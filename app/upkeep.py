@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from app.advisor.crowding import crowd_of
-from app.advisor.explanations.busy_device import is_busy
-from app.advisor.like_cards import free_devices
 from app.advisor.plans import unknown_cards
 from app.advisor.time_model.pooled import LOOKED_AT, POOLED
 from app.advisor.time_model.predicted import fit_all_plans
 from app.errors import CrosspointError, LabError
-from app.keeping import trouble_with, unless_unreadable
+from app.keeping import trouble_with
 from app.service import CALIBRATION_SECONDS, Crosspoint
 from probes.hardware import Survey
-from probes.profile import METHOD, Profile, moment_of
+from probes.profile import METHOD, Profile
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +46,7 @@ class Upkeep:
     def __init__(self, crosspoint: Crosspoint) -> None:
         self._crosspoint = crosspoint
         self._not_before = 0.0
+        self._calibrated: list[float] = []  # when this did, in the loop's seconds, of the machine as it is
         self._unfitted: Profile | None = None  # the last one that could not be fitted
         self.store_opened = False
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
@@ -69,13 +68,21 @@ class Upkeep:
             is_new = survey.fingerprint != fingerprint
             if is_new:
                 fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
+                self._calibrated = []
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
                 is_noted = is_noted or await trouble_with(self._crosspoint.note_state(survey)) is None
                 await self._crosspoint.profiles.save_unsaved()
             if asyncio.get_running_loop().time() >= self._not_before:
                 await self._learn_torch()
                 await self._calibrate_if_due(survey)
-            await asyncio.sleep(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
+            await self._rest(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
+
+    async def _rest(self, seconds: float) -> None:
+        """Until the next look. A profile that comes is looked at at once: its prices are fitted before anybody asks."""
+        came = self._crosspoint.profiles.came
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(came.wait(), seconds)
+        came.clear()
 
     async def _learn_torch(self) -> None:
         """Ask a measuring process what torch sees, once for the cards and drivers that there are; it stays warm for the
@@ -130,34 +137,31 @@ class Upkeep:
         this survey tells of, or this survey knows no fingerprint. Raises LabError."""
         done = False
         while (profile := await self._crosspoint.profile(survey)) is None and survey.fingerprint and not done:
-            done = await self._calibrate("quick", devices=await self._free_devices())
+            done = await self._calibrate("quick")
             survey = await self._crosspoint.survey()
         if profile is None and done:
             self._retry_later()
         return profile
 
-    async def _free_devices(self) -> list[str]:
-        """Without cards on which others compute: their times would be theirs. In a quiet hour these are made up for.
-        None where all are free."""
-        survey = self._crosspoint.apart_from_ours(await self._crosspoint.survey())
-        return free_devices(survey) if any(is_busy(card) for card in survey.accelerators) else []
-
     async def _is_due_again(self, survey: Survey, profile: Profile) -> bool:
         """A profile from elsewhere is left as it is. Calibrations that do not count, as disturbed ones beside calm, are
         made up for, and those of before an update that changed how they measure; but not without end: neighbours may be
         here at any hour."""
-        if self._crosspoint.lab.measuring or not is_quiet(survey):
+        if self._crosspoint.lab.measuring or not is_quiet(survey) or not self._may_again():
             return False
-        reading = self._crosspoint.store.calibration_times(profile.name, profile.fingerprint)
-        times = await unless_unreadable(reading) or []
+        profiles, key = self._crosspoint.profiles, (profile.name, profile.fingerprint)
+        times, alike = await profiles.calibration_times(*key), await profiles.calibration_times(*key, METHOD)
         is_short = profile.calibrations < POOLED or profile.method < METHOD
-        is_short = is_short and 0 < len(times) < LOOKED_AT
-        # One that was made in the future, by a clock that has been set since, is of no known age. One that could not be
-        # saved is as old as what was made of it.
-        newest = (*times[:1], moment_of(profile.created_at).timestamp())
-        return is_short and not any(0 <= time.time() - made < AGAIN_SECONDS for made in newest)
+        is_short = is_short and len(times) > 0 and len(alike) < LOOKED_AT
+        # One that was made in the future, by a clock that has been set since, is of no known age.
+        return is_short and not any(0 <= time.time() - made < AGAIN_SECONDS for made in times[:1])
 
-    async def _calibrate(self, effort: str, name: str | None = None, devices: Sequence[str] = ()) -> bool:
+    def _may_again(self) -> bool:
+        """Whatever became of those before, which may have been neither saved nor taken into the profile."""
+        since = asyncio.get_running_loop().time() - AGAIN_SECONDS
+        return len(self._calibrated) < LOOKED_AT and all(made < since for made in self._calibrated[-1:])
+
+    async def _calibrate(self, effort: str, name: str | None = None) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card
         cannot be had: the profile would be without that card, and be kept. Raises LabError."""
         trouble = self._crosspoint.torch.trouble
@@ -168,7 +172,7 @@ class Upkeep:
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
         ticket.on_start = self._say_running
         self.calibration = {"state": "waiting", "reason": None}
-        calibration = self._crosspoint.calibrate(effort, devices=devices, name=name, ticket=ticket, by_itself=True)
+        calibration = self._crosspoint.calibrate(effort, name=name, ticket=ticket, by_itself=True)
         work = asyncio.create_task(calibration)
         waiter = asyncio.create_task(preempted.wait())
         try:
@@ -181,11 +185,14 @@ class Upkeep:
         if work.cancelled():
             return False
         work.result()
+        self._calibrated.append(asyncio.get_running_loop().time())
         return True
 
     async def _fit(self, profile: Profile) -> None:
-        """Before anybody asks. Whatever stands in a profile from elsewhere, calibrating and the store's retries go on;
-        it is logged once."""
+        """Before anybody asks, but not beside a measurement, which would take it for others'. Whatever stands in a
+        profile from elsewhere, calibrating and the store's retries go on; it is logged once."""
+        if self._crosspoint.lab.measuring:
+            return
         try:
             await asyncio.to_thread(fit_all_plans, profile)
         except Exception:

@@ -66,6 +66,7 @@ def recommend(
             known.elsewhere is not None,
             known.crowd,
             known.gains,
+            known.measured_there(workload.batch_size),
         )
     )
     time = times.get(among.key) if among is not None else None

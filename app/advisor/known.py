@@ -12,7 +12,7 @@ from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
 from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
-from app.advisor.like_cards import same_kinds, unlike_plans
+from app.advisor.like_cards import kinds_elsewhere, same_kinds, unlike_plans
 from app.advisor.memory_model.memory import MemoryEstimate, Room, estimate_memory, room_for
 from app.advisor.one_value import explain_one_value
 from app.advisor.options import failed_at, option_for, tried
@@ -95,6 +95,12 @@ class Known:
         outcomes = {row.outcome for row in self.measurements if row.plan.key == plan.key}
         return "ok" not in outcomes and ("unsupported" in outcomes or self._refused_in_trace(plan) is not None)
 
+    def measured_there(self, batch_size: int) -> list[Measurement]:
+        """What the plans' times at this very batch rest on."""
+        measured = (time.measured for time in self.times.values())
+        rows = (None if each is None else each.rows.get(batch_size) for each in measured)
+        return [row for row in rows if row is not None]
+
     def batches(self, options: Sequence[Option]) -> Batches:
         """What to look at over the batch: these options' plans."""
         room = {option.plan.key: option.max_batch_size for option in options}
@@ -145,7 +151,7 @@ def gather(
     rooms = {plan.device: room_for(machine, profile, plan) for plan in plans}
     host_bytes = machine.memory.usable_bytes if machine is not None else None
     crowd = crowd_of(survey) if elsewhere is None else None
-    kinds = same_kinds(survey) if elsewhere is None else {}
+    kinds = same_kinds(survey) if elsewhere is None else kinds_elsewhere(machine, elsewhere)
     free, busy = devices_by_use(survey) if elsewhere is None else (frozenset[str](), frozenset[str]())
     learned = None if elsewhere else experience
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd, learned, free, kinds)

@@ -49,6 +49,24 @@ def same_kinds(survey: Survey) -> Mapping[str, Hashable]:
     return {str(card.torch_device): _kind(card) for card in cuda_accelerators(survey)}
 
 
+def kinds_elsewhere(machine: Survey | None, profile: Profile) -> dict[str, Hashable]:
+    """The same of another machine, as far as its profile tells of it: cards that it tells as another are alike, too."""
+    kinds = dict(same_kinds(machine)) if machine is not None else {}
+    return kinds | {device: kinds.get(other, other) for device, other in profile.like.items()}
+
+
+def one_of_each_kind(survey: Survey, plans: Sequence[Plan], asked: Sequence[str]) -> list[Plan]:
+    """Of these plans those to measure: of cards that are alike, one tells what all would; a free one where there is
+    one. asked: devices that were asked for; a card's own name asks for that card."""
+    kinds, chosen = same_kinds(survey), dict[Hashable, str]()
+    for card in sorted(cuda_accelerators(survey), key=is_busy):
+        device = str(card.torch_device)
+        if any(plan.device == device for plan in plans):
+            chosen.setdefault(kinds[device], device)
+    wanted = {*chosen.values(), *asked}
+    return [plan for plan in plans if plan.device not in kinds or plan.device in wanted]
+
+
 def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], best: Plan | None) -> list[Plan]:
     """Those of one card of each kind: the recommended plan's, else the first. kinds: same_kinds."""
     devices = dict.fromkeys([*([] if best is None else [best.device]), *(plan.device for plan in plans)])

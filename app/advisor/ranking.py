@@ -24,10 +24,12 @@ TAIL, NODES = 5.0, 201
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Options, best first. close: the ones that cannot be told from the fastest one, when there are any such beside
-    it; the cheapest of them is the head. confidence: None when a plan that may fit has no time."""
+    it; the cheapest of them is the head. unlike: without those that are one plan on another card that is alike.
+    confidence: None when a plan that may fit has no time."""
 
     options: tuple[Option, ...]
     close: tuple[Option, ...]
+    unlike: tuple[Option, ...]
     confidence: float | None
 
     @property
@@ -71,7 +73,7 @@ def rank_options(
         ordered.remove(head)
         ordered.insert(0, head)
     unlike = [option for option in ordered if option is first_of[option.plan.key]]
-    return Ranking(tuple(ordered), tuple(close), _confidence(unlike, ratio_spread))
+    return Ranking(tuple(ordered), tuple(close), tuple(unlike), _confidence(unlike, ratio_spread))
 
 
 def _best_founded(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.service import Crosspoint
 
 # A trace that cannot be had: steps may be run all the same.
-_UNTRACEABLE = frozenset({"unsupported", "too-slow", "failed"})
+_UNTRACEABLE = frozenset({"unsupported", "too-slow", "failed", "out-of-memory"})
 
 
 class Following:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app import advisor
 from app.advisor.explanations.outdated import explain_outdated
 from app.advisor.explanations.unknown_cards import explain_unknown_cards
+from app.advisor.like_cards import one_of_each_kind
 from app.advisor.plans import candidate_plans, unknown_cards
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
@@ -92,7 +94,7 @@ class Recommending:
             return await self._measure(survey, profile, plans)
         return await self._following.trace_if_possible(survey)
 
-    async def _measure(self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]) -> Trace | None:
+    async def _measure(self, survey: Survey, profile: Profile | None, plans: Sequence[Plan]) -> Trace | None:
         """Measure in a fresh process, which also traces when no other process is warm for that. The machine's slot is
         taken once a trace is there that the warm one makes: others may measure meanwhile."""
         lab = self._crosspoint.lab
@@ -117,7 +119,8 @@ class Recommending:
                     if not first.alive:  # the trace took too long, or ended its process
                         child = await stack.enter_async_context(lab.another({}, options))
                 estimate = await self._decide(survey, profile, trace)
-                if fitting_plans(estimate, plans):
+                plans = one_of_each_kind(survey, fitting_plans(estimate, plans), self._request.devices)
+                if plans:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
                     left, least = self._seconds_left(ticket), LEAST_SHARE * self._request.measuring_seconds
                     await self._steps.run_plans(child, survey, estimate, plans, max(left - kept_back, least))
@@ -130,7 +133,7 @@ class Recommending:
                 raise
             self._unmeasured = error
             failed = "The measurement failed" if ticket.running else "Nothing was measured"
-            text = f"{failed}, so this is an estimate. {error}"
+            text = f"{failed}: this is told from what was known before. {error}"
             self._notes.add(Reason("not-measured", text, {"possible": True}))
         return trace or (None if self._following.untraceable else await self._following.trace_if_possible(survey))
 

@@ -33,9 +33,17 @@ class SurveyAtTurn:
     async def survey(self) -> Survey:
         """The one from before where none could be taken, or it tells of another machine: by that one the question's
         plans and profile were chosen."""
+        return await self._read(self._before.fingerprint)
+
+    async def now(self) -> Survey:
+        """Of another machine, too: for a calibration, which is of whatever this machine is while it is measured."""
+        return await self._read(None)
+
+    async def _read(self, fingerprint: str | None) -> Survey:
         assert self._reading is not None, "the slot is not held"
         now = await self._reading
-        found = now if now.fingerprint == self._before.fingerprint else self._before
+        is_good = now.fingerprint and fingerprint in (None, now.fingerprint)
+        found = now if is_good else self._before
         return without_utilization(found) if self._after_another else found
 
     def _note_waiting(self) -> None:

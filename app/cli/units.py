@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 UNKNOWN = "?"
@@ -93,4 +94,4 @@ def _three_digits(value: float) -> str:
     if value >= 99.95:
         return f"{value:.0f}"
     text = f"{value:.3g}"
-    return f"{value:.1f}" if "e" in text else text
+    return text if "e" not in text else f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from app.errors import LabError
@@ -31,7 +31,9 @@ class Lab:
         self._grace_seconds = settings.grace_seconds
         self._slot = Slot(settings.queue_length)
         self._living: set[Child] = set()
-        self._tracer = Tracer(settings.trace_idle_seconds, self._living, program, self._check_open)
+        self._tracer = Tracer(
+            settings.trace_idle_seconds, self._living, program, self._check_open, lambda: self.measuring
+        )
         self._measured_at = -math.inf
         self._closed = False
 
@@ -101,10 +103,27 @@ class Lab:
         if job["kind"] in ("trace", "widen"):
             self._check_open()
             return await self._tracer.run(job)
+
+        async def make_job() -> dict[str, Any]:
+            return job
+
+        return await self.run_at_turn(make_job, on_event, seconds=seconds, ticket=ticket, options=options)
+
+    async def run_at_turn(
+        self,
+        make_job: Callable[[], Awaitable[dict[str, Any]]],
+        on_event: OnEvent | None = None,
+        *,
+        seconds: float,
+        ticket: Ticket | None = None,
+        options: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """As `run`, a measurement that is made up once the machine's slot is held: what the machine is then, and what
+        is known of it, may be other than when its turn was asked for."""
         result: dict[str, Any] | None = None
         try:
             async with self.session(ticket or self.reserve(seconds), options) as child:
-                result = await child.run(job, seconds + self._grace_seconds, on_event)
+                result = await child.run(await make_job(), self.deadline(seconds), on_event)
         except asyncio.CancelledError:
             if result is None:
                 raise

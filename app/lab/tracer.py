@@ -29,6 +29,8 @@ ENVIRONMENT = {
 }
 # Then a fresh process does the next: what each leaves adds up.
 MOST_JOBS = 100
+# So long after such a trace, and while nothing is measured: starting it takes all cores for some seconds.
+SUCCESSION_SECONDS = 3.0
 # Failures after which the process is as good as before: it looked at the job and said no.
 _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
@@ -38,11 +40,19 @@ class Tracer:
     as ready as it was."""
 
     def __init__(
-        self, idle_seconds: float, living: set[Child], program: Sequence[str], check_open: Callable[[], None]
+        self,
+        idle_seconds: float,
+        living: set[Child],
+        program: Sequence[str],
+        check_open: Callable[[], None],
+        is_measuring: Callable[[], bool] = lambda: False,
     ) -> None:
-        """check_open: raises LabError once no process is to be started any more."""
+        """check_open: raises LabError once no process is to be started any more. is_measuring: whether a measurement
+        runs, which what nobody waits for is not to disturb."""
         self._program = program
         self._check_open = check_open
+        self._is_measuring = is_measuring
+        self._is_scarce = False  # there is no memory for two of these processes
         self._idle_seconds = idle_seconds
         self._living = living
         self._turn = asyncio.Lock()
@@ -74,8 +84,9 @@ class Tracer:
             await self.close()
 
     def rest_at_most(self, seconds: float) -> None:
-        """From the next job on, end after this long without work."""
+        """From the next job on, end after this long without work: memory is scarce."""
         self._idle_seconds = min(self._idle_seconds, seconds)
+        self._is_scarce = True
 
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """The job's result. Raises LabError, and LabBusy when too many wait."""
@@ -111,11 +122,12 @@ class Tracer:
 
     async def _run_alone(self, job: dict[str, Any]) -> dict[str, Any]:
         self._options = _options_for(job) or self._options
-        self._is_prepared |= job.get("kind") == "prepare"
         child = await self._warm_child()
         self._jobs += 1
         try:
-            return await child.run(job, TRACE_SECONDS)
+            result = await child.run(job, TRACE_SECONDS)
+            self._is_prepared |= job.get("kind") == "prepare"
+            return result
         except LabError as error:
             if error.code not in _HARMLESS:
                 await self.close()
@@ -141,7 +153,15 @@ class Tracer:
 
     async def _succeed(self) -> None:
         """Put another process in the place of this one, which goes on until that is as ready as it was. Where none can
-        be had, it stays."""
+        be had, it stays, for as many jobs again; where there is no memory for both, the next job starts another."""
+        await asyncio.sleep(SUCCESSION_SECONDS)
+        while self._is_measuring():  # noqa: ASYNC110 - who measures has no event for this
+            await asyncio.sleep(SUCCESSION_SECONDS)
+        if self._is_scarce:
+            async with self._turn:
+                self._let_go()
+            return
+        self._jobs = 0
         with contextlib.suppress(LabError):
             child = await self._start()
             try:

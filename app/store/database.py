@@ -126,12 +126,15 @@ class Database:
         if _code_of(error) in _UNWRITABLE:
             self.failed = f"the store cannot be written ({error})"
 
-    def try_again(self) -> None:
-        """Where nothing could be saved: from now on it is, if it can be. What was kept in memory alone is let go."""
+    def try_again(self) -> bool:
+        """Where nothing could be saved: from now on it is, if it can be. What was kept in memory alone is let go. True
+        where another file, or another state of it, is open by now."""
+        before = self.connection
         if self.trouble is not None:
             self._open_again()
         elif self.failed is not None:
             self._write_again()
+        return self.connection is not before
 
     def _open_again(self) -> None:
         try:

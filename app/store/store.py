@@ -156,10 +156,11 @@ class Store:
         statement = f"SELECT calibration {_CALIBRATED} ORDER BY id DESC LIMIT ?3"
         return await self._select(statement, (name, fingerprint, limit), Profile.from_json)
 
-    async def calibration_times(self, name: str, fingerprint: str) -> list[float]:
-        """When those were kept, newest first; seconds since 1970."""
-        rows = await self._rows(f"SELECT created_at {_CALIBRATED} ORDER BY id DESC", (name, fingerprint))
-        return [float(at) for (at,) in rows]
+    async def calibration_times(self, name: str, fingerprint: str, method: int | None = None) -> list[float]:
+        """When those were kept, newest first; seconds since 1970. method: of those that measured so alone."""
+        so = "(?3 IS NULL OR coalesce(json_extract(calibration, '$.method'), 0) = ?3)"
+        statement = f"SELECT created_at {_CALIBRATED} AND {so} ORDER BY id DESC"
+        return [float(at) for (at,) in await self._rows(statement, (name, fingerprint, method))]
 
     async def measurements(self, fingerprint: str, workload: Workload) -> list[Measurement]:
         """What this machine measured of this model, as far as it counts (latest_of); in the order in which it was."""
@@ -225,14 +226,20 @@ class Store:
         """Parsing one takes tens of milliseconds, so those parsed last are remembered by their row and its time:
         SQLite gives a row's number again when the last row was deleted."""
         for row in await self._rows(statement, values):
-            if row not in self._profiles:
-                document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
-                self._profiles[row] = _first(await self._select(document, row, Profile.from_json))
-                while len(self._profiles) > REMEMBERED_PROFILES:
-                    del self._profiles[next(iter(self._profiles))]
-            if (profile := self._profiles.get(row)) is not None:
+            if (profile := await self._remembered(row)) is not None:
                 return profile
         return None
+
+    async def _remembered(self, row: tuple[Any, ...]) -> Profile | None:
+        """Of several who ask at once each is given the same one: what is fitted to it goes by its identity."""
+        if row not in self._profiles:
+            document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
+            found = _first(await self._select(document, row, Profile.from_json))
+            self._profiles.setdefault(row, found)
+        profile = self._profiles[row] = self._profiles.pop(row, None)  # the last to be forgotten
+        for oldest in [*self._profiles][:-REMEMBERED_PROFILES]:
+            self._profiles.pop(oldest, None)
+        return profile
 
     async def _select(self, statement: str, parameters: Parameters, read: Callable[[dict[str, Any]], T]) -> list[T]:
         """The documents that the statement finds, as far as they are of today's schema."""
@@ -305,8 +312,7 @@ class Store:
         return self._database
 
     def _try_again(self) -> None:
-        if self._database is not None and self.trouble:
-            self._database.try_again()
+        if self._database is not None and self.trouble and self._database.try_again():
             self._profiles.clear()
 
     def _close(self) -> None:

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 
 from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.building.fake_models import build_fake, build_meta, fake_python
-from probes.microtrain.failures import Untraceable, first_line, is_out_of_memory
+from probes.microtrain.failures import Failure, Untraceable, first_line, is_out_of_memory
 from probes.microtrain.feeding import batch_bytes
 from probes.microtrain.models import build_model
 from probes.microtrain.step import UnsupportedWorkload
@@ -44,7 +44,7 @@ class _TooLarge(Untraceable):
     """To be run for its numbers."""
 
 
-_TOLD = (Untraceable, UnsupportedWorkload)  # what these say is final, and fit to be passed on
+_TOLD = (Untraceable, UnsupportedWorkload, Failure)  # what these say is final, and fit to be passed on
 
 # Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
 # 1 would be no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair
@@ -68,9 +68,9 @@ def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool =
     plainly: without what it is under autocast, the order of its allocations, and what kernels take inside, which has
     to be tried for real. devices: with the step as a device runs it, where it can be traced under fake tensors; it
     makes a trace 4 to 13 % longer.
-    Raises InvalidModel when the model cannot be built, UnsupportedWorkload when nobody can step it like this, and
-    Untraceable when its step cannot be followed. The user's own Python may mix real tensors with fake ones in any way:
-    whatever fails there is tried for real.
+    Raises InvalidModel when the model cannot be built, UnsupportedWorkload when nobody can step it like this,
+    Untraceable when its step cannot be followed, and Failure when memory ran out. The user's own Python may mix real
+    tensors with fake ones in any way: whatever fails there is tried for real.
     """
     with _old_objects_left_alone(), forgotten_afterwards():
         return _trace_fake_or_real(workload, plainly, devices)
@@ -98,7 +98,8 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
             raise
         failed: Exception = error
     except Exception as error:
-        if is_out_of_memory(error) or (not own and not _needs_numbers(error)):
+        _refuse_out_of_memory(error)
+        if not own and not _needs_numbers(error):
             raise Untraceable(_explain(error)) from error
         failed = error
     attempt = _trace_fake
@@ -108,9 +109,8 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
             return attempt(workload, plainly, devices)
         except _TOLD:
             raise
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise Untraceable(_explain(error)) from error
+        except Exception as error:  # noqa: BLE001 - it is tried for real, and what fails there is told
+            _refuse_out_of_memory(error)
             failed = error
     try:
         return replace(_trace_real(workload, failed, plainly), devices=devices)
@@ -162,6 +162,7 @@ def _trace_real(workload: Workload, failed: Exception, plainly: bool) -> Trace:
     except (InvalidModel, *_TOLD):
         raise
     except Exception as error:
+        _refuse_out_of_memory(error)
         raise Untraceable(_explain(error)) from error
 
 
@@ -220,9 +221,16 @@ def _asking_operation(error: BaseException) -> str | None:
     return next((str(func._overloadpacket) for func in asked if isinstance(func, OpOverload)), None)
 
 
-def _explain(error: BaseException) -> str:
+def _refuse_out_of_memory(error: Exception) -> None:
+    """Raises a Failure of its own: others may have held the memory, and another try may bring a trace."""
     if is_out_of_memory(error):
-        return "Memory ran out while this model was traced. Describe a smaller one."
+        raise Failure(
+            "out-of-memory",
+            "Memory ran out while this model was traced. Ask again when more of it is free, or describe a smaller one.",
+        ) from error
+
+
+def _explain(error: BaseException) -> str:
     said = first_line(error) if str(error).strip() else "no reason was given"
     what = f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}."
     return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."

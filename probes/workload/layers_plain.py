@@ -32,13 +32,14 @@ def infer_same(name: str, where: str, options: dict[str, Any], flow: Flow) -> La
 
 def infer_prelu(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     """A weight for all numbers or one a channel, which torch takes axis 1 for, whatever it is."""
-    count, channels = options["count"], flow.shape[0]
+    channels = flow.shape[0]
+    count = channels if options["count"] == "channels" else options["count"]
     if count not in (1, channels):
         raise InvalidModel(
             f'{where}: "count" is {count}, but {channels} channels arrive: one sample is {flow.text}. '
-            f'Write "count": {channels}, a weight for each, or 1 for all of them.'
+            f'Write "count": "channels", a weight for each, or 1 for all of them.'
         )
-    return Layer({"type": "prelu", **options}, flow, count)
+    return Layer({"type": "prelu", "count": count}, flow, count)
 
 
 def infer_softmax(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -183,7 +184,7 @@ PLAIN_TYPES = (
     plain("identity"),
     plain("dropout", options=DROPOUT),
     plain("alpha_dropout", options=DROPOUT),
-    LayerType("prelu", (Whole("count", aliases=("num_parameters",), default=1),), infer_prelu),
+    LayerType("prelu", (Whole("count", aliases=("num_parameters",), default=1, words=("channels",)),), infer_prelu),
     LayerType("softmax", (DIM,), partial(infer_softmax, "softmax")),
     LayerType("log_softmax", (DIM,), partial(infer_softmax, "log_softmax")),
     LayerType(

@@ -28,12 +28,18 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Whole(Option):
-    """A whole number between low and high."""
+    """A whole number between low and high.
+
+    words: strings that are taken as well (`channels`).
+    """
 
     low: int = 1
     high: int = MAX_DIMENSION
+    words: tuple[str, ...] = ()
 
-    def read(self, where: str, value: Any) -> int:
+    def read(self, where: str, value: Any) -> int | str:
+        if isinstance(value, str) and value in self.words:
+            return value
         return whole(f'{where}: "{self.name}"', value, self.low, self.high)
 
 

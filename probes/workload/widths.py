@@ -82,8 +82,8 @@ def _widen_layer(layer: dict[str, Any], factor: float, *, after_grown: bool, kee
         for name in INNER:
             if isinstance(layer.get(name), int) and not keeps_output:
                 layer[name] = _times(layer[name], factor)
-    if layer["type"].startswith("prelu") and layer.get("count", 1) > 1 and after_grown:
-        layer["count"] = _times(layer["count"], factor)
+    if layer["type"] == "prelu" and layer["count"] > 1:
+        layer["count"] = "channels"
     for name in INFERRED:
         if not (name == "in" and layer["type"] == "embedding"):  # a vocabulary is no width
             layer.pop(name, None)

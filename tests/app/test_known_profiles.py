@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from app.asking_torch import AskingTorch
-from app.errors import UnknownProfile
+from app.errors import ProfileRefused, UnknownProfile
 from app.profiles import forget_profile, import_profile
 from app.service import Crosspoint
 from app.upkeep import Upkeep
-from probes.profile import Profile
+from probes.profile import METHOD, Profile, moment_of
 from tests.app.advisor.machine import a_profile
 from tests.app.opened import with_crosspoint
 from tests.app.serving import PATIENCE_SECONDS
@@ -48,15 +48,50 @@ def test_it_hides_none_that_came_later(tmp_path: Path) -> None:
 def test_it_is_forgotten_when_one_is_taken_in_or_it_is_removed(tmp_path: Path) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         survey = await crosspoint.survey()
-        unsaved, taken = (made_on(day, survey.fingerprint, name) for day, name in ((22, "unsaved"), (21, "taken")))
+        days = ((21, "older"), (22, "unsaved"), (23, "taken"))
+        older, unsaved, taken = (made_on(day, survey.fingerprint, name) for day, name in days)
         crosspoint.profiles.note(unsaved, unsaved, saved=False)
+        with pytest.raises(ProfileRefused, match="newer profile"):
+            await import_profile(crosspoint, json.dumps(older.to_json()).encode())
         await import_profile(crosspoint, json.dumps(taken.to_json()).encode())
         assert await crosspoint.profile(survey) == taken
+        unsaved = replace(unsaved, created_at="2026-11-24T09:00:00Z")
         crosspoint.profiles.note(unsaved, unsaved, saved=False)
         await forget_profile(crosspoint, "unsaved")
         assert await crosspoint.profile(survey) == taken
         with pytest.raises(UnknownProfile):
             await forget_profile(crosspoint, "unsaved")
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_several_that_could_not_be_saved_count_together_and_are_saved_in_turn(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        fingerprint = (await crosspoint.survey()).fingerprint
+        first, second, third = (made_on(day, fingerprint, "ours") for day in (21, 22, 23))
+        await crosspoint.store.keep_profile(first, first)
+        for each in (second, third):
+            crosspoint.profiles.note(each, each, saved=False)
+        assert await crosspoint.profiles.calibrations("ours", fingerprint) == [third, second, first]
+        assert await crosspoint.profiles.calibrations("theirs", fingerprint) == []
+        times = await crosspoint.profiles.calibration_times("ours", fingerprint)
+        assert times[:2] == [moment_of(each.created_at).timestamp() for each in (third, second)]
+        assert await crosspoint.profiles.calibration_times("ours", fingerprint, METHOD + 1) == []
+        await crosspoint.profiles.save_unsaved()
+        assert await crosspoint.store.calibrations("ours", fingerprint, 9) == [third, second, first]
+        assert not crosspoint.profiles.forget_unsaved(lambda _: True)
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_one_that_is_exported_and_sent_back_keeps_its_calibrations(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        first, pooled = (made_on(day, survey.fingerprint, "ours") for day in (21, 22))
+        await crosspoint.store.keep_profile(first, first)
+        crosspoint.profiles.note(pooled, pooled, saved=False)
+        assert await import_profile(crosspoint, json.dumps(pooled.to_json()).encode()) == pooled
+        assert await crosspoint.store.calibrations("ours", survey.fingerprint, 9) == [pooled, first]
 
     with_crosspoint(tmp_path, use)
 

@@ -230,7 +230,7 @@ def test_a_machine_that_could_not_be_surveyed_is_not_calibrated(tmp_path: Path) 
         survey = await crosspoint.survey()
 
         async def failed(*, fresh: bool = False) -> Survey:
-            return replace(survey, fingerprint="") if fresh else survey
+            return replace(survey, fingerprint="")
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(crosspoint, "survey", failed)

@@ -19,7 +19,7 @@ from app.errors import StoreError
 from app.store import Store
 from app.store.database import MIGRATIONS
 from app.store.profiles import KEPT_PROFILES_EACH
-from app.store.store import FILE_NAME
+from app.store.store import FILE_NAME, REMEMBERED_PROFILES
 from probes.measurement import Measurement, Timing
 from probes.profile import Profile
 from probes.trace import Affine, Operation, Trace
@@ -293,6 +293,28 @@ def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_sav
         assert store.trouble is not None
 
     in_store(tmp_path / "file" / "below", use)
+
+
+def test_a_profile_is_parsed_once_whoever_asks_and_however_often_nothing_can_be_saved(tmp_path: Path) -> None:
+    """What is fitted to it goes by its identity."""
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        first, second = await asyncio.gather(store.profile("f1"), store.profile("f1"))
+        assert first is second is not None
+        with no_room(), pytest.raises(StoreError):
+            await store.keep_profile(PROFILE)
+        with no_room():
+            await store.open()
+        await store.open()
+        assert await store.profile("f1") is first
+        for other in range(REMEMBERED_PROFILES + 1):
+            await store.keep_profile(replace(PROFILE, fingerprint=f"other {other}", name=f"other {other}"))
+            await store.profile(f"other {other}")
+            assert await store.profile("f1") is first
+        assert len(store._profiles) == REMEMBERED_PROFILES
+
+    in_store(tmp_path, use)
 
 
 def test_a_store_that_could_not_be_written_is_used_once_it_can_be(tmp_path: Path) -> None:

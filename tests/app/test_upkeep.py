@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,7 +67,7 @@ def test_nobody_waits_for_what_is_fitted_to_a_profile(tmp_path: Path) -> None:
             assert asked is not None
             plans = {point.plan.key for point in asked.networks}
             assert plans
-            _, fitted = predicted._remembered[id(asked)]
+            fitted = predicted._remembered[id(asked)].models
             assert {(key, mode) for key in plans for mode in MODES} <= fitted.keys()
 
     asyncio.run(use())
@@ -122,11 +121,11 @@ def again(
     imported: bool = False,
     counting: int | None = None,
     method: int = METHOD,
-    created_at: str = "2026-11-21T09:00:00Z",
+    unsaved: bool = False,
 ) -> list[tuple[Any, ...]]:
     """What is calibrated where calibrations of these ages are kept, oldest first: effort and name of each. counting:
-    how many of them the profile is made of; None: all. method: how they measured. created_at: of the
-    profile, where it could not be saved."""
+    how many of them the profile is made of; None: all. method: how they measured. unsaved: whether
+    another was made just now, which could not be saved."""
     asked: list[tuple[Any, ...]] = []
 
     async def use() -> None:
@@ -134,14 +133,17 @@ def again(
             survey = replace(await crosspoint.survey(), load=load)
             count = len(ages) if counting is None else counting
             profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", effort="full")
-            profile = replace(profile, calibrations=count, method=method, created_at=created_at)
+            profile = replace(profile, calibrations=count, method=method)
             for _ in ages:
                 await crosspoint.store.keep_profile(profile, profile)
+            if unsaved:
+                now = replace(profile, created_at=datetime.now(UTC).isoformat(timespec="seconds"))
+                crosspoint.profiles.note(profile, now, saved=False)  # disturbed: the profile is as it was
             if imported:
                 await crosspoint.store.keep_profile(profile)
 
-            async def times(name: str, fingerprint: str) -> list[float]:
-                kept = await type(crosspoint.store).calibration_times(crosspoint.store, name, fingerprint)
+            async def times(name: str, fingerprint: str, method: int | None = None) -> list[float]:
+                kept = await type(crosspoint.store).calibration_times(crosspoint.store, name, fingerprint, method)
                 return [time.time() - age for age in sorted(ages)][: len(kept)]
 
             async def calibrate(effort: str, *, name: str | None = None, **_: object) -> Profile:
@@ -178,13 +180,59 @@ def test_calibrations_that_do_not_count_are_made_up_for_but_not_without_end(tmp_
 def test_calibrations_that_measured_as_before_an_update_are_made_up_for(tmp_path: Path) -> None:
     assert again(tmp_path / "1", [9 * AGAIN_SECONDS] * 4, method=METHOD - 1) == [("full", "named")]
     assert again(tmp_path / "2", [9 * AGAIN_SECONDS] * 3 + [60.0], method=METHOD - 1) == []
-    assert again(tmp_path / "3", [9 * AGAIN_SECONDS] * LOOKED_AT, method=METHOD - 1) == []
+    assert again(tmp_path / "3", [9 * AGAIN_SECONDS] * LOOKED_AT, method=METHOD - 1) == [("full", "named")]
 
 
 def test_a_calibration_that_could_not_be_saved_is_as_old_as_one_that_could(tmp_path: Path) -> None:
     """Else a machine whose disk is full is calibrated every minute."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    assert again(tmp_path, [9 * AGAIN_SECONDS], counting=2, created_at=now) == []
+    assert again(tmp_path, [9 * AGAIN_SECONDS], unsaved=True) == []
+
+
+def test_what_this_calibrated_it_does_again_an_hour_later_at_the_soonest_and_not_without_end(tmp_path: Path) -> None:
+    """Whatever became of it."""
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            upkeep, now = Upkeep(crosspoint), asyncio.get_running_loop().time()
+            assert upkeep._may_again()
+            upkeep._calibrated = [now - AGAIN_SECONDS - 1]
+            assert upkeep._may_again()
+            upkeep._calibrated = [now - AGAIN_SECONDS - 1, now - 60]
+            assert not upkeep._may_again()
+            upkeep._calibrated = [now - 9 * AGAIN_SECONDS] * LOOKED_AT
+            assert not upkeep._may_again()
+
+    asyncio.run(use())
+
+
+def test_a_profile_that_comes_is_looked_at_at_once(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            upkeep = Upkeep(crosspoint)
+            resting = asyncio.create_task(upkeep._rest(600.0))
+            await asyncio.sleep(0)
+            crosspoint.profiles.note(a_profile(), a_profile(), saved=True)
+            await asyncio.wait_for(resting, 30)
+            assert not crosspoint.profiles.came.is_set()
+
+    asyncio.run(use())
+
+
+def test_nothing_is_fitted_beside_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[Profile] = []
+    monkeypatch.setattr("app.upkeep.fit_all_plans", fitted.append)
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            ticket = crosspoint.lab.reserve(1.0)
+            ticket.started_at = time.monotonic()
+            await Upkeep(crosspoint)._fit(a_profile())
+            assert not fitted
+            crosspoint.lab.release(ticket)
+            await Upkeep(crosspoint)._fit(a_profile())
+            assert len(fitted) == 1
+
+    asyncio.run(use())
 
 
 def test_somebody_s_job_and_a_profile_from_elsewhere_are_left_alone(tmp_path: Path) -> None:
@@ -218,40 +266,6 @@ def test_a_machine_that_changes_while_it_is_calibrated_is_not_calibrated_without
 
     asyncio.run(use())
     assert asked == ["quick"]
-
-
-@pytest.mark.parametrize(
-    ("percent", "lately", "devices"),
-    [(98.0, False, ["cpu", "cuda:1"]), (3.0, False, []), (98.0, True, [])],
-)
-def test_the_first_calibration_leaves_out_a_card_on_which_others_compute(
-    tmp_path: Path, percent: float, lately: bool, devices: list[str]
-) -> None:
-    """Not one that was busy with a measurement of ours."""
-    asked: list[list[str]] = []
-
-    async def use() -> None:
-        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
-            real = await crosspoint.survey()
-            other = a_gpu(id="GPU-2", name="NVIDIA T400", torch_device="cuda:1")
-            seen = replace(real, accelerators=(a_gpu(utilization_percent=percent), other))
-
-            async def survey(*, fresh: bool = False) -> Survey:
-                return seen
-
-            async def calibrate(effort: str, *, devices: Sequence[str], **_: object) -> Profile:
-                asked.append(list(devices))
-                profile = a_profile(fingerprint=real.fingerprint)
-                await crosspoint.store.keep_profile(profile, profile)
-                return profile
-
-            crosspoint.survey = survey  # type: ignore[assignment, method-assign]
-            crosspoint.calibrate = calibrate  # type: ignore[method-assign]
-            crosspoint.lab._measured_at = time.monotonic() if lately else -math.inf
-            await Upkeep(crosspoint)._first_profile(seen)
-
-    asyncio.run(use())
-    assert asked == [devices]
 
 
 def test_a_survey_that_failed_is_no_reason_to_calibrate(tmp_path: Path) -> None:

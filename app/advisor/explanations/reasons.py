@@ -51,6 +51,7 @@ class Evidence:
     elsewhere: bool = False  # the profile is another machine's, and so is the answer
     crowd: Crowd | None = None  # who holds cores of this machine now
     gains: Sequence[Gain] = ()  # environments that pay
+    rested: Sequence[Measurement] = ()  # what times at the batch asked for rest on
 
     def option(self, plan: Plan) -> Option | None:
         return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
@@ -75,7 +76,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _reading(evidence, best),
             _too_close(evidence.ranking),
             _noise(best),
-            explain_slow_cores(evidence.measurements, evidence.workload, best.plan, evidence.crowd),
+            explain_slow_cores(evidence.rested, best.plan, evidence.crowd),
         ]
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [

@@ -10,19 +10,18 @@ from app.advisor.environments import is_variant
 from app.advisor.explanations.words import say_percent, say_ratio, say_seconds
 from app.advisor.recommendation import Reason
 from probes.measurement import Measurement
-from probes.workload.description import Plan, Workload
+from probes.workload.description import Plan
 
 OFTEN = 0.1  # of a plan's samples; less moves no mean by more than a few percent
 
 FELT = 1.05  # times as long, from which on a step took longer
 
 
-def explain_slow_cores(
-    measurements: Sequence[Measurement], workload: Workload, best: Plan, crowd: Crowd | None = None
-) -> Reason | None:
-    """Told where it happened often to a plan that was measured at the batch asked for. best: the recommended one. Where
-    others hold its cores as they did then, what is told contains it, and the reason `crowded` says so."""
-    rows = [row for row in _rows(measurements, workload) if not _is_contained(row, crowd)]
+def explain_slow_cores(rested: Sequence[Measurement], best: Plan, crowd: Crowd | None = None) -> Reason | None:
+    """Told where it happened often to a plan that was measured at the batch asked for. rested: what the plans' times
+    there rest on. best: the recommended one. Where others hold its cores as they did then, what is told contains it,
+    and the reason `crowded` says so."""
+    rows = [row for row in rested if _is_plain(row) and not _is_contained(row, crowd)]
     often = [row for row in rows if (row.slow_share or 0.0) >= OFTEN]
     if not often:
         return None
@@ -30,7 +29,7 @@ def explain_slow_cores(
     said = [
         f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
         f"{_beside(worst, crowd)}.",
-        _what_follows(worst),
+        _what_follows(worst, crowd),
         _on_average(rows, best),
     ]
     numbers = {
@@ -51,20 +50,17 @@ def _beside(row: Measurement, crowd: Crowd | None) -> str:
     return ", as beside another machine's work on the same processor, which no counter shows"
 
 
-def _rows(measurements: Sequence[Measurement], workload: Workload) -> list[Measurement]:
-    """The last of each plan on a CPU as torch has it."""
-    found = {
-        row.plan.key: row
-        for row in measurements
-        if (row.outcome, row.batch_size, row.data) == ("ok", workload.batch_size, workload.data)
-        and row.slow_share is not None
-        and row.step is not None
-        and not is_variant(row.plan)
-    }
-    return list(found.values())
+def _is_plain(row: Measurement) -> bool:
+    """Of a plan on a CPU as torch has it."""
+    return row.slow_share is not None and row.step is not None and not is_variant(row.plan)
 
 
-def _what_follows(row: Measurement) -> str:
+def _what_follows(row: Measurement, crowd: Crowd | None) -> str:
+    if row.slowdown is None and crowd is not None and crowd.relief_of(row) > 0:
+        return (
+            "No block was calm, and those others hold fewer cores by now: what is told lies between what steps took "
+            "and what they would take without them. Measure it again (effort quick)."
+        )
     if row.slowdown is None:
         return (
             "No block was calm: what is told is what steps took, reckoned back where a neighbour may have slowed them. "

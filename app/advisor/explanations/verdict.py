@@ -65,7 +65,7 @@ def _without_answer(ranking: Ranking, workload: Workload, where: str, unknown: s
 
 def _against(ranking: Ranking, best: Option) -> str:
     """The runner-up on another kind of device, or else the slowest way that somebody would take unasked."""
-    timed = [o for o in ranking.options[1:] if o.step_seconds is not None and o.fits is not False]
+    timed = [o for o in ranking.unlike if o is not best and o.step_seconds is not None and o.fits is not False]
     if not timed or best.step_seconds is None:
         return ""
     elsewhere = [option for option in timed if option.plan.is_cpu != best.plan.is_cpu]
@@ -73,7 +73,10 @@ def _against(ranking: Ranking, best: Option) -> str:
     if other.step_seconds is None:
         return ""
     if other.crowded and not best.crowded:
-        return f", preferred to {say_plan(other.plan)} while others hold cores"
+        if other.step_seconds.low < best.step_seconds.high:
+            return f", preferred to {say_plan(other.plan)} while others hold cores"
+        least = other.step_seconds.low / best.step_seconds.median
+        return f", at least {say_ratio(least)} as fast as {say_plan(other.plan)}"
     ratio = other.step_seconds.median / best.step_seconds.median
     return f", {say_ratio(ratio)} as fast as {say_plan(other.plan)}"
 

@@ -8,8 +8,9 @@ own scatter shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from app.advisor.time_model.intervals import Z
@@ -69,13 +70,19 @@ Voices: TypeAlias = dict[str, list[tuple[float, float]]]
 
 
 def learn(
-    lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature, known: dict[int, float] | None = None
+    lessons: Sequence[Lesson],
+    plan: Plan,
+    mode: str,
+    step: Signature,
+    known: dict[int, float] | None = None,
+    kinds: Mapping[str, Hashable] = MappingProxyType({}),
 ) -> Learned:
     """Each workload has one voice, however often it was measured: its lessons' mean, weighted by their likeness.
 
     known: likenesses to this step found so far, by the identity of the signature; the plans of a step share them.
+    kinds: by device, the same for cards that are alike, which learn of each other.
     """
-    voices = hear(lessons, plan, mode, step, {} if known is None else known)
+    voices = hear(lessons, plan, mode, step, {} if known is None else known, kinds)
     weights = {name: max(weight for weight, _ in rows) for name, rows in voices.items()}
     total = sum(weights.values())
     if total < LEAST_WEIGHT:
@@ -85,11 +92,19 @@ def learn(
     return Learned(middle, total, math.sqrt(square))
 
 
-def hear(lessons: Sequence[Lesson], plan: Plan, mode: str, step: Signature, known: dict[int, float]) -> Voices:
-    """What of the lessons is like enough to this step."""
+def hear(
+    lessons: Sequence[Lesson],
+    plan: Plan,
+    mode: str,
+    step: Signature,
+    known: dict[int, float],
+    kinds: Mapping[str, Hashable],
+) -> Voices:
+    """What of the lessons is like enough to this step. kinds: as of `learn`."""
     voices: Voices = {}
+    kind = kinds.get(plan.device, plan.device)
     for lesson in lessons:
-        if lesson.plan.device != plan.device or abs(lesson.log_ratio) > MOST_LOG_RATIO:
+        if kinds.get(lesson.plan.device, lesson.plan.device) != kind or abs(lesson.log_ratio) > MOST_LOG_RATIO:
             continue
         likely = _remembered_likeness(known, step, lesson.signature) * _same_plan(lesson.plan, plan)
         likely *= 1.0 if lesson.mode == mode else OTHER_MODE
@@ -116,10 +131,11 @@ def _mean(rows: Sequence[tuple[float, float]], middle: float, power: int = 1) ->
 
 @dataclass
 class Experience:
-    """Lessons of like workloads, for one trace at any batch."""
+    """Lessons of like workloads, for one trace at any batch. kinds: as of `learn`."""
 
     lessons: Sequence[Lesson]
     trace: Trace
+    kinds: Mapping[str, Hashable] = field(default_factory=dict)
     _knots: dict[tuple[object, ...], Learned] = field(default_factory=dict)
     _steps: dict[int, tuple[Signature | None, dict[int, float]]] = field(default_factory=dict)
 
@@ -139,7 +155,7 @@ class Experience:
     def voices(self, plan: Plan, batch_size: int) -> Voices:
         """Those worth telling of, at the nearest of the batch sizes between which `at` goes in a straight line."""
         step, known = self._step(round(math.log(batch_size, KNOT)))
-        heard = {} if step is None else hear(self.lessons, plan, self.trace.mode, step, known)
+        heard = {} if step is None else hear(self.lessons, plan, self.trace.mode, step, known, self.kinds)
         least = TELLING * max((weight for rows in heard.values() for weight, _ in rows), default=0.0)
         told = {name: [row for row in rows if row[0] >= least] for name, rows in heard.items()}
         return {name: rows for name, rows in told.items() if rows}
@@ -148,7 +164,7 @@ class Experience:
         key = (plan.key, power)
         if key not in self._knots:
             step, known = self._step(power)
-            found = NOTHING if step is None else learn(self.lessons, plan, self.trace.mode, step, known)
+            found = NOTHING if step is None else learn(self.lessons, plan, self.trace.mode, step, known, self.kinds)
             self._knots[key] = found
         return self._knots[key]
 

@@ -6,7 +6,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.advisor.curves.crossover import holds_from
@@ -42,21 +42,32 @@ class PlanModel:
     fit: Fit
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fitted:
+    """The models of a profile, by plan and mode. fitting: held by whoever makes one; others wait, and need not."""
+
+    profile: Profile
+    models: dict[tuple[Any, ...], PlanModel | None] = field(default_factory=dict)
+    fitting: threading.Lock = field(default_factory=threading.Lock)
+
+
 # Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes longer
 # than an answer. Kept by identity, with the profile itself, so that the identity stays taken; its fields never change.
 # As many as the store keeps parsed: each takes 40 MB with its models.
 REMEMBERED_PROFILES = 4
-_remembered: OrderedDict[int, tuple[Profile, dict[tuple[Any, ...], PlanModel | None]]] = OrderedDict()
+_remembered: OrderedDict[int, _Fitted] = OrderedDict()
 _remembering = threading.Lock()
 
 
 def model_of_plan(profile: Profile, plan: Plan, mode: str = "training") -> PlanModel | None:
     """None when the profile was not calibrated for this plan."""
     plan = measured_plan(profile, plan)
-    models, key = _models_of(profile), (plan.key, mode)
-    if key not in models:
-        models[key] = _make_model(profile, plan, mode)
-    return models[key]
+    fitted, key = _fitted(profile), (plan.key, mode)
+    if key not in fitted.models:
+        with fitted.fitting:
+            if key not in fitted.models:
+                fitted.models[key] = _make_model(profile, plan, mode)
+    return fitted.models[key]
 
 
 def fit_all_plans(profile: Profile) -> None:
@@ -69,14 +80,14 @@ def fit_all_plans(profile: Profile) -> None:
                 prices.get_ready()
 
 
-def _models_of(profile: Profile) -> dict[tuple[Any, ...], PlanModel | None]:
+def _fitted(profile: Profile) -> _Fitted:
     with _remembering:
-        found = _remembered.pop(id(profile), (profile, {}))
+        found = _remembered.pop(id(profile), None) or _Fitted(profile)
         _remembered[id(profile)] = found
         if len(_remembered) > REMEMBERED_PROFILES:
             _remembered.popitem(last=False)
             _curves.clear()  # they hold on to its prices
-        return found[1]
+        return found
 
 
 def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:

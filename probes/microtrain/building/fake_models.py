@@ -42,6 +42,9 @@ def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
     copied; batches are made as the user makes them, of real tensors or numpy arrays, and only their shapes are kept."""
     tensors = [*built.module.parameters(), *built.module.buffers()]
     if any(not tensor.is_meta for tensor in tensors):
+        # What a hook computes anew for each step (torch.nn.utils.weight_norm, prune) cannot be copied.
+        children = built.module.modules()
+        tensors += [tensor for child in children for tensor in _tensors_of(child) if not tensor.is_leaf]
         shells = {id(tensor): _like(tensor, torch.empty_like(tensor, device="meta")) for tensor in tensors}
         built.module = copy.deepcopy(built.module, shells)
     replace_tensors(built.module, lambda tensor: _fake(tensor, mode))

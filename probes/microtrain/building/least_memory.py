@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
+import torch
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from probes.microtrain.building.fake_models import build_fake
@@ -42,11 +45,23 @@ def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
     with mode:
         batch = batch_bytes(built.make_batch(batch_size, None))
         parameters = list(built.module.parameters())
-        weights = sum(tensor.numel() * tensor.element_size() for tensor in [*parameters, *built.module.buffers()])
-        trained = sum(tensor.numel() * tensor.element_size() for tensor in parameters if tensor.requires_grad)
+        weights = sum(_bytes(tensor) for tensor in [*parameters, *built.module.buffers()])
+        trained = [tensor for tensor in parameters if tensor.requires_grad]
+        state = STATE_VALUES[workload.optimizer] * sum(_bytes(tensor) for tensor in trained)
+        sparse = {id(module.weight) for module in built.module.modules() if _has_sparse_gradient(module)}
+        gradients = sum(_bytes(tensor) for tensor in trained if id(tensor) not in sparse)
     if workload.mode == "inference":
         return LeastMemory(weights, 0, 0, batch)
-    return LeastMemory(weights, trained, trained * STATE_VALUES[workload.optimizer], batch)
+    return LeastMemory(weights, gradients, state, batch)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _has_sparse_gradient(module: nn.Module) -> TypeGuard[nn.Embedding | nn.EmbeddingBag]:
+    """Of the rows that a batch looks up, which are few of many."""
+    return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
 
 
 def why_not_built(least: LeastMemory, limit_bytes: int) -> str:
@@ -59,7 +74,8 @@ def why_not_built(least: LeastMemory, limit_bytes: int) -> str:
 
 def why_too_large(least: LeastMemory, limit_bytes: int) -> str:
     gib = 2**30
+    sgd = ", or plain SGD," if least.optimizer_bytes else ""
     return (
         f"Weights, gradients, optimizer state and one batch alone take {least.total_bytes / gib:.1f} GiB, and "
-        f"{limit_bytes / gib:.1f} GiB may be used here. A smaller model or batch, or plain SGD, would need less."
+        f"{limit_bytes / gib:.1f} GiB may be used here. A smaller model or batch{sgd} would need less."
     )

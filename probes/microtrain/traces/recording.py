@@ -186,7 +186,7 @@ class Recorder(TorchDispatchMode):
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
         if self.issuing is not None:
             self.issuing.begins()
-        key = None if self._stand_ins.decides(func, args) else key_of(func, args, kwargs)
+        key = None if self._stand_ins.decides(func, args, kwargs) else key_of(func, args, kwargs)
         key = (key, self._autocast) if key is not None and is_whole_layer(func) else key
         key = (key, SPARSE) if key is not None and self._is_sparse(args) else key
         known = None if key is None else self._known.get(key)

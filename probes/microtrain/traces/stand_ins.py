@@ -48,13 +48,12 @@ class StandIns:
         rule = RULES.get(operation)
         result = rule(*args, **kwargs) if rule is not None else result
         result = operation(*args, **kwargs) if result is None else result
-        if isinstance(result, FakeTensor):
-            self.known.follow(operation, args, result)
+        self.known.follow(operation, args, kwargs, result if isinstance(result, FakeTensor) else None)
         return result
 
-    def decides(self, operation: OpOverload, args: Arguments) -> bool:
+    def decides(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> bool:
         """Whether it is run in another way than torch runs it on fake tensors, or its numbers are followed."""
-        return operation in _STAND_INS or self.known.concerns(operation, args)
+        return operation in _STAND_INS or self.known.concerns(operation, args, kwargs)
 
     def hits(self, mask: Any) -> int | None:
         """How many entries of a mask are true. None: not known."""

@@ -9,7 +9,7 @@ from probes.allocations import pack, unpack
 from probes.heap_peaks import HeapCurves, heap_curves
 from probes.heap_steps import TEMPORARIES, Step
 from probes.issued import Issued
-from probes.microtrain.failures import explain_step_failure
+from probes.microtrain.failures import explain_step_failure, is_out_of_memory
 from probes.microtrain.kernel_memory.kernel_allocations import kernel_allocations
 from probes.microtrain.kernel_memory.kernel_peaks import kernel_peaks
 from probes.microtrain.kernel_memory.kernel_trials import start_profiler
@@ -63,7 +63,9 @@ def trace_autocast(stepper: PrimedStepper, pair: Pair) -> AutocastStep:
     classes of their own, and torch's operations plain RuntimeErrors."""
     try:
         one, other = stepper.record(pair[0], "bf16"), stepper.record(pair[1], "bf16", counts=True)
-    except Exception as error:  # noqa: BLE001 - the trace in fp32 stands without it
+    except Exception as error:
+        if is_out_of_memory(error):  # which says nothing of the model
+            raise
         by_torch = type(error) in (RuntimeError, NotImplementedError)
         return AutocastStep(refused=str(explain_step_failure(error)) if by_torch else "")
     step = trace_step(stepper.workload, pair, (one, other), stepper.resident_bytes())

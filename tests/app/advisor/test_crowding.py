@@ -13,7 +13,7 @@ from app.advisor.recommendation import Interval, Option
 from probes.hardware import Cpu, Load, Survey
 from probes.measurement import Measurement, Overheads
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 CALM = Load(load_average=0.2, steal_fraction=0.0, busy_fraction=0.02, interval_seconds=1.0, own_busy_fraction=0.0)
@@ -181,6 +181,16 @@ def test_the_verdict_does_not_compare_with_a_guess_between_extremes() -> None:
     assert not codes(found) & {"threads-help", "threads-hurt", "threads-equal"}
 
 
+def test_what_is_faster_than_a_crowd_leaves_any_plan_is_not_told_as_preferred_for_the_crowd() -> None:
+    rows = [a_measurement(plan, 64, 1.0, others_cores=0.0) for plan in (ONE, TWO)]
+    rows.append(a_measurement(GPU, 64, 0.03))
+    survey = replace(a_survey(usable_cores=2, physical_cores=2, gpus=[a_gpu()]), load=replace(CALM, busy_fraction=1.0))
+    found = recommend(survey, None, None, rows, Request(a_workload(64), "fp32"))
+    assert found.recommended == GPU
+    assert "while others hold cores" not in found.verdict
+    assert "at least" in found.verdict
+
+
 def in_a_crowd(two: float, **changes: object) -> list[Measurement]:
     return [a_measurement(plan, 64, seconds, others_cores=2.0, **changes) for plan, seconds in ((ONE, 1.0), (TWO, two))]
 
@@ -224,6 +234,8 @@ def test_what_met_no_calm_cores_is_no_calm_machines_time_though_the_cores_pace_w
     assert two.basis == "probed"
     assert two.step_seconds is not None
     assert two.step_seconds.low < 0.6
+    (reason,) = (reason for reason in found.reasons if reason.code == "slow-cores")
+    assert "what steps took and what they would take without them" in reason.text
 
 
 def test_a_calm_measurement_counts_again_once_the_crowd_of_a_later_one_has_left() -> None:
@@ -236,6 +248,7 @@ def test_a_calm_measurement_counts_again_once_the_crowd_of_a_later_one_has_left(
         return two.basis, two.step_seconds.median
 
     assert told(CALM) == ("measured", pytest.approx(0.6))
+    assert "slow-cores" not in codes(answer(CALM, rows))  # what the time rests on met none
     assert told(CROWD) == ("measured", pytest.approx(5.0))
 
 

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import Recommendation, Request, recommend
-from app.advisor.like_cards import devices_to_calibrate, free_devices, like_devices, same_kinds
+from app.advisor.like_cards import (
+    devices_to_calibrate,
+    free_devices,
+    like_devices,
+    one_of_each_kind,
+    same_kinds,
+)
 from app.advisor.plans import profiled_plans
 from app.advisor.request import InvalidRequest
 from app.advisor.time_model.pooled import pool
@@ -98,6 +104,39 @@ def test_what_one_of_them_taught_is_known_of_the_other() -> None:
 def test_what_others_do_on_one_card_is_not_told_of_its_free_twin() -> None:
     assert answer(slower_than_told(), first=90.0, second=0.0).options[0].plan == SECOND
     assert answer(slower_than_told(device_busy_fraction=0.9), first=0.0, second=0.0).options[0].plan == SECOND
+
+
+def test_the_answer_is_not_compared_with_the_same_plan_on_its_twin() -> None:
+    for found in (answer(), answer(slower_than_told())):
+        assert "as fast as" not in found.verdict
+
+
+def test_on_another_machine_too_they_are_no_rivals() -> None:
+    rig = replace(PROFILE, name="rig", fingerprint="of another")
+    for asked in (("cuda:0", "cuda:1"), ("cuda:1", "cuda:0")):
+        found = recommend(a_survey(), rig, None, [], Request(a_workload(16), "fp32", asked, profile="rig"))
+        assert {option.plan.device for option in found.options} == {"cuda:0", "cuda:1"}
+        assert found.confidence == 1.0
+        assert "too close" not in found.verdict
+        assert not found.crossovers
+
+
+@pytest.mark.parametrize(
+    ("first", "asked", "measured"),
+    [
+        (0.0, (), ["cpu", "cuda:0", "cuda:2"]),
+        (90.0, (), ["cpu", "cuda:1", "cuda:2"]),
+        (90.0, ("cuda:0", "cpu"), ["cpu", "cuda:0", "cuda:1", "cuda:2"]),
+    ],
+)
+def test_of_each_kind_one_is_measured_and_what_was_asked_for_by_name(
+    first: float, asked: tuple[str, ...], measured: list[str]
+) -> None:
+    survey = a_survey(gpus=gpus({"utilization_percent": first}, {}, {"name": "NVIDIA T400"}))
+    plans = [ONE, GPU, SECOND, replace(GPU, device="cuda:2")]
+    assert [plan.device for plan in one_of_each_kind(survey, plans, asked)] == measured
+    without_first = [plan for plan in plans if plan != GPU]  # it does not fit there
+    assert [plan.device for plan in one_of_each_kind(survey, without_first, ())] == ["cpu", "cuda:1", "cuda:2"]
 
 
 def test_one_model_of_them_is_fitted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +16,17 @@ from app.advisor.request import Request
 from app.answering.survey_at_turn import SurveyAtTurn
 from app.service import Crosspoint
 from probes.hardware import Accelerator, Survey
+from probes.profile import Profile
 from tests.app.advisor.build import GB, ONE, a_gpu
 from tests.app.advisor.machine import a_profile
 from tests.app.answering.test_recommending import IRIS, ask, jobs, obedient
-from tests.app.lab.programs import ECHO
+from tests.app.lab.programs import ECHO, serving
 from tests.app.opened import with_crosspoint
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 LITTLE, MUCH = GB // 1000, 64 * GB
 BUSY = a_gpu(utilization_percent=98.0)
+OTHER = a_gpu(id="GPU-2", name="NVIDIA T400", torch_device="cuda:1")
 
 
 class Machine:
@@ -105,6 +108,62 @@ def test_a_measurement_that_waited_for_the_machine_has_the_memory_that_is_free_b
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, use, obedient(heard))
     assert [job["memory_limit_bytes"] for job in jobs(heard)] == [MUCH]
+
+
+def calibrating(folder: Path) -> tuple[str, ...]:
+    """Writes down the job, and sends a profile of no machine."""
+    (folder / "made-up.json").write_text(json.dumps(a_profile().to_json()), encoding="utf-8")
+    return serving(
+        f"open({str(folder / 'jobs')!r}, 'a').write(line)",
+        f"document = json.load(open({str(folder / 'made-up.json')!r}))",
+        "document |= dict(name=job['name'], fingerprint=job['fingerprint'])",
+        'say(event="result", job=job["job"], result=document)',
+    )
+
+
+@pytest.mark.parametrize(
+    ("percent", "lately", "by_itself", "devices"),
+    [
+        (98.0, False, True, ["cpu", "cuda:1"]),
+        (3.0, False, True, ["cpu", "cuda:0", "cuda:1"]),
+        (98.0, True, True, ["cpu", "cuda:0", "cuda:1"]),
+        (98.0, False, False, ["cpu", "cuda:0", "cuda:1"]),
+    ],
+)
+def test_a_calibration_that_nobody_asked_for_leaves_out_a_card_on_which_others_compute(
+    tmp_path: Path, machine: Machine, percent: float, *, lately: bool, by_itself: bool, devices: list[str]
+) -> None:
+    """Not one that was busy with a measurement of ours."""
+    machine.cards = (replace(BUSY, utilization_percent=percent), OTHER)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        if lately:
+            crosspoint.lab._measured_at = time.monotonic()
+        await crosspoint.calibrate("quick", by_itself=by_itself)
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+    assert [job["devices"] for job in jobs(tmp_path / "jobs")] == [devices]
+
+
+def test_a_calibration_that_waited_is_of_the_machine_as_it_is_by_then(tmp_path: Path, machine: Machine) -> None:
+    machine.cards = (OTHER,)
+
+    async def use(crosspoint: Crosspoint) -> tuple[str, str, Profile]:
+        before = (await crosspoint.survey()).fingerprint
+        crosspoint.lab.reserve(600.0)
+        said = list[str]()
+        work = crosspoint.calibrate("quick", on_progress=lambda _, message: said.append(message), by_itself=True)
+        asked = asyncio.create_task(work)
+        while not said:  # noqa: ASYNC110 - a list has no event
+            await asyncio.sleep(0.001)
+        machine.cards = (BUSY, OTHER)
+        profile: Profile = await after_another(crosspoint, machine, said, asked)
+        return before, (await crosspoint.survey()).fingerprint, profile
+
+    before, after, profile = with_crosspoint(tmp_path, use, calibrating(tmp_path))
+    (job,) = jobs(tmp_path / "jobs")
+    assert profile.fingerprint == job["fingerprint"] == after != before
+    assert job["devices"] == ["cpu", "cuda:0", "cuda:1"]  # who computed there before is not known
 
 
 async def at_its_turn(crosspoint: Crosspoint, survey: Survey, heard: list[str]) -> Survey:

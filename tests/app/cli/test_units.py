@@ -44,7 +44,15 @@ def test_a_size_is_in_decimal_units(size: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(83, "83"), (9_999, "9999"), (25_557_032, "25.6 million"), (7e12, "7 trillion"), (0.25, "0.25"), (None, "?")],
+    [
+        (83, "83"),
+        (9_999, "9999"),
+        (25_557_032, "25.6 million"),
+        (7e12, "7 trillion"),
+        (0.25, "0.25"),
+        (8.66e-5, "0.000087"),
+        (None, "?"),
+    ],
 )
 def test_a_count_is_spoken_from_ten_thousand_on(count: float | None, text: str) -> None:
     assert format_count(count) == text

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app import labjobs
-from app.errors import LabBusy
+from app.errors import LabBusy, LabError
 from app.lab import Lab
 from app.lab.child import Child
 from app.lab.tracer import MAX_WAITING, Tracer
@@ -24,6 +24,12 @@ from tests.app.lab.test_child import is_gone
 ARGUMENTS = serving('say(event="result", job=job["job"], result={"arguments": sys.argv[1:]})')
 LAYERS = {"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}
 BERT = {"huggingface": {"model_type": "bert"}, "task": "text-classification", "sequence_length": 8}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes another's place does so at once."""
+    monkeypatch.setattr("app.lab.tracer.SUCCESSION_SECONDS", 0.0)
 
 
 def arguments_for(model: Any) -> list[str]:
@@ -114,6 +120,64 @@ def test_where_no_other_process_can_be_had_the_first_goes_on(monkeypatch: pytest
         return pids
 
     assert len(set(asyncio.run(use()))) == 1
+
+
+def test_a_process_that_can_be_made_ready_for_no_config_gives_way_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where transformers cannot be imported."""
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 2)
+    refusal = "event='failed', job=job['job'], code='unsupported', reason='No config can be built.'"
+    answer = "say(event='result', job=job['job'], result=told)"
+    lines = HISTORY[-1].splitlines()[2:-1]
+    unready = program(*lines, f"    say({refusal}) if job['kind'] == 'prepare' else {answer}")
+
+    async def use() -> None:
+        tracer = Tracer(60.0, set(), unready, lambda: None)
+        with pytest.raises(LabError, match="No config"):
+            await tracer.run({"kind": "prepare"})
+        _, second = await asked_until_another(tracer, {"kind": "trace"})
+        assert "prepare" not in second["asked"]
+        await tracer.close()
+
+    asyncio.run(use())
+
+
+def test_no_process_takes_anothers_place_beside_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 1)
+    measuring = True
+
+    async def use() -> None:
+        nonlocal measuring
+        tracer = Tracer(60.0, set(), HISTORY, lambda: None, lambda: measuring)
+        first = await tracer.run({"kind": "trace"})
+        assert tracer._successor is not None
+        await asyncio.wait([tracer._successor], timeout=0.5)
+        assert (await tracer.run({"kind": "trace"}))["pid"] == first["pid"]
+        measuring = False
+        await tracer._successor
+        assert (await tracer.run({"kind": "trace"}))["pid"] != first["pid"]
+        await tracer.close()
+
+    asyncio.run(use())
+
+
+def test_where_memory_is_scarce_the_first_ends_before_another_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 1)
+
+    async def use() -> None:
+        living: set[Child] = set()
+        tracer = Tracer(60.0, living, HISTORY, lambda: None)
+        tracer.rest_at_most(60.0)
+        first = await tracer.run({"kind": "trace"})
+        assert tracer._successor is not None
+        await tracer._successor
+        assert not tracer.warm
+        assert (await tracer.run({"kind": "trace"}))["pid"] != first["pid"]
+        assert len(living) <= 2
+        await tracer.close()
+
+    asyncio.run(use())
 
 
 def test_the_end_comes_to_both_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,13 +142,16 @@ def test_a_transposed_convolution_that_leaves_nothing_is_told_what_would_leave_m
 
 def test_prelu_has_one_weight_or_one_a_channel() -> None:
     conv, prelu = {"type": "conv2d", "out": 6, "kernel": 3}, {"type": "PReLU", "num_parameters": 6}
-    documents = [{"layers": [conv, each], "input_shape": [3, 9, 9]} for each in ("identity", "prelu", prelu)]
-    counts = [parse_layers(document)[1] for document in documents]
-    assert [count - counts[0] for count in counts] == [0, 1, 6]
+    each = {"type": "prelu", "count": "channels"}
+    kinds = ("identity", "prelu", prelu, each)
+    counts = [parse_layers({"layers": [conv, kind], "input_shape": [3, 9, 9]})[1] for kind in kinds]
+    assert [count - counts[0] for count in counts] == [0, 1, 6, 6]
+    assert parse(conv, each, shape=[3, 9, 9]) == parse(conv, prelu, shape=[3, 9, 9])
+    assert "a whole number is expected" in str(refusal(conv, {"type": "prelu", "count": "each"}, shape=[3, 9, 9]))
     error = str(refusal(conv, {"type": "prelu", "count": 5}, shape=[3, 9, 9]))
     assert "layers[1] (prelu)" in error
     assert "6 channels arrive" in error
-    assert 'Write "count": 6' in error
+    assert 'Write "count": "channels"' in error
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,16 @@ def test_weights_for_channels_grow_where_the_channels_do() -> None:
     assert sizes(wider, "count") == [3, 16, 5]
 
 
+def test_weights_go_with_what_arrives_whatever_axis_that_is() -> None:
+    steps = [{"type": "linear", "out": 6}, {"type": "prelu", "count": 5}, "flatten", {"type": "linear", "out": 2}]
+    wider = widen(parse_model({"layers": steps, "input_shape": [5, 4]}), 2)
+    assert sizes(wider, "count") == [5]
+    conv = {"type": "conv2d", "out": 8, "kernel": 3}
+    flat = [conv, "flatten", {"type": "prelu", "count": 8 * 14 * 14}, {"type": "linear", "out": 2}]
+    wider = widen(parse_model({"layers": flat, "input_shape": [3, 16, 16]}), 0.3)
+    assert sizes(wider, "count") == [2 * 14 * 14]
+
+
 def test_a_vocabulary_is_no_width() -> None:
     layers = [
         {"type": "embedding", "in": 1000, "out": 16},

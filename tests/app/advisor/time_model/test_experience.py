@@ -51,6 +51,13 @@ def test_another_device_teaches_nothing() -> None:
     assert learned(a_lesson(1.5, plan=GPU)) == NOTHING
 
 
+def test_a_card_that_is_alike_teaches_as_much_as_the_same() -> None:
+    lesson, twin = a_lesson(1.5, plan=GPU), replace(GPU, device="cuda:1")
+    alike = learn([lesson], twin, "training", STEP, kinds={"cuda:0": "kind", "cuda:1": "kind"})
+    assert alike == learned(lesson, plan=GPU) != NOTHING
+    assert learn([lesson], twin, "training", STEP, kinds={"cuda:0": "kind", "cuda:1": "other"}) == NOTHING
+
+
 def test_the_same_plan_counts_for_more_than_other_threads_and_those_for_more_than_another_precision() -> None:
     same, threads, precision = (learned(a_lesson(1.5, plan=plan)).log_ratio for plan in (ONE, TWO, ONE_BF16))
     assert same > threads > precision > 0

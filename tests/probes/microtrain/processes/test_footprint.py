@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from probes.microtrain.building.least_memory import STATE_VALUES, estimate_least
 from probes.microtrain.processes.footprint import PeakWatch, parse_status_bytes, read_peak_bytes
 from probes.microtrain.step import OPTIMIZER_FACTORIES
 from probes.workload.description import OPTIMIZERS, OptimizerName, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 from tests.probes.small_pages import SMALL_PAGES
 
 MIB = 2**20
@@ -98,5 +99,30 @@ def test_the_least_memory_is_known_without_taking_it() -> None:
     assert least.optimizer_bytes == 2 * least.weights_bytes
     assert least.batch_bytes == 8 * (4 * 4 + 8)
     assert "1.0 GiB may be used" in why_too_large(least, 2**30)
+    assert "plain SGD" in why_too_large(least, 2**30)
     inference = estimate_least_memory(Workload(model, 8, mode="inference"), 8)
     assert inference.total_bytes < least.weights_bytes * 1.1
+
+
+def test_of_a_sparse_table_the_whole_of_no_gradient_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """
+import torch
+from torch import nn
+
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.EmbeddingBag(10**9, 64, sparse=True), nn.Linear(64, 2)
+    def forward(self, x):
+        return self.head(self.table(x))
+
+def bags():
+    return Bags(), lambda size: (torch.randint(9, (size, 4)), torch.randint(2, (size,)))
+"""
+    (tmp_path / "sparse_bags.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    least = estimate_least_memory(Workload(python_model("sparse_bags:bags"), 8, optimizer="sgd"), 8)
+    assert least.weights_bytes > 4 * 64 * 10**9
+    assert least.gradients_bytes == 4 * (2 * 64 + 2)
+    assert "plain SGD" not in why_too_large(least, 2**30)

@@ -85,6 +85,39 @@ def test_what_was_written_to_is_no_longer_known() -> None:
             mask.nonzero()
 
 
+def added_in_place(total: torch.Tensor) -> None:
+    total += torch.empty(())
+
+
+def added_out(total: torch.Tensor) -> None:
+    torch.add(torch.empty(()), 1.0, out=total)
+
+
+def added_all(total: torch.Tensor) -> None:
+    torch._foreach_add_([total], [torch.empty(())])
+
+
+@pytest.mark.parametrize("write", [added_in_place, added_out, added_all])
+def test_nor_when_it_was_written_to_as_often_before(write: Callable[[torch.Tensor], None]) -> None:
+    with FakeTensorMode(), Recorder():
+        for _ in range(2):
+            total = torch.zeros(())
+            assert total.item() == 0
+            write(total)
+            with pytest.raises(DataDependentOutputException):
+                total.item()
+
+
+def test_a_mark_on_an_input_says_nothing_of_what_was_written_over_it() -> None:
+    with FakeTensorMode(), Recorder():
+        sizes = torch.empty(1, dtype=torch.long)
+        setattr(sizes, FILLED, 7)
+        assert sizes.item() == 7
+        sizes.copy_(torch.empty(1, dtype=torch.long))
+        with pytest.raises(DataDependentOutputException):
+            sizes.item()
+
+
 @pytest.mark.parametrize("grown", [torch.inference_mode, torch.enable_grad])
 def test_what_is_not_known_is_not_answered_to_ones_own_code(grown: Callable[[], Any]) -> None:
     with FakeTensorMode(), Recorder(), grown():

@@ -103,6 +103,18 @@ class Compared(Gated):
         return self.head(x)
 
 
+class Leaving(Gated):
+    # leaves once a sum that began at nought is large
+    def forward(self, x):
+        total = torch.zeros(())
+        for _ in range(3):
+            x = self.layer(x)
+            total += x.square().mean()
+            if total.item() > 0:
+                break
+        return self.head(x)
+
+
 class Endless(Gated):
     def forward(self, x):
         for _ in range(int(x.norm().item())):
@@ -140,6 +152,9 @@ def sized():
 
 def compared():
     return Compared(), rows
+
+def leaving():
+    return Leaving(), rows
 
 def endless():
     return Endless(), rows
@@ -190,7 +205,7 @@ def test_a_loop_that_ends_by_its_numbers_ends(own: str) -> None:
     assert all(line.per_sample >= 0 for line in traced.activation_peaks)
 
 
-@pytest.mark.parametrize("function", ["settling", "counted", "sized", "compared", "endless"])
+@pytest.mark.parametrize("function", ["settling", "counted", "sized", "compared", "leaving", "endless"])
 def test_a_loop_that_ends_by_a_number_is_run_for_it(own: str, function: str) -> None:
     assert trace(own, function).batch_sizes == LIGHT_BATCH_PAIRS[0]
 

@@ -253,6 +253,9 @@ def test_own_python_with_real_data_is_traced_and_left_as_it_was(
 
 
 OUT_OF_THE_WAY_PROGRAM = """
+import warnings
+
+import numpy
 import torch
 from torch import nn
 
@@ -282,12 +285,27 @@ def loaded():
         raise RuntimeError("weights are not loaded on the meta device")
     return nn.Linear(8, 3), batch
 
+class Normed(nn.Module):
+    # a hook makes the weight of each step, which is no leaf; a buffer is real
+    def __init__(self):
+        super().__init__()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            self.layer = torch.nn.utils.weight_norm(nn.Linear(8, 3))
+        self.register_buffer("mean", torch.from_numpy(numpy.zeros(8, dtype="float32")))
+
+    def forward(self, x):
+        return self.layer(x - self.mean)
+
+def normed():
+    return Normed(), batch
+
 def weighted():
     return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.cross_entropy(output, rows[1], weight=WEIGHTS)
 """
 
 
-@pytest.mark.parametrize("function", ["masked", "loaded", "weighted"])
+@pytest.mark.parametrize("function", ["masked", "loaded", "weighted", "normed"])
 def test_a_model_too_large_to_be_run_is_traced_though_it_keeps_real_tensors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
