@@ -23,6 +23,7 @@ Work = Callable[[Ticket, OnProgress], Awaitable[Kept[dict[str, Any]]]]
 
 log = logging.getLogger(__name__)
 REMEMBERED_JOBS, REMEMBERED_RESULTS = 100, 10
+OWNER = "owner"  # in the store alone: the machine and the process that a job belongs to, as several share a store
 FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -121,16 +122,15 @@ class Jobs:
         return job if job is not None and job.kind == kind else None
 
     async def document(self, kind: Kind, name: str) -> dict[str, Any] | None:
-        """A job's document, of this process or of one before."""
+        """A job's document, of this process or of one before. Raises StoreError where nobody can tell."""
         job = self.find(kind, name)
         if job is not None and not job.is_let_go:
             return job.document()
-        try:
-            stored = await self._store.job(kind, name)
-        except StoreError:
-            stored = None
+        stored = await self._store.job(kind, name)
         if stored is not None:
-            return _orphan(stored)
+            return self._told(stored)
+        if self._store.unreadable is not None:
+            raise StoreError(f"Jobs cannot be looked up: {self._store.unreadable}.")
         return job.document() if job is not None else None
 
     async def recent(self, kind: Kind) -> list[dict[str, Any]]:
@@ -141,7 +141,8 @@ class Jobs:
             stored = await self._store.jobs(kind)
         except StoreError:
             stored = []
-        older = [_orphan(document) for document in stored if document["id"] not in names]
+        ours = [row for row in stored if row.get(OWNER, {}).get("machine") in (None, self._store.machine_key)]
+        older = [self._told(document) for document in ours if document["id"] not in names]
         return here + [{name: value for name, value in row.items() if name != "result"} for row in older]
 
     async def cancel(self, job: Job) -> None:
@@ -179,8 +180,9 @@ class Jobs:
 
     async def _keep(self, job: Job) -> None:
         document = job.document()
+        owner = {"machine": self._store.machine_key, **_this_process()}
         try:
-            await self._store.keep_job(document)
+            await self._store.keep_job({**document, OWNER: owner})
         except StoreError as error:
             log.warning("%s", error)
             return
@@ -189,12 +191,32 @@ class Jobs:
             for old in [other for other in self._jobs.values() if other.is_stored][:-REMEMBERED_RESULTS]:
                 old.let_go()
 
+    def _told(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """A stored job that never ended was cut off with the process that ran it, unless that runs on."""
+        document = {name: value for name, value in stored.items() if name != OWNER}
+        owner = stored.get(OWNER) or {}
+        if document.get("state") in FINISHED or _may_run(owner, self._store.machine_key):
+            return document
+        return {**document, "state": "failed", "code": "ended", "reason": "The service was ended while this job ran."}
 
-def _orphan(document: dict[str, Any]) -> dict[str, Any]:
-    """A stored job that never ended was cut off with the process that ran it."""
-    if document.get("state") in FINISHED:
-        return document
-    return {**document, "state": "failed", "code": "ended", "reason": "The service was ended while this job ran."}
+
+def _this_process() -> dict[str, Any]:
+    import psutil
+
+    process = psutil.Process()
+    return {"pid": process.pid, "started": process.create_time()}
+
+
+def _may_run(owner: dict[str, Any], machine: str) -> bool:
+    """Whether the process that this job belongs to is there; of another machine's nobody knows here."""
+    import psutil
+
+    if not owner or owner.get("machine") != machine:
+        return bool(owner)
+    try:
+        return bool(abs(psutil.Process(int(owner["pid"])).create_time() - float(owner["started"])) < 1)
+    except (psutil.Error, KeyError, TypeError, ValueError):
+        return False
 
 
 def _now() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -74,6 +76,15 @@ def say_waiting(on_progress: OnProgress | None) -> Callable[[], None]:
             on_progress(0.0, "waiting for another measurement on this machine")
 
     return say
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """What it gives, also to who is cancelled meanwhile: for keeping what took long to measure."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
 
 
 def say_nothing(_fraction: float, _message: str) -> None:

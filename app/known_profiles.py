@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from operator import is_
 
-from app.advisor.time_model.pooled import LOOKED_AT, POOLED
+from app.advisor.time_model.pooled import LOOKED_AT
 from app.errors import StoreError, UnknownProfile
 from app.keeping import trouble_with, unless_unreadable
 from app.store import Store
@@ -30,8 +32,9 @@ class KnownProfiles:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._unsaved: dict[str, list[_Held]] = {}  # by fingerprint, oldest first; as many as count at most
+        self._unsaved: dict[str, list[_Held]] = {}  # by fingerprint, oldest first
         self.came = asyncio.Event()
+        self._saving = asyncio.Lock()  # else two would keep the same
 
     async def find(self, survey: Survey, name: str | None = None) -> Profile | None:
         """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name, and
@@ -88,7 +91,7 @@ class KnownProfiles:
         """A new one of this machine. Where it was saved, it takes the place of those that were not."""
         held = self._unsaved.pop(profile.fingerprint, [])
         if not saved:
-            self._unsaved[profile.fingerprint] = [*held, _Held(profile, calibration)][-POOLED:]
+            self._unsaved[profile.fingerprint] = [*held, _Held(profile, calibration)][-LOOKED_AT:]
         self.came.set()
 
     async def save_unsaved(self) -> None:
@@ -99,11 +102,15 @@ class KnownProfiles:
 
     async def save(self, fingerprint: str) -> None:
         """What could not be saved of this machine, oldest first. Raises StoreError."""
-        for held in [*self._unsaved.get(fingerprint, [])]:
-            stored = await unless_unreadable(self._store.profile(fingerprint))
-            if self._is_held(held) and not (stored is not None and _is_newer(stored, held.profile)):
-                await self._store.keep_profile(held.profile, held.calibration)
-            self._forget(lambda one, done=held: one is done)  # type: ignore[misc]
+        if self._store.lasting_trouble is not None:  # else a store in memory alone would be told the same each time
+            raise StoreError(f"This was not saved: {self._store.lasting_trouble}.")
+        async with self._saving:
+            for held in [*self._unsaved.get(fingerprint, [])]:
+                stored = await unless_unreadable(self._store.profile(fingerprint))
+                if self._is_held(held) and not (stored is not None and _is_newer(stored, held.profile)):
+                    await self._store.keep_profile(held.profile, held.calibration)
+                self._forget(partial(is_, held))
+            self.came.set()  # as it is stored, it is another object
 
     def holds(self, profile: Profile) -> bool:
         """Whether it is one that could not be saved and answers all the same."""
@@ -118,10 +125,10 @@ class KnownProfiles:
         return any(one is held for one in self._unsaved.get(held.profile.fingerprint, []))
 
     def _forget(self, chosen: Callable[[_Held], bool]) -> bool:
-        kept = {name: [one for one in held if not chosen(one)] for name, held in self._unsaved.items()}
-        has_forgotten = any(len(kept[name]) < len(held) for name, held in self._unsaved.items())
-        self._unsaved = {name: held for name, held in kept.items() if held}
-        return has_forgotten
+        before = sum(map(len, self._unsaved.values()))
+        kept = {of: [one for one in held if not chosen(one)] for of, held in self._unsaved.items()}
+        self._unsaved = {of: held for of, held in kept.items() if held}
+        return sum(map(len, self._unsaved.values())) < before
 
 
 def _is_newer(one: Profile, other: Profile) -> bool:

@@ -97,8 +97,8 @@ def create_app(settings: Settings) -> FastAPI:
     install_openapi(app)
     app.add_middleware(HotPaths, answers={"/livez": health.live_body, "/hardware": hardware.encoded_survey})
     app.add_middleware(Head)
-    app.add_middleware(Counting, tally=tally)
     app.add_middleware(Guard, settings=settings)
+    app.add_middleware(Counting, tally=tally)  # what the guard refuses as well
     return app
 
 
@@ -129,7 +129,7 @@ def _leave_at_once(context: Context) -> None:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until TERM or INT; ends within 5 seconds. Raises AddressTaken."""
+    """Serve until TERM, INT or HUP; ends within 5 seconds. Raises AddressTaken."""
     listener = listen(settings)
     app = create_app(settings)
     config = uvicorn.Config(
@@ -147,7 +147,25 @@ def serve(settings: Settings) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn raises the signal that ended it once more. TERM is how a service is meant to end: exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    Server(config, app, owns_process=True).run(sockets=[listener])
+    server = Server(config, app, owns_process=True)
+    hung_up = _end_when_hung_up(server)
+    server.run(sockets=[listener])
+    if hung_up:
+        raise SystemExit(128 + signal.SIGHUP)
+
+
+def _end_when_hung_up(server: Server) -> list[int]:
+    """As a terminal that is closed sends it, which uvicorn does not heed; under nohup it is ignored, and stays so. The
+    list has the signal once it came."""
+    came: list[int] = []
+
+    def end(number: int, _frame: object) -> None:
+        came.append(number)
+        server.should_exit = True
+
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, end)
+    return came
 
 
 def _logging_to_standard_error() -> dict[str, Any]:

@@ -25,6 +25,13 @@ def check_measurable(survey: Survey, request: Request, plans: Sequence[Plan] = (
         _check_plan(survey, request, plan)
 
 
+def with_threads(survey: Survey, plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """On the CPU with all cores that may be used where a plan says nothing of threads: every answer's plan says how
+    many, and a time counts for the plan that it was measured of."""
+    most = max(thread_counts(survey.cpu))
+    return tuple(replace(plan, threads=most) if plan.is_cpu and plan.threads is None else plan for plan in plans)
+
+
 def find_devices(survey: Survey, asked: Sequence[str]) -> tuple[str, ...]:
     """The devices asked for by their own names: `cuda` is every one; none: no choice. Raises InvalidRequest."""
     here = ("cpu", *(str(accelerator.torch_device) for accelerator in cuda_accelerators(survey)))
@@ -62,6 +69,8 @@ def _check_plan(survey: Survey, request: Request, plan: Plan) -> None:
             f"A plan names a precision that {plan.device} does not have. It has {', '.join(precisions)}.",
             suggestions=precisions,
         )
+    if plan.threads is not None and not plan.is_cpu:
+        raise InvalidRequest(f"A plan on {plan.device} has no threads: leave them out.")
     most = max(thread_counts(survey.cpu))
     if plan.threads is not None and not 1 <= plan.threads <= most:
         raise InvalidRequest(f"A plan's threads have to be from 1 to {most}, the cores that may be used here.")

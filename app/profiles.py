@@ -148,7 +148,7 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
         if stored is not None and is_that and moment_of(profile.created_at) < moment_of(stored.created_at) <= now:
             raise ProfileRefused(
                 "profile-exists",
-                "A newer profile of that machine is stored; the older one would hide it. Remove the stored one first "
+                "A newer profile of that machine is known; the older one would hide it. Remove that one first "
                 "where the older one is wanted.",
             )
 

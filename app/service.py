@@ -36,6 +36,7 @@ from app.keeping import (
     parse_sent,
     say_nothing,
     say_waiting,
+    to_its_end,
     trouble_with,
     unless_unreadable,
 )
@@ -243,7 +244,8 @@ class Crosspoint:
             result = await self.lab.run_at_turn(
                 make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket, options=options
             )
-        return await self.keep_measurements(await at_turn.survey(), workload, result)
+            survey = await at_turn.survey()
+            return await to_its_end(self.keep_measurements(survey, workload, result))
 
     async def _measure_job(
         self, survey: Survey, request: Request, plans: Sequence[Plan], sizes: Sequence[int], seconds: float
@@ -307,7 +309,13 @@ class Crosspoint:
                 return await self._calibrate_job(await at_turn.now(), effort, devices, name, by_itself=by_itself)
 
             result = await self.lab.run_at_turn(make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
-        survey = await at_turn.now()
+            survey = await at_turn.now()
+            return await to_its_end(self._keep_calibration(survey, name, result, by_itself=by_itself))
+
+    async def _keep_calibration(
+        self, survey: Survey, name: str | None, result: dict[str, Any], *, by_itself: bool
+    ) -> Kept[Profile]:
+        """Parse and store what a measuring process sent, with the calibrations before it."""
         measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
         name = await free_name(self.store, survey, name)  # others' profiles may have come meanwhile
         calibration = replace(with_devices(measured, survey), name=name)

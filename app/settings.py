@@ -6,6 +6,7 @@ A field's type says how its text is read, its metadata says what it is for. Addi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from probes.bounds import MAX_SURVEY_SECONDS, MIN_SURVEY_SECONDS
 
 PREFIX = "CROSSPOINT_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
+_HOST = re.compile(r"[^\s/@]+")
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -99,6 +101,12 @@ class Settings:
     def __post_init__(self) -> None:
         for item in fields(self):
             _check_range(item, getattr(self, item.name))
+        for name in self.allowed_hosts:
+            if not _HOST.fullmatch(name):
+                raise InvalidSetting(
+                    "CROSSPOINT_ALLOWED_HOSTS takes names of hosts as they stand in an address, such as rig.example: "
+                    "without http:// before them and a path behind."
+                )
 
 
 def variable_name(item: Field[Any]) -> str:

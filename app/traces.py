@@ -25,7 +25,13 @@ REMEMBERED_TRACES = 64
 # A trace that another try in as much time would not bring. What failed or was killed may come when it is tried again.
 # What was too slow may have been so beside others who held the cores: that lapses.
 TOO_SLOW_SECONDS = 600.0
-LASTING_REFUSALS = {"unsupported": math.inf, "too-slow": TOO_SLOW_SECONDS}  # seconds
+# Memory ran out beside others, or does each time; each try costs the process that traces.
+OUT_OF_MEMORY_SECONDS = 60.0
+LASTING_REFUSALS = {
+    "unsupported": math.inf,
+    "too-slow": TOO_SLOW_SECONDS,
+    "out-of-memory": OUT_OF_MEMORY_SECONDS,
+}  # seconds
 REMEMBERED_REFUSALS = 1024  # a code, a sentence and two numbers each
 
 

@@ -72,8 +72,11 @@ class Upkeep:
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
                 is_noted = is_noted or await trouble_with(self._crosspoint.note_state(survey)) is None
                 await self._crosspoint.profiles.save_unsaved()
-            if asyncio.get_running_loop().time() >= self._not_before:
+            is_time = asyncio.get_running_loop().time() >= self._not_before
+            if is_time:
                 await self._learn_torch()
+            await self._fit_known(survey)
+            if is_time:
                 await self._calibrate_if_due(survey)
             await self._rest(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
 
@@ -81,7 +84,8 @@ class Upkeep:
         """Until the next look. A profile that comes is looked at at once: its prices are fitted before anybody asks."""
         came = self._crosspoint.profiles.came
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(came.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await came.wait()
         came.clear()
 
     async def _learn_torch(self) -> None:
@@ -122,7 +126,6 @@ class Upkeep:
             if profile is None:  # of whatever the machine is by then, the next look finds out
                 self.calibration = {"state": "waiting", "reason": "What this machine is has changed, or is not known."}
                 return
-            await self._fit(profile)
             if await self._is_due_again(survey, profile):
                 await self._calibrate(profile.effort, profile.name)
         except CrosspointError as error:
@@ -187,6 +190,15 @@ class Upkeep:
         work.result()
         self._calibrated.append(asyncio.get_running_loop().time())
         return True
+
+    async def _fit_known(self, survey: Survey) -> None:
+        """The profile that answers for this machine, where there is one."""
+        try:
+            profile = await self._crosspoint.profile(survey)
+        except CrosspointError:  # the store's trouble, which others tell
+            return
+        if profile is not None:
+            await self._fit(profile)
 
     async def _fit(self, profile: Profile) -> None:
         """Before anybody asks, but not beside a measurement, which would take it for others'. Whatever stands in a

@@ -89,11 +89,11 @@ def split_by_speed(speeds: Mapping[int, int], online: int) -> CoreKinds | None:
     if (
         not speeds
         or unite_cpus(1 << cpu for cpu in speeds) != online
-        or min(speeds.values()) > SAME_KIND_FRACTION * max(speeds.values())
+        or min(speeds.values()) >= max(speeds.values()) * SAME_KIND_FRACTION
     ):
         return None
-    limit = min(speeds.values()) / SAME_KIND_FRACTION
-    efficiency = sum(1 << cpu for cpu, speed in speeds.items() if speed <= limit)
+    slowest = min(speeds.values())
+    efficiency = sum(1 << cpu for cpu, speed in speeds.items() if speed * SAME_KIND_FRACTION <= slowest)
     return CoreKinds(sum(1 << cpu for cpu in speeds) & ~efficiency, efficiency)
 
 

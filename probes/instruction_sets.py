@@ -3,6 +3,7 @@
 Pure code; the names and their sources are in instruction_sets.toml.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -54,15 +55,10 @@ def _split_isa(isa: str) -> list[str]:
 
 
 def _power_sets(processor: str) -> list[str]:
-    """`POWER9 (raw), altivec supported`; VSX came with Power ISA 2.06, which is POWER7."""
-    name = processor.split(",")[0].split()[0].rstrip("+") if processor.startswith("POWER") else ""
-    generation = name.removeprefix("POWER")
+    """`POWER9 (raw), altivec supported`, `POWER8NVL (raw), …`; VSX came with Power ISA 2.06, which is POWER7."""
+    found = re.match(r"POWER(\d{1,2})(?!\d)", processor, re.ASCII)
     sets = ["altivec"] if "altivec supported" in processor else []
-    return (
-        [*sets, "vsx"]
-        if sets and generation.isascii() and generation.isdigit() and 7 <= int(generation[:4]) < 100
-        else sets
-    )
+    return [*sets, "vsx"] if sets and found and int(found[1]) >= 7 else sets
 
 
 def choose_torch_instruction_set(

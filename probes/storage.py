@@ -14,7 +14,11 @@ _NETWORK = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "fuse.ceph", "fuse.sshfs", "fuse.glusterfs", "glusterfs",
     "beegfs", "gpfs", "afs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.juicefs", "ocfs2", "gfs2", "wekafs",
 }  # fmt: skip
-_VIRTUAL_VENDORS = ("QEMU", "VMware", "VBOX", "Msft", "Google", "Xen", "innotek", "Virtual")
+_VIRTUAL_VENDORS = (
+    "QEMU", "VMware", "VBOX", "Msft", "Google", "Xen", "innotek", "Virtual",
+    # AWS's, Google's and Azure's volumes behind NVMe, as their guides name them; their local disks have other names
+    "Amazon Elastic Block Store", "nvme_card-pd", "MSFT NVMe Accelerator",
+)  # fmt: skip
 _CAPTURED_MOUNTS = ("/", "/home", "/dev/shm")
 _MAX_STACK = 8  # partitions on LVM on encryption on RAID: four levels in practice
 
@@ -161,9 +165,10 @@ def classify_block(root: Root, name: str, depth: int = 0) -> str | None:
     if depth < _MAX_STACK and (beneath := root.list(f"/sys/class/block/{name}/slaves")):
         kinds = {classify_block(root, slave, depth + 1) for slave in beneath}
         return next((kind for kind in ("network", "hdd", "virtual", "ssd", "nvme", "memory") if kind in kinds), None)
+    disk = _find_disk(root, name)
     if name.startswith("nvme"):
-        return "nvme"
-    return _classify_disk(root, _find_disk(root, name))
+        return "virtual" if _is_virtual(root, disk) else "nvme"
+    return _classify_disk(root, disk)
 
 
 def _find_disk(root: Root, name: str) -> str:
@@ -174,9 +179,14 @@ def _find_disk(root: Root, name: str) -> str:
     return name
 
 
-def _classify_disk(root: Root, disk: str) -> str | None:
+def _is_virtual(root: Root, disk: str) -> bool:
+    """A hypervisor's, or a cloud's volume, which lies somewhere else than its protocol says."""
     vendor = " ".join(root.read(f"/sys/class/block/{disk}/device/{name}") or "" for name in ("vendor", "model"))
-    if any(mark in vendor for mark in _VIRTUAL_VENDORS):
+    return any(mark in vendor for mark in _VIRTUAL_VENDORS)
+
+
+def _classify_disk(root: Root, disk: str) -> str | None:
+    if _is_virtual(root, disk):
         return "virtual"
     rotational = root.read_int(f"/sys/class/block/{disk}/queue/rotational")
     if rotational not in (0, 1) or disk.startswith("loop"):

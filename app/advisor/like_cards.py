@@ -6,6 +6,7 @@ left of the time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
@@ -56,15 +57,24 @@ def kinds_elsewhere(machine: Survey | None, profile: Profile) -> dict[str, Hasha
 
 
 def one_of_each_kind(survey: Survey, plans: Sequence[Plan], asked: Sequence[str]) -> list[Plan]:
-    """Of these plans those to measure: of cards that are alike, one tells what all would; a free one where there is
-    one. asked: devices that were asked for; a card's own name asks for that card."""
-    kinds, chosen = same_kinds(survey), dict[Hashable, str]()
-    for card in sorted(cuda_accelerators(survey), key=is_busy):
-        device = str(card.torch_device)
-        if any(plan.device == device for plan in plans):
-            chosen.setdefault(kinds[device], device)
-    wanted = {*chosen.values(), *asked}
-    return [plan for plan in plans if plan.device not in kinds or plan.device in wanted]
+    """Of these plans those to measure: of one plan on cards that are alike, the one on a card that is known to be free.
+    On each of them where nobody knows: a step beside others tells nothing of the twin. asked: devices that were asked
+    for; a card's own name asks for that card."""
+    kinds, groups = same_kinds(survey), defaultdict[Hashable, list[Plan]](list)
+    for plan in plans:
+        groups[(kinds.get(plan.device, plan.device), replace(plan, device="").key)].append(plan)
+    chosen = {plan.key for alike in groups.values() for plan in _telling(survey, alike)}
+    return [plan for plan in plans if plan.key in chosen or plan.device in asked]
+
+
+def _telling(survey: Survey, alike: Sequence[Plan]) -> Sequence[Plan]:
+    """Of one plan on cards that are alike."""
+    if len(alike) < 2:
+        return alike
+    cards = {card.torch_device: card for card in survey.accelerators}
+    known = [plan for plan in alike if cards[plan.device].utilization_percent is not None]
+    free = [plan for plan in known if not is_busy(cards[plan.device])]
+    return free[:1] or (alike[:1] if len(known) == len(alike) else alike)
 
 
 def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], best: Plan | None) -> list[Plan]:

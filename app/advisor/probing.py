@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from types import MappingProxyType
 
 from app.advisor.curves.over_batches import Batches, crossover_of
 from app.advisor.curves.pairs import Pair
@@ -103,7 +102,7 @@ def choose_probe(
     asked = known.workload.batch_size
     ranking = known.ranking(asked, known.options(asked))
     ran = {option.plan.key: option for option in _that_ran(ranking.options)}
-    first = contenders(ranking.options, known.kinds)
+    first = contenders(ranking.unlike)
     pairs = _pairs(known, ranking, first)
     crossing = {size for pair in pairs for size in sizes_to_find(known.batches(ranking.options), pair)}
     around = _sizes_around(asked, first)
@@ -126,14 +125,13 @@ def _most_worth(where: Sequence[Probing | None], seconds: float, tried: Collecti
     return chosen if chosen is not None and chosen.worth > 0 else None
 
 
-def contenders(options: Sequence[Option], kinds: Mapping[str, Hashable] = MappingProxyType({})) -> tuple[Option, ...]:
+def contenders(options: Sequence[Option]) -> tuple[Option, ...]:
     """The best plan of each device, where there are several; the best plans of the one device else. Only what was
-    measured: where nothing ran nothing more will. kinds: by device, the same for cards that are alike, which count as
-    one."""
+    measured: where nothing ran nothing more will. options: of one plan on cards that are alike, one."""
     ran = _that_ran(options)
-    first_on: dict[Hashable, Option] = {}
+    first_on: dict[str, Option] = {}
     for option in ran:
-        first_on.setdefault(kinds.get(option.plan.device, option.plan.device), option)
+        first_on.setdefault(option.plan.device, option)
     found = tuple(first_on.values()) if len(first_on) > 1 else tuple(ran)
     return found[:CONTENDERS]
 

@@ -98,7 +98,9 @@ class PlanBody(Body):
 
     device: Device
     precision: Precision = "fp32"
-    threads: Annotated[int, Field(ge=1, le=4096)] | None = None
+    threads: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        None, description="On the CPU; none: all that may be used."
+    )
 
     def plan(self) -> Plan:
         return Plan(self.device, self.precision, self.threads)

@@ -36,7 +36,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._names = known_names(settings)
-        self._allowed = {name.lower() for name in settings.allowed_hosts} - LOOPBACK_NAMES
+        self._allowed = set(map(allowed_name, settings.allowed_hosts)) - LOOPBACK_NAMES
         self._any_address = not is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -157,7 +157,7 @@ class Answer:
 
 def known_names(settings: Settings) -> frozenset[str]:
     """Host names that this service answers to."""
-    names = set(LOOPBACK_NAMES) | {settings.host.lower(), *(name.lower() for name in settings.allowed_hosts)}
+    names = set(LOOPBACK_NAMES) | {settings.host.lower(), *map(allowed_name, settings.allowed_hosts)}
     if not is_loopback(settings.host):
         names.add(socket.gethostname().lower())
     return frozenset(names)
@@ -176,6 +176,14 @@ def host_name(authority: str) -> str:
     if authority.startswith("["):
         return authority[1:].partition("]")[0]
     return authority.partition(":")[0].removesuffix(".")
+
+
+def allowed_name(written: str) -> str:
+    """What a setting names: an address, or a host as it may stand before a path, its port with it."""
+    try:
+        return str(ipaddress.ip_address(written))
+    except ValueError:
+        return host_name(written)
 
 
 def too_large() -> Problem:

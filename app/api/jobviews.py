@@ -25,11 +25,23 @@ def unknown_job() -> Problem:
     )
 
 
+def _job_elsewhere() -> Problem:
+    return Problem(
+        409,
+        "job-elsewhere",
+        "Another service runs this job",
+        "Another process of crosspoint that keeps its data in the same folder runs this job: ask that one. GET of the "
+        "job itself says how far it was when it was kept.",
+    )
+
+
 async def find_events(context: Context, kind: Kind, name: str) -> Job | dict[str, Any]:
     """A job of this process, or the document of one before, which has ended. Raises Problem."""
     found = context.jobs.find(kind, name) or await context.jobs.document(kind, name)
     if found is None:
         raise unknown_job()
+    if isinstance(found, dict) and found["state"] not in FINISHED:
+        raise _job_elsewhere()
     return found
 
 
@@ -41,10 +53,14 @@ async def show_job(context: Context, kind: Kind, name: str) -> Response:
 
 
 async def cancel_job(context: Context, kind: Kind, name: str) -> Response:
-    """Cancelling what has ended changes nothing, and answers the same."""
+    """Cancelling what has ended changes nothing, and answers the same. Raises Problem for another service's."""
     job = context.jobs.find(kind, name)
     if job is not None:
         await context.jobs.cancel(job)
+        return await show_job(context, kind, name)
+    document = await context.jobs.document(kind, name)
+    if document is not None and document["state"] not in FINISHED:
+        raise _job_elsewhere()
     return await show_job(context, kind, name)
 
 

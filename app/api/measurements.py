@@ -17,7 +17,7 @@ from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress
 from app.lab import Ticket
-from app.measurable import check_measurable, check_outcome
+from app.measurable import check_measurable, check_outcome, with_threads
 
 router = APIRouter(prefix="/measurements", tags=["measurements"])
 
@@ -32,8 +32,10 @@ async def start_measurement(request: Request, context: ContextDep) -> Response:
     """Run real steps of a workload, as soon as the machine is free."""
     body = await read_body(request, MeasurementBody)
     question = await asyncio.to_thread(body.request)
-    plans = tuple(plan.plan() for plan in body.plans)
-    check_measurable(await context.crosspoint.survey_for_plans(), question, plans)
+    survey = await context.crosspoint.survey_for_plans()
+    asked = tuple(plan.plan() for plan in body.plans)
+    check_measurable(survey, question, asked)
+    plans = with_threads(survey, asked)
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
         kept = await context.crosspoint.measure_and_keep(

@@ -30,7 +30,10 @@ async def read_metrics(request: Request, context: ContextDep) -> Response:
     registry = CollectorRegistry()
     registry.register(_Collector(context))
     ProcessCollector(registry=registry)
-    encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    try:
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    except (TypeError, ValueError):  # a version that it cannot compare
+        encode, media_type = choose_encoder("")
     return Response(encode(registry), media_type=media_type)
 
 

@@ -39,6 +39,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            if ctx.resilient_parsing:  # a shell asks how to go on
+                return None
             import difflib
 
             for near in difflib.get_close_matches(cmd_name, COMMANDS, 1):

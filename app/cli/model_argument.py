@@ -74,7 +74,7 @@ def _read_bounded(stream: BinaryIO, name: str) -> bytes:
 
 def _parse_json(content: bytes, name: str) -> Any:
     try:
-        document = json.loads(content, parse_constant=_refuse_constant)
+        document = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except RecursionError:
         fail_usage(f"{name} is nested too deeply to be a model description.")
     except json.JSONDecodeError as error:
@@ -84,6 +84,13 @@ def _parse_json(content: bytes, name: str) -> Any:
     if document is None:
         fail_usage(f"{name} holds null, which describes no model.")
     return document
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object in it has one key twice")
+    return found
 
 
 def _refuse_constant(word: str) -> None:

@@ -48,6 +48,10 @@ def command(
     from app.cli.recommend_view import show_recommendation
     from app.cli.session import run_with_service
 
+    if effort == "instant" and time_limit_seconds is not None:
+        raise click.UsageError(
+            "--time-limit bounds measuring, and effort instant measures nothing: leave one of them out."
+        )
     request = make_request(options, effort=effort, time_limit_seconds=time_limit_seconds, profile=profile)
 
     async def work(service: Crosspoint, report: Report) -> Recommendation:

@@ -94,4 +94,5 @@ def _three_digits(value: float) -> str:
     if value >= 99.95:
         return f"{value:.0f}"
     text = f"{value:.3g}"
+    # Two digits of what is below a ten thousandth, where three are mostly zeros.
     return text if "e" not in text else f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"

@@ -83,6 +83,8 @@ def make_request(options: dict[str, Any], **more: Any) -> Request:
     from app.advisor.request import Request
 
     _check_devices(options["devices"])
+    if options["epochs"] and not options["dataset_samples"]:
+        raise click.UsageError("--epochs are passes over a data set: say with --dataset-samples how many rows it has.")
     workload = Workload(
         model=read_model(options["model"], options["task"], options["sequence_length"]),
         batch_size=options["batch_size"],

@@ -29,7 +29,8 @@ ENVIRONMENT = {
 }
 # Then a fresh process does the next: what each leaves adds up.
 MOST_JOBS = 100
-# So long after such a trace, and while nothing is measured: starting it takes all cores for some seconds.
+# So long after such a trace, and while nothing is measured, unless there were as many traces again: starting it takes
+# all cores for some seconds.
 SUCCESSION_SECONDS = 3.0
 # Failures after which the process is as good as before: it looked at the job and said no.
 _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
@@ -154,12 +155,14 @@ class Tracer:
     async def _succeed(self) -> None:
         """Put another process in the place of this one, which goes on until that is as ready as it was. Where none can
         be had, it stays, for as many jobs again; where there is no memory for both, the next job starts another."""
-        await asyncio.sleep(SUCCESSION_SECONDS)
-        while self._is_measuring():  # noqa: ASYNC110 - who measures has no event for this
-            await asyncio.sleep(SUCCESSION_SECONDS)
         if self._is_scarce:
             async with self._turn:
                 self._let_go()
+            return
+        await asyncio.sleep(SUCCESSION_SECONDS)
+        while self._is_measuring() and self._jobs < 2 * MOST_JOBS:  # noqa: ASYNC110 - who measures has no event for this
+            await asyncio.sleep(SUCCESSION_SECONDS)
+        if self._child is None:  # it ended meanwhile
             return
         self._jobs = 0
         with contextlib.suppress(LabError):

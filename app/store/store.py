@@ -65,6 +65,11 @@ class Store:
         await self._in_thread(self._try_again)
 
     @property
+    def machine_key(self) -> str:
+        """Another one for another machine (app.store.machine)."""
+        return self._machine.key
+
+    @property
     def trouble(self) -> str | None:
         """Why nothing is saved, as a sentence's end; None: all is well, or the file was not opened yet."""
         return (self._database.trouble or self._database.failed) if self._database is not None else None
@@ -232,13 +237,15 @@ class Store:
 
     async def _remembered(self, row: tuple[Any, ...]) -> Profile | None:
         """Of several who ask at once each is given the same one: what is fitted to it goes by its identity."""
-        if row not in self._profiles:
+        remembered = self._profiles  # the store's thread may put an empty one in its place at any time
+        if row not in remembered:
             document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
             found = _first(await self._select(document, row, Profile.from_json))
-            self._profiles.setdefault(row, found)
-        profile = self._profiles[row] = self._profiles.pop(row, None)  # the last to be forgotten
-        for oldest in [*self._profiles][:-REMEMBERED_PROFILES]:
-            self._profiles.pop(oldest, None)
+            remembered = self._profiles
+            remembered.setdefault(row, found)
+        profile = remembered[row] = remembered.pop(row)  # the last to be forgotten
+        for oldest in [*remembered][:-REMEMBERED_PROFILES]:
+            del remembered[oldest]
         return profile
 
     async def _select(self, statement: str, parameters: Parameters, read: Callable[[dict[str, Any]], T]) -> list[T]:
@@ -298,7 +305,7 @@ class Store:
                 if database.trouble:  # read beside whoever writes it, it looks damaged and need not be
                     raise
                 database.replace_damaged()
-                self._profiles.clear()
+                self._profiles = {}
                 return database.use(work)
         except sqlite3.Error as error:
             raise StoreError(f"This was not {done}: the store could not be used ({error}).") from error
@@ -308,12 +315,12 @@ class Store:
             self._database = Database(self._path, self._machine)
         elif self._database.is_gone:
             self._database.reopen()
-            self._profiles.clear()
+            self._profiles = {}
         return self._database
 
     def _try_again(self) -> None:
         if self._database is not None and self.trouble and self._database.try_again():
-            self._profiles.clear()
+            self._profiles = {}
 
     def _close(self) -> None:
         if self._database is not None:

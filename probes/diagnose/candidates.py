@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
+from probes.gpu.pci import NEURAL_PROCESSOR
 from probes.hardware import Accelerator
 
 VENDORS = ("NVIDIA", "AMD", "Intel", "Apple")  # torch has a backend of its own for them
-VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
 _INTEL_GPU_DRIVERS = ("xe", "i915", *VIRTUAL_MACHINE_DRIVERS)
 
 
@@ -19,6 +20,7 @@ def is_candidate(card: Accelerator) -> bool:
 
 
 def _is_intel_gpu(card: Accelerator) -> bool:
-    """Intel's neural processors sit on the chip (bus 0), its old co-processors have drivers of their own."""
-    on_chip = (card.pci_address or "").startswith("0000:00:")
-    return not on_chip and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)
+    """Its neural processors and its old co-processors have drivers of their own. A virtual machine may have a card on
+    bus 0, where those of a processor are else."""
+    is_neural = card.why_not == NEURAL_PROCESSOR
+    return not is_neural and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)

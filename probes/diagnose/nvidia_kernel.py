@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from probes.diagnose.candidates import VIRTUAL_MACHINE_DRIVERS
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.passing_in import explain_passing_in
+from probes.gpu.driver import FREE_NVIDIA_DRIVERS, VIRTUAL_MACHINE_DRIVERS
 from probes.hardware import DeviceFile, Finding
 
 INSTALL_DRIVER = (
@@ -15,7 +15,6 @@ INSTALL_DRIVER = (
     "sudo dnf install akmod-nvidia (Fedora with RPM Fusion), else https://www.nvidia.com/drivers"
 )
 _FALLEN_OFF = 79  # XID: the GPU does not answer on the bus any more (docs.nvidia.com/deploy/xid-errors)
-_FREE_DRIVERS = ("nouveau", "nova_core", "nova")
 
 
 def is_told(case: Case) -> bool:
@@ -53,7 +52,7 @@ def check_module(case: Case) -> Checked:
         return broken(_reserved(case))
     if is_told(case):
         return fine(f"NVIDIA's driver {case.card.driver_version or ''} answers for it".replace("  ", " "))
-    if case.card.kernel_driver in _FREE_DRIVERS or _only_free_driver(case):
+    if case.card.kernel_driver in FREE_NVIDIA_DRIVERS or _only_free_driver(case):
         return broken(_nouveau(case))
     version = case.facts.software.nvidia_driver or (driver.kernel_module_version if driver else None)
     if version or case.card.kernel_driver == "nvidia" or {"nvidia", "nvgpu"} & set(modules or ()):
@@ -69,7 +68,7 @@ def check_module(case: Case) -> Checked:
 
 def _only_free_driver(case: Case) -> bool:
     modules = set((case.driver.kernel_modules if case.driver else None) or ())
-    return bool(modules & set(_FREE_DRIVERS)) and "nvidia" not in modules and case.card.kernel_driver is None
+    return bool(modules & set(FREE_NVIDIA_DRIVERS)) and "nvidia" not in modules and case.card.kernel_driver is None
 
 
 def _reserved(case: Case) -> Finding:

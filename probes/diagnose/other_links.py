@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from probes.diagnose.candidates import VIRTUAL_MACHINE_DRIVERS
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.nvidia_kernel import access_lost, no_permission
 from probes.diagnose.passing_in import explain_passing_in
+from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
 from probes.hardware import Finding
 
 _MODULES = {"AMD": ("amdgpu",), "Intel": ("xe", "i915")}

@@ -34,6 +34,10 @@ class Family:
     folders: tuple[str, ...] = ()
 
 
+# What gives a card to a virtual machine, and the free drivers of NVIDIA's cards, which CUDA cannot use.
+VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback", "pciback")
+FREE_NVIDIA_DRIVERS = ("nouveau", "nova_core", "nova")
+
 # Module and device names: NVIDIA's driver README ("Device files", chapter 8), the kernel's Documentation/gpu
 # (amdgpu, i915, xe, nouveau), ROCm's installation guide (/dev/kfd), Level Zero's loader.
 FAMILIES = (

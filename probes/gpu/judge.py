@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from probes.gpu.apple import LINUX_DRIVER
 from probes.gpu.cuda import CudaReading
+from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
 from probes.gpu.merge import merge_accelerators
 from probes.gpu.naming import with_name_facts
 from probes.gpu.nvml_process import NvidiaReading
 from probes.gpu.torch_names import with_cuda_facts, with_hip_facts
 from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software
 
-_VIRTUAL_MACHINE_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback")
 # Drivers that show pictures and run no kernels of torch's, by vendor; and the one that does.
 _DISPLAY_DRIVERS = {
     "nouveau": "the free driver nouveau drives it, which CUDA cannot use; install NVIDIA's driver",
@@ -75,7 +75,7 @@ def _judge(card: Accelerator, is_told: bool, report: ProbeReport, software: Soft
 
 
 def _explain_driver(card: Accelerator, is_told: bool, report: ProbeReport, software: Software) -> str | None:
-    if card.kernel_driver in _VIRTUAL_MACHINE_DRIVERS:
+    if card.kernel_driver in VIRTUAL_MACHINE_DRIVERS:
         return f"it is set aside for a virtual machine (bound to {card.kernel_driver})"
     if card.kernel_driver in _DISPLAY_DRIVERS:
         return _DISPLAY_DRIVERS[card.kernel_driver]

@@ -9,6 +9,7 @@ from probes.gpu.pci_names import Ids, name_card
 from probes.gpu.pcie_link import ADDRESS as _ADDRESS
 from probes.gpu.pcie_link import read_link
 from probes.hardware import Accelerator
+from probes.names.gpu import parse_gpu_name
 from probes.reading import Root, clean, parse_fields, parse_int
 
 # Vendors whose display controllers compute (PCI-SIG ids). Any other display controller is a BMC's, an emulated or an
@@ -43,6 +44,7 @@ _INTEL_QUICKASSIST = {
 }  # fmt: skip
 _DISPLAY, _ACCELERATOR, _COPROCESSOR = 0x03, 0x12, 0x0B40
 _AMD, _AMD_CHIPSET, _INTEL = 0x1002, 0x1022, 0x8086
+_DRIVES_PARTS = ("xe", "i915", "amdgpu")  # kernels run on a virtual function that one of these drives
 _FUNCTIONS = 8  # of one device
 _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
@@ -66,7 +68,15 @@ def read_pci_accelerators(root: Root) -> tuple[Accelerator, ...]:
 
 def _read_accelerators(root: Root) -> tuple[Accelerator, ...]:
     functions = [function for function in _read_functions(root).values() if isinstance(function, PciFunction)]
-    return tuple(_read_card(root, function) for function in functions if is_accelerator(function))
+    cards = [function for function in functions if is_accelerator(function) and not _is_given_away(root, function)]
+    return tuple(_read_card(root, function) for function in cards)
+
+
+def _is_given_away(root: Root, function: PciFunction) -> bool:
+    """A virtual function (SR-IOV) is a part of its card, made for a virtual machine; NVIDIA's driver holds those of a
+    card that is shared out as well. In the machine that has one, it looks like a card."""
+    is_part = root.exists(f"{function.folder}/physfn")
+    return is_part and _read_driver(root, function.folder) not in _DRIVES_PARTS
 
 
 def explain_pci(root: Root) -> str | None:
@@ -87,13 +97,14 @@ def _read_functions(root: Root) -> dict[str, PciFunction | str | None]:
 
 def _read_card(root: Root, function: PciFunction) -> Accelerator:
     is_neural = _is_intel_neural_processor(function)
-    in_processor = is_neural or _is_intel_graphics(function) or _is_amd_graphics(root, function)
+    revision = root.read_int(f"{function.folder}/revision", 16)
+    name = name_card(root, Ids(function.vendor, function.device, revision))
+    in_processor = is_neural or _is_intel_graphics(function, name) or _is_amd_graphics(root, function)
     card = describe(function, is_integrated=in_processor)
     card = replace(card, usable=False, why_not=NEURAL_PROCESSOR) if is_neural else card
-    revision = root.read_int(f"{function.folder}/revision", 16)
     return replace(
         card,
-        name=name_card(root, Ids(function.vendor, function.device, revision)),
+        name=name,
         kernel_driver=_read_driver(root, function.folder),
         **asdict(read_link(root, function.address)),
     )
@@ -126,10 +137,13 @@ def describe(function: PciFunction, is_integrated: bool = False) -> Accelerator:
     )
 
 
-def _is_intel_graphics(function: PciFunction) -> bool:
-    """Intel's own graphics sit at 00:02.0 on every chip that has them."""
-    on_chip = function.address == "0000:00:02.0"
-    return function.vendor == _INTEL and function.class_code >> 16 == _DISPLAY and on_chip
+def _is_intel_graphics(function: PciFunction, name: str | None) -> bool:
+    """Intel's own graphics sit at 00:02.0 on every chip that has them, their virtual functions behind it. A virtual
+    machine may have a card there, which its name tells."""
+    on_chip = function.address.startswith("0000:00:02.")
+    known = parse_gpu_name(name) if on_chip and name else None
+    is_card = known is not None and known.segment not in (None, "integrated")
+    return function.vendor == _INTEL and function.class_code >> 16 == _DISPLAY and on_chip and not is_card
 
 
 def _is_intel_neural_processor(function: PciFunction) -> bool:

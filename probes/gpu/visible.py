@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from probes.gpu.driver import FREE_NVIDIA_DRIVERS, VIRTUAL_MACHINE_DRIVERS
 from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
 from probes.gpu.pci import NEURAL_PROCESSOR
 from probes.hardware import Accelerator
@@ -16,6 +17,11 @@ from probes.hardware import Accelerator
 _PREFIXES = ("GPU-", "MIG-")
 _NUMBER = re.compile(r"[+-]?\d+")
 _MAX_ENTRIES = 256
+# A card that another driver holds is none to CUDA, or to HIP, and has no number.
+_NOT_COUNTED = {
+    "NVIDIA": (*FREE_NVIDIA_DRIVERS, *VIRTUAL_MACHINE_DRIVERS),
+    "AMD": ("radeon", *VIRTUAL_MACHINE_DRIVERS),
+}
 _ALL = ("all", "none", "void")  # words of NVIDIA_VISIBLE_DEVICES, which container runtimes read and CUDA does not
 _LEVEL_ZERO_ENTRY = re.compile(r"(\d{1,4})(?:\.\d{1,4})*")
 
@@ -43,7 +49,8 @@ class Visibility:
 
 def find_visible(environment: Mapping[str, str], vendor: str, cards: Sequence[Accelerator]) -> Visibility:
     """What this environment leaves of a vendor's cards, before any library is asked."""
-    own = tuple(card for card in cards if card.vendor == vendor)
+    elsewhere = _NOT_COUNTED.get(vendor, VIRTUAL_MACHINE_DRIVERS)
+    own = tuple(card for card in cards if card.vendor == vendor and card.kernel_driver not in elsewhere)
     if vendor == "NVIDIA":
         return _apply(environment, ("CUDA_VISIBLE_DEVICES",), Visibility(len(own), order_cuda(own, environment)), own)
     if vendor == "AMD":  # the runtime's own variable first; HIP then counts among what it left

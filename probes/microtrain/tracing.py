@@ -127,7 +127,8 @@ def _trace_as_usual(
     with as_usual():
         try:
             return attempt(workload, plainly, devices)
-        except Exception:  # noqa: BLE001 - why it was refused is known
+        except Exception as error:  # noqa: BLE001 - why it was refused is known
+            _refuse_out_of_memory(error)
             return None
 
 
@@ -252,6 +253,7 @@ def _trace(
         except _TOLD:
             raise
         except Exception as error:
+            _refuse_out_of_memory(error)
             if guesses.given and not _needs_numbers(error):  # it may have failed for a guess
                 raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default) from error
             raise

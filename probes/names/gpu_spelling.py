@@ -50,4 +50,4 @@ def split_memory(key: str) -> tuple[str, int] | None:
     if len(sizes) != 1:
         return None
     rest = f"{key[: sizes[0].start()].strip()} {key[sizes[0].end() :].strip()}".strip()
-    return rest, int(sizes[0].group(1))
+    return make_key(rest), int(sizes[0].group(1))  # a size stood behind "laptop gpu"

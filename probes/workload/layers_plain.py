@@ -37,7 +37,7 @@ def infer_prelu(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     if count not in (1, channels):
         raise InvalidModel(
             f'{where}: "count" is {count}, but {channels} channels arrive: one sample is {flow.text}. '
-            f'Write "count": "channels", a weight for each, or 1 for all of them.'
+            'Write "count": "channels", a weight for each, or 1 for all of them.'
         )
     return Layer({"type": "prelu", "count": count}, flow, count)
 

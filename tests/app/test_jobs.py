@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.jobs import REMEMBERED_RESULTS, Job, Jobs
+from app.errors import StoreError
+from app.jobs import FINISHED, OWNER, REMEMBERED_RESULTS, Job, Jobs
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.settings import Settings
 from app.store import Store
+from app.store.machine import Machine
 
 
 def test_a_second_request_to_end_a_job_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +125,47 @@ def test_results_that_could_not_be_stored_stay(tmp_path: Path, monkeypatch: pyte
             await job.task
         assert all(job.document()["result"] is not None for job in jobs._jobs.values())
         await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_where_nobody_can_look_a_job_up_it_is_not_said_to_be_unknown(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.touch()  # a file in the folder's place
+
+    async def use() -> None:
+        lab, store = Lab(Settings(data_dir=folder)), Store(folder)
+        with pytest.raises(StoreError, match="cannot be looked up"):
+            await Jobs(lab, store).document("calibration", "of before")
+        await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended(tmp_path: Path) -> None:
+    async def use() -> None:
+        lab = Lab(Settings(data_dir=tmp_path))
+        theirs, ours = (Store(tmp_path, Machine(key)) for key in ("theirs", "ours"))
+        there, here = Jobs(lab, theirs), Jobs(lab, ours)
+        begun = asyncio.Event()
+
+        async def work(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+            begun.set()
+            await asyncio.sleep(60)
+            return Kept({}, None)
+
+        job = await there.start("measurement", 1.0, work)
+        await begun.wait()
+        assert await here.recent("measurement") == []
+        found = await here.document("measurement", job.id)
+        assert found is not None
+        assert found["state"] not in FINISHED
+        assert OWNER not in found
+        await there.close()
+        for store in (theirs, ours):
+            await store.close()
         await lab.close()
 
     asyncio.run(use())

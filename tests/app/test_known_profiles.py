@@ -84,6 +84,20 @@ def test_several_that_could_not_be_saved_count_together_and_are_saved_in_turn(tm
     with_crosspoint(tmp_path, use)
 
 
+def test_where_there_is_only_memory_each_counts_once(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.touch()  # a file in the folder's place
+
+    async def use(crosspoint: Crosspoint) -> None:
+        first = await crosspoint.calibrate("quick", name="ours")
+        for count in (2, 3):
+            await crosspoint.profiles.save_unsaved()
+            assert (await crosspoint.calibrate("quick", name="ours")).calibrations == count
+        assert len(await crosspoint.profiles.calibrations("ours", first.fingerprint)) == 3
+
+    with_crosspoint(folder, use, calibrating(tmp_path))
+
+
 def test_one_that_is_exported_and_sent_back_keeps_its_calibrations(tmp_path: Path) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         survey = await crosspoint.survey()

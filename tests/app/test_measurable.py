@@ -8,7 +8,7 @@ import pytest
 
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError
-from app.measurable import check_measurable, check_outcome, find_devices
+from app.measurable import check_measurable, check_outcome, find_devices, with_threads
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
@@ -34,11 +34,17 @@ def test_a_plan_that_this_machine_has_may_be_measured(plan: Plan) -> None:
         (Plan("cpu", "tf32"), "It has fp32, bf16"),
         (Plan("cpu", "fp32", 4000), "threads"),
         (Plan("cpu", "fp32", 0), "threads"),
+        (Plan("cuda:0", "fp32", 2), "has no threads"),
     ],
 )
 def test_a_plan_that_it_has_not_is_refused(plan: Plan, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         check_measurable(SURVEY, Request(IRIS), [Plan("cpu"), plan])
+
+
+def test_a_plan_without_threads_has_all_that_may_be_used() -> None:
+    plans = (Plan("cpu"), Plan("cpu", "bf16", 1), Plan("cuda:0"))
+    assert [plan.threads for plan in with_threads(SURVEY, plans)] == [2, 1, None]
 
 
 def test_devices_go_by_their_own_names() -> None:

@@ -54,3 +54,9 @@ def test_a_setting_that_cannot_be_used_is_named(name: str, text: str) -> None:
     item = next(item for item in fields(Settings) if item.name == name)
     with pytest.raises(InvalidSetting, match=variable_name(item)):
         Settings.from_environment({variable_name(item): text})
+
+
+@pytest.mark.parametrize("written", ["https://rig.example", "rig.example/crosspoint", "rig example"])
+def test_what_can_be_no_hosts_name_is_refused_at_the_start(written: str) -> None:
+    with pytest.raises(InvalidSetting, match="ALLOWED_HOSTS"):
+        Settings.from_environment({"CROSSPOINT_ALLOWED_HOSTS": written})

@@ -89,7 +89,8 @@ def refusing(code: str) -> RunJob:
 
 
 @pytest.mark.parametrize(
-    ("code", "lasts"), [("too-slow", True), ("unsupported", True), ("failed", False), ("killed", False)]
+    ("code", "lasts"),
+    [("too-slow", True), ("unsupported", True), ("out-of-memory", True), ("failed", False), ("killed", False)],
 )
 def test_a_refusal_that_another_try_would_meet_again_is_remembered_until_there_is_more_time(
     tmp_path: Path, code: str, lasts: bool
@@ -109,7 +110,7 @@ def test_a_refusal_that_another_try_would_meet_again_is_remembered_until_there_i
     with_crosspoint(tmp_path, use)
 
 
-@pytest.mark.parametrize(("code", "lasts"), [("too-slow", False), ("unsupported", True)])
+@pytest.mark.parametrize(("code", "lasts"), [("too-slow", False), ("out-of-memory", False), ("unsupported", True)])
 def test_what_was_too_slow_once_is_tried_again_later(tmp_path: Path, code: str, lasts: bool) -> None:
     now = [0.0]
 

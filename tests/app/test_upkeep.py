@@ -62,7 +62,7 @@ def test_nobody_waits_for_what_is_fitted_to_a_profile(tmp_path: Path) -> None:
         async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
             survey = await crosspoint.survey()
             await crosspoint.store.keep_profile(replace(a_profile(fingerprint=survey.fingerprint), name="named"))
-            await Upkeep(crosspoint)._calibrate_if_due(survey)
+            await Upkeep(crosspoint)._fit_known(survey)
             asked = await crosspoint.profile(survey)
             assert asked is not None
             plans = {point.plan.key for point in asked.networks}
@@ -85,8 +85,7 @@ def test_a_profile_that_cannot_be_fitted_ends_nothing(
             await crosspoint.store.keep_profile(a_profile(fingerprint=survey.fingerprint))
             upkeep = Upkeep(crosspoint)
             for _ in range(2):
-                await upkeep._calibrate_if_due(survey)
-                assert upkeep.calibration["state"] == "done"
+                await upkeep._fit_known(survey)
 
     monkeypatch.setattr("app.upkeep.fit_all_plans", fit)
     asyncio.run(use())
@@ -263,6 +262,7 @@ def test_a_machine_that_changes_while_it_is_calibrated_is_not_calibrated_without
             await asyncio.wait_for(upkeep._calibrate_if_due(await survey()), 30)
             assert upkeep.calibration["state"] == "waiting"
             assert upkeep._not_before > asyncio.get_running_loop().time()
+            assert len(upkeep._calibrated) == 1
 
     asyncio.run(use())
     assert asked == ["quick"]

@@ -1,7 +1,10 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from probes.core_kinds import split_by_speed
 from probes.cpu import read_cpu
 from probes.hardware import CoreCluster, Cpu
 from probes.reading import Root
@@ -162,3 +165,17 @@ def test_cpus_that_are_present_and_off_are_counted_apart(tmp_path: Path) -> None
     }
     cpu = read(tmp_path, files)
     assert (cpu.logical_cores, cpu.offline_logical_cores) == (4, 4)
+
+
+def test_two_kinds_are_those_whose_clocks_lie_apart_and_each_has_cores() -> None:
+    online = 0b11
+    assert split_by_speed({0: 4_000_000_000, 1: 3_400_000_000}, online) is None  # 0.85 of it
+    kinds = split_by_speed({0: 4_000_000_000, 1: 3_300_000_000}, online)
+    assert kinds is not None
+    assert (kinds.performance, kinds.efficiency) == (0b01, 0b10)
+
+
+@given(st.dictionaries(st.integers(0, 20), st.integers(1, 10**10), min_size=1))
+def test_neither_of_two_kinds_is_empty(speeds: dict[int, int]) -> None:
+    kinds = split_by_speed(speeds, sum(1 << cpu for cpu in speeds))
+    assert kinds is None or (kinds.performance and kinds.efficiency)

@@ -26,6 +26,10 @@ def test_a_captured_machines_mounts_have_a_kind_and_no_size(tmp_path: Path) -> N
     ("files", "name", "kind"),
     [
         ({}, "nvme0n1p2", "nvme"),
+        ({f"{BLOCK}/nvme0n1/device/model": "Amazon Elastic Block Store  \n"}, "nvme0n1", "virtual"),
+        ({f"{BLOCK}/nvme0n1/device/model": "nvme_card-pd\n"}, "nvme0n1", "virtual"),
+        ({f"{BLOCK}/nvme0n1/device/model": "MSFT NVMe Accelerator v1.0\n"}, "nvme0n1", "virtual"),
+        ({f"{BLOCK}/nvme1n1/device/model": "Amazon EC2 NVMe Instance Storage\n"}, "nvme1n1", "nvme"),
         ({}, "vda1", "virtual"),
         ({}, "zram0", "memory"),
         ({}, "nbd0", "network"),

@@ -44,7 +44,7 @@ class PlanModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fitted:
-    """The models of a profile, by plan and mode. fitting: held by whoever makes one; others wait, and need not."""
+    """The models of a profile, by plan and mode. fitting: held by whoever makes one, while others wait for it."""
 
     profile: Profile
     models: dict[tuple[Any, ...], PlanModel | None] = field(default_factory=dict)

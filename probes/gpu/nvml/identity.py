@@ -12,6 +12,7 @@ _CORES_PER_MULTIPROCESSOR = {
     "10.3": 128, "11.0": 128, "12.0": 128, "12.1": 128,
 }  # fmt: skip
 _ARCHITECTURE = "NVML_DEVICE_ARCH_"
+_NO_ARCHITECTURES = ("T23X", "DLA", "DLA2", "NPU3", "UNKNOWN")  # chips, and engines beside a GPU (nvml.h)
 _FULL_NAMES = {"ADA": "Ada Lovelace"}  # as the tables of names have it; of the others NVML's word is the name
 _VIRTUALIZATION = ("none", "passthrough", "vgpu", "host-vgpu", "host-vsga")  # nvmlGpuVirtualizationMode_t, in order
 _COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")  # nvmlComputeMode_t, in order
@@ -75,5 +76,6 @@ def _read_architecture(card: Card) -> str | None:
     answer = as_count(card.ask("nvmlDeviceGetArchitecture"))
     names = [name for name in dir(card.nvml) if name.startswith(_ARCHITECTURE)]
     found = [name.removeprefix(_ARCHITECTURE) for name in names if getattr(card.nvml, name) == answer]
+    found = [name for name in found if name not in _NO_ARCHITECTURES]
     known = answer is not None and found
     return _FULL_NAMES.get(found[0], found[0].title()) if known else None

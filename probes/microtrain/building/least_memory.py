@@ -48,7 +48,9 @@ def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
         weights = sum(_bytes(tensor) for tensor in [*parameters, *built.module.buffers()])
         trained = [tensor for tensor in parameters if tensor.requires_grad]
         state = STATE_VALUES[workload.optimizer] * sum(_bytes(tensor) for tensor in trained)
-        sparse = {id(module.weight) for module in built.module.modules() if _has_sparse_gradient(module)}
+        modules = [*built.module.modules()]
+        sparse = {id(module.weight) for module in modules if _has_sparse_gradient(module)}
+        sparse -= {id(p) for module in modules if not _has_sparse_gradient(module) for p in module._parameters.values()}
         gradients = sum(_bytes(tensor) for tensor in trained if id(tensor) not in sparse)
     if workload.mode == "inference":
         return LeastMemory(weights, 0, 0, batch)
@@ -60,7 +62,7 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 
 def _has_sparse_gradient(module: nn.Module) -> TypeGuard[nn.Embedding | nn.EmbeddingBag]:
-    """Of the rows that a batch looks up, which are few of many."""
+    """Of the rows that a batch looks up, which are few of many; unless another layer takes the same weights."""
     return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
 
 

@@ -10,6 +10,7 @@ from app.advisor import Recommendation, Request, recommend
 from app.advisor.like_cards import (
     devices_to_calibrate,
     free_devices,
+    kinds_elsewhere,
     like_devices,
     one_of_each_kind,
     same_kinds,
@@ -113,6 +114,9 @@ def test_the_answer_is_not_compared_with_the_same_plan_on_its_twin() -> None:
 
 def test_on_another_machine_too_they_are_no_rivals() -> None:
     rig = replace(PROFILE, name="rig", fingerprint="of another")
+    assert kinds_elsewhere(None, rig) == {"cuda:1": "cuda:0"}
+    known = kinds_elsewhere(a_survey(gpus=gpus({}, {})), replace(rig, like={}))
+    assert known["cuda:0"] == known["cuda:1"]
     for asked in (("cuda:0", "cuda:1"), ("cuda:1", "cuda:0")):
         found = recommend(a_survey(), rig, None, [], Request(a_workload(16), "fp32", asked, profile="rig"))
         assert {option.plan.device for option in found.options} == {"cuda:0", "cuda:1"}
@@ -122,21 +126,27 @@ def test_on_another_machine_too_they_are_no_rivals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "asked", "measured"),
+    ("first", "second", "asked", "measured"),
     [
-        (0.0, (), ["cpu", "cuda:0", "cuda:2"]),
-        (90.0, (), ["cpu", "cuda:1", "cuda:2"]),
-        (90.0, ("cuda:0", "cpu"), ["cpu", "cuda:0", "cuda:1", "cuda:2"]),
+        (0.0, 0.0, (), ["cpu", "cuda:0", "cuda:2"]),
+        (0.0, None, (), ["cpu", "cuda:0", "cuda:2"]),
+        (90.0, 0.0, (), ["cpu", "cuda:1", "cuda:2"]),
+        (90.0, 80.0, (), ["cpu", "cuda:0", "cuda:2"]),
+        (None, None, (), ["cpu", "cuda:0", "cuda:1", "cuda:2"]),  # as after another measurement
+        (None, 90.0, (), ["cpu", "cuda:0", "cuda:1", "cuda:2"]),
+        (90.0, 0.0, ("cuda:0", "cpu"), ["cpu", "cuda:0", "cuda:1", "cuda:2"]),
+        (0.0, 0.0, ("cuda",), ["cpu", "cuda:0", "cuda:2"]),
     ],
 )
 def test_of_each_kind_one_is_measured_and_what_was_asked_for_by_name(
-    first: float, asked: tuple[str, ...], measured: list[str]
+    first: float | None, second: float | None, asked: tuple[str, ...], measured: list[str]
 ) -> None:
-    survey = a_survey(gpus=gpus({"utilization_percent": first}, {}, {"name": "NVIDIA T400"}))
+    use = ({"utilization_percent": first}, {"utilization_percent": second})
+    survey = a_survey(gpus=gpus(*use, {"name": "NVIDIA T400"}))
     plans = [ONE, GPU, SECOND, replace(GPU, device="cuda:2")]
     assert [plan.device for plan in one_of_each_kind(survey, plans, asked)] == measured
     without_first = [plan for plan in plans if plan != GPU]  # it does not fit there
-    assert [plan.device for plan in one_of_each_kind(survey, without_first, ())] == ["cpu", "cuda:1", "cuda:2"]
+    assert [plan.device for plan in one_of_each_kind(survey, without_first, asked)] == ["cpu", "cuda:1", "cuda:2"]
 
 
 def test_one_model_of_them_is_fitted() -> None:

@@ -46,6 +46,33 @@ def test_term_ends_everything_while_everything_is_going_on(tmp_path: Path) -> No
         assert "Traceback" not in "".join(server.log)
 
 
+def test_a_job_of_another_service_on_the_same_store_runs_on_and_is_its_own(tmp_path: Path) -> None:
+    with (
+        running_server(tmp_path) as one,
+        running_server(tmp_path) as other,
+        one.client() as owner,
+        other.client() as client,
+    ):
+        job = start(owner, LONG)
+        wait_for(owner, job, "running")
+        assert client.get(job).json()["state"] in ("queued", "running")
+        for refused in (client.get(f"{job}/events"), client.delete(job)):
+            assert (refused.status_code, refused.json()["type"]) == (409, "/problems/job-elsewhere")
+        assert owner.delete(job).json()["state"] == "cancelled"
+        assert client.get(job).json()["state"] == "cancelled"
+
+
+def test_a_service_whose_terminal_is_closed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with running_server(tmp_path / "data") as server, server.client() as client:
+        wait_for(client, start(client, LONG), "running")
+        server.stop(signal.SIGHUP)
+    assert server.process.returncode == 129
+    assert not list(temporary.iterdir())
+
+
 def test_children_end_when_the_service_is_killed(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, server.client() as client:
         wait_for(client, start(client, LONG), "running")
@@ -167,8 +194,9 @@ def test_requests_are_written_to_standard_error_where_that_was_asked_for(tmp_pat
 
 
 def test_a_host_name_that_was_allowed_is_served(tmp_path: Path) -> None:
-    with running_server(tmp_path, allowed_hosts="gpu-node.example") as server, server.client() as client:
+    with running_server(tmp_path, allowed_hosts="gpu-node.example:8443,fd00::5") as server, server.client() as client:
         assert client.get("/livez", headers={"Host": "gpu-node.example:8000"}).is_success
+        assert client.get("/livez", headers={"Host": "[fd00::5]:8000"}).is_success
         assert client.get("/livez", headers={"Host": "other.example"}).status_code == 421
 
 

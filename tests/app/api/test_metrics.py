@@ -160,6 +160,7 @@ def test_labels_are_few() -> None:
     ("accept", "parse", "kind"),
     [
         ("", text_string_to_metric_families, "text/plain"),
+        ('text/plain; version="0.0.4"', text_string_to_metric_families, "text/plain"),
         ("application/openmetrics-text; version=1.0.0", parse_openmetrics, "application/openmetrics-text"),
     ],
 )

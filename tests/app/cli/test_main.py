@@ -58,6 +58,9 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
     "words",
     [
         ["nonsense"],
+        ["recommend", "iris-mlp", "--epochs", "3"],
+        ["recommend", "iris-mlp", "--effort", "instant", "--time-limit", "5"],
+        ["recommend", '{"layers": [{"type": "linear", "in": 4, "out": 2}], "loss": "mse", "loss": "mse"}'],
         ["recommend"],
         ["recommend", "resnet-50", "--batch-size", "0"],
         ["recommend", "resnet-50", "--batch-size", "1e18"],
@@ -84,6 +87,12 @@ def test_wrong_usage_is_code_2_with_a_sentence(words: list[str], capsys: pytest.
     assert captured.out == ""
     assert "Error: " in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_shell_that_completes_after_a_misspelt_command_gets_no_traceback() -> None:
+    asking = {"_CROSSPOINT_COMPLETE": "bash_complete", "COMP_WORDS": "crosspoint recomend --", "COMP_CWORD": "2"}
+    found = run(env={**os.environ, **asking})
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 def test_a_command_that_is_misspelt_comes_with_a_near_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,18 +143,25 @@ def test_a_process_that_can_be_made_ready_for_no_config_gives_way_like_any_other
     asyncio.run(use())
 
 
-def test_no_process_takes_anothers_place_beside_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 1)
+@pytest.mark.parametrize("ends", [True, False])
+def test_no_process_takes_anothers_place_beside_a_measurement_until_it_did_twice_as_many(
+    monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    monkeypatch.setattr("app.lab.tracer.MOST_JOBS", 2)
     measuring = True
 
     async def use() -> None:
         nonlocal measuring
         tracer = Tracer(60.0, set(), HISTORY, lambda: None, lambda: measuring)
+        await tracer.run({"kind": "trace"})
         first = await tracer.run({"kind": "trace"})
         assert tracer._successor is not None
         await asyncio.wait([tracer._successor], timeout=0.5)
         assert (await tracer.run({"kind": "trace"}))["pid"] == first["pid"]
-        measuring = False
+        if ends:
+            measuring = False
+        else:  # others measure for ever
+            assert (await tracer.run({"kind": "trace"}))["pid"] == first["pid"]
         await tracer._successor
         assert (await tracer.run({"kind": "trace"}))["pid"] != first["pid"]
         await tracer.close()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from probes.diagnose import Facts, State
+from probes.gpu.pci import NEURAL_PROCESSOR
 from probes.hardware import Accelerator, DeviceFile, Driver, Software, System, Torch
 from tests.probes.diagnose.situations import (
     CONTAINER,
@@ -170,7 +171,9 @@ def test_a_python_for_intels_processors_keeps_apples_gpu_from_torch() -> None:
     "card",
     [
         Accelerator("pci-0000:00:02.0", vendor="Intel", segment="integrated", pci_address="0000:00:02.0"),
-        Accelerator("pci-0000:00:0b.0", vendor="Intel", pci_address="0000:00:0b.0"),  # an NPU, on the chip
+        Accelerator(
+            "pci-0000:00:0b.0", vendor="Intel", pci_address="0000:00:0b.0", usable=False, why_not=NEURAL_PROCESSOR
+        ),
         Accelerator("pci-0000:83:00.0", vendor="Intel", pci_address="0000:83:00.0", kernel_driver="mic"),
         Accelerator("pci-0000:1b:00.0", vendor="NEC", pci_address="0000:1b:00.0"),
     ],

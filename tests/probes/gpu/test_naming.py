@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from probes.gpu.naming import with_name_facts
 from probes.hardware import Accelerator
 from probes.names.gpu import ALSO_LAPTOP
@@ -40,3 +42,14 @@ def test_an_instance_is_placed_by_the_card_that_it_is_a_part_of() -> None:
         with_name_facts(instance).generation == with_name_facts(replace(CARD, name="NVIDIA A100-SXM4-40GB")).generation
     )
     assert with_name_facts(instance).generation is not None
+
+
+@pytest.mark.parametrize(
+    ("profile", "whole"),
+    [("NVIDIA A40-48Q", "NVIDIA A40"), ("GRID T4-8C", "NVIDIA T4"), ("NVIDIA A40-1-6C", "NVIDIA A40")],
+)
+def test_a_virtual_part_of_a_card_is_of_the_cards_generation(profile: str, whole: str) -> None:
+    part, card = (with_name_facts(replace(CARD, name=name)) for name in (profile, whole))
+    assert card.generation is not None
+    assert (part.generation, part.segment, part.tier_meaning) == (card.generation, card.segment, card.tier_meaning)
+    assert part.name == profile

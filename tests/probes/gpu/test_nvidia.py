@@ -51,6 +51,14 @@ def test_a_cards_architecture_has_one_name_with_nvml_and_without(monkeypatch: py
     assert read()[0].architecture in {card.architecture for table in TABLES for card in load_table(table)}
 
 
+def test_a_chip_that_nvml_counts_among_the_architectures_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Jetson Orin's: the table of names settles it."""
+    fake = play(monkeypatch, "healthy")
+    monkeypatch.setattr(fake, "NVML_DEVICE_ARCH_T23X", 11, raising=False)
+    monkeypatch.setattr(fake, "nvmlDeviceGetArchitecture", lambda _: 11)
+    assert (read()[0].architecture or "").upper() != "T23X"
+
+
 def test_its_memorys_health_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch, "healthy")
     [card] = read()

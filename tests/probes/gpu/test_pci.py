@@ -118,6 +118,25 @@ def test_a_neural_processor_on_the_chip_is_a_part_of_the_cpu_that_torch_has_no_b
     assert "neural processor" in (card.why_not or "")
 
 
+def test_the_parts_that_a_card_is_shared_out_in_are_no_cards_of_their_own(tmp_path: Path) -> None:
+    """Virtual functions on the host; in the machine that has one, nothing says so."""
+    whole, part = "0000:01:00.0", "0000:01:00.4"
+    files = function(whole, "0x030200", "0x10de", "0x2235") | function(part, "0x030200", "0x10de", "0x2235")
+    root = write_machine(tmp_path / "host", files | {f"{BUS}/{part}/uevent": "DRIVER=nvidia\n"})
+    (root / BUS / part / "physfn").symlink_to(f"../{whole}")
+    assert [card.pci_address for card in read_pci_accelerators(Root(root))] == [whole]
+    assert [card.pci_address for card in read(tmp_path / "guest", files)] == [whole, part]
+
+
+def test_of_intels_graphics_parts_are_integrated_too_and_a_card_in_their_place_is_none(tmp_path: Path) -> None:
+    parts = function("0000:00:02.0", "0x030000", "0x8086", "0xa780") | function(
+        "0000:00:02.1", "0x030000", "0x8086", "0xa780"
+    )
+    assert [card.segment for card in read(tmp_path / "parts", parts)] == ["integrated"] * 2
+    [card] = read(tmp_path / "guest", function("0000:00:02.0", "0x030000", "0x8086", "0x56a0"))  # Arc A770
+    assert card.segment != "integrated"
+
+
 def test_garbled_attributes_are_no_device(tmp_path: Path) -> None:
     assert read(tmp_path, function("0000:01:00.0", "0x0300zz", "10de", "")) == []
     assert read(tmp_path, {f"{BUS}/not-an-address/class": "0x030000"}) == []

@@ -50,6 +50,17 @@ def test_cuda_reads_its_variable_so(value: str, shown: tuple[Accelerator, ...], 
     assert (seen.reason is None) == (invalid is None and bool(shown))
 
 
+@pytest.mark.parametrize("driver", ["vfio-pci", "nouveau"])
+def test_a_card_that_another_driver_holds_has_no_number(driver: str) -> None:
+    cards = (replace(A, kernel_driver=driver), replace(B, kernel_driver="nvidia"))
+    assert see("0", cards).cards == cards[1:]
+    assert see("1", cards).count == 0
+    radeon = tuple(
+        replace(card, vendor="AMD", kernel_driver=one) for card, one in zip((A, B), ("radeon", "amdgpu"), strict=True)
+    )
+    assert find_visible({"HIP_VISIBLE_DEVICES": "0"}, "AMD", radeon).cards == radeon[1:]
+
+
 def test_the_first_digits_of_a_uuid_that_several_cards_share_name_none() -> None:
     assert see("GPU-8932").reason == (
         'CUDA_VISIBLE_DEVICES: "GPU-8932" begins the UUID of several cards, so no card is visible'

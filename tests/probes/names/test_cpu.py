@@ -159,6 +159,8 @@ OTHERS: list[Row] = [
     ("Snapdragon(R) X Plus - X1P42100 - Qualcomm(R) Oryon(TM) CPU", "Snapdragon X", "X Plus", None, "laptop"),
     ("Snapdragon(R) X - X126100 - Qualcomm(R) Oryon(TM) CPU", "Snapdragon X", "X", None, "laptop"),
     ("POWER9 (raw), altivec supported", "POWER9", "POWER", None, "data-center"),
+    ("POWER8NVL (raw), altivec supported", "POWER8", "POWER", None, "data-center"),
+    ("AMD Opteron 62xx class CPU", None, "Opteron", None, "data-center"),
 ]
 
 

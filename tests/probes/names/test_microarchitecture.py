@@ -214,6 +214,15 @@ def test_flags_that_a_hypervisor_hides_are_listed_and_the_numbers_stand() -> Non
     assert found.archspec == "icelake"
 
 
+def test_flags_that_no_kernel_shows_are_not_said_to_be_hidden() -> None:
+    """Linux has no names for them."""
+    shown = flags_of("GenuineIntel", "graniterapids") - {"amx_fp16", "amx_complex"}
+    found = identify(
+        CpuIdentity(vendor_id="GenuineIntel", family=6, model=0xAD, stepping=1, flags=shown | {"hypervisor"})
+    )
+    assert (found.name, found.hidden, found.reason) == ("Granite Rapids", (), None)
+
+
 def test_flags_missing_without_a_hypervisor_say_nothing() -> None:
     pentium = CpuIdentity(
         vendor_id="GenuineIntel", family=6, model=0x5E, stepping=3, flags=frozenset({"ssse3", "sse4_2"})
