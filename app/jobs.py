@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
+import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from app.advisor.request import InvalidRequest
@@ -15,6 +19,7 @@ from app.errors import CrosspointError, StoreError
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.store import Store
+from app.store.jobs import OWNER
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 Kind = Literal["measurement", "calibration"]
@@ -23,7 +28,8 @@ Work = Callable[[Ticket, OnProgress], Awaitable[Kept[dict[str, Any]]]]
 
 log = logging.getLogger(__name__)
 REMEMBERED_JOBS, REMEMBERED_RESULTS = 100, 10
-OWNER = "owner"  # in the store alone: the machine and the process that a job belongs to, as several share a store
+# Another machine's job that has not ended for so long has: no queue is longer.
+LONGEST_SECONDS = 4 * 3600.0
 FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -141,8 +147,7 @@ class Jobs:
             stored = await self._store.jobs(kind)
         except StoreError:
             stored = []
-        ours = [row for row in stored if row.get(OWNER, {}).get("machine") in (None, self._store.machine_key)]
-        older = [self._told(document) for document in ours if document["id"] not in names]
+        older = [self._told(document) for document in stored if document["id"] not in names]
         return here + [{name: value for name, value in row.items() if name != "result"} for row in older]
 
     async def cancel(self, job: Job) -> None:
@@ -195,28 +200,43 @@ class Jobs:
         """A stored job that never ended was cut off with the process that ran it, unless that runs on."""
         document = {name: value for name, value in stored.items() if name != OWNER}
         owner = stored.get(OWNER) or {}
-        if document.get("state") in FINISHED or _may_run(owner, self._store.machine_key):
+        if document.get("state") in FINISHED:
+            return document
+        is_here = owner.get("machine") == self._store.machine_key
+        if _is_alive(owner) if is_here else bool(owner) and _age_seconds(document) < LONGEST_SECONDS:
             return document
         return {**document, "state": "failed", "code": "ended", "reason": "The service was ended while this job ran."}
 
 
 def _this_process() -> dict[str, Any]:
+    return {"pid": os.getpid(), "started": _started(os.getpid())}
+
+
+def _is_alive(owner: dict[str, Any]) -> bool:
+    """Whether the process that a job belongs to is there."""
+    started = owner.get("started")
+    return started is not None and _started(owner.get("pid")) == started
+
+
+def _started(pid: object) -> str | None:
+    """When a process did, so that another of its number is told apart; None where there is none. By the kernel's ticks,
+    which stand where the clock is set (proc(5), /proc/pid/stat)."""
     import psutil
 
-    process = psutil.Process()
-    return {"pid": process.pid, "started": process.create_time()}
-
-
-def _may_run(owner: dict[str, Any], machine: str) -> bool:
-    """Whether the process that this job belongs to is there; of another machine's nobody knows here."""
-    import psutil
-
-    if not owner or owner.get("machine") != machine:
-        return bool(owner)
     try:
-        return bool(abs(psutil.Process(int(owner["pid"])).create_time() - float(owner["started"])) < 1)
-    except (psutil.Error, KeyError, TypeError, ValueError):
-        return False
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            return Path(f"/proc/{int(str(pid))}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        return str(psutil.Process(int(str(pid))).create_time())
+    except (OSError, ValueError, psutil.Error):
+        return None
+
+
+def _age_seconds(document: dict[str, Any]) -> float:
+    try:
+        created = datetime.fromisoformat(str(document.get("created_at")))
+        return abs((datetime.now(UTC) - created).total_seconds())
+    except (ValueError, TypeError):
+        return math.inf
 
 
 def _now() -> str:

@@ -15,7 +15,7 @@ from app.api.jobviews import accepted, cancel_job, find_events, show_job, stream
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
 from app.jobs import Job
-from app.keeping import Kept, OnProgress
+from app.keeping import Kept, OnProgress, to_its_end
 from app.lab import Ticket
 from app.measurable import find_devices
 from app.profiles import check_new_name
@@ -39,7 +39,7 @@ async def start_calibration(request: Request, context: ContextDep) -> Response:
 
     async def work(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
         kept = await context.crosspoint.calibrate_and_keep(body.effort, devices, body.name, on_progress, ticket)
-        return Kept(await asyncio.to_thread(kept.value.to_json), kept.trouble)
+        return Kept(await to_its_end(asyncio.to_thread(kept.value.to_json)), kept.trouble)
 
     return accepted(await context.jobs.start("calibration", CALIBRATION_SECONDS[body.effort], work), "/calibrations")
 

@@ -75,6 +75,8 @@ def _read_bounded(stream: BinaryIO, name: str) -> bytes:
 def _parse_json(content: bytes, name: str) -> Any:
     try:
         document = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_once)
+    except _Twice:
+        fail_usage(f"An object in {name} has one key twice: keep the one that is meant.")
     except RecursionError:
         fail_usage(f"{name} is nested too deeply to be a model description.")
     except json.JSONDecodeError as error:
@@ -86,10 +88,14 @@ def _parse_json(content: bytes, name: str) -> Any:
     return document
 
 
+class _Twice(ValueError):
+    """An object has one key twice."""
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("an object in it has one key twice")
+        raise _Twice
     return found
 
 

@@ -10,10 +10,15 @@ from app.store.statements import Statement, dump, forget_oldest
 # A calibration's result is a megabyte, and kept as a profile as well.
 KEPT_JOBS, KEPT_CALIBRATION_RESULTS = 500, 10
 
-# Without their results; one that is no JSON has no document. Newest first by their rows: a clock may be set back.
+OWNER = "owner"  # in the store alone: the machine and the process that a job belongs to, as several share a store
+
+# Of one machine, or of before that was told, without their results; one that is no JSON has no document. Newest first by
+# their rows: a clock may be set back.
 LIST_JOBS = (
     "SELECT CASE WHEN json_valid(document) THEN json_remove(document, '$.result') END "
-    "FROM jobs WHERE kind = ? ORDER BY rowid DESC LIMIT ?"
+    "FROM jobs WHERE kind = ?1 AND "
+    f"CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.{OWNER}.machine'), ?2) = ?2 END "
+    "ORDER BY rowid DESC LIMIT ?3"
 )
 _KEEP = "INSERT INTO jobs VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document"
 _FORGET_RESULTS = (

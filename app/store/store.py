@@ -200,8 +200,8 @@ class Store:
         return _first(await self._select("SELECT document FROM jobs WHERE kind = ? AND id = ?", (kind, name), dict))
 
     async def jobs(self, kind: str, limit: int = 50) -> list[dict[str, Any]]:
-        """Jobs of a kind without their results, newest first."""
-        return await self._select(jobs.LIST_JOBS, (kind, limit), dict)
+        """This machine's jobs of a kind without their results, newest first."""
+        return await self._select(jobs.LIST_JOBS, (kind, self._machine.key, limit), dict)
 
     async def keep_job(self, job: dict[str, Any]) -> None:
         """Keep a job's document, which has an `id` and a `kind`; a calibration's result for the last few of them."""

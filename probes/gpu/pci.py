@@ -139,11 +139,14 @@ def describe(function: PciFunction, is_integrated: bool = False) -> Accelerator:
 
 def _is_intel_graphics(function: PciFunction, name: str | None) -> bool:
     """Intel's own graphics sit at 00:02.0 on every chip that has them, their virtual functions behind it. A virtual
-    machine may have a card there, which its name tells."""
-    on_chip = function.address.startswith("0000:00:02.")
-    known = parse_gpu_name(name) if on_chip and name else None
-    is_card = known is not None and known.segment not in (None, "integrated")
-    return function.vendor == _INTEL and function.class_code >> 16 == _DISPLAY and on_chip and not is_card
+    machine may have a card there, or such graphics elsewhere on bus 0, which the name tells: cards' have no such word
+    (`Arc A770`; `UHD Graphics 770`)."""
+    if function.vendor != _INTEL or function.class_code >> 16 != _DISPLAY:
+        return False
+    if not function.address.startswith("0000:00:02."):
+        return function.address.startswith("0000:00:") and "Graphics" in (name or "")
+    known = parse_gpu_name(name) if name else None
+    return known is None or known.segment in (None, "integrated")
 
 
 def _is_intel_neural_processor(function: PciFunction) -> bool:

@@ -51,7 +51,7 @@ def marker_flags() -> frozenset[str]:
 
 @cache
 def unlisted_flags() -> frozenset[str]:
-    """Markers that the kernel has no name for: their absence proves nothing."""
+    """Markers that most kernels have no name for: their absence proves nothing."""
     return frozenset(read_table("microarchitectures")["markers"]["unlisted"])
 
 
@@ -61,7 +61,7 @@ def impossible_flags(part: InstructionClass, flags: frozenset[str]) -> list[str]
 
 
 def hidden_flags(part: InstructionClass, flags: frozenset[str]) -> list[str]:
-    """Markers that every part of this class has and `flags` lacks, sorted; without what no kernel shows."""
+    """Markers that every part of this class has and `flags` lacks, sorted; without what most kernels do not show."""
     return sorted((part.has & marker_flags()) - unlisted_flags() - flags)
 
 
@@ -75,5 +75,5 @@ def smallest_classes(vendor_id: str, flags: frozenset[str]) -> list[InstructionC
 def archspec_word(vendor_id: str, part: InstructionClass, flags: frozenset[str]) -> str | None:
     """archspec's word for the most capable class, up to the part's own, whose flags are all shown; None: none is."""
     classes = instruction_classes(vendor_id)
-    shown = [classes[name] for name in (*part.ancestors, part.name) if classes[name].has - unlisted_flags() <= flags]
+    shown = [classes[name] for name in (*part.ancestors, part.name) if classes[name].has <= flags]
     return max(shown, key=lambda one: (len(one.has), one.name)).archspec if shown else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,3 +28,11 @@ def client(server: Server) -> Iterator[httpx.Client]:
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A measurement slot that no other process of this machine holds: its lock lies where temporary files do."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.fixture
+def hup_ends() -> Iterator[None]:
+    """Whoever runs the tests may have been started by nohup, which every command would inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

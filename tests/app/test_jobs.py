@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from app.errors import StoreError
-from app.jobs import FINISHED, OWNER, REMEMBERED_RESULTS, Job, Jobs
+from app.jobs import FINISHED, REMEMBERED_RESULTS, Job, Jobs, _is_alive, _this_process
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.settings import Settings
 from app.store import Store
+from app.store.jobs import OWNER
 from app.store.machine import Machine
 
 
@@ -144,7 +145,9 @@ def test_where_nobody_can_look_a_job_up_it_is_not_said_to_be_unknown(tmp_path: P
     asyncio.run(use())
 
 
-def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended(tmp_path: Path) -> None:
+def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def use() -> None:
         lab = Lab(Settings(data_dir=tmp_path))
         theirs, ours = (Store(tmp_path, Machine(key)) for key in ("theirs", "ours"))
@@ -163,9 +166,21 @@ def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended(tmp_pat
         assert found is not None
         assert found["state"] not in FINISHED
         assert OWNER not in found
+        monkeypatch.setattr("app.jobs.LONGEST_SECONDS", -1.0)  # as long ago
+        ended = await here.document("measurement", job.id)
+        assert ended is not None
+        assert (ended["state"], ended["code"]) == ("failed", "ended")
         await there.close()
         for store in (theirs, ours):
             await store.close()
         await lab.close()
 
     asyncio.run(use())
+
+
+def test_a_process_is_told_from_another_of_its_number() -> None:
+    mine = _this_process()
+    assert _is_alive(mine)
+    assert not _is_alive({**mine, "started": "1"})
+    assert not _is_alive({**mine, "pid": 2**22 + 1})
+    assert not _is_alive({})

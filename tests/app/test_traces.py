@@ -14,7 +14,7 @@ from app.advisor.request import Request
 from app.errors import LabError
 from app.keeping import RunJob
 from app.service import Crosspoint
-from app.traces import TOO_SLOW_SECONDS, Traces
+from app.traces import OUT_OF_MEMORY_SECONDS, TOO_SLOW_SECONDS, Traces
 from probes.hardware import Cpu, Outcome, ProbeReport
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
@@ -110,17 +110,26 @@ def test_a_refusal_that_another_try_would_meet_again_is_remembered_until_there_i
     with_crosspoint(tmp_path, use)
 
 
-@pytest.mark.parametrize(("code", "lasts"), [("too-slow", False), ("out-of-memory", False), ("unsupported", True)])
-def test_what_was_too_slow_once_is_tried_again_later(tmp_path: Path, code: str, lasts: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "seconds", "lasts"),
+    [
+        ("too-slow", TOO_SLOW_SECONDS, False),
+        ("out-of-memory", OUT_OF_MEMORY_SECONDS, False),
+        ("unsupported", TOO_SLOW_SECONDS, True),
+    ],
+)
+def test_what_may_come_another_time_is_tried_again_later(
+    tmp_path: Path, code: str, seconds: float, *, lasts: bool
+) -> None:
     now = [0.0]
 
     async def use(crosspoint: Crosspoint) -> None:
         survey, traces = await crosspoint.survey(), Traces(crosspoint.store, lambda: now[0])
         with pytest.raises(LabError):
             await traces.make(survey, IRIS, refusing(code), 5.0, devices=False)
-        now[0] = TOO_SLOW_SECONDS - 1
+        now[0] = seconds - 1
         assert traces.refusal(survey, IRIS, 5.0, devices=False) is not None
-        now[0] = TOO_SLOW_SECONDS
+        now[0] = seconds
         assert (traces.refusal(survey, IRIS, 5.0, devices=False) is not None) is lasts
 
     with_crosspoint(tmp_path, use)

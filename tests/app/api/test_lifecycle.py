@@ -62,15 +62,14 @@ def test_a_job_of_another_service_on_the_same_store_runs_on_and_is_its_own(tmp_p
         assert client.get(job).json()["state"] == "cancelled"
 
 
-def test_a_service_whose_terminal_is_closed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    with running_server(tmp_path / "data") as server, server.client() as client:
+@pytest.mark.usefixtures("hup_ends")
+def test_a_service_whose_terminal_is_closed_leaves_nothing(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, server.client() as client:
         wait_for(client, start(client, LONG), "running")
-        server.stop(signal.SIGHUP)
-    assert server.process.returncode == 129
-    assert not list(temporary.iterdir())
+        temporary = Path(psutil.Process(server.process.pid).environ()["TMPDIR"])
+        assert [path for path in temporary.iterdir() if path.is_dir()]
+        assert server.stop(signal.SIGHUP) == 129
+        assert not [path for path in temporary.iterdir() if path.is_dir()]
 
 
 def test_children_end_when_the_service_is_killed(tmp_path: Path) -> None:

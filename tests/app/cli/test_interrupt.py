@@ -20,12 +20,7 @@ CROSSPOINT = (sys.executable, "-c", "import sys; from app.cli.main import main; 
 EXPERIMENT = ("experiment", "iris", "--epochs", "1000000", "--json")
 
 
-@pytest.fixture(autouse=True)
-def _hup_ends() -> Iterator[None]:
-    """Whoever runs the tests may have been started by nohup, which every command would inherit."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+pytestmark = pytest.mark.usefixtures("hup_ends")
 
 
 def test_ctrl_c_while_input_is_awaited_is_code_130_without_a_traceback(tmp_path: Path) -> None:

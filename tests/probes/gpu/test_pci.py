@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.gpu.pci import normalize_address, read_pci_accelerators
+from probes.gpu.pci import PciFunction, _is_intel_graphics, normalize_address, read_pci_accelerators
 from probes.hardware import Accelerator
 from probes.reading import Root
 from tests.probes.machines import Files, write_machine
@@ -135,6 +135,23 @@ def test_of_intels_graphics_parts_are_integrated_too_and_a_card_in_their_place_i
     assert [card.segment for card in read(tmp_path / "parts", parts)] == ["integrated"] * 2
     [card] = read(tmp_path / "guest", function("0000:00:02.0", "0x030000", "0x8086", "0x56a0"))  # Arc A770
     assert card.segment != "integrated"
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "is_integrated"),
+    [
+        ("0000:00:10.0", "UHD Graphics 770", True),
+        ("0000:00:10.0", "DG2 [Arc A770]", False),
+        ("0000:00:10.0", None, False),
+        ("0000:00:02.0", None, True),
+        ("0000:00:02.0", "Intel Arc A770 Graphics", False),
+        ("0000:03:00.0", "Intel Graphics", False),
+    ],
+)
+def test_a_virtual_machine_may_have_intels_graphics_or_a_card_anywhere_on_bus_0(
+    address: str, name: str | None, *, is_integrated: bool
+) -> None:
+    assert _is_intel_graphics(PciFunction(address, 0x030000, 0x8086, 0xA780), name) is is_integrated
 
 
 def test_garbled_attributes_are_no_device(tmp_path: Path) -> None:

@@ -367,3 +367,16 @@ def test_no_text_makes_it_raise(text: str) -> None:
 def test_a_text_far_too_long_for_a_name_is_unknown_at_once() -> None:
     assert parse_gpu_name("RTX " * 1_000_000) is None
     assert len(near_names("RTX 3080 " * 1_000_000)) <= 3
+
+
+def test_a_size_behind_a_laptops_name_is_a_size() -> None:
+    assert parse_gpu_name("RTX 3080 Laptop GPU 16GB") == parse_gpu_name("RTX 3080 Laptop 16GB") is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["AMD Radeon Pro V620 MxGPU", "AMD Radeon Pro V710 MxGPU", "Radeon Instinct MI25 MxGPU"]
+)
+def test_a_part_that_a_virtual_machine_has_is_of_the_cards_architecture_and_not_of_its_memory(name: str) -> None:
+    part, card = known(name), known(name.removesuffix(" MxGPU"))
+    assert (part.architecture, part.segment) == (card.architecture, card.segment)
+    assert part.memory_total_bytes is None
