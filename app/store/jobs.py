@@ -12,8 +12,8 @@ KEPT_JOBS, KEPT_CALIBRATION_RESULTS = 500, 10
 
 OWNER = "owner"  # in the store alone: the machine and the process that a job belongs to, as several share a store
 
-# Of one machine, or of before that was told, without their results; one that is no JSON has no document. Newest first by
-# their rows: a clock may be set back.
+# Of one machine, or of before that was told, without their results; one that is no JSON has no document. The newest
+# first by their rows: a clock may be set back.
 LIST_JOBS = (
     "SELECT CASE WHEN json_valid(document) THEN json_remove(document, '$.result') END "
     "FROM jobs WHERE kind = ?1 AND "
