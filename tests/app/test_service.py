@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -159,7 +160,10 @@ def calibrating(folder: Path) -> tuple[str, ...]:
     )
 
 
-def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_takes_its_place(tmp_path: Path) -> None:
+def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.advisor.time_model.pooled.SLOWER", math.inf)
     truth = a_profile().points[0].seconds.median
 
     async def use(crosspoint: Crosspoint) -> None:

@@ -64,6 +64,15 @@ def test_a_block_is_told_by_what_was_calibrated_until_then(kept: Path, tmp_path:
     assert beyond == {**row, "block": 2}  # it was not reached: no calibration of its own was kept
 
 
+def test_each_block_may_be_told_by_all_calibrations(kept: Path, tmp_path: Path) -> None:
+    document = json.loads(kept.read_text(encoding="utf-8"))
+    row = document["rows"][0]
+    document["rows"] = [{**row, "block": block} for block in range(3)]
+    told = asyncio.run(run_retell(document, kept, tmp_path / "store", all_calibrations=True))["rows"]
+    assert told[0]["instant"] == told[1]["instant"] not in told[0]["instant of each calibration alone"]
+    assert told[2] == document["rows"][2]
+
+
 def test_a_run_without_its_calibrations_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="alone_profile_1"):
         read_calibrations(tmp_path / "alone.json")

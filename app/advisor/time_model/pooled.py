@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median, median_low
 from typing import NamedTuple
 
 from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
@@ -24,6 +24,9 @@ PlanKey = tuple[object, ...]  # the device first
 # The latest so many of each plan, among as many as the store keeps: of one device alone, or disturbed, there may be
 # several in a row.
 POOLED, LOOKED_AT = 4, 10
+# Among neighbours that no counter and no reading of the cores' pace shows, whole steps take longer. A calibration in
+# which a plan's took this many times as long as in the middle one, over as many networks at least, was among such.
+SLOWER, LEAST_NETWORKS = 1.08, 3
 
 
 def pool(calibrations: Sequence[Profile]) -> Profile:
@@ -59,8 +62,9 @@ def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
     newest.
 
     Disturbed ones count only for plans that no other measured; where only the CPU's threads were disturbed, a device's
-    count as well. One that measured otherwise than a device's newest calm one, or other networks (of another version of
-    crosspoint), does not count for that device.
+    count as well. Of a plan, one whose steps took longer than the others' does not count (_slow_ones). One that
+    measured otherwise than a device's newest calm one, or other networks (of another version of crosspoint), does not
+    count for that device.
     """
     latest = [(each, _plans_of(each)) for each in calibrations[:LOOKED_AT]]
     found: list[set[PlanKey]] = [set() for _ in latest]
@@ -84,6 +88,7 @@ class _OnDevice(NamedTuple):
     place: int
     plans: set[PlanKey]
     networks: Mapping[Hashable, str]
+    steps: Mapping[PlanKey, Mapping[Hashable, float]]  # seconds of whole ones, by network
     method: int
     is_calm: bool
 
@@ -99,8 +104,11 @@ def _on_device(device: object, place: int, profile: Profile, plans: Collection[P
         for point in profile.networks
         if point.plan.device == device
     }
+    steps: dict[PlanKey, dict[Hashable, float]] = defaultdict(dict)
+    for point in profile.networks:
+        steps[point.plan.key][(point.name, point.trace.mode, point.batch_size)] = point.seconds.low
     is_calm = not is_disturbed(profile, on_devices=device != "cpu")
-    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, profile.method, is_calm)
+    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, steps, profile.method, is_calm)
 
 
 def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
@@ -108,13 +116,30 @@ def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
     ruling = next((row for row in rows if row.is_calm), rows[0])
     alike = [row for row in rows if row.is_like(ruling)]
     calmly = {plan for row in alike if row.is_calm for plan in row.plans}
+    telling = {row.place: row.plans if row.is_calm else row.plans - calmly for row in alike}
+    for plan in set().union(*telling.values()):
+        for place in _slow_ones([row for row in alike if plan in telling[row.place]], plan):
+            telling[place] = telling[place] - {plan}
     counts: Counter[PlanKey] = Counter()
     found: dict[int, set[PlanKey]] = {}
     for row in alike:
-        mine = row.plans if row.is_calm else row.plans - calmly
-        found[row.place] = {plan for plan in mine if counts[plan] < POOLED}
+        found[row.place] = {plan for plan in telling[row.place] if counts[plan] < POOLED}
         counts.update(found[row.place])
     return found
+
+
+def _slow_ones(rows: Sequence[_OnDevice], plan: PlanKey) -> list[int]:
+    """The places of those in which this plan's steps took longer, in the median over the networks that all have, than
+    in the lower middle one: never of more than half."""
+    steps = [row.steps.get(plan, {}) for row in rows]
+    common = set(steps[0]).intersection(*steps[1:])
+    quickest = {network: min(each[network] for each in steps) for network in common}
+    common = {network for network in common if quickest[network] > 0}
+    if len(common) < LEAST_NETWORKS:
+        return []
+    paces = [median(each[network] / quickest[network] for network in common) for each in steps]
+    limit = SLOWER * median_low(paces)
+    return [row.place for row, pace in zip(rows, paces, strict=True) if pace > limit]
 
 
 def _plans_of(profile: Profile) -> set[PlanKey]:

@@ -23,6 +23,12 @@ ADD = ContextOperation("aten.add", "elementwise", "", "float32", 0.0, 800.0, 400
 MUL = ADD._replace(name="aten.mul")
 
 
+@pytest.fixture(autouse=True)
+def all_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far apart they are (test_slow_calibrations)."""
+    monkeypatch.setattr("app.advisor.time_model.pooled.SLOWER", math.inf)
+
+
 def timed(seconds: Timing, times: float) -> Timing:
     return Timing.from_samples([sample * times for sample in seconds.samples])
 
