@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import math
-import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from app.advisor.request import InvalidRequest
 from app.errors import CrosspointError, StoreError
+from app.job_owners import may_run, this_owner
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.store import Store
@@ -28,8 +25,6 @@ Work = Callable[[Ticket, OnProgress], Awaitable[Kept[dict[str, Any]]]]
 
 log = logging.getLogger(__name__)
 REMEMBERED_JOBS, REMEMBERED_RESULTS = 100, 10
-# Another machine's job that has not ended for so long has: no queue is longer.
-LONGEST_SECONDS = 4 * 3600.0
 FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -185,9 +180,8 @@ class Jobs:
 
     async def _keep(self, job: Job) -> None:
         document = job.document()
-        owner = {"machine": self._store.machine_key, **_this_process()}
         try:
-            await self._store.keep_job({**document, OWNER: owner})
+            await self._store.keep_job({**document, OWNER: this_owner(self._store.machine_key)})
         except StoreError as error:
             log.warning("%s", error)
             return
@@ -199,44 +193,9 @@ class Jobs:
     def _told(self, stored: dict[str, Any]) -> dict[str, Any]:
         """A stored job that never ended was cut off with the process that ran it, unless that runs on."""
         document = {name: value for name, value in stored.items() if name != OWNER}
-        owner = stored.get(OWNER) or {}
-        if document.get("state") in FINISHED:
-            return document
-        is_here = owner.get("machine") == self._store.machine_key
-        if _is_alive(owner) if is_here else bool(owner) and _age_seconds(document) < LONGEST_SECONDS:
+        if document.get("state") in FINISHED or may_run(stored, self._store.machine_key):
             return document
         return {**document, "state": "failed", "code": "ended", "reason": "The service was ended while this job ran."}
-
-
-def _this_process() -> dict[str, Any]:
-    return {"pid": os.getpid(), "started": _started(os.getpid())}
-
-
-def _is_alive(owner: dict[str, Any]) -> bool:
-    """Whether the process that a job belongs to is there."""
-    started = owner.get("started")
-    return started is not None and _started(owner.get("pid")) == started
-
-
-def _started(pid: object) -> str | None:
-    """When a process did, so that another of its number is told apart; None where there is none. By the kernel's ticks,
-    which stand where the clock is set (proc(5), /proc/pid/stat)."""
-    import psutil
-
-    try:
-        with contextlib.suppress(FileNotFoundError, IndexError):
-            return Path(f"/proc/{int(str(pid))}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-        return str(psutil.Process(int(str(pid))).create_time())
-    except (OSError, ValueError, psutil.Error):
-        return None
-
-
-def _age_seconds(document: dict[str, Any]) -> float:
-    try:
-        created = datetime.fromisoformat(str(document.get("created_at")))
-        return abs((datetime.now(UTC) - created).total_seconds())
-    except (ValueError, TypeError):
-        return math.inf
 
 
 def _now() -> str:

@@ -14,29 +14,24 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+from app.advisor.time_model.pooled import steps_of, times_as_long
 from benchmarks.estimate_table import quantile
 from benchmarks.retell import read_calibrations
-from probes.profile import NetworkPoint, Profile
+from probes.profile import Profile
 
 
-def steps_of(profile: Profile) -> dict[Hashable, NetworkPoint]:
-    return {(point.name, point.trace.mode, point.batch_size, point.plan.key): point for point in profile.networks}
-
-
-def times_as_long(calibrations: Sequence[Profile]) -> dict[str, list[float]]:
-    """By plan, of each calibration; of networks that all of them have."""
+def apart(calibrations: Sequence[Profile]) -> dict[str, list[float]]:
+    """By plan, how many times as long each calibration's steps took as the quickest ones."""
     steps = [steps_of(each) for each in calibrations]
-    common = [key for key in steps[0] if all(key in each for each in steps)]
-    ratios: dict[str, list[list[float]]] = {}
-    for key in common:
-        lows = [each[key].seconds.low for each in steps]
-        ratios.setdefault(steps[0][key].plan.label, []).append([low / min(lows) for low in lows])
-    return {label: [median(column) for column in zip(*rows, strict=True)] for label, rows in sorted(ratios.items())}
+    labels = {point.plan.key: point.plan.label for point in calibrations[0].networks}
+    return {
+        labels[key]: times_as_long([each.get(key, {}) for each in steps])
+        for key in sorted(labels, key=lambda key: labels[key])
+    }
 
 
 def errors_alone(rows: Sequence[dict[str, Any]], place: int) -> list[float]:
@@ -56,7 +51,7 @@ def describe(document: dict[str, Any], calibrations: Sequence[Profile]) -> str:
     lines = [f"| | {' | '.join(head)} |", f"| --- |{' --- |' * len(head)}"]
     slow = [each.noise.get("slow_fraction") for each in calibrations]
     lines.append(f"| ran on slow cores | {' | '.join('?' if part is None else f'{part:.1%}' for part in slow)} |")
-    for label, ratios in times_as_long(calibrations).items():
+    for label, ratios in apart(calibrations).items():
         lines.append(f"| steps, {label} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
     errors = [errors_alone(document["rows"], place) for place in range(len(calibrations))]
     for name, share in (("median error alone", 0.5), ("90th percentile alone", 0.9)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO
 
 from app.cli.endings import fail_usage
 from probes.bounds import MAX_BODY_BYTES
+from probes.checked import Refused, parse_strict_json
 from probes.workload.description import ModelDescription
 
 CONFIG_KEYS = {"model_type", "auto_map"}  # each tells a bare config.json: one of a class of its own may lack the first
@@ -74,39 +74,12 @@ def _read_bounded(stream: BinaryIO, name: str) -> bytes:
 
 def _parse_json(content: bytes, name: str) -> Any:
     try:
-        document = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_once)
-    except _Twice:
-        fail_usage(f"An object in {name} has one key twice: keep the one that is meant.")
-    except RecursionError:
-        fail_usage(f"{name} is nested too deeply to be a model description.")
-    except json.JSONDecodeError as error:
-        fail_usage(f"{name} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.")
-    except ValueError as error:  # not UTF-8, NaN, or a number of too many digits
-        fail_usage(f"{name} is not JSON: {_first_sentence(error)}.")
+        document = parse_strict_json(content)
+    except Refused as error:
+        fail_usage(f"{name} cannot be used: {error}.")
     if document is None:
         fail_usage(f"{name} holds null, which describes no model.")
     return document
-
-
-class _Twice(ValueError):
-    """An object has one key twice."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Twice
-    return found
-
-
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")
-
-
-def _first_sentence(error: ValueError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
-    return str(error).split(";")[0]
 
 
 def _with_task(document: Any, task: str | None, sequence_length: int | None) -> Any:

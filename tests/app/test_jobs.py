@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import StoreError
-from app.jobs import FINISHED, REMEMBERED_RESULTS, Job, Jobs, _is_alive, _this_process
+from app.jobs import FINISHED, REMEMBERED_RESULTS, Job, Jobs
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.settings import Settings
@@ -166,7 +166,7 @@ def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended_at_once
         assert found is not None
         assert found["state"] not in FINISHED
         assert OWNER not in found
-        monkeypatch.setattr("app.jobs.LONGEST_SECONDS", -1.0)  # as long ago
+        monkeypatch.setattr("app.job_owners.LONGEST_SECONDS", -1.0)  # as long ago
         ended = await here.document("measurement", job.id)
         assert ended is not None
         assert (ended["state"], ended["code"]) == ("failed", "ended")
@@ -176,11 +176,3 @@ def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended_at_once
         await lab.close()
 
     asyncio.run(use())
-
-
-def test_a_process_is_told_from_another_of_its_number() -> None:
-    mine = _this_process()
-    assert _is_alive(mine)
-    assert not _is_alive({**mine, "started": "1"})
-    assert not _is_alive({**mine, "pid": 2**22 + 1})
-    assert not _is_alive({})

@@ -16,9 +16,9 @@ from app.service import Crosspoint
 from app.upkeep import Upkeep
 from probes.profile import METHOD, Profile, moment_of
 from tests.app.advisor.machine import a_profile
+from tests.app.calibrating import calibrating
 from tests.app.opened import with_crosspoint
 from tests.app.serving import PATIENCE_SECONDS
-from tests.app.test_service import calibrating
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 

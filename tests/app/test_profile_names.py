@@ -13,9 +13,9 @@ from app.service import Crosspoint
 from probes import bounds
 from probes.profile import Profile
 from tests.app.advisor.machine import a_profile
+from tests.app.calibrating import calibrating
 from tests.app.imported import imported_meanwhile
 from tests.app.opened import with_crosspoint
-from tests.app.test_service import calibrating
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 

@@ -23,9 +23,9 @@ from app.upkeep import Upkeep
 from probes.profile import Profile
 from tests.app.advisor.build import ONE, a_workload
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.calibrating import calibrating
 from tests.app.imported import imported_meanwhile
 from tests.app.opened import with_crosspoint
-from tests.app.test_service import calibrating
 
 CALM = a_profile((ONE, GPU))
 

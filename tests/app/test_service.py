@@ -22,6 +22,7 @@ from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.calibrating import calibrating
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
 from tests.app.test_store import PROFILE
@@ -142,21 +143,6 @@ def test_a_profile_that_is_not_stored_is_named_beside_those_that_are(tmp_path: P
         assert caught.value.suggestions == ("here",)
 
     with_crosspoint(tmp_path, use)
-
-
-def calibrating(folder: Path) -> tuple[str, ...]:
-    """A child whose times are 2 % longer each time it calibrates: 1, 1.02, 1.04 times."""
-    (folder / "made-up.json").write_text(json.dumps(a_profile().to_json()), encoding="utf-8")
-    return serving(
-        f"document = json.load(open({str(folder / 'made-up.json')!r}))",
-        f"count = {str(folder / 'count')!r}",
-        "times = 1.02 * float(open(count).read()) if os.path.exists(count) else 1.0",
-        "open(count, 'w').write(str(times))",
-        "document |= dict(name=job['name'], fingerprint=job['fingerprint'])",
-        "for row in document['points'] + document['networks']:",
-        "    row['seconds'] = {k: v if k == 'samples' else times * v for k, v in row['seconds'].items()}",
-        'say(event="result", job=job["job"], result=document)',
-    )
 
 
 def test_a_profile_holds_the_calibrations_before_it_until_one_from_elsewhere_takes_its_place(tmp_path: Path) -> None:

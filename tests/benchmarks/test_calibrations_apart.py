@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.calibrations_apart import errors_alone, main, times_as_long
+from benchmarks.calibrations_apart import apart, errors_alone, main
 from benchmarks.estimates import profile_file
 from tests.app.advisor.time_model.test_slow_calibrations import slowed
 
 
 def test_each_is_told_by_its_steps_over_the_quickest_ones() -> None:
-    ratios = times_as_long([slowed(1.2), slowed(1.0), slowed(1.1)])
+    ratios = apart([slowed(1.2), slowed(1.0), slowed(1.1)])
     assert ratios
     for row in ratios.values():
         assert row == pytest.approx([1.2, 1.0, 1.1])

@@ -104,11 +104,10 @@ def _on_device(device: object, place: int, profile: Profile, plans: Collection[P
         for point in profile.networks
         if point.plan.device == device
     }
-    steps: dict[PlanKey, dict[Hashable, float]] = defaultdict(dict)
-    for point in profile.networks:
-        steps[point.plan.key][(point.name, point.trace.mode, point.batch_size)] = point.seconds.low
     is_calm = not is_disturbed(profile, on_devices=device != "cpu")
-    return _OnDevice(place, {plan for plan in plans if plan[0] == device}, networks, steps, profile.method, is_calm)
+    return _OnDevice(
+        place, {plan for plan in plans if plan[0] == device}, networks, steps_of(profile), profile.method, is_calm
+    )
 
 
 def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
@@ -131,15 +130,28 @@ def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
 def _slow_ones(rows: Sequence[_OnDevice], plan: PlanKey) -> list[int]:
     """The places of those in which this plan's steps took longer, in the median over the networks that all have, than
     in the lower middle one: never of more than half."""
-    steps = [row.steps.get(plan, {}) for row in rows]
+    paces = times_as_long([row.steps.get(plan, {}) for row in rows])
+    limit = SLOWER * median_low(paces)
+    return [row.place for row, pace in zip(rows, paces, strict=True) if pace > limit]
+
+
+def steps_of(profile: Profile) -> dict[PlanKey, dict[Hashable, float]]:
+    """By plan and network the seconds of a whole step, of the quicker ones."""
+    steps: dict[PlanKey, dict[Hashable, float]] = defaultdict(dict)
+    for point in profile.networks:
+        steps[point.plan.key][(point.name, point.trace.mode, point.batch_size)] = point.seconds.low
+    return steps
+
+
+def times_as_long(steps: Sequence[Mapping[Hashable, float]]) -> list[float]:
+    """Of one plan's steps in several calibrations how many times as long those of each took as the quickest: the median
+    over the networks that all have; 1 each where these are few."""
     common = set(steps[0]).intersection(*steps[1:])
     quickest = {network: min(each[network] for each in steps) for network in common}
     common = {network for network in common if quickest[network] > 0}
     if len(common) < LEAST_NETWORKS:
-        return []
-    paces = [median(each[network] / quickest[network] for network in common) for each in steps]
-    limit = SLOWER * median_low(paces)
-    return [row.place for row, pace in zip(rows, paces, strict=True) if pace > limit]
+        return [1.0] * len(steps)
+    return [median(each[network] / quickest[network] for network in common) for each in steps]
 
 
 def _plans_of(profile: Profile) -> set[PlanKey]:

@@ -24,7 +24,7 @@ from probes.microtrain.building.sample_sizes import (
     vocabulary_of,
 )
 from probes.microtrain.building.tried_samples import Asked
-from probes.microtrain.traces.known_numbers import COUNTS, FILLED
+from probes.microtrain.traces.number_facts import COUNTS, FILLED
 from probes.workload.description import InvalidModel
 from probes.workload.huggingface import AUDIO_TASKS, IMAGE_TASKS
 

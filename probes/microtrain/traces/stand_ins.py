@@ -13,7 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._mode_utils import no_dispatch
 
 from probes.microtrain.traces.asking import guess, is_asked_by_a_library
-from probes.microtrain.traces.known_numbers import Filled, KnownNumbers, Ones, Rising, Spread, looked_through
+from probes.microtrain.traces.known_numbers import KnownNumbers, looked_through
+from probes.microtrain.traces.number_facts import Filled, Ones, Rising, Spread
 from probes.microtrain.traces.operation_costs import grouped_shape
 from probes.microtrain.traces.shape_rules import RULES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,8 @@ from probes.profile import Profile
 from tests.app.advisor.build import GB, ONE, a_gpu
 from tests.app.advisor.machine import a_profile
 from tests.app.answering.test_recommending import IRIS, ask, jobs, obedient
-from tests.app.lab.programs import ECHO, serving
+from tests.app.calibrating import calibrating
+from tests.app.lab.programs import ECHO
 from tests.app.opened import with_crosspoint
 
 pytestmark = pytest.mark.usefixtures("own_lock")
@@ -108,17 +108,6 @@ def test_a_measurement_that_waited_for_the_machine_has_the_memory_that_is_free_b
     heard = tmp_path / "jobs"
     with_crosspoint(tmp_path, use, obedient(heard))
     assert [job["memory_limit_bytes"] for job in jobs(heard)] == [MUCH]
-
-
-def calibrating(folder: Path) -> tuple[str, ...]:
-    """Writes down the job, and sends a profile of no machine."""
-    (folder / "made-up.json").write_text(json.dumps(a_profile().to_json()), encoding="utf-8")
-    return serving(
-        f"open({str(folder / 'jobs')!r}, 'a').write(line)",
-        f"document = json.load(open({str(folder / 'made-up.json')!r}))",
-        "document |= dict(name=job['name'], fingerprint=job['fingerprint'])",
-        'say(event="result", job=job["job"], result=document)',
-    )
 
 
 @pytest.mark.parametrize(

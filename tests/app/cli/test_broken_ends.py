@@ -144,7 +144,7 @@ def test_a_closed_standard_output_costs_no_file(tmp_path: Path) -> None:
 def test_a_closed_standard_input_holds_no_model_and_no_profile() -> None:
     finished = run_in_shell("<&-", *COMMAND, "recommend", "-")
     assert finished.returncode == ExitCode.USAGE
-    assert finished.stderr.startswith("Error: standard input is not JSON")
+    assert finished.stderr.startswith("Error: standard input cannot be used: it is not JSON")
     assert run_in_shell("<&-", *COMMAND, "profile", "import", "-").returncode == ExitCode.USAGE
 
 

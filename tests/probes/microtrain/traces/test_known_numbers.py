@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.nn.functional import one_hot
 
-from probes.microtrain.traces.known_numbers import COUNTS, FILLED
+from probes.microtrain.traces.number_facts import COUNTS, FILLED
 from probes.microtrain.traces.recording import Recorder
 
 

@@ -1,11 +1,9 @@
 """The user's own Python is traced as it runs: models that ask for numbers, modules out of the ordinary, real data."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from probes.microtrain import tracing
 from probes.microtrain.models import build_model
@@ -184,137 +182,6 @@ def test_a_users_unusual_module_is_traced_as_it_runs(
     assert traced.flops(37) == pytest.approx(sum(record.flops for record in real))
     written = sum(op.count * op.written_bytes.at(37) for op in traced.operations)
     assert written == pytest.approx(sum(record.written_bytes for record in real))
-
-
-DATA_PROGRAM = """
-import numpy as np
-import torch
-from torch import nn
-
-ROWS = torch.randn(64, 4)
-LABELS = torch.randint(3, (64,))
-NUMBERS = np.random.rand(64, 4).astype("float32")
-WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
-MODULE = nn.Linear(4, 3)
-
-def example():
-    return nn.Linear(4, 3), (torch.randn(10, 4), torch.randint(3, (10,)))
-
-def numpy_backed():
-    def make_batch(size):
-        chosen = np.random.randint(64, size=size)
-        return torch.from_numpy(NUMBERS[chosen]), torch.from_numpy(chosen % 3)
-    return nn.Linear(4, 3), make_batch
-
-def global_closure():
-    return nn.Linear(4, 3), lambda size: (ROWS[:size], LABELS[:size])
-
-def local_closure():
-    rows, labels = torch.randn(64, 4), torch.randint(3, (64,))
-    def make_batch(size):
-        chosen = torch.randint(64, (size,))
-        return rows[chosen], labels[chosen]
-    return nn.Linear(4, 3), make_batch
-
-def lasting_module():
-    return MODULE, (ROWS, LABELS)
-
-def weighted_loss():
-    loss = lambda output, batch: nn.functional.cross_entropy(output, batch[1], weight=WEIGHTS)
-    return nn.Linear(4, 3), (ROWS, LABELS), loss
-
-def looks_while_building():
-    layer = nn.Linear(4, 3)
-    layer.scale = float(layer.weight.abs().max().item())
-    return layer, (torch.randn(10, 4), torch.randint(3, (10,)))
-"""
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        *("example", "numpy_backed", "global_closure", "local_closure", "lasting_module", "weighted_loss"),
-        "looks_while_building",
-    ],
-)
-def test_own_python_with_real_data_is_traced_and_left_as_it_was(
-    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place(tmp_path, monkeypatch, "own_data", DATA_PROGRAM)
-    monkeypatch.delitem(sys.modules, "own_data", raising=False)
-    model = python_model(f"own_data:{function}")
-    traced = trace_workload(Workload(model, 4))
-    assert traced.parameters == 15
-    forward = [op for op in traced.operations if op.phase == "forward"]
-    assert sum(op.count * op.flops.at(8) for op in forward) == 2 * 8 * 4 * 3
-    built = build_model(model)  # real, after the fake one
-    batch = built.make_batch(5, None)
-    assert torch.isfinite(built.loss(built.forward(built.module, batch), batch)).item()
-
-
-OUT_OF_THE_WAY_PROGRAM = """
-import warnings
-
-import numpy
-import torch
-from torch import nn
-
-WEIGHTS = torch.tensor([1.0, 2.0, 3.0])
-
-
-class Masked(nn.Module):
-    # keeps a tensor that is neither a parameter nor a buffer
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 3)
-        self.mask = torch.tril(torch.ones(8, 8))
-
-    def forward(self, x):
-        return self.layer(x @ self.mask)
-
-
-def batch(size):
-    return torch.randn(size, 8), torch.randint(3, (size,))
-
-def masked():
-    return Masked(), batch
-
-def loaded():
-    # as transformers' from_pretrained does
-    if torch.get_default_device().type == "meta":
-        raise RuntimeError("weights are not loaded on the meta device")
-    return nn.Linear(8, 3), batch
-
-class Normed(nn.Module):
-    # a hook makes the weight of each step, which is no leaf; a buffer is real
-    def __init__(self):
-        super().__init__()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            self.layer = torch.nn.utils.weight_norm(nn.Linear(8, 3))
-        self.register_buffer("mean", torch.from_numpy(numpy.zeros(8, dtype="float32")))
-
-    def forward(self, x):
-        return self.layer(x - self.mean)
-
-def normed():
-    return Normed(), batch
-
-def weighted():
-    return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.cross_entropy(output, rows[1], weight=WEIGHTS)
-"""
-
-
-@pytest.mark.parametrize("function", ["masked", "loaded", "weighted", "normed"])
-def test_a_model_too_large_to_be_run_is_traced_though_it_keeps_real_tensors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
-    place(tmp_path, monkeypatch, "own_ways", OUT_OF_THE_WAY_PROGRAM)
-    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
-    traced = trace_workload(Workload(python_model(f"own_ways:{function}"), 4))
-    assert traced.batch_sizes == tracing.BATCH_PAIRS[0]  # not run for real
-    assert traced.heap_fresh
-    assert traced.autocast_operations
 
 
 def test_a_model_that_only_fails_is_not_said_to_need_numbers(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:

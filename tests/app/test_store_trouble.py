@@ -1,0 +1,171 @@
+"""A store that cannot be written, or not any more: a full disk, a folder that is none, a file that is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.errors import StoreError
+from app.store import Store
+from app.store.store import REMEMBERED_PROFILES
+from tests.app.test_store import PROFILE, in_store
+
+
+@contextlib.contextmanager
+def no_room() -> Iterator[None]:
+    """What this process writes into files meanwhile fails, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_is_an_error_that_says_so_and_reading_goes_on(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        database = store._database
+        assert database is not None
+        await store._run(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
+        with pytest.raises(StoreError, match=r"not saved: .*full"):
+            await store.keep_job({"id": "1", "kind": "measurement", "text": "x" * 1_000_000})
+        assert await store.profile("f1") == PROFILE
+
+    in_store(tmp_path, use)
+
+
+def test_a_write_that_failed_is_told_until_one_succeeds_or_the_next_look_finds_room(tmp_path: Path) -> None:
+    async def fail(store: Store) -> None:
+        with no_room(), pytest.raises(StoreError, match="not saved"):
+            await store.keep_profile(PROFILE)
+        assert "cannot be written" in str(store.trouble)
+
+    async def use(store: Store) -> None:
+        await store.open()
+        await fail(store)
+        with no_room():
+            await store.open()
+            await store.forget_profiles("nobody's")  # writes nothing
+        assert "cannot be written" in str(store.trouble)
+        assert store.unreadable is None
+        await store.open()
+        assert store.trouble is None
+        await fail(store)
+        await store.keep_profile(PROFILE)
+        assert store.trouble is None
+
+    in_store(tmp_path, use)
+
+
+def test_a_file_that_a_failed_write_left_damaged_is_begun_anew_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(_: object) -> None:
+        monkeypatch.undo()  # the new file is whole
+        raise sqlite3.DatabaseError("file is not a database")
+
+    async def use(store: Store) -> None:
+        await store.open()
+        with no_room(), pytest.raises(StoreError, match="not saved"):
+            await store.keep_profile(PROFILE)
+        monkeypatch.setattr("app.store.database._try_to_write", damaged)
+        await store.open()
+        await store.keep_profile(PROFILE)
+        assert store.trouble is None
+
+    in_store(tmp_path, use)
+    assert list(tmp_path.glob("*.damaged-*"))
+
+
+def test_what_is_asked_after_the_end_is_an_error_of_the_store_s(tmp_path: Path) -> None:
+    async def use() -> None:
+        store = Store(tmp_path)
+        await store.close()
+        with pytest.raises(StoreError, match="shutting down"):
+            await store.profile("f1")
+
+    asyncio.run(use())
+
+
+def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_saved(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file where the folder should be")
+
+    async def use(store: Store) -> None:
+        with pytest.raises(StoreError, match="not saved"):
+            await store.keep_profile(PROFILE)
+        assert await store.profile("f1") == PROFILE
+        with pytest.raises(StoreError, match="not removed"):
+            await store.forget_profiles("here")
+        assert store.trouble is not None
+
+    in_store(tmp_path / "file" / "below", use)
+
+
+def test_a_profile_is_parsed_once_whoever_asks_and_however_often_nothing_can_be_saved(tmp_path: Path) -> None:
+    """What is fitted to it goes by its identity."""
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        first, second = await asyncio.gather(store.profile("f1"), store.profile("f1"))
+        assert first is second is not None
+        with no_room(), pytest.raises(StoreError):
+            await store.keep_profile(PROFILE)
+        with no_room():
+            await store.open()
+        await store.open()
+        assert await store.profile("f1") is first
+        for other in range(REMEMBERED_PROFILES + 1):
+            await store.keep_profile(replace(PROFILE, fingerprint=f"other {other}", name=f"other {other}"))
+            await store.profile(f"other {other}")
+            assert await store.profile("f1") is first
+        assert len(store._profiles) == REMEMBERED_PROFILES
+
+    in_store(tmp_path, use)
+
+
+def test_a_store_that_could_not_be_written_is_used_once_it_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.touch()  # a file in the folder's place
+
+    async def use() -> None:
+        store = Store(folder)
+        with pytest.raises(StoreError):
+            await store.keep_profile(PROFILE)
+        await store.open()
+        assert store.trouble is not None
+        folder.unlink()
+        await store.open()
+        assert store.trouble is None
+        await store.keep_profile(PROFILE)
+        await store.close()
+        again = Store(folder)
+        assert await again.profile(PROFILE.fingerprint) == PROFILE
+        await again.close()
+
+    asyncio.run(use())
+
+
+def test_a_file_that_can_only_be_read_is_not_moved_away_for_what_reading_it_says(tmp_path: Path) -> None:
+    """Beside whoever writes it, it may look damaged and be sound."""
+
+    def broken(connection: sqlite3.Connection) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        assert store._database is not None
+        store._database.trouble = "the store cannot be written"
+        with pytest.raises(StoreError, match="malformed"):
+            await store._run(broken)
+        assert await store.profile(PROFILE.fingerprint) == PROFILE
+
+    in_store(tmp_path, use)
+    assert not list(tmp_path.glob("*.damaged-*"))
