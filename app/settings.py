@@ -58,8 +58,8 @@ class Settings:
     calibrate_on_start: bool = field(
         default=True,
         metadata=_about(
-            "Calibrate in the background where no profile of this machine is stored, and an hour later again while "
-            "nobody computes, until four calibrations count."
+            "Calibrate in the background where no profile of this machine is stored, and again minutes and hours "
+            "later while nobody computes, until four calibrations count."
         ),
     )
     learning: bool = field(

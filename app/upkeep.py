@@ -27,9 +27,10 @@ WATCH_SECONDS = 60.0
 STORE_RETRY_SECONDS = 2.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
-# A shared machine is another one an hour later. It is calibrated again where nobody computes, until as many
-# calibrations count as a profile is made of.
-AGAIN_SECONDS = 3600.0
+# A shared machine is another one from minute to minute, and from hour to hour. It is calibrated again where nobody
+# computes, until as many calibrations count as a profile is made of: so long after the first, the second and so on. A
+# calibration that neighbours slowed shows only beside another one.
+AGAIN_SECONDS = (300.0, 1800.0, 3600.0)
 QUIET_UTILIZATION_PERCENT = 10.0
 # The process that traces takes 0.4 to 0.7 GB, and the one that takes half of each trace 0.3. Where less is free than
 # this, they are not kept beyond ten minutes without work.
@@ -127,7 +128,7 @@ class Upkeep:
                 self.calibration = {"state": "waiting", "reason": "What this machine is has changed, or is not known."}
                 return
             if await self._is_due_again(survey, profile):
-                await self._calibrate(profile.effort, profile.name)
+                await self._calibrate("full", profile.name)  # nobody waits for it, as for the first one
         except CrosspointError as error:
             log.warning("The calibration failed: %s", error)
             self.calibration = {"state": "failed", "reason": str(error)}
@@ -157,12 +158,13 @@ class Upkeep:
         is_short = profile.calibrations < POOLED or profile.method < METHOD
         is_short = is_short and len(times) > 0 and len(alike) < LOOKED_AT
         # One that was made in the future, by a clock that has been set since, is of no known age.
-        return is_short and not any(0 <= time.time() - made < AGAIN_SECONDS for made in times[:1])
+        return is_short and not any(0 <= time.time() - made < _rest_after(len(alike)) for made in times[:1])
 
     def _may_again(self) -> bool:
         """Whatever became of those before, which may have been neither saved nor taken into the profile."""
-        since = asyncio.get_running_loop().time() - AGAIN_SECONDS
-        return len(self._calibrated) < LOOKED_AT and all(made < since for made in self._calibrated[-1:])
+        count = len(self._calibrated)
+        since = asyncio.get_running_loop().time() - _rest_after(count)
+        return count < LOOKED_AT and all(made < since for made in self._calibrated[-1:])
 
     async def _calibrate(self, effort: str, name: str | None = None) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card
@@ -224,6 +226,11 @@ def is_quiet(survey: Survey) -> bool:
     crowd = crowd_of(survey)
     cores = crowd is not None and crowd.free is not None and crowd.free >= crowd.usable
     return cores and all((card.utilization_percent or 0) < QUIET_UTILIZATION_PERCENT for card in survey.accelerators)
+
+
+def _rest_after(calibrations: int) -> float:
+    """Seconds from the last of so many calibrations to the next."""
+    return AGAIN_SECONDS[min(max(calibrations, 1), len(AGAIN_SECONDS)) - 1]
 
 
 def _rest_seconds(survey: Survey) -> float | None:

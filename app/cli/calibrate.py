@@ -37,7 +37,7 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     `recommend --effort instant` answers from the profile. `crosspoint profile remove NAME` begins anew.
     """
     from app.cli.output import print_json
-    from app.cli.profile_view import show_calibrated, show_profile
+    from app.cli.profile_view import show_calibrated, show_profile, show_what_makes_it_surer
     from app.cli.session import run_with_service
     from app.measurable import find_devices
     from app.profiles import newest_devices
@@ -54,5 +54,6 @@ def command(effort: str, devices: tuple[str, ...], as_json: bool) -> None:
     else:
         show_profile(profile)
         show_calibrated(counting)
+        show_what_makes_it_surer(profile.calibrations)
     if kept.trouble is not None:
         raise CommandFailed(f"{kept.trouble} Nothing answers from it later.", ExitCode.FAULT)

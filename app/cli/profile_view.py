@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from app.advisor.explanations.noise_signs import signs_of_noise
+from app.advisor.time_model.pooled import POOLED
 from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text
 from app.cli.units import format_bytes, format_seconds, format_share
 from app.profiles import age_seconds
@@ -70,6 +71,15 @@ def show_calibrated(counting: Mapping[str, bool]) -> None:
         f"The calibration that ran now was disturbed, as by others at work on this machine, and {what}: the profile is "
         f"made of calmer ones before it{of_what}. Calibrate again when the machine is quiet."
     )
+
+
+def show_what_makes_it_surer(calibrations: int) -> None:
+    """calibrations: of how many the profile is made. A calibration that neighbours slowed shows only beside others."""
+    if calibrations < POOLED:
+        print_text(
+            f"It is made of {calibrations} of up to {POOLED} calibrations. Each tells of its own minute: calibrating "
+            "again some minutes and some hours from now makes it surer. A running service does so by itself."
+        )
 
 
 def show_origin(profile: Profile, changes: Sequence[str] | None) -> None:

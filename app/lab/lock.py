@@ -1,7 +1,9 @@
 """The machine's lock: one measurement at a time between all processes and users of a machine.
 
 An advisory flock on a file in the folder for temporary files, which every user shares. The file is empty and is
-never written; whoever made it, others only need to read it. The lock goes with the process that holds it.
+never written; whoever made it, others only need to read it. The lock goes with the process that holds it. Who waits for
+it for somebody shares another one meanwhile, by which whoever measures for nobody, in whatever process, knows that the
+machine is wanted.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ def machine_lock_path() -> Path:
 
 
 class MachineLock:
-    """Held from `try_acquire` to `release`."""
+    """Held from `try_acquire` to `release`. is_shared: by several, which keeps out whoever wants it alone."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, is_shared: bool = False) -> None:
         self._path = path or machine_lock_path()
+        self._how = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
@@ -45,7 +48,7 @@ class MachineLock:
             log.warning("The machine's measurement lock cannot be used (%s); going on without.", error.strerror)
             return True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, self._how | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             return False
@@ -59,6 +62,23 @@ class MachineLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def waiting_lock(path: Path | None = None) -> MachineLock:
+    """For who waits for the machine's lock because somebody waits for its measurement."""
+    return MachineLock(_beside(path), is_shared=True)
+
+
+def is_wanted(path: Path | None = None) -> bool:
+    """Whether anybody holds a `waiting_lock`."""
+    lock = MachineLock(_beside(path))
+    is_free = lock.try_acquire()
+    lock.release()
+    return not is_free
+
+
+def _beside(path: Path | None) -> Path:
+    return (path or machine_lock_path()).with_suffix(".wanted")
 
 
 def _open_lock(path: Path) -> int:

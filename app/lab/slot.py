@@ -9,10 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from app.errors import LabBusy, LabError
-from app.lab.lock import MachineLock
+from app.lab.lock import MachineLock, is_wanted, waiting_lock
 
 # How often a lock that another process holds is tried again: flock offers no wait that an event loop could watch.
 LOCK_RETRY_SECONDS = 0.2
+# How often work that nobody waits for looks whether another process waits for the machine.
+WANTED_SECONDS = 0.5
 # How long to wait for another process: a quick calibration takes 30 s, a thorough recommendation 60 s.
 LOCK_WAIT_SECONDS = 120.0
 OTHERWISE = ", or use effort instant, which measures nothing"
@@ -22,9 +24,9 @@ class Ticket:
     """A place in the queue.
 
     expected_seconds: what the measurement should take, for Retry-After. on_preempt: given for work that nobody
-    waits for; called when somebody does, and has to end that work. on_wait: called when it has to wait. on_start:
-    called when it begins. patience_seconds: how long it waits for its turn and the lock; None: without end for its
-    turn, LOCK_WAIT_SECONDS for the lock.
+    waits for; called when somebody does, here or in another process, and has to end that work. on_wait: called when it
+    has to wait. on_start: called when it begins. patience_seconds: how long it waits for its turn and the lock; None:
+    without end for its turn, LOCK_WAIT_SECONDS for the lock.
     """
 
     def __init__(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> None:
@@ -94,12 +96,13 @@ class Slot:
         the lock, or the ticket's patience ends; in this process every measurement has a deadline."""
         lock = MachineLock()
         try:
-            if not (ticket.turn.is_set() and lock.try_acquire()):
+            if not (ticket.turn.is_set() and _try_acquire(ticket, lock)):
                 _call(ticket.on_wait)
                 await _wait_for_both(ticket, lock)
             ticket.started_at = time.monotonic()
             _call(ticket.on_start)
-            yield
+            async with _giving_way(ticket):
+                yield
         finally:
             lock.release()
             self.release(ticket)
@@ -126,17 +129,20 @@ async def _wait_for_both(ticket: Ticket, lock: MachineLock) -> None:
     try:
         async with asyncio.timeout(ticket.patience_seconds):
             await ticket.turn.wait()
-            await _wait_for(lock)
+            await _wait_for(ticket, lock)
     except TimeoutError:
         raise LabError(
             "too-busy", f"The machine was busy measuring for {ticket.patience_seconds:.0f} seconds."
         ) from None
 
 
-async def _wait_for(lock: MachineLock) -> None:
+async def _wait_for(ticket: Ticket, lock: MachineLock) -> None:
+    wanting = waiting_lock()
     try:
         async with asyncio.timeout(LOCK_WAIT_SECONDS):
-            while not lock.try_acquire():  # noqa: ASYNC110 - another process holds it: no event tells when it lets go
+            while not _try_acquire(ticket, lock):  # another process holds it: no event tells when it lets go
+                if ticket.on_preempt is None:
+                    wanting.try_acquire()
                 await asyncio.sleep(LOCK_RETRY_SECONDS)
     except TimeoutError:
         raise LabError(
@@ -144,6 +150,36 @@ async def _wait_for(lock: MachineLock) -> None:
             f"Another process on this machine has been measuring for {LOCK_WAIT_SECONDS:.0f} seconds. "
             "Try again when it is done.",
         ) from None
+    finally:
+        wanting.release()
+
+
+def _try_acquire(ticket: Ticket, lock: MachineLock) -> bool:
+    """Work that nobody waits for leaves the machine to who waits for it in another process, who looks now and then.
+    Only who holds the machine asks whether it is wanted, as two that ask at once would take each other for a waiter."""
+    if not lock.try_acquire():
+        return False
+    if ticket.on_preempt is not None and is_wanted():
+        lock.release()
+        return False
+    return True
+
+
+@contextlib.asynccontextmanager
+async def _giving_way(ticket: Ticket) -> AsyncIterator[None]:
+    """Preempts this ticket's work, if it is of that kind, when another process waits for the machine."""
+    watch = None if ticket.on_preempt is None else asyncio.create_task(_preempt_when_wanted(ticket.on_preempt))
+    try:
+        yield
+    finally:
+        if watch is not None:
+            watch.cancel()
+
+
+async def _preempt_when_wanted(preempt: Callable[[], object]) -> None:
+    while not is_wanted():  # noqa: ASYNC110 - no event tells of another process
+        await asyncio.sleep(WANTED_SECONDS)
+    preempt()
 
 
 def _call(listener: Callable[[], object] | None) -> None:

@@ -93,6 +93,7 @@ def test_a_profile_that_cannot_be_fitted_ends_nothing(
 
 
 IDLE = Load(busy_fraction=0.0, steal_fraction=0.0)
+LONG_AGO = 9 * max(AGAIN_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ def again(
     counting: int | None = None,
     method: int = METHOD,
     unsaved: bool = False,
+    effort: str = "full",
 ) -> list[tuple[Any, ...]]:
     """What is calibrated where calibrations of these ages are kept, oldest first: effort and name of each. counting:
     how many of them the profile is made of; None: all. method: how they measured. unsaved: whether
@@ -131,7 +133,7 @@ def again(
         async with Crosspoint(Settings(data_dir=folder)) as crosspoint:
             survey = replace(await crosspoint.survey(), load=load)
             count = len(ages) if counting is None else counting
-            profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", effort="full")
+            profile = replace(a_profile(fingerprint=survey.fingerprint), name="named", effort=effort)
             profile = replace(profile, calibrations=count, method=method)
             for _ in ages:
                 await crosspoint.store.keep_profile(profile, profile)
@@ -159,46 +161,58 @@ def again(
     return asked
 
 
-def test_a_quiet_machine_is_calibrated_again_an_hour_later_until_there_are_four(tmp_path: Path) -> None:
-    assert again(tmp_path / "1", [AGAIN_SECONDS + 1]) == [("full", "named")]
-    assert again(tmp_path / "2", [AGAIN_SECONDS - 60]) == []
-    assert again(tmp_path / "3", [9 * AGAIN_SECONDS, 60.0]) == []
-    assert again(tmp_path / "4", [9 * AGAIN_SECONDS] * 3) == [("full", "named")]
-    assert again(tmp_path / "5", [9 * AGAIN_SECONDS] * 4) == []
+@pytest.mark.parametrize(("kept", "seconds"), list(enumerate(AGAIN_SECONDS, start=1)))
+def test_a_quiet_machine_is_calibrated_again_minutes_and_then_hours_later(
+    tmp_path: Path, kept: int, seconds: float
+) -> None:
+    before = [LONG_AGO] * (kept - 1)
+    assert again(tmp_path / "late", [*before, seconds + 1]) == [("full", "named")]
+    assert again(tmp_path / "early", [*before, seconds - 60]) == []
+
+
+def test_there_is_no_fifth_calibration(tmp_path: Path) -> None:
+    assert again(tmp_path / "three", [LONG_AGO] * 3) == [("full", "named")]
+    assert again(tmp_path / "four", [LONG_AGO] * 4) == []
+
+
+def test_where_nobody_waits_for_it_a_machine_is_calibrated_in_full(tmp_path: Path) -> None:
+    assert again(tmp_path, [LONG_AGO], effort="quick") == [("full", "named")]
 
 
 def test_a_calibration_that_a_wrong_clock_dated_into_the_future_is_of_no_known_age(tmp_path: Path) -> None:
-    assert again(tmp_path, [-9 * AGAIN_SECONDS]) == [("full", "named")]
+    assert again(tmp_path, [-LONG_AGO]) == [("full", "named")]
 
 
 def test_calibrations_that_do_not_count_are_made_up_for_but_not_without_end(tmp_path: Path) -> None:
-    assert again(tmp_path / "1", [9 * AGAIN_SECONDS] * 4, counting=1) == [("full", "named")]
-    assert again(tmp_path / "2", [9 * AGAIN_SECONDS] * LOOKED_AT, counting=1) == []
+    assert again(tmp_path / "1", [LONG_AGO] * 4, counting=1) == [("full", "named")]
+    assert again(tmp_path / "2", [LONG_AGO] * LOOKED_AT, counting=1) == []
 
 
 def test_calibrations_that_measured_as_before_an_update_are_made_up_for(tmp_path: Path) -> None:
-    assert again(tmp_path / "1", [9 * AGAIN_SECONDS] * 4, method=METHOD - 1) == [("full", "named")]
-    assert again(tmp_path / "2", [9 * AGAIN_SECONDS] * 3 + [60.0], method=METHOD - 1) == []
-    assert again(tmp_path / "3", [9 * AGAIN_SECONDS] * LOOKED_AT, method=METHOD - 1) == [("full", "named")]
+    assert again(tmp_path / "1", [LONG_AGO] * 4, method=METHOD - 1) == [("full", "named")]
+    assert again(tmp_path / "2", [LONG_AGO] * 3 + [60.0], method=METHOD - 1) == []
+    assert again(tmp_path / "3", [LONG_AGO] * LOOKED_AT, method=METHOD - 1) == [("full", "named")]
 
 
 def test_a_calibration_that_could_not_be_saved_is_as_old_as_one_that_could(tmp_path: Path) -> None:
     """Else a machine whose disk is full is calibrated every minute."""
-    assert again(tmp_path, [9 * AGAIN_SECONDS], unsaved=True) == []
+    assert again(tmp_path, [LONG_AGO], unsaved=True) == []
 
 
-def test_what_this_calibrated_it_does_again_an_hour_later_at_the_soonest_and_not_without_end(tmp_path: Path) -> None:
+def test_what_this_calibrated_it_does_not_again_at_once_and_not_without_end(tmp_path: Path) -> None:
     """Whatever became of it."""
 
     async def use() -> None:
         async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
             upkeep, now = Upkeep(crosspoint), asyncio.get_running_loop().time()
             assert upkeep._may_again()
-            upkeep._calibrated = [now - AGAIN_SECONDS - 1]
-            assert upkeep._may_again()
-            upkeep._calibrated = [now - AGAIN_SECONDS - 1, now - 60]
-            assert not upkeep._may_again()
-            upkeep._calibrated = [now - 9 * AGAIN_SECONDS] * LOOKED_AT
+            for count, seconds in enumerate((*AGAIN_SECONDS, AGAIN_SECONDS[-1]), start=1):
+                before = [now - LONG_AGO] * (count - 1)
+                upkeep._calibrated = [*before, now - seconds - 1]
+                assert upkeep._may_again()
+                upkeep._calibrated = [*before, now - seconds + 60]
+                assert not upkeep._may_again()
+            upkeep._calibrated = [now - LONG_AGO] * LOOKED_AT
             assert not upkeep._may_again()
 
     asyncio.run(use())
@@ -235,8 +249,8 @@ def test_nothing_is_fitted_beside_a_measurement(tmp_path: Path, monkeypatch: pyt
 
 
 def test_somebody_s_job_and_a_profile_from_elsewhere_are_left_alone(tmp_path: Path) -> None:
-    assert again(tmp_path / "1", [9 * AGAIN_SECONDS], Load(busy_fraction=0.9, steal_fraction=0.0)) == []
-    assert again(tmp_path / "2", [9 * AGAIN_SECONDS], imported=True) == []
+    assert again(tmp_path / "1", [LONG_AGO], Load(busy_fraction=0.9, steal_fraction=0.0)) == []
+    assert again(tmp_path / "2", [LONG_AGO], imported=True) == []
 
 
 def test_a_machine_that_changes_while_it_is_calibrated_is_not_calibrated_without_end(tmp_path: Path) -> None:

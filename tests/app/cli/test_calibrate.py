@@ -7,7 +7,7 @@ import pytest
 
 from app.cli.endings import ExitCode
 from app.cli.main import main
-from app.cli.profile_view import show_calibrated, show_profile
+from app.cli.profile_view import show_calibrated, show_profile, show_what_makes_it_surer
 from probes.measurement import Timing
 from probes.profile import Point, Profile
 from probes.workload.description import Plan
@@ -87,3 +87,13 @@ def test_a_calibration_that_does_not_count_or_only_in_part_is_said_to(
     said = " ".join(capsys.readouterr().out.split())
     assert told in said
     assert bool(told) is bool(said)
+
+
+@pytest.mark.parametrize(("calibrations", "is_told"), [(1, True), (3, True), (4, False)])
+def test_what_makes_a_profile_surer_is_said_until_nothing_does(
+    capsys: pytest.CaptureFixture[str], calibrations: int, is_told: bool
+) -> None:
+    show_what_makes_it_surer(calibrations)
+    said = " ".join(capsys.readouterr().out.split())
+    assert (f"made of {calibrations} of up to 4 calibrations" in said) is is_told
+    assert bool(said) is is_told

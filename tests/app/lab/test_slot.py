@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import LabBusy, LabError
 from app.lab import slot as slot_module
-from app.lab.lock import MachineLock
+from app.lab.lock import MachineLock, is_wanted, waiting_lock
 from app.lab.slot import Slot, Ticket
 
 HOLD = """
@@ -142,6 +142,79 @@ def test_another_process_on_this_machine_is_waited_for(own_lock: Path, monkeypat
         assert asyncio.run(session()) == ["waiting"]
         other.kill()
     assert MachineLock(own_lock).try_acquire()
+
+
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_module, "LOCK_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(slot_module, "WANTED_SECONDS", 0.01)
+
+
+def test_work_that_nobody_waits_for_gives_way_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not take the machine again before that process has noticed. Locks are of open files: two slots that
+    know nothing of each other are as two processes."""
+    quickly(monkeypatch)
+
+    async def session() -> list[str]:
+        service, command, order = Slot(1), Slot(1), list[str]()
+        preempted = asyncio.Event()
+        background = service.reserve(60, on_preempt=preempted.set)
+        work = asyncio.create_task(use(service, background, order, "background", preempted))
+        await started(background)
+        asked = asyncio.create_task(use(command, command.reserve(1), order, "asked"))
+        await work
+        again = asyncio.create_task(use(service, service.reserve(60, on_preempt=lambda: None), order, "again"))
+        await asyncio.gather(asked, again)
+        return order
+
+    for _ in range(5):
+        assert asyncio.run(session()) == ["background", "asked", "again"]
+
+
+def test_two_processes_that_nobody_waits_for_leave_each_other_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    quickly(monkeypatch)
+
+    async def session() -> list[str]:
+        slots, order, heard = [Slot(1), Slot(1)], list[str](), list[str]()
+        done = asyncio.Event()
+        tickets = [slot.reserve(60, on_preempt=lambda: heard.append("preempted")) for slot in slots]
+        first = asyncio.create_task(use(slots[0], tickets[0], order, "first", done))
+        await started(tickets[0])
+        second = asyncio.create_task(use(slots[1], tickets[1], order, "second", done))
+        await asyncio.sleep(0.1)
+        done.set()
+        await asyncio.gather(first, second)
+        return order + heard
+
+    assert asyncio.run(session()) == ["first", "second"]
+
+
+def test_work_that_nobody_waits_for_does_not_begin_while_another_process_waits(
+    own_lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quickly(monkeypatch)
+
+    async def session() -> list[str]:
+        slot, order = Slot(1), list[str]()
+        waiting = waiting_lock(own_lock)
+        assert waiting.try_acquire()
+        work = asyncio.create_task(use(slot, slot.reserve(60, on_preempt=lambda: None), order, "background"))
+        await asyncio.sleep(0.05)
+        order.append("waiter gone")
+        waiting.release()
+        await work
+        return order
+
+    assert asyncio.run(session()) == ["waiter gone", "background"]
+
+
+def test_several_wait_at_once(own_lock: Path) -> None:
+    first, second = waiting_lock(own_lock), waiting_lock(own_lock)
+    assert first.try_acquire()
+    assert second.try_acquire()
+    first.release()
+    assert is_wanted(own_lock)
+    second.release()
+    assert not is_wanted(own_lock)
 
 
 def test_the_lock_goes_from_hand_to_hand(own_lock: Path) -> None:
