@@ -12,11 +12,17 @@ class CrosspointError(Exception):
 
 
 class UnknownProfile(CrosspointError):
-    """A profile was asked for by a name that the store does not hold."""
+    """A profile was asked for by a name that the store does not hold; or, is_this_machines, without one, where this
+    machine has none."""
 
-    def __init__(self, suggestions: tuple[str, ...] = ()) -> None:
+    def __init__(self, suggestions: tuple[str, ...] = (), *, is_this_machines: bool = False) -> None:
         known = f" Known here: {', '.join(suggestions)}." if suggestions else " None is stored here yet."
-        super().__init__("unknown-profile", f"No stored profile has the name asked for.{known}")
+        what = (
+            "This machine, as it is now, has no profile; `crosspoint calibrate` makes one."
+            if is_this_machines
+            else "No stored profile has the name asked for."
+        )
+        super().__init__("unknown-profile", f"{what}{known}")
         self.suggestions = suggestions
 
 

@@ -57,11 +57,12 @@ class KnownProfiles:
         here = [held[-1].profile if held else None, stored]
         return max((one for one in here if one is not None), key=lambda one: moment_of(one.created_at), default=None)
 
-    async def unknown(self) -> UnknownProfile:
-        """What to raise where no profile is found that was asked for. Raises StoreError where nobody can tell."""
+    async def unknown(self, *, is_this_machines: bool = False) -> UnknownProfile:
+        """What to raise where no profile is found that was asked for: by its name, or as this machine's. Raises
+        StoreError where nobody can tell."""
         if self._store.unreadable is not None:
             raise StoreError(f"Profiles cannot be looked up: {self._store.unreadable}.")
-        return UnknownProfile(await self._store.profile_names())
+        return UnknownProfile(await self._store.profile_names(), is_this_machines=is_this_machines)
 
     async def brought(self, survey: Survey) -> Profile | None:
         """The stored profile of this machine where it came from elsewhere."""

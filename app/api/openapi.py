@@ -9,6 +9,12 @@ from fastapi.openapi.utils import get_openapi
 
 REFERENCE = "#/components/schemas/{model}"
 
+# What their names' ends would tell wrongly.
+NAMED = {
+    "looked_at": "The smallest and the largest batch looked at; samples a step.",
+    "medians_cross_at": "Samples a step.",
+    "measured_at": "Seconds since 1970, UTC.",
+}
 # Name's end -> what its number is. The longest end that matches counts.
 UNITS = {
     "_bytes_per_second": "Bytes per second.",
@@ -129,6 +135,8 @@ def add_units(schema: Any) -> None:
 
 def unit_of(name: str) -> str | None:
     """`peak_bytes` -> `Bytes.`"""
+    if name in NAMED:
+        return NAMED[name]
     ends = [end for end in UNITS if f"_{name}".endswith(end)]
     return UNITS[max(ends, key=len)] if ends else None
 

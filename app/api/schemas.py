@@ -9,20 +9,12 @@ from typing_extensions import NotRequired, TypedDict  # noqa: UP035 - pydantic r
 
 from app.advisor.recommendation import Basis, Breakdown, CrossoverKind, Interval, MemoryParts, Reason
 from app.api.bodies import CalibrationBody, MeasurementBody, RecommendBody
+from app.api.plan_schema import PlanName
+from app.api.profile_schema import Profile
 from app.jobs import Kind, State
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.names.gpu import GpuName
-from probes.profile import Profile
-
-
-class PlanName(TypedDict):
-    device: str
-    precision: str
-    threads: int | None
-    channels_last: NotRequired[bool]
-    compiled: NotRequired[bool]
-    flush_denormal: NotRequired[bool]
 
 
 class RecommendedPlan(PlanName):
@@ -84,6 +76,18 @@ class WorkloadDocument(TypedDict):
     flops_per_step: int | None
 
 
+class Settings(TypedDict):
+    """What to set for the recommended plan; only what has evidence here. environment: variables, to be set before
+    torch is imported. memory_format: `channels_last`, of the model and its images. compile: call the model through
+    torch.compile. set_flush_denormal: as torch's function of that name. pin_memory: of the DataLoader."""
+
+    environment: NotRequired[dict[str, str]]
+    memory_format: NotRequired[Literal["channels_last"]]
+    compile: NotRequired[Literal[True]]
+    set_flush_denormal: NotRequired[Literal[True]]
+    pin_memory: NotRequired[Literal[True]]
+
+
 class Recommendation(TypedDict):
     """Options, best first."""
 
@@ -95,7 +99,7 @@ class Recommendation(TypedDict):
     options: list[OptionDocument]
     crossovers: list[CrossoverDocument]
     curves: Curves
-    settings: dict[str, Any]
+    settings: Settings
     reasons: list[Reason]
     snippet: str | None
     saved: bool
@@ -180,13 +184,36 @@ class CatalogueModel(ModelRow):
     model: dict[str, Any]
 
 
+class StoreHealth(TypedDict):
+    """trouble: why nothing is saved; null where all is."""
+
+    trouble: str | None
+
+
+class LabHealth(TypedDict):
+    """waiting: measurements that wait for their turn. tracer_is_warm: the next trace needs no new process."""
+
+    measuring: bool
+    waiting: int
+    tracer_is_warm: bool
+
+
+class CalibrationHealth(TypedDict):
+    """What the service calibrates by itself. reason: why it waits, failed or is off."""
+
+    state: Literal["unknown", "off", "waiting", "running", "done", "failed"]
+    reason: str | None
+
+
 class Health(TypedDict):
+    """warnings: what is wrong with the machine or the store. probes: name -> outcome."""
+
     status: Literal["ok", "starting"]
     warnings: NotRequired[list[str]]
     probes: NotRequired[dict[str, str]]
-    store: NotRequired[dict[str, Any]]
-    lab: NotRequired[dict[str, Any]]
-    calibration: NotRequired[dict[str, Any]]
+    store: NotRequired[StoreHealth]
+    lab: NotRequired[LabHealth]
+    calibration: NotRequired[CalibrationHealth]
 
 
 class ProblemError(TypedDict):

@@ -134,7 +134,7 @@ def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None]:
         survey = await service.survey()
         profile = await service.profile(survey) if name is None else await find_profile(service, name)
         if profile is None:
-            raise await service.profiles.unknown()
+            raise await service.profiles.unknown(is_this_machines=name is None)
         if profile.fingerprint == survey.fingerprint:
             return profile, None
         return profile, () if profile.hardware is None else changes_since(profile.hardware, survey)

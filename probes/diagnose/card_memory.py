@@ -9,7 +9,7 @@ from probes.hardware import Finding, GpuProcess
 
 # CUDA's context with torch's kernels loaded takes about 0.5 GB; a small network some hundred MB more.
 _LEAST_BYTES = 1_000_000_000
-_LEAST_SHARE = 0.02  # of small cards, which never had a GB to spare
+_SMALL_SHARE = 0.25  # of small cards, which never had a GB to spare
 _TAKEN_SHARE = 0.5
 _SHOWS_PROCESSES = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi --showpids", "Intel": "sudo fuser -v /dev/dri/render*"}
 
@@ -24,7 +24,7 @@ def check_memory(case: Case) -> Checked:
     if not total or free is None:
         return unknown("nothing tells how much of its memory is free")
     evidence = f"{in_gb(free)} of {in_gb(total)} are free"
-    if free < max(min(_LEAST_BYTES, total / 4), _LEAST_SHARE * total):
+    if free < min(_LEAST_BYTES, _SMALL_SHARE * total):
         return broken(_describe(case, "gpu-memory-full", total, free))
     if total - free > _TAKEN_SHARE * total:
         return Checked(State.OK, evidence, _describe(case, "gpu-memory-taken", total, free))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,8 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
+from app.advisor.recommendation import Breakdown, MemoryParts, Option
+from app.advisor.settings import settings_for
 from app.api.openapi import unit_of
+from app.api.profile_schema import Profile
+from benchmarks.estimates import RESULTS
 from probes.hardware import (
     CacheSizes,
     Cpu,
@@ -23,7 +29,10 @@ from probes.hardware import (
     System,
     Torch,
 )
+from probes.profile import parse_profile
+from probes.workload.description import Plan
 from probes.workload.models import parse_model
+from tests.app.advisor.build import a_workload
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
 
@@ -93,6 +102,9 @@ def test_every_number_that_has_a_unit_says_which(description: dict[str, Any]) ->
         ("max_frequency_hz", "Hertz."),
         ("name", None),
         ("host", None),
+        ("created_at", "RFC 3339, UTC."),
+        ("measured_at", "Seconds since 1970, UTC."),
+        ("medians_cross_at", "Samples a step."),
     ],
 )
 def test_a_fields_name_says_its_unit(field: str, unit: str | None) -> None:
@@ -115,6 +127,27 @@ def test_an_answers_fields_are_those_described(client: httpx.Client, description
     models = client.get("/models").json()["models"]
     assert models[0].keys() == schemas["ModelRow"]["properties"].keys()
     assert client.get("/healthz").json().keys() <= schemas["Health"]["properties"].keys()
+
+
+def test_a_profiles_fields_are_those_described(description: dict[str, Any]) -> None:
+    kept = RESULTS / "2026-11-28-amd-epyc-zen-4-2-cores" / "estimates_all_sizes_profile_1.json"
+    written = json.dumps(parse_profile(kept.read_bytes()).to_json())
+    TypeAdapter(Profile).validate_json(written, strict=True)
+    document = json.loads(written)
+    schemas = description["components"]["schemas"]
+    assert document.keys() == schemas["Profile"]["properties"].keys()
+    for member in ("points", "networks", "contexts", "steps"):
+        name = f"Profile{member.removesuffix('s').capitalize()}"
+        assert document[member]
+        assert document[member][0].keys() >= set(schemas[name]["required"])
+        assert document[member][0].keys() <= schemas[name]["properties"].keys()
+
+
+def test_settings_are_those_described(description: dict[str, Any]) -> None:
+    plan = Plan("cpu", threads=2, channels_last=True, compiled=True, flush_denormal=True)
+    option = Option(plan, True, None, "measured", None, None, Breakdown(), MemoryParts(), None)
+    described = description["components"]["schemas"]["Settings"]["properties"]
+    assert settings_for(option, a_workload()).keys() | {"pin_memory"} == described.keys()
 
 
 def test_the_page_of_the_api_loads_nothing_from_elsewhere(client: httpx.Client) -> None:

@@ -102,7 +102,9 @@ def test_show_says_what_was_measured_and_whose_it_is(run: Run) -> None:
 def test_without_a_profile_of_this_machine_show_says_so(run: Run) -> None:
     shown = run("show")
     assert shown.returncode == ExitCode.USAGE
-    assert "rig" in shown.stderr
+    assert "This machine, as it is now, has no profile" in shown.stderr
+    assert "crosspoint calibrate" in shown.stderr
+    assert "Known here: rig." in shown.stderr
 
 
 def test_what_is_no_profile_is_refused_in_a_sentence_and_the_old_one_stays(run: Run) -> None:

@@ -312,6 +312,8 @@ def test_memory_that_others_took_is_told_with_their_names() -> None:
 
 def test_a_full_card_stands_in_the_way() -> None:
     assert_breaks(with_card(memory_free_bytes=GIB // 4), "free memory", "gpu-memory-full")
+    large = with_card(memory_total_bytes=141 * GIB, memory_free_bytes=5 * GIB // 2)
+    assert codes(large) == ["gpu-memory-taken"]  # there is room to start torch
     assert codes(with_card(memory_free_bytes=None)) == []
     assert codes(with_card(memory_free_bytes=1, unified_memory=True)) == []
 
