@@ -22,7 +22,7 @@ OUT_OF_TIME = "more time"
 # What ran out of memory is tried again once this many times as much is free: less changes from minute to minute.
 MORE_FREE = 1.1
 ELSE = "it takes smaller inputs, a smaller model, or a larger machine"
-BESIDE = "what the process takes beside is not known before a calibration"
+BESIDE = "what the process takes beside is not known, as no calibration here has measured it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +53,21 @@ class Tried:
 def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, room: Room) -> Tried:
     """room: on the plan's device now. A measurement may be old, and memory may be taken since.
 
-    What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own."""
+    What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own. What
+    ran, or took too much memory, tells of other ways to feed it where those take no more, or no less."""
     batch_size = workload.batch_size
     rows = [row for row in measurements if row.plan.key == plan.key]
     done = [row for row in rows if row.outcome == "ok"]
-    peaks = [(row.batch_size, peak + (room.beside or 0)) for row in done if (peak := _held(row)) is not None]
+    light = [row for row in rows if _takes_no_more(row, workload)]
+    held_by = [(row.batch_size, _held(row)) for row in light if row.outcome == "ok"]
+    peaks = [(size, peak + (room.beside or 0)) for size, peak in held_by if peak is not None]
     over = [(size, peak) for size, peak in peaks if room.free is not None and peak > room.free]
     outgrown = min(over, default=None)
-    too_much = [row for row in rows if _is_too_big(row, room.free)]
+    too_much = [row for row in light if _is_too_big(row, room.free)]
     too_big = min((row.batch_size for row in too_much), default=None)
     since = {(row.batch_size, row.data) for row in too_much}  # it came after what ran like that (app.store.latest)
-    went_on = [row for row in done if row.steps > 0 and not row.is_first_step]
+    heavy = [row for row in done if _takes_no_less(row, workload)]
+    went_on = [row for row in heavy if row.steps > 0 and not row.is_first_step]
     sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
     ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
     begun = begun_times(done, plan).get(batch_size)
@@ -106,8 +110,18 @@ def _last_reason(rows: Sequence[Measurement]) -> str | None:
 
 
 def _is_fed_alike(row: Measurement, workload: Workload) -> bool:
-    """From pinned memory a device is sent the next batch meanwhile; a CPU's batches are there whatever is asked."""
-    return row.plan.is_cpu or (row.data == "pinned") == (workload.data == "pinned")
+    return _takes_no_more(row, workload) and _takes_no_less(row, workload)
+
+
+def _takes_no_more(row: Measurement, workload: Workload) -> bool:
+    """Than fed as asked. From pinned memory, of which a host has not much, a device is sent the next batch meanwhile; a
+    CPU's batches are there whatever is asked."""
+    return row.plan.is_cpu or row.data != "pinned" or workload.data == "pinned"
+
+
+def _takes_no_less(row: Measurement, workload: Workload) -> bool:
+    """Than fed as asked."""
+    return row.plan.is_cpu or row.data == "pinned" or workload.data != "pinned"
 
 
 def _held(row: Measurement) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.advisor.environments import is_variant
 from app.advisor.known import Known
 from app.advisor.probing import Probe, Probing
 from app.advisor.time_model.fitting import Step, ratio_spread
@@ -54,7 +55,12 @@ def judges_of_surprising(times: Mapping[Key, PlanTime], size: int, data: str) ->
     """Of each plan that took longer at this batch than another's step bears out and could win if it were borne out, the
     other, which it is judged by; empty where there are none, as on a device, of whose plans nobody knows what they err
     by together."""
-    took = {key: seconds for key, time in times.items() if (seconds := _took(time, size)) is not None}
+    # A variant's time is a share of its plan's, and would be too long with it.
+    took = {
+        key: seconds
+        for key, time in times.items()
+        if not is_variant(time.plan) and (seconds := _took(time, size)) is not None
+    }
     off = {key: log_ratio for key in took if (log_ratio := _off(times[key], took[key], size, data)) is not None}
     judges: dict[Key, Key] = {}
     for key, mine in off.items():

@@ -19,8 +19,10 @@ from app.advisor.request import Request
 from app.advisor.second_look import SecondLook, better_than_before, choose_second_look
 from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import may_run_apart
-from app.answering.environments import Trial, affordable, trial_of, variants_of
 from app.answering.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
+from app.answering.trial_time import affordable
+from app.answering.trials import Trial, trial_of
+from app.answering.variants import seconds_of_best, variants_of
 from app.errors import LabError
 from app.keeping import OnProgress, forward_progress
 from app.lab.child import Child
@@ -117,10 +119,10 @@ class RealSteps:
     ) -> None:
         """What may make the answer's best plan faster. Where that fails the answer is as good as before."""
         variants = await asyncio.to_thread(variants_of, answer, trace, self.fresh)
-        while tries := affordable(variants, seconds_left(), start_seconds):
+        lab, workload, step_seconds = self._crosspoint.lab, self._request.workload, seconds_of_best(answer)
+        while tries := affordable(variants, seconds_left(), start_seconds, step_seconds):
             plan, seconds = tries[0]
-            workload = self._request.workload
-            trial = trial_of(self._crosspoint.lab, survey, workload, answer, seconds, self._on_progress, plan)
+            trial = trial_of(lab, survey, workload, answer, seconds, self._on_progress, plan, self.paces)
             if trial is not None:
                 await self._try_one(survey, trial)
             variants = variants[variants.index(plan) + 1 :]

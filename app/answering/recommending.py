@@ -18,12 +18,13 @@ from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import start_options
-from app.answering.environments import compiling_may_pay, seconds_kept_back
 from app.answering.following import Following
 from app.answering.grounds import Grounds
 from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
 from app.answering.real_steps import RealSteps
 from app.answering.survey_at_turn import SurveyAtTurn
+from app.answering.trial_time import seconds_kept_back
+from app.answering.variants import compiling_may_pay, seconds_of_best
 from app.errors import LabError
 from app.keeping import OnProgress, say_waiting, unless_unreadable
 from app.lab import Ticket
@@ -157,7 +158,8 @@ class Recommending:
         if not all(option.plan.is_cpu for option in estimate.options if option.fits is not False):
             return 0.0
         compiling = await asyncio.to_thread(compiling_may_pay, estimate, trace)
-        return seconds_kept_back(self._request.measuring_seconds, child.start_seconds, compiling=compiling)
+        seconds, step = self._request.measuring_seconds, seconds_of_best(estimate)
+        return seconds_kept_back(seconds, child.start_seconds, step, compiling=compiling)
 
     async def _try_variants(
         self, survey: Survey, profile: Profile | None, trace: Trace, ticket: Ticket, start_seconds: float

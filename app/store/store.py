@@ -335,7 +335,7 @@ def _text(name: str) -> str:
 
 def workload_key(workload: Workload) -> str:
     """Equal for workloads whose steps cost the same at a given batch size, plan and way of feeding."""
-    identity = [workload.model.key, workload.mode, workload.optimizer, workload.log_every]
+    identity = [workload.model.key, workload.mode, workload.optimizer, workload.readings_every]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 

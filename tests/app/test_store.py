@@ -122,6 +122,16 @@ def test_a_trace_and_a_measurement_serve_every_batch_size_of_their_model(tmp_pat
     in_store(tmp_path, use)
 
 
+def test_a_step_of_inference_reads_no_loss_however_often_one_was_asked_for(tmp_path: Path) -> None:
+    inference = replace(WORKLOAD, mode="inference")
+
+    async def use(store: Store) -> None:
+        await store.keep_measurements("f1", inference, [MEASUREMENT])
+        assert await store.measurements("f1", replace(inference, log_every=10)) == [MEASUREMENT]
+
+    in_store(tmp_path, use)
+
+
 def test_the_latest_measurement_of_a_plan_counts(tmp_path: Path) -> None:
     later = replace(MEASUREMENT, steps=99)
 

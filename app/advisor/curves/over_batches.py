@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from app.advisor.curves.crossover import Found, batch_grid, find_crossover, holds_from
 from app.advisor.curves.pairs import Pair
 from app.advisor.recommendation import Crossover, Curve
-from app.advisor.time_model.step_estimate import StepEstimate, compare, weakest
+from app.advisor.time_model.launch_bound import launch_bound_until
+from app.advisor.time_model.step_estimate import compare, weakest
 from app.advisor.time_model.step_time import PlanTime
 from probes import bounds
 from probes.measurement import Measurement
@@ -107,8 +108,7 @@ def crossover_of(
         return None
     likeliest = _medians_cross_at(ours, theirs, data, known)
     batch_size = _within(found, likeliest)
-    at = batch_size or batches.workload.batch_size
-    estimates = [time.at(at, data) or _last_known(time, data, grid) for time in (ours, theirs)]
+    estimates = [time.at(at, data) for at in _deciding(found, batch_size, known) for time in (ours, theirs)]
     return Crossover(
         start=first,
         to=second,
@@ -118,7 +118,7 @@ def crossover_of(
         low=found.low,
         high=found.high,
         medians_cross_at=likeliest,
-        launch_bound_until=theirs.predicted.launch_bound_until(batches.grid([second]))
+        launch_bound_until=launch_bound_until(theirs.predicted, theirs.measured, batches.grid([second]))
         if theirs.predicted is not None and not second.is_cpu
         else None,
         break_even_steps=break_even_steps(ours, theirs, batches, data, measurements),
@@ -134,6 +134,14 @@ def _within(found: Found, likeliest: int | None) -> int | None:
     return found.high if likeliest is None else min(max(likeliest, found.low), found.high)
 
 
+def _deciding(found: Found, batch_size: int | None, known: Sequence[int]) -> Sequence[int]:
+    """The batches by which it is what it is: where the two cross; the largest looked at, by which the first stays ahead
+    or it is undecided; both ends, from one of which to the other the second is ahead."""
+    if batch_size is not None:
+        return (batch_size,)
+    return (known[0], known[-1]) if found.kind == "always" else (known[-1],)
+
+
 def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, known: Sequence[int]) -> int | None:
     """The smallest batch from which the second's median is the lower one at every larger batch looked at; None when it
     is not at the largest. known: batches of which both times are."""
@@ -145,10 +153,6 @@ def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, known: Seque
     return holds_from(is_lower, known)
 
 
-def _last_known(time: PlanTime, data: str, grid: Sequence[int]) -> StepEstimate | None:
-    return next((known for batch in reversed(grid) if (known := time.at(batch, data)) is not None), None)
-
-
 def break_even_steps(
     first: PlanTime, second: PlanTime, batches: Batches, data: str, measurements: Sequence[Measurement]
 ) -> int | None:
@@ -157,7 +161,7 @@ def break_even_steps(
     asked = batches.workload.batch_size
     if first.plan.device == second.plan.device or not all(batches.can_run(t.plan, asked) for t in (first, second)):
         return None
-    starts = [startup_of(plan, measurements) for plan in (first.plan, second.plan)]
+    starts = [startup_of(plan, measurements, asked) for plan in (first.plan, second.plan)]
     times = [time.seconds(asked, data) for time in (first, second)]
     if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
         return None
@@ -167,7 +171,10 @@ def break_even_steps(
     return math.ceil(max(starts[1] - starts[0], 0.0) / gain)
 
 
-def startup_of(plan: Plan, measurements: Sequence[Measurement]) -> float | None:
-    """Seconds before steps are steady, the most that was measured of the plan; None where it was not."""
-    rows = [row.startup_seconds for row in measurements if row.plan.key == plan.key and row.outcome == "ok"]
-    return max((seconds for seconds in rows if seconds is not None), default=None)
+def startup_of(plan: Plan, measurements: Sequence[Measurement], batch_size: int) -> float | None:
+    """Seconds before steps of this batch are steady; None where they were not measured. Of a device the most that was
+    measured of the plan at any batch: its context and libraries, which only the first of a process pays. On a CPU what
+    the first step takes beyond the others, which goes with its batch."""
+    rows = [row for row in measurements if row.plan.key == plan.key and row.outcome == "ok"]
+    there = [row.startup_seconds for row in rows if not plan.is_cpu or row.batch_size == batch_size]
+    return max((seconds for seconds in there if seconds is not None), default=None)

@@ -123,7 +123,7 @@ def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     samples, batch, epochs, steps = workload.dataset_samples, workload.batch_size, workload.epochs or 1, workload.steps
     if steps is None or samples is None or seconds is None:
         return None
-    total = steps * seconds.median + (startup_of(best.plan, evidence.measurements) or 0.0)
+    total = steps * seconds.median + (startup_of(best.plan, evidence.measurements, batch) or 0.0)
     over = "" if epochs == 1 else f", {epochs:,} times over"
     text = (
         f"{_counted(samples, 'row')} in batches of {batch:,}{over}: {_counted(steps, 'step')}, "
@@ -232,8 +232,9 @@ def _too_close(ranking: Ranking) -> Reason | None:
 
 
 def _noise(best: Option) -> Reason | None:
-    """By what was measured alone: what another process would take differs on a calm machine, too."""
-    if best.step_seconds is None or best.basis != "measured":
+    """By what was measured alone: what another process would take differs on a calm machine, too. Not where others who
+    hold cores now widen what was measured without them (reason `crowded`)."""
+    if best.step_seconds is None or best.basis != "measured" or best.crowded:
         return None
     here = narrow(best.step_seconds, between_processes(best.plan))
     spread = (here.high - here.low) / here.median

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from app.advisor.crowding import Crowd
 from app.advisor.recommendation import Interval
-from app.advisor.time_model.intervals import interval_of_timing, widen
+from app.advisor.time_model.intervals import interval_of_timing, scale, widen
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 
@@ -63,6 +64,19 @@ class MeasuredTime:
         above = max(before.high / before.median, after.high / after.median)
         return widen(Interval(middle, middle / below, middle * above), BETWEEN if inside else BEYOND)
 
+    def between(self, batch_size: int, curve: Callable[[int], Interval | None]) -> Interval | None:
+        """Along the curve of a prediction, put right at the measured batches on either side: for a device, whose steps
+        are flat as long as issuing them takes longer than computing. None where the curve knows one of them not."""
+        line = self.probed(batch_size)
+        left, right = _neighbours(self.batch_sizes, batch_size)
+        told = [curve(size) for size in (left, batch_size, right)]
+        if line is None or told[0] is None or told[1] is None or told[2] is None:
+            return None
+        share = math.log(batch_size / left) / math.log(right / left)
+        before = math.log(self._intervals[left].median / told[0].median)
+        after = math.log(self._intervals[right].median / told[2].median)
+        return scale(line, told[1].median * math.exp(before + share * (after - before)) / line.median)
+
     def is_between(self, batch_size: int) -> bool:
         """There is a measured batch on either side."""
         return self.batch_sizes[0] <= batch_size <= self.batch_sizes[-1]
@@ -79,19 +93,26 @@ def measured_times(
 
     On the CPU data is where it is needed whatever the mode. On a device those of the mode asked for are taken, or
     else of the mode with the most batches. A later measurement of the same batch replaces an earlier one, unless it
-    tells of others alone, who have left, and the earlier one does not. What ran one step alone is not among them
+    tells of others alone, who have left, and the earlier one does not; or it was reckoned from slow cores alone, which
+    nobody made slow who is here now, and the earlier one met calm ones. What ran one step alone is not among them
     (begun_times). crowd: who holds cores now. is_free: it is known that nobody else computes on the plan's device now.
     """
 
     def tells_of_who_left(row: Measurement) -> bool:
         return (is_free and row.met_others) or (crowd is not None and crowd.relief_of(row) > 0)
 
+    def tells_less(row: Measurement, before: Measurement) -> bool:
+        if tells_of_who_left(row):
+            return not tells_of_who_left(before)
+        is_still_so = crowd is not None and crowd.still_met(plan, row.others_cores) > 0
+        return row.is_reckoned and before.slowdown is not None and not is_still_so
+
     by_data: dict[str, dict[int, Measurement]] = {}
     for row in measurements:
         if row.plan.key == plan.key and _took(row) > 0 and not row.is_first_step:
             rows = by_data.setdefault(data if plan.is_cpu else row.data, {})
             before = rows.get(row.batch_size)
-            if before is None or not tells_of_who_left(row) or tells_of_who_left(before):
+            if before is None or not tells_less(row, before):
                 rows[row.batch_size] = row
     if not by_data:
         return None

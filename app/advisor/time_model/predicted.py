@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.advisor.curves.crossover import holds_from
 from app.advisor.like_cards import measured_plan
 from app.advisor.operation_prices.prices import Prices, prices_for
 from app.advisor.recommendation import Breakdown, Interval
@@ -227,16 +226,10 @@ class PredictedTime:
         """Of one batch to the device, before any of it is hidden; None where the profile has no copies of that kind."""
         return transfer_seconds(self.model.profile, self.model.plan, self.trace.input_bytes.at(batch_size), data)
 
-    def launch_bound_until(self, batch_sizes: Sequence[int]) -> int | None:
-        """The smallest batch from which the device, no longer the host, is the limit at all larger ones looked at; 1 if
-        it is at every one of them, None if it never is."""
-
-        def device_is_the_limit(batch: int) -> bool:
-            host, device = host_and_device(weighted(self.curve.at(batch), self.model.fit.factors))
-            return device >= host
-
-        until = holds_from(device_is_the_limit, batch_sizes)
-        return 1 if until is not None and until == min(batch_sizes) else until
+    def host_share(self, batch_size: int) -> float:
+        """Of a step on a device, how many times as long as the device computes the host takes to issue it."""
+        host, device = host_and_device(self._parts(batch_size))
+        return host / device if device > 0 else math.inf
 
 
 def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:

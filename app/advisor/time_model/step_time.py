@@ -167,8 +167,17 @@ class PlanTime:
         if seconds is not None:
             return seconds, "measured", 0.0
         line = measured.probed(batch_size)
-        along = None if line and measured.is_between(batch_size) else self._along_prediction(measured, batch_size)
+        if line is not None and measured.is_between(batch_size):
+            return self._between(measured, batch_size) or line, "probed", 0.0
+        along = self._along_prediction(measured, batch_size)
         return (line, "probed", 0.0) if along is None and line is not None else along
+
+    def _between(self, measured: MeasuredTime, batch_size: int) -> Interval | None:
+        """Between two measured batches of a device, where something is predicted; a CPU's steps lie on a line."""
+        predicted = self.predicted
+        if predicted is None or self.plan.is_cpu:
+            return None
+        return measured.between(batch_size, lambda size: predicted.at(size, measured.data))
 
     def _along_prediction(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
         """From the nearest measured batch along the predicted curve, back towards it; the further, the less is

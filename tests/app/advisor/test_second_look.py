@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,21 @@ def test_what_the_others_do_not_bear_out_is_run_again_beside_what_it_is_judged_b
     assert all(plan in look.plans for plan in again)
     assert len(look.plans) > len(again)
     assert {plan.key for plan in again} <= look.surprising < {plan.key for plan in look.plans}
+
+
+def test_a_variant_that_is_a_share_of_what_took_too_long_is_no_rival() -> None:
+    """Its time is too long by as much, and would be the quickest all the same."""
+    workload = a_workload(16)
+    compiled = replace(TWO, compiled=True)
+    seconds = {plan.key: true_seconds(plan, workload, 16) for plan in PLANS}
+    rows = [a_measurement(plan, 16, seconds[plan.key] * (1.8 if plan == TWO else 1.0)) for plan in PLANS]
+    control = a_measurement(TWO, 16, 1.0).step
+    rows.append(a_measurement(compiled, 16, 0.3, control=control, startup_seconds=20.0))
+    known = gather(a_survey(usable_bytes=200 * 10**9), a_profile(PLANS), None, rows, Request(workload))
+    assert compiled.key in known.times
+    look = choose_second_look(known, 1000.0, [16])
+    assert look is not None
+    assert look.surprising == {TWO.key}
 
 
 def test_only_what_ran_just_now_and_only_where_there_is_time() -> None:

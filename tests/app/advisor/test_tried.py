@@ -162,6 +162,30 @@ def test_a_peak_is_told_of_what_was_fed_as_asked() -> None:
     assert estimated.reserved_peak_bytes != 2 * GB
 
 
+def fits_a_card(plan: Plan, ran: str | None, short: str | None, asked: str) -> bool | None:
+    """What is told where nothing is estimated. ran, short: how it was fed when it ran, and when memory ran out."""
+    rows = [] if ran is None else [a_measurement(plan, 16, 0.01, data=ran)]
+    rows += [] if short is None else [replace(not_run(plan, 16, "out-of-memory"), data=short)]  # type: ignore[arg-type]
+    workload = Workload(ModelDescription("python", "own:model", {}), 16, data=asked)  # type: ignore[arg-type]
+    return option_of(recommend(a_survey(gpus=[a_gpu()]), None, None, rows, Request(workload)), plan).fits
+
+
+def test_what_ran_fed_otherwise_need_not_fit_where_the_next_batch_lies_there_too() -> None:
+    assert fits_a_card(GPU, "pageable", None, "resident") is True
+    assert fits_a_card(GPU, "pinned", None, "pageable") is True
+    assert fits_a_card(GPU, "pinned", None, "pinned") is True
+    assert fits_a_card(GPU, "pageable", None, "pinned") is None
+    assert fits_a_card(ONE, "pageable", None, "pinned") is True  # a CPU's batches are there
+
+
+def test_what_ran_out_of_memory_from_pinned_memory_may_fit_fed_otherwise() -> None:
+    assert fits_a_card(GPU, None, "pinned", "pinned") is False
+    assert fits_a_card(GPU, None, "pinned", "pageable") is None
+    assert fits_a_card(GPU, "pageable", "pinned", "pageable") is True
+    assert fits_a_card(GPU, None, "pageable", "pinned") is False
+    assert fits_a_card(ONE, None, "pinned", "pageable") is False
+
+
 def test_what_ran_on_a_card_does_not_fit_beside_its_context_into_less() -> None:
     option = on_a_card(22 * 10**8)
     assert option.fits is False

@@ -147,7 +147,7 @@ def test_no_other_batch_runs_where_the_time_is_short(tmp_path: Path) -> None:
 
 def test_a_real_model_runs_at_other_batches_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "app.answering.environments.environment_here", lambda: None
+        "app.answering.variants.environment_here", lambda: None
     )  # so that no time goes into trying another
 
     async def use(crosspoint: Crosspoint) -> set[int]:

@@ -14,13 +14,10 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.environments import KEEP_MEMORY, gain_of
-from app.answering import environments, real_steps
-from app.answering.environments import (
-    LEAST_TURNS,
-    Trial,
-    environment_here,
-    trial_of,
-)
+from app.answering import real_steps, trial_time, trials, variants
+from app.answering.trial_time import LEAST_TURNS
+from app.answering.trials import Trial, trial_of
+from app.answering.variants import environment_here
 from app.errors import LabError
 from app.lab import Lab
 from app.service import Crosspoint
@@ -96,7 +93,7 @@ def answering(faster: float, outcome: str = "ok", lines: Sequence[str] = ()) -> 
 def test_a_plan_runs_with_its_environment_in_a_real_process_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     found = run(tmp_path, None, seconds=4.0)
     assert found is not None
     assert found.outcome == "ok"
@@ -112,7 +109,7 @@ def test_a_plan_runs_with_its_environment_in_a_real_process_of_its_own(
 def test_a_network_of_convolutions_runs_channels_last_in_a_real_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     plan = replace(ONE, channels_last=True)
     found = run(tmp_path, None, seconds=4.0, workload=Workload(CNN, 2), plan=plan)
     assert found is not None
@@ -124,7 +121,7 @@ def test_a_network_of_convolutions_runs_channels_last_in_a_real_process(
 def test_a_fading_network_shows_its_denormals_and_what_flushing_changes_in_real_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     fading = python_model("tests.probes.microtrain.fading:fading")
     found = run(tmp_path, None, seconds=4.0, workload=Workload(fading, 16, "inference"), plan=FLUSHING)
     assert found is not None
@@ -137,7 +134,7 @@ def test_a_compiled_plan_runs_in_a_real_process_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(environments, "MOST_TURNS", LEAST_TURNS)
+    monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     for name, value in QUICK.items():
         monkeypatch.setenv(name, value)
     found = run(tmp_path, None, seconds=120.0, workload=Workload(MLP, 4, "inference"), plan=COMPILED)
@@ -219,9 +216,9 @@ def test_each_turn_has_a_process_of_its_own_and_a_sample_is_what_one_took(tmp_pa
     assert found is not None
     assert found.step is not None
     assert found.control is not None
-    assert [kept for _, kept in turns(tmp_path)] == ["False", "True"] * environments.MOST_TURNS
-    assert len({process for process, _ in turns(tmp_path)}) == 2 * environments.MOST_TURNS
-    assert len(found.step.samples) == len(found.control.samples) == found.processes == environments.MOST_TURNS
+    assert [kept for _, kept in turns(tmp_path)] == ["False", "True"] * trials.MOST_TURNS
+    assert len({process for process, _ in turns(tmp_path)}) == 2 * trials.MOST_TURNS
+    assert len(found.step.samples) == len(found.control.samples) == found.processes == trials.MOST_TURNS
     assert found.step.median == pytest.approx(0.05)
     assert found.control.median == pytest.approx(0.1)
     gain = gain_of(found)
@@ -234,12 +231,12 @@ def test_a_trial_without_time_for_more_processes_takes_its_turns_in_two_and_pool
     assert found is not None
     assert found.step is not None
     assert found.control is not None
-    assert [kept for _, kept in turns(tmp_path)] == ["False", "True"] * environments.MOST_TURNS
+    assert [kept for _, kept in turns(tmp_path)] == ["False", "True"] * trials.MOST_TURNS
     assert len({process for process, _ in turns(tmp_path)}) == 2
     assert found.processes == 1
     assert found.step.median == pytest.approx(0.05)
     assert found.control.median == pytest.approx(0.1)
-    assert len(found.step.samples) == len(found.control.samples) == 7 * environments.MOST_TURNS
+    assert len(found.step.samples) == len(found.control.samples) == 7 * trials.MOST_TURNS
 
 
 def test_processes_that_turn_out_to_take_too_long_are_the_last_ones(tmp_path: Path) -> None:
@@ -311,12 +308,13 @@ def test_only_a_measured_plan_on_the_cpu_of_which_two_fit_is_tried(tmp_path: Pat
 
     def tried(rows: list[Measurement]) -> Trial | None:
         answer = recommend(survey, None, None, rows, request)
-        return trial_of(lab, survey, request.workload, answer, 20.0, lambda fraction, message: None, KEEPING)
+        return trial_of(lab, survey, request.workload, answer, 20.0, lambda fraction, message: None, KEEPING, {1: 2e-4})
 
     small, large = (MemoryPeak(process_bytes=share * 10**9) for share in (1, 6))
     trial = tried([a_measurement(ONE, 16, 0.1, memory=small)])
     assert trial is not None
     assert (trial.plan, trial.step_seconds) == (KEEPING, pytest.approx(0.1))
+    assert trial._job(KEEPING, 1.0)["paces"] == {"1": 2e-4}
     assert tried([]) is None
     assert tried([a_measurement(ONE, 16, 0.1, memory=large)]) is None
 
@@ -352,9 +350,9 @@ def test_a_thorough_answer_compiles_where_dispatch_is_the_limit_and_says_what_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(environments, "environment_here", lambda: None)
-    monkeypatch.setattr(environments, "why_not_compile", lambda: None)
-    monkeypatch.setattr(environments, "LEAST_COMPILE_SECONDS", 2.0)
+    monkeypatch.setattr(variants, "environment_here", lambda: None)
+    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
+    monkeypatch.setattr(trial_time, "LEAST_COMPILE_SECONDS", 2.0)
     found = thorough(tmp_path, compiling())
     assert found.recommended is not None
     assert found.recommended.compiled

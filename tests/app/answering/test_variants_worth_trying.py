@@ -12,19 +12,17 @@ import pytest
 from app.advisor import Request, recommend
 from app.advisor.environments import KEEP_MEMORY
 from app.advisor.summary import trace_of_summary
-from app.answering import environments
-from app.answering.environments import (
-    DENORMAL_SHARE,
+from app.answering import variants
+from app.answering.trial_time import (
     LEAST_COMPILE_SECONDS,
     SHARE,
     SHARE_COMPILING,
+    STEPS_A_TURN,
     affordable,
-    environment_here,
-    guess_launch_share,
     least_seconds,
     seconds_kept_back,
-    variants_of,
 )
+from app.answering.variants import DENORMAL_SHARE, environment_here, guess_launch_share, variants_of
 from probes.measurement import Overheads
 from probes.trace import Affine, Trace
 from probes.workload.description import ModelDescription, Plan, Workload
@@ -53,7 +51,7 @@ def worth_trying(trace: Trace, **changes: Any) -> tuple[Plan, ...]:
 
 @pytest.fixture
 def _no_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments, "environment_here", lambda: None)
+    monkeypatch.setattr(variants, "environment_here", lambda: None)
 
 
 @pytest.mark.usefixtures("_no_glibc")
@@ -99,12 +97,12 @@ def test_flushing_is_tried_on_the_users_own_code_unless_it_was_seen_to_make_none
 def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(environments, "why_not_compile", lambda: None)
+    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
     issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
     computing = replace(issuing, launch_seconds=0.01, compute_seconds=0.09)
     assert worth_trying(a_trace(), overheads=issuing) == (COMPILED,)
     assert worth_trying(a_trace(), overheads=computing) == ()
-    monkeypatch.setattr(environments, "why_not_compile", lambda: "There is no C++ compiler here.")
+    monkeypatch.setattr(variants, "why_not_compile", lambda: "There is no C++ compiler here.")
     assert worth_trying(a_trace(), overheads=issuing) == ()
 
 
@@ -153,3 +151,13 @@ def test_the_processes_start_counts_within_the_time() -> None:
     assert seconds_kept_back(5.0, 3.0) == 0
     assert seconds_kept_back(60.0, 3.0, compiling=True) == pytest.approx(SHARE_COMPILING * 60)
     assert seconds_kept_back(30.0, 3.0, compiling=True) == pytest.approx(SHARE * 30)
+
+
+def test_no_time_is_kept_back_for_a_trial_whose_steps_are_too_long_for_it() -> None:
+    """Two processes, two turns each, of as many steps as a turn takes."""
+    long_steps = (SHARE * 60 - 2 * 3.0) / (2 * 2 * STEPS_A_TURN)
+    assert seconds_kept_back(60.0, 3.0, 0.99 * long_steps) == pytest.approx(SHARE * 60)
+    assert seconds_kept_back(60.0, 3.0, 1.01 * long_steps) == 0
+    ((plan, _),) = affordable((FLUSHING, KEEPING), SHARE * 60, 3.0, 0.99 * long_steps)
+    assert plan == FLUSHING
+    assert affordable((FLUSHING, KEEPING), SHARE * 60, 3.0, 1.01 * long_steps) == []

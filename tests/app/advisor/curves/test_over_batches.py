@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import pytest
 
-from app.advisor.curves.over_batches import Batches, crossovers_of, curves_over, largest_worth_looking_at
+from app.advisor.curves.over_batches import (
+    Batches,
+    crossovers_of,
+    curves_over,
+    largest_worth_looking_at,
+    startup_of,
+)
 from app.advisor.recommendation import Crossover, CrossoverKind
 from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
@@ -15,7 +22,7 @@ from app.advisor.time_model.measured import MeasuredTime
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes import bounds
-from probes.measurement import Measurement
+from probes.measurement import Measurement, Overheads
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_workload
 from tests.app.advisor.machine import GPU, a_profile
@@ -180,6 +187,55 @@ def test_from_which_batch_on_a_device_is_the_limit_is_the_same_beside_every_plan
     told = {row.launch_bound_until for row in crossovers_of(batches, [(ONE, GPU), (TWO, GPU)], [])}
     assert len(told) == 1
     assert None not in told
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(0.4, "always"), (50.0, "never")])
+def test_a_crossover_rests_on_what_the_batches_rest_on_that_it_hangs_on(seconds: float, kind: CrossoverKind) -> None:
+    """Both ran at the batch asked for; at the largest looked at neither did."""
+    workload = a_workload(16)
+    rows = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, seconds)]
+    times = times_of_plans((ONE, TWO), a_profile(), trace_of_summary(workload), rows, workload)
+    (found,) = crossovers_of(Batches(workload, times, {ONE.key: None, TWO.key: None}), [(ONE, TWO)], rows)
+    assert (found.kind, found.basis) == (kind, "predicted")
+    (near,) = crossovers_of(Batches(workload, times, {ONE.key: 16, TWO.key: 16}), [(ONE, TWO)], rows)
+    assert near.kind == kind
+    assert near.basis == ("predicted" if kind == "always" else "measured")  # at a batch of one neither ran
+
+
+def test_a_start_is_repaid_by_steps_of_its_own_batch() -> None:
+    """On a CPU a first step takes longer by what its batch touches; on a device by what any first step loads."""
+    workload = a_workload(16)
+    rows = [
+        a_measurement(ONE, 16, 1.0, startup_seconds=0.1),
+        a_measurement(ONE, 512, 30.0, startup_seconds=60.0),
+        a_measurement(GPU, 16, 0.5, startup_seconds=0.2),
+        a_measurement(GPU, 64, 2.0, startup_seconds=3.0),
+    ]
+    assert startup_of(ONE, rows, 16) == 0.1
+    assert startup_of(ONE, rows, 8) is None
+    assert startup_of(GPU, rows, 16) == 3.0
+    times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
+    found = crossovers_of(Batches(workload, times, {ONE.key: None, GPU.key: None}), [(ONE, GPU)], rows)
+    assert found[0].break_even_steps == math.ceil((3.0 - 0.1) / (1.0 - 0.5))
+
+
+def test_where_a_device_was_measured_what_limits_it_there_is_what_was_measured() -> None:
+    workload = a_workload(64)
+    overheads = {
+        "computing": Overheads(launch_seconds=0.5, device_busy=1.0),
+        "launching": Overheads(launch_seconds=1.0, device_busy=0.3),
+    }
+
+    def until(measured: str) -> int | None:
+        rows = [a_measurement(ONE, 64, 2.0), a_measurement(GPU, 64, 1.0, overheads=overheads[measured])]
+        times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
+        batches = Batches(workload, times, {ONE.key: None, GPU.key: None})
+        return crossovers_of(batches, [(ONE, GPU)], rows)[0].launch_bound_until
+
+    computing, launching = until("computing"), until("launching")
+    assert computing is not None
+    assert computing <= 64
+    assert launching is None or launching > 64
 
 
 def test_steps_that_repay_a_start_are_told_of_a_batch_that_runs() -> None:

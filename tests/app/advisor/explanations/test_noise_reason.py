@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.advisor import Request, recommend
 from app.advisor.recommendation import Reason
+from probes.hardware import Load
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, a_gpu, a_measurement, a_survey, a_workload
 
@@ -30,3 +33,10 @@ def test_samples_far_apart_are_told_with_where_the_median_lies(plan: Plan) -> No
     assert reason is not None
     assert 0.25 < reason.evidence["relative_spread"] < 1.2
     assert "busy or unsteady" in reason.text
+
+
+def test_what_was_measured_calmly_is_not_called_noisy_for_who_came_later() -> None:
+    survey = replace(a_survey(), load=Load(busy_fraction=1.0, steal_fraction=0.0))
+    found = recommend(survey, None, None, [a_measurement(ONE, 16, 1.0, others_cores=0.0)], Request(a_workload()))
+    assert found.options[0].crowded
+    assert "noise" not in {reason.code for reason in found.reasons}

@@ -21,6 +21,7 @@ from app.advisor.operation_prices.prices import prices_for
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.features import CONTEXT_PRIORS, PRIORS, features_at
 from app.advisor.time_model.fitting import LEAST_FACTOR, MOST_FACTOR, UNFITTED_SPREAD
+from app.advisor.time_model.launch_bound import launch_bound_until
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import PlanModel, PredictedTime, breakdown_parts, casts_of, model_of_plan, predict
 from probes.allocations import Log, pack
@@ -158,7 +159,7 @@ def test_a_step_that_computing_limits_takes_what_computing_takes() -> None:
 def test_from_some_batch_on_the_device_is_the_limit() -> None:
     trace = a_network(20, 1e8, 1e5)
     batches = [2**power for power in range(12)]
-    until = predicted(trace).launch_bound_until(batches)
+    until = launch_bound_until(predicted(trace), None, batches)
     assert until is not None
     assert computed_seconds(trace, until) == pytest.approx(issued_seconds(trace), rel=1.0)
     assert computed_seconds(trace, until // 4) < issued_seconds(trace)

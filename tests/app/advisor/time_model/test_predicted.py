@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app.advisor.operation_prices.prices import prices_for
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.features import FeatureCurve, features_at
+from app.advisor.time_model.launch_bound import launch_bound_until
 from app.advisor.time_model.predicted import breakdown_parts, predict
 from probes.microtrain.tracing import trace_workload
 from probes.profile import Profile
@@ -99,13 +100,13 @@ def test_a_small_batch_is_bound_by_launching_until_the_device_is_busy() -> None:
     workload = replace(a_workload(), model=a_summary(flops_per_sample=1e8, activation_bytes_per_sample=1e6))
     predicted = predict(PROFILE, GPU, trace_of_summary(workload), None)
     assert predicted is not None
-    until = predicted.launch_bound_until([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])
+    until = launch_bound_until(predicted, None, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])
     assert until is not None
     assert until > 1
     assert (predicted.breakdown(until, "resident").launch or 0.0) == 0
     assert (predicted.breakdown(1, "resident").launch or 0.0) > 0
-    assert predicted.launch_bound_until([1]) is None
-    assert predicted.launch_bound_until([until, 2 * until]) == 1  # at every batch looked at
+    assert launch_bound_until(predicted, None, [1]) is None
+    assert launch_bound_until(predicted, None, [until, 2 * until]) == 1  # at every batch looked at
 
 
 @pytest.mark.parametrize("plan", [ONE, GPU], ids=lambda plan: plan.label)

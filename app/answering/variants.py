@@ -1,0 +1,109 @@
+"""Which variants of the recommended plan are worth a trial."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from app.advisor.environments import KEEP_MEMORY, bare
+from app.advisor.recommendation import Option, Recommendation
+from probes.compilers import why_not_compile
+from probes.measurement import Measurement
+from probes.trace import Trace
+from probes.workload.description import Plan, Workload
+
+# Of a step, from which on compiling is tried: below, it saves little, and the trial takes half of all the time.
+LAUNCH_SHARE = 0.2
+# Of the numbers in a step, from which on flushing denormals is tried. Arithmetic on one takes some hundred cycles where
+# it takes long (Intel's optimization manual, "Floating-point exceptions"), and a cycle or so on any other.
+DENORMAL_SHARE = 1e-4
+# Sample, channel, height, width: what torch.channels_last is for.
+IMAGE_DIMENSIONS = 4
+# Orders of magnitude on one core, to guess what limits a step where nobody has measured it.
+DISPATCH_SECONDS, CORE_FLOPS, CORE_BYTES = 4e-6, 5e10, 1e10
+
+
+def environment_here() -> Mapping[str, str] | None:
+    """What is worth trying on this machine; None with another C library."""
+    return KEEP_MEMORY if _has_glibc() else None
+
+
+def _has_glibc() -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (ValueError, OSError):
+        return False  # musl knows no such name
+
+
+def variants_of(answer: Recommendation, trace: Trace, measurements: Sequence[Measurement]) -> tuple[Plan, ...]:
+    """What is worth trying on the recommended plan, if it is one for the CPU; the likelier gain first."""
+    best = answer.recommended
+    if best is None or not best.is_cpu:
+        return ()
+    plan, workload, environment = bare(best), answer.workload, environment_here()
+    wanted = (
+        (replace(plan, flush_denormal=True), makes_denormals(measurements, plan, workload)),
+        (replace(plan, compiled=True), compiling_may_pay(answer, trace)),
+        (replace(plan, channels_last=True), channels_can_lie_last(trace)),
+        (replace(plan, environment=dict(environment or {})), environment is not None),
+    )
+    return tuple(variant for variant, is_wanted in wanted if is_wanted)
+
+
+def channels_can_lie_last(trace: Trace) -> bool:
+    """Whether a convolution has images that lie otherwise then: of several channels, and of several places. Signals
+    stay as they are; for volumes torch has another layout, and refuses this one for the whole model."""
+    shapes = [shape for each in trace.operations if each.kind == "convolution" for shape in each.shapes]
+    images = (shape for shape in shapes if len(shape) == IMAGE_DIMENSIONS)
+    volumes = any(len(shape) > IMAGE_DIMENSIONS for shape in shapes)
+    return not volumes and any(channels > 1 and height * width > 1 for _, channels, height, width in images)
+
+
+def makes_denormals(measurements: Sequence[Measurement], plan: Plan, workload: Workload) -> bool:
+    """Whether its steps did. Where none was looked at: the user's own code may, random data alone does not."""
+    rows = [row for row in measurements if (row.plan.key, row.batch_size) == (plan.key, workload.batch_size)]
+    shares = [row.denormal_share for row in rows if row.denormal_share is not None]
+    return max(shares) >= DENORMAL_SHARE if shares else workload.model.kind == "python"
+
+
+def compiling_may_pay(answer: Recommendation, trace: Trace) -> bool:
+    """Where torch.compile can run, and the host's issuing of operations is a real share of the best plan's step."""
+    option = plain_option(answer)
+    share = launch_share(option) if option is not None else None
+    known = share if share is not None else guess_launch_share(trace, answer.workload.batch_size)
+    return known >= LAUNCH_SHARE and why_not_compile() is None
+
+
+def launch_share(option: Option) -> float | None:
+    launch, seconds = option.breakdown_seconds.launch, option.step_seconds
+    return None if launch is None or seconds is None else launch / seconds.median
+
+
+def guess_launch_share(trace: Trace, batch_size: int) -> float:
+    """From the trace alone, in orders of magnitude."""
+    computing = sum(
+        each.count
+        * max(
+            each.flops.at(batch_size) / CORE_FLOPS,
+            (each.read_bytes.at(batch_size) + each.written_bytes.at(batch_size)) / CORE_BYTES,
+        )
+        for each in trace.operations
+    )
+    issuing = DISPATCH_SECONDS * sum(each.count for each in trace.operations)
+    return issuing / (issuing + computing) if issuing else 0.0
+
+
+def plain_option(answer: Recommendation) -> Option | None:
+    """The recommended plan's, as torch has it."""
+    best = answer.recommended
+    return next((each for each in answer.options if best is not None and each.plan.key == bare(best).key), None)
+
+
+def seconds_of_best(answer: Recommendation) -> float | None:
+    """A step's of the recommended plan, as torch has it."""
+    option = plain_option(answer)
+    return None if option is None or option.step_seconds is None else option.step_seconds.median
