@@ -25,6 +25,7 @@ from probes.microtrain.constants import dispatch, kernels, traffic, transfer
 from probes.microtrain.constants.bench import Action, Bench, Effort
 from probes.microtrain.failures import Failure
 from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.measuring.workbench import synchronize
 from probes.microtrain.plans import (
     CPU_PRECISIONS,
@@ -271,7 +272,13 @@ def in_turns(rows: Sequence[Sequence[Bench]]) -> list[Bench]:
 
 def measure_points(benches: Sequence[Bench], deadline: float, calms: Calms) -> list[Point]:
     """Points of all benches that ran, on the calm machine where it was calm for long enough; what fails or has no time
-    left is no point. calms: learns how quick the cores can be."""
+    left is no point. What they computed with is given back. calms: learns how quick the cores can be."""
+    points = _measure_points(benches, deadline, calms)
+    empty_device_cache()
+    return points
+
+
+def _measure_points(benches: Sequence[Bench], deadline: float, calms: Calms) -> list[Point]:
     actions: dict[Any, Action] = {}
     rest = Rest()
     rows = [(bench, _make_entry(bench, actions, calms, rest)) for bench in benches]

@@ -6,14 +6,25 @@ import re
 
 import torch
 
+from probes.microtrain.feeding import NoPinnedMemory
 from probes.microtrain.step import UnsupportedWorkload
 from probes.workload.description import InvalidModel
 
 MAX_CAUSE_CHARACTERS = 200
 _PATHS = re.compile(r"\S*[/\\]\S*")
 
-# torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; oneDNN through ideep; cuBLAS; cuDNN.
-_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "alloc_failed", "bad_alloc")
+# torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; oneDNN through ideep; cuBLAS; cuDNN. The last
+# two are of a card without room for a library's handle, at the first product or convolution; torch names no call of
+# cuDNN's.
+_MEMORY_WORDS = (
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "alloc_failed",
+    "bad_alloc",
+    "cublas_status_not_initialized when calling `cublascreate",
+    "cudnn_status_not_initialized",
+)
 _UNSUPPORTED_WORDS = (
     "not implemented for",
     "not supported",
@@ -58,6 +69,8 @@ def explain_failure(error: BaseException) -> Failure:
         return Failure("invalid-model", str(error))
     if isinstance(error, UnsupportedWorkload | Untraceable):
         return Failure("unsupported", str(error))
+    if isinstance(error, NoPinnedMemory):
+        return Failure("out-of-memory", str(error))
     if is_out_of_memory(error):
         return Failure(
             "out-of-memory", "Memory ran out. A smaller batch or a smaller model would fit; so would a larger device."

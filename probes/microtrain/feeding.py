@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from copy import copy
 from itertools import cycle
 from typing import Any, Protocol
 
@@ -11,7 +12,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from probes.workload.description import Data
 
-Batch = Any  # a tensor, or tuples, lists and dicts of them; other values pass through as they are
+Batch = Any  # a tensor, or tuples, lists and mappings of them; other values pass through as they are
+
+
+class NoPinnedMemory(RuntimeError):
+    """The host has not as much memory to pin as the batches take; the message says so."""
 
 
 class Feed(Protocol):
@@ -27,7 +32,7 @@ class Feed(Protocol):
 def make_feed(batches: Sequence[Batch], device: torch.device, data: Data) -> Feed:
     """batches: at least one, on the CPU. On a CPU every way is the same: the batch is there already.
 
-    Raises ValueError without batches, and torch's own errors when memory runs out.
+    Raises ValueError without batches, NoPinnedMemory, and torch's own errors when memory runs out.
     """
     if not batches:
         raise ValueError("a feed needs at least one batch")
@@ -66,7 +71,7 @@ class PinnedFeed:
     copied on a stream of its own."""
 
     def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
-        self._ring = cycle([map_tensors(batch, torch.Tensor.pin_memory) for batch in batches])
+        self._ring = cycle(pinned(batches))
         self._device = device
         self._side = torch.cuda.Stream(device)
         self._ahead = self._start_copy()
@@ -86,6 +91,21 @@ class PinnedFeed:
             return to_device(next(self._ring), self._device, non_blocking=True)
 
 
+def pinned(batches: Sequence[Batch]) -> list[Batch]:
+    """The same in pinned memory. Raises NoPinnedMemory: the driver says of that, too, only that memory ran out."""
+    try:
+        return [map_tensors(batch, torch.Tensor.pin_memory) for batch in batches]
+    except RuntimeError as error:
+        if "out of memory" not in str(error).lower():
+            raise
+    # Not while that error is handled: its frames hold on to what was pinned.
+    megabytes = sum(batch_bytes(batch) for batch in batches) / 1e6
+    raise NoPinnedMemory(
+        f"The host had no {megabytes:.0f} MB of pinned memory, which {len(batches)} batches take that are fed from "
+        "there. A smaller batch would do, and so would pageable data."
+    )
+
+
 def to_device(batch: Batch, device: torch.device, *, non_blocking: bool = False) -> Batch:
     """The same batch with every tensor on the device; tensors that are there already are not copied."""
     return map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=non_blocking))
@@ -96,13 +116,13 @@ def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) ->
     wants it."""
     if isinstance(batch, torch.Tensor):
         return change(batch)
-    if isinstance(batch, dict):
-        return {name: map_tensors(value, change) for name, value in batch.items()}
     if isinstance(batch, PackedSequence):
         data, lengths, *orders = batch
         return PackedSequence(change(data), lengths, *(map_tensors(order, change) for order in orders))
     if isinstance(batch, tuple | list):
         return alike(batch, [map_tensors(value, change) for value in batch])
+    if isinstance(batch, Mapping):
+        return alike_entries(batch, {name: map_tensors(value, change) for name, value in batch.items()})
     return batch
 
 
@@ -111,17 +131,27 @@ def alike(like: Any, items: Iterable[Any]) -> Any:
     return type(like)(*items) if hasattr(like, "_fields") else type(like)(items)
 
 
+def alike_entries(like: Mapping[Any, Any], entries: dict[Any, Any]) -> Mapping[Any, Any]:
+    """A mapping of these entries. What is no dict stays what it is: entries of transformers' BatchEncoding are
+    attributes, too."""
+    if isinstance(like, dict) or not isinstance(like, MutableMapping):
+        return entries
+    new = copy(like)
+    new.update(entries)
+    return new
+
+
 def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
     """Every tensor of a batch that map_tensors changes, depth first."""
     if isinstance(batch, torch.Tensor):
         yield batch
-    elif isinstance(batch, dict):
-        for value in batch.values():
-            yield from tensors_in(value)
     elif isinstance(batch, PackedSequence):
         yield from tensors_in([batch.data, batch.sorted_indices, batch.unsorted_indices])
     elif isinstance(batch, tuple | list):
         for value in batch:
+            yield from tensors_in(value)
+    elif isinstance(batch, Mapping):
+        for value in batch.values():
             yield from tensors_in(value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -14,8 +15,9 @@ from probes.measurement import Measurement, Overheads, Timing
 from probes.microtrain.building.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
 from probes.microtrain.failures import Failure
 from probes.microtrain.measuring.compiled_bench import bench_for, changes_of
-from probes.microtrain.measuring.contest import SLOW, Contest, Entry
+from probes.microtrain.measuring.contest import SLOW, Contest, Entry, OutOfTime
 from probes.microtrain.measuring.forking import Forks, Wanted
+from probes.microtrain.measuring.lost_device import explain_not_reached, lost_to
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.measured_rows import MeasuredRows, median_spread
 from probes.microtrain.measuring.overhead_meter import OverheadMeter
@@ -60,13 +62,17 @@ LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; suc
 def measure_workload(job: MeasureJob, report: OnProgress, finish: Callable[[Document], object]) -> Document:
     """`{"measurements": […], "noise": {…}, "to_begin_seconds": …}`, within the job's seconds.
 
-    finish: sends a result and ends the process; called from another thread when one step outlasts all the time.
+    finish: sends a result and ends the process; called from another thread when one step outlasts all the time, and
+    where a step has ended a device's work.
     Raises InvalidModel; what only one plan dies of is in its measurement.
     """
     session = MeasureSession(job, report)
     with OverdueGuard(session.is_overdue, lambda: finish(session.result())):
         session.run()
-    return session.result()
+    result = session.result()
+    if session.has_lost_a_device():
+        finish(result)  # the next job would be told this one's error
+    return result
 
 
 class MeasureSession:
@@ -104,9 +110,10 @@ class MeasureSession:
         # A model for one device alone is moved there: on the host it would lie beside the forked plans' own.
         here = [plan for plan in self._job.plans if self._forks is None or not self._is_forkable(plan)]
         self._bench.devices = frozenset(plan.device for plan in here)
-        self._contest.expect = self._expect
-        self._contest.on_turn = lambda: self._say(f"round {self._contest.rounds + 1}")
-        self._contest.on_error = lambda entry: self._runs[id(entry)].drop()
+        me = weakref.proxy(self)  # it holds the contest: in a cycle its models would stay on their devices
+        self._contest.expect = lambda entry: me._expect(entry)
+        self._contest.on_turn = lambda: me._say(f"round {me._contest.rounds + 1}")
+        self._contest.on_error = lambda entry: me._let_go(entry)
         try:
             self._contest.entries = self._make_entries()
             self._run_entries()
@@ -141,6 +148,11 @@ class MeasureSession:
         if any(entry.first_seconds is not None for entry in self._contest.entries):
             return late > OVERDUE_SECONDS + OVERDUE_SHARE * self._job.seconds
         return late > FIRST_STEP_SECONDS
+
+    def has_lost_a_device(self) -> bool:
+        """On which nothing computes any more in this process."""
+        devices = {run.plan.device for run in self._runs.values()}
+        return any(self._bench.has_replica(device) and lost_to(device) is not None for device in devices)
 
     def result(self) -> Document:
         told = MeasuredRows(self._job, self._begun, self._contest, self._runs, self._overheads, self._denormals)
@@ -210,14 +222,28 @@ class MeasureSession:
         end, self._end = self._end, math.inf
         for entry in self._contest.entries:
             run = self._runs[id(entry)]
-            if isinstance(run, StepRun) and run.plan.compiled:
+            if isinstance(run, StepRun) and run.plan.compiled and entry.live:
                 self._say("compiling the model", force=True)
                 try:
                     run.compile()
                 except Exception as error:  # noqa: BLE001 - whatever a plan dies of is its own answer
                     entry.error = error.with_traceback(None)
-                    run.drop()
+                    self._let_go(entry)
         self._end = end + time.perf_counter() - begun
+
+    def _let_go(self, entry: Entry) -> None:
+        """Of what failed. Where its device was lost with it, the others there have failed at nothing."""
+        run = self._runs[id(entry)]
+        run.drop()
+        device = run.plan.device
+        lost = lost_to(device) if self._bench.has_replica(device) else None
+        if lost is None:
+            return
+        if entry.error is not None:
+            entry.error = lost  # a library that was called later may have said another thing
+        for other in self._contest.entries:
+            if other is not entry and other.live and self._runs[id(other)].plan.device == device:
+                other.give_up(OutOfTime(explain_not_reached(device)))
 
     def _start_devices(self) -> None:
         """Their contexts and the weights' way there, before any step; as of building the model, the steps have
@@ -245,7 +271,8 @@ class MeasureSession:
                 entry.excess = FIRST_STEP_OF_DEVICE_SECONDS
         entry.calm = self._calm[plan.threads]
         if leaves_threads(plan):
-            entry.rest, entry.rested = lambda: self._rest.wait_for(self._runs[id(entry)].pid), True
+            rest, waited_for = self._rest, self._runs[id(entry)]
+            entry.rest, entry.rested = lambda: rest.wait_for(waited_for.pid), True
         entry.expected = self._expected.get(plan.key)
         entry.last = entry.expected is not None and entry.expected > SLOW * min(self._expected.values())
         return entry

@@ -46,7 +46,7 @@ class Built(Protocol):
 
 
 class Step:
-    """One step a call. Run it inside `applied(plan)`, which sets what is global in torch: threads and tf32.
+    """One step a call. Run it inside `applied(plan)`, which sets what is global in torch: device, threads and tf32.
 
     batches come round and round; give several different ones: training on one batch for ever drifts into denormals,
     which are slow. `optimizer` None: inference.
@@ -164,9 +164,18 @@ def make_optimizer(name: OptimizerName, module: nn.Module) -> torch.optim.Optimi
     return OPTIMIZER_FACTORIES[name](parameters)
 
 
+def made_current(device: str) -> contextlib.AbstractContextManager[object]:
+    """Inside, it is what `cuda` means: in a model's own code, and where torch asks the current device whether it has
+    bf16, or waits for it as a profiler ends. Else that is the first card, which may be full, older or another's."""
+    if device.startswith("cuda") and torch.cuda.is_available():
+        return torch.cuda.device(device)
+    return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def applied(plan: Plan) -> Iterator[None]:
-    """Set what is global in torch for this plan, and put it back: CPU threads, and the precision of fp32 products.
+    """Set what is global in torch for this plan, and put it back: the current device, CPU threads, and the precision of
+    fp32 products.
 
     `fp32` means IEEE fp32 everywhere, though cuDNN's own default is tf32; `tf32` means tf32 in matrix products,
     convolutions and recurrent layers (torch docs, "CUDA semantics", "TensorFloat-32"). The precisions with autocast
@@ -179,7 +188,8 @@ def applied(plan: Plan) -> Iterator[None]:
             torch.set_num_threads(plan.threads)
         if plan.precision in ("fp32", "tf32") and not plan.is_cpu:
             _set_fp32_precisions([plan.precision.replace("fp32", "ieee")] * len(before))
-        yield
+        with made_current(plan.device):
+            yield
     finally:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)

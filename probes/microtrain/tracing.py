@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 
 from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.building.fake_models import build_fake, build_meta, fake_python
+from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples
 from probes.microtrain.failures import Failure, Untraceable, first_line, is_out_of_memory
 from probes.microtrain.feeding import batch_bytes
 from probes.microtrain.models import build_model
@@ -44,7 +45,7 @@ class _TooLarge(Untraceable):
     """To be run for its numbers."""
 
 
-_TOLD = (Untraceable, UnsupportedWorkload, Failure)  # what these say is final, and fit to be passed on
+_TOLD = (Untraceable, UnsupportedWorkload, Failure, InvalidBatch)  # what these say is final, and fit to be passed on
 
 # Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
 # 1 would be no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair
@@ -73,7 +74,10 @@ def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool =
     tensors with fake ones in any way: whatever fails there is tried for real.
     """
     with _old_objects_left_alone(), forgotten_afterwards():
-        return _trace_fake_or_real(workload, plainly, devices)
+        try:
+            return _trace_fake_or_real(workload, plainly, devices)
+        except OtherSamples as error:  # of the sizes that are traced; it may have those that were asked for
+            raise Untraceable(f"{error} A trace takes batches of several sizes.") from error
 
 
 @contextlib.contextmanager
@@ -276,6 +280,7 @@ def _trace_guessing(
             break
     if guesses.given:
         _check_guesses(stepper, pair, (one, other))
+    _check_larger(pair, one, other)
     _check_growth(stepper, pair, one, other)
     recordings, resident = (one, other), stepper.resident_bytes()
     if plainly:
@@ -320,11 +325,22 @@ def _check_guesses(stepper: PrimedStepper, pair: Pair, recordings: Sequence[Reco
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
 
 
+def _check_larger(pair: Pair, one: Recording, other: Recording) -> None:
+    """Raises Untraceable where batches of both sizes are one: of others it tells nothing."""
+    if one.input_bytes == other.input_bytes > 0 and one.records == other.records:
+        raise Untraceable(
+            f"A step of {pair[1]} samples is one of {pair[0]} in this model, as where batches are filled up to a size. "
+            "A trace tells what grows with the batch, and would be wrong at any larger one. Measure it instead (effort "
+            "quick)."
+        )
+
+
 def _check_growth(stepper: PrimedStepper, pair: Pair, one: Recording, other: Recording) -> None:
     """Raises Untraceable where two batches do not tell of others. Chance makes steps unlike, too, but does not go on to
     in a third one."""
     grown = outgrowing(pair, one.records, other.records)
-    if grown is None and repeated(pair, one.records, other.records) is None:
+    by_chance = stepper.workload.model.kind != "python" or pair not in BATCH_PAIRS
+    if grown is None and repeated(pair, one.records, other.records, by_chance=by_chance) is None:
         return
     further, third = (pair[1], 2 * pair[1]), stepper.record(2 * pair[1])
     if grown is not None and outgrowing(further, other.records, third.records) is not None:
@@ -333,9 +349,9 @@ def _check_growth(stepper: PrimedStepper, pair: Pair, one: Recording, other: Rec
             "compares all samples of a batch with each other. A trace tells what grows with the batch, and would be "
             "wrong at any other batch size. Measure it instead (effort quick)."
         )
-    if (name := repeated(further, other.records, third.records)) is not None:
+    if (name := repeated(further, other.records, third.records, by_chance=by_chance)) is not None:
         raise Untraceable(
-            f"{name} runs in this model for each sample of a batch by itself, as in a loop over samples. A trace "
-            "counts what a step runs once for all batch sizes, and would be wrong at any other batch size. Measure it "
-            "instead (effort quick)."
+            f"{name} runs in this model for each sample of a batch by itself, or for every few, as in a loop over "
+            "them. A trace counts what a step runs once for all batch sizes, and would be wrong at any other batch "
+            "size. Measure it instead (effort quick)."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from probes.microtrain.building.built import Batch, MakeBatch
-from probes.microtrain.feeding import alike
+from probes.microtrain.feeding import alike, alike_entries
 from probes.microtrain.models import BuiltModel, build_model
 from probes.workload.description import ModelDescription
 
@@ -78,9 +78,9 @@ def _fake_batches(make_batch: MakeBatch, mode: FakeTensorMode) -> MakeBatch:
 
         def fake(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                return done.setdefault(id(value), _fake(value, mode))
-            if isinstance(value, dict):
-                return {key: fake(item) for key, item in value.items()}
+                return done.setdefault(id(value), _fake(value, mode).requires_grad_(value.requires_grad))
+            if isinstance(value, Mapping):
+                return alike_entries(value, {key: fake(item) for key, item in value.items()})
             return alike(value, (fake(item) for item in value)) if isinstance(value, tuple | list) else value
 
         return fake(batch)

@@ -5,11 +5,11 @@
 - `(module, make_batch or example_batch, loss)`: with `loss(output, batch)` returning a scalar;
 - a torch.nn.Module alone, when it begins with nn.Linear: its inputs are then random.
 
-A batch is `(inputs, targets)` — the module is called with the inputs, of a dict with its entries where its forward has
-arguments of those names; targets of whole numbers mean cross-entropy, others mean squared error — or a dict, and then
-the module is called with its entries and returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python
-module is found from the current folder first. The code is the user's, run with the user's rights; this door is open on
-the command line only.
+A batch is `(inputs, targets)` — the module is called with the inputs, of a mapping with its entries where its forward
+takes them by name; targets of whole numbers mean cross-entropy, others mean squared error — or a mapping, and then the
+module is called with its entries and returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python module
+is found from the current folder first. The code is the user's, run with the user's rights; this door is open on the
+command line only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from probes.microtrain.building.built import Batch, BuiltModel, MakeBatch
+from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
 from probes.microtrain.failures import is_out_of_memory
-from probes.microtrain.feeding import alike
+from probes.microtrain.feeding import alike, alike_entries
 from probes.workload.description import InvalidModel
 
 _EXPECTED = (
@@ -56,15 +58,15 @@ def _refuse_lazy(target: str, module: nn.Module) -> None:
 
 
 def call_module(module: nn.Module, batch: Batch) -> Any:
-    if isinstance(batch, dict):
-        return module(**batch)
     packed = isinstance(batch, PackedSequence)
     inputs = batch[0] if isinstance(batch, tuple | list) and not packed else batch
-    if isinstance(inputs, PackedSequence):
+    if isinstance(inputs, torch.Tensor | PackedSequence):
         return module(inputs)
-    if isinstance(inputs, dict) and _takes_entries(_class_of(module), tuple(inputs)):
+    if isinstance(inputs, tuple | list):
+        return module(*inputs)
+    if isinstance(inputs, Mapping) and (inputs is batch or _takes_entries(_class_of(module), tuple(inputs))):
         return module(**inputs)
-    return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
+    return module(inputs)
 
 
 def _class_of(module: nn.Module) -> Any:
@@ -74,22 +76,31 @@ def _class_of(module: nn.Module) -> Any:
 
 @lru_cache(maxsize=64)
 def _takes_entries(kind: Any, names: tuple[str, ...]) -> bool:
-    """Whether the forward of a module of this class has arguments of these names; else a dict is one argument, as it is
-    where a wrapper's takes anything. Asked once, not in every step."""
+    """Whether the forward of a module of this class has arguments of these names, or takes any by name and none by
+    place; else a mapping is one argument, as it is where a wrapper's takes anything. Asked once, not in every step."""
     try:
         signature = inspect.signature(kind.forward)
         signature.bind(None, **dict.fromkeys(names))
     except (AttributeError, TypeError, ValueError):  # a scripted module's has none
         return False
-    return not names or any(name in signature.parameters for name in names)
+    return not names or any(name in signature.parameters for name in names) or not _takes_one(signature)
+
+
+def _takes_one(signature: inspect.Signature) -> bool:
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def default_loss(output: Any, batch: Batch) -> torch.Tensor:
-    """Raises InvalidModel where neither the batch's targets nor the output say what the loss is."""
+    """Raises InvalidModel where neither the batch's targets nor the output say what the loss is, InvalidBatch where the
+    targets are not as many as the output's numbers."""
     if isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(output, torch.Tensor):
         targets = batch[1]
         if targets.dtype.is_floating_point:
-            return functional.mse_loss(output, targets)
+            return functional.mse_loss(output, _targets_like(output, targets))
         return functional.cross_entropy(output, targets)
     found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
     if isinstance(found, torch.Tensor) and found.dim() == 0:
@@ -99,6 +110,37 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     )
 
 
+def _targets_like(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A row of targets against a column of outputs would be every sample against every other one."""
+    if targets.shape == output.shape:
+        return targets
+    if targets.numel() == output.numel():
+        return targets.reshape(output.shape)
+    if targets.dim() <= output.dim() and _is_spread(targets.shape, output.shape):
+        return targets
+    raise InvalidBatch(
+        f"The model's output has the shape {tuple(output.shape)} and the batch's targets {tuple(targets.shape)}, of "
+        "which no mean squared error is computed. Give targets like the output, or return (module, make_batch, loss)."
+    )
+
+
+def _is_spread(small: torch.Size, large: torch.Size) -> bool:
+    """Whether what is smaller stands for each of many without making them more."""
+    return all(one in (1, other) for one, other in zip(reversed(small), reversed(large), strict=False))
+
+
+@contextmanager
+def _threads_kept() -> Iterator[None]:
+    """A plan sets torch's threads, whatever a script sets for itself when it is imported."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+
+
+@_threads_kept()
 def import_target(target: str) -> Any:
     """The Python module of `module:function`, which comes from the cache the next time: what it makes when imported is
     to be real, so this is called before building on the meta device. Raises InvalidModel, and torch's own errors when
@@ -119,6 +161,7 @@ def _not_called(target: str, error: BaseException) -> str:
     return f"{target} could not be called: {type(error).__name__}: {said}."
 
 
+@_threads_kept()
 def _call(target: str) -> Any:
     found = import_target(target)
     _, _, path = target.partition(":")
@@ -142,7 +185,8 @@ def _parts(target: str, returned: Any) -> tuple[nn.Module, Any, Callable[[Any, B
 
 
 def _inputs_of(target: str, module: nn.Module) -> MakeBatch:
-    """Random inputs for a module that begins with a linear layer, targets for one that ends with one."""
+    """Random inputs for a module that begins with a linear layer, targets for one that ends with one: classes, or
+    numbers where it gives one, as of layers."""
     leaves = [child for child in module.modules() if next(child.children(), None) is None]
     linear = [child for child in leaves if isinstance(child, nn.Linear)]
     if not linear or leaves[0] is not linear[0]:
@@ -151,23 +195,27 @@ def _inputs_of(target: str, module: nn.Module) -> MakeBatch:
 
     def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
         x = torch.randn(batch_size, inputs, generator=generator)
+        if outputs == 1:
+            return x, torch.randn(batch_size, 1, generator=generator)
         return x, torch.randint(outputs, (batch_size,), generator=generator)
 
     return make_batch
 
 
 def _make_batch(target: str, batches: Any) -> MakeBatch:
-    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
-        return batches(batch_size) if callable(batches) else _draw(batches, batch_size, generator)
+    make = asked_for_samples(target, batches) if callable(batches) else None
 
-    if callable(batches) or _has_rows(batches):
+    def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
+        return _draw(batches, batch_size, generator) if make is None else make(batch_size)
+
+    if make is not None or _has_rows(batches):
         return make_batch
     raise InvalidModel(f"{target} returned no batch of tensors beside its module. {_EXPECTED}")
 
 
 def _has_rows(example: Any) -> bool:
     """Whether there is something to draw from; a shape in its place has nothing."""
-    if isinstance(example, dict):
+    if isinstance(example, Mapping):
         example = list(example.values())
     if isinstance(example, tuple | list):
         return any(_has_rows(value) for value in example)
@@ -186,8 +234,8 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
             if count not in rows:
                 rows[count] = torch.randint(count, (batch_size,), generator=generator)
             return value[rows[count]]
-        if isinstance(value, dict):
-            return {key: draw(item) for key, item in value.items()}
+        if isinstance(value, Mapping):
+            return alike_entries(value, {key: draw(item) for key, item in value.items()})
         return alike(value, (draw(item) for item in value)) if isinstance(value, tuple | list) else value
 
     return draw(example)

@@ -26,7 +26,7 @@ from probes.microtrain.building.sample_sizes import (
 from probes.microtrain.building.tried_samples import Asked
 from probes.microtrain.traces.number_facts import COUNTS, FILLED
 from probes.workload.description import InvalidModel
-from probes.workload.huggingface import AUDIO_TASKS, IMAGE_TASKS
+from probes.workload.huggingface import AUDIO_TASKS, DEFAULT_AUDIO_SAMPLES, IMAGE_TASKS
 
 LABELS = ("labels", "start_positions", "end_positions")
 LM_TASKS = ("causal-lm", "masked-lm")
@@ -217,6 +217,21 @@ def _ended(tokens: Make, config: Any) -> Make:
 
 
 def _audio_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
+    if (makers := _sounds_taken(content, module, config)) is not None:
+        return makers
+    samples = content.get("audio_samples") or DEFAULT_AUDIO_SAMPLES
+    usual = content | {"audio_samples": DEFAULT_AUDIO_SAMPLES}
+    if samples < DEFAULT_AUDIO_SAMPLES and _sounds_taken(usual, module, config) is not None:
+        raise InvalidModel(f"audio_samples is {samples}, too few for this model. It takes {DEFAULT_AUDIO_SAMPLES}.")
+    asks = [name for name in signature(module.forward).parameters if name.endswith(("_ids", "_features", "_values"))]
+    raise InvalidModel(
+        "This audio model takes neither raw samples nor a spectrogram, alone or after a prompt, and nothing else is "
+        f"made here; it takes {', '.join(asks[:4]) or 'others'}. Describe the part to be trained, or give it as Python "
+        "with its own data."
+    )
+
+
+def _sounds_taken(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make] | None:
     takes = signature(module.forward).parameters
     main = input_name(module, "input_values")
     name = next((sound for sound in (main, "input_features", "input_values") if sound in takes and sound in SOUNDS), "")
@@ -232,12 +247,7 @@ def _audio_makers(content: dict[str, Any], module: nn.Module, config: Any) -> di
         )
         if (makers := asked.first_taken(kind)) is not None:
             return makers
-    asks = [name for name in takes if name.endswith(("_ids", "_features", "_values"))]
-    raise InvalidModel(
-        "This audio model takes neither raw samples nor a spectrogram, alone or after a prompt, and nothing else is "
-        f"made here; it takes {', '.join(asks[:4]) or 'others'}. Describe the part to be trained, or give it as Python "
-        "with its own data."
-    )
+    return None
 
 
 SOUNDS = ("input_features", "input_values")

@@ -16,7 +16,7 @@ from torch.autograd.profiler import profile, record_function
 
 from probes.microtrain.calibration.operation_clock import EachOperation
 from probes.microtrain.measuring.workbench import StepRun, synchronize
-from probes.microtrain.step import Step
+from probes.microtrain.step import Step, made_current
 
 MARK = "crosspoint operation "
 LAUNCHES = ("cuda", "cu", "hip")  # how the names of calls begin that queue work: cudaLaunchKernel, cuLaunchKernelEx, …
@@ -50,13 +50,15 @@ class OperationMarks(EachOperation):
 
 
 def clock_device_steps(runs: Sequence[StepRun], times: int) -> list[list[list[DeviceCost]]]:
-    """Of each of these, stepped that often under its plan, what its operations took on the device: a list a run, of
-    lists a step, with an entry an operation in the order of `record_step`.
+    """Of each of these, all on one device, stepped that often under its plan, what its operations took there: a list a
+    run, of lists a step, with an entry an operation in the order of `record_step`.
 
     Raises RuntimeError where the profiler sees no kernels (CUPTI missing, or taken by another profiler).
     """
+    if not runs:
+        raise RuntimeError("There are no steps to be timed.")
     counts: list[list[int]] = []
-    with profile(use_device="cuda", use_kineto=True) as profiler:
+    with made_current(runs[0].plan.device), profile(use_device="cuda", use_kineto=True) as profiler:
         for run in runs:
             with run.setting():
                 counts.append([_marked_step(run.prepared()) for _ in range(times)])

@@ -26,7 +26,8 @@ DTYPES: dict[str, torch.dtype] = {
 class Bench:
     """One execution of `make()()` is what the point tells the seconds of.
 
-    make: allocates, and gives the action; called once, when its turn comes, so that only what is measured holds memory.
+    make: allocates, and gives the action; called once, when its turn comes: what that holds is held until all benches
+    of its constant are done, which take turns.
     executions: how many a call of the action counts for (0 of nothing: an action may run a whole network of them).
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 import torch
 
 from probes.microtrain.constants.bench import Action, Bench, Effort
@@ -21,20 +23,36 @@ def transfer(plan: Plan, effort: Effort) -> list[Bench]:
     if plan.is_cpu or not is_spokesman(plan):
         return []
     sizes = SIZES_QUICK if effort == "quick" else SIZES_FULL
+    buffers = Buffers()
     return [
-        _copy_bench(plan, size, pinned=pinned, to_device=to_device)
+        _copy_bench(plan, size, buffers, pinned=pinned, to_device=to_device)
         for size in sizes
         for pinned in (False, True)
         for to_device in (True, False)
     ]
 
 
-def _copy_bench(plan: Plan, size: int, *, pinned: bool, to_device: bool) -> Bench:
+class Buffers:
+    """Of bytes, one of each kind and size, gone with the last bench that copies from or to it: those of all sizes are
+    hundreds of megabytes, on the host and on the card."""
+
+    def __init__(self) -> None:
+        self._living: WeakValueDictionary[tuple[int, str, bool], torch.Tensor] = WeakValueDictionary()
+
+    def take(self, size: int, device: str, *, pinned: bool = False) -> torch.Tensor:
+        key = (size, device, pinned)
+        buffer = self._living.get(key)
+        if buffer is None:
+            buffer = torch.zeros(size, dtype=torch.uint8, device=device, pin_memory=pinned)
+            self._living[key] = buffer
+        return buffer
+
+
+def _copy_bench(plan: Plan, size: int, buffers: Buffers, *, pinned: bool, to_device: bool) -> Bench:
     device = torch.device(plan.device)
 
     def make() -> Action:
-        host = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
-        there = torch.zeros(size, dtype=torch.uint8, device=device)
+        host, there = buffers.take(size, "cpu", pinned=pinned), buffers.take(size, plan.device)
         target, source = (there, host) if to_device else (host, there)
 
         def run() -> None:

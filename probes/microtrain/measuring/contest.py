@@ -91,6 +91,13 @@ class Entry:
     def live(self) -> bool:
         return self.error is None and not self.retired
 
+    def give_up(self, reason: Exception) -> None:
+        """From now on: what it has stands, and where it has nothing, the reason does."""
+        if self.first_seconds is None:
+            self.error = reason
+        else:
+            self.retired = True
+
     @property
     def estimate(self) -> float | None:
         """Seconds of one execution, as far as is known by now."""
@@ -185,6 +192,8 @@ class Contest:
         """
         live = [entry for entry in entries if entry.live]
         for waiting, entry in zip(range(len(live), 0, -1), live, strict=True):
+            if not entry.live:  # any more: another's failure was its end
+                continue
             expected = self.expect(entry) or 0.0
             left = self.deadline - self.clock()
             if expected >= left and any(other.first_seconds is not None for other in self.entries):
@@ -222,7 +231,11 @@ class Contest:
             return False
         playing = self._who_plays()
         self.shuffle.shuffle(playing)
-        played = [self._attempt(entry, partial(self._play_block, entry, block_seconds)) for entry in playing]
+        played = [
+            self._attempt(entry, partial(self._play_block, entry, block_seconds))
+            for entry in playing
+            if entry.live  # still: another's failure may have been its end
+        ]
         return any(played)
 
     def _who_plays(self) -> list[Entry]:
@@ -321,12 +334,12 @@ class Contest:
 
     def _attempt(self, entry: Entry, action: Callable[[], object]) -> bool:
         """Whether the action did something. An entry that fails costs only itself, and what it has stands: an execution
-        that ran can run."""
+        that ran after the first can run."""
         failed = False
         try:
             done = action() is not False
         except Exception as error:  # noqa: BLE001 - whatever an entry dies of is its own answer
-            if entry.samples:
+            if entry.samples or entry.warm_seconds is not None:
                 entry.retired = True
             else:
                 entry.error = error.with_traceback(None)  # its frames hold on to tensors

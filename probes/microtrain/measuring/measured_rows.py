@@ -82,7 +82,8 @@ class MeasuredRows:
     def _startup_seconds(self, entry: Entry) -> float | None:
         """First step beyond a steady one, and the way of the weights to the device.
 
-        Whoever runs first on a device pays for its libraries: that price stands in every plan's figure there.
+        Whoever runs first on a device pays for its libraries: that price stands in every plan's figure there. On a CPU
+        a first step's excess is of its own batch.
         """
         device = self.runs[id(entry)].plan.device
         excesses = [
@@ -91,7 +92,7 @@ class MeasuredRows:
             if self.runs[id(other)].plan.device == device
             and other.first_seconds is not None
             and other.estimate is not None
-            and (other is entry or other is self._first_on(device))
+            and (other is entry or (device != "cpu" and other is self._first_on(device)))
         ]
         if entry.warm_seconds is None:
             return None  # one step tells nothing apart

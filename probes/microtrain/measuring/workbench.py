@@ -97,6 +97,10 @@ class Workbench:
             self._replicas[device] = Replica(module, called, optimizer, seconds)
         return self._replicas[device]
 
+    def has_replica(self, device: str) -> bool:
+        """Whether the weights are there: it has worked."""
+        return device in self._replicas
+
     def ring(self, batch_size: int) -> list[Batch]:
         """Different batches of one size, on the CPU."""
         if batch_size not in self._rings:

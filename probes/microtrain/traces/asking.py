@@ -74,13 +74,18 @@ def is_guessed() -> bool:
 
 @contextmanager
 def as_usual() -> Iterator[None]:
-    """Open questions are answered "no" inside: a mask is any mask."""
+    """Open questions are answered "no" inside: a mask is any mask, no number is infinite, or none at all."""
     global _usual
     before, _usual = _usual, True
     try:
         yield
     finally:
         _usual = before
+
+
+def is_answered_as_usual() -> bool:
+    """Whether open questions are answered."""
+    return _usual
 
 
 def is_asked_by_a_library() -> bool:

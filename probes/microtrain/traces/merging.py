@@ -46,15 +46,20 @@ def outgrowing(batch_sizes: tuple[int, int], one: Sequence[Record], other: Seque
     return None
 
 
-def repeated(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]) -> str | None:
+def repeated(
+    batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record], *, by_chance: bool = True
+) -> str | None:
     """The name of operations that run for each sample of a batch anew: once more at least for each further sample, and
     more of them for samples than for the step. A trace has one count of each, whatever the batch. None where they are
-    no real part of a large step: rows taken one by one, a mask filled."""
+    no real part of a large step: rows taken one by one, a mask filled.
+
+    by_chance: that chance, or numbers, may have a say in how often something runs. Where they have none, once more for
+    a few further samples is enough: the batch is worked on in parts of as many."""
     small, large = (Counter(record[:4] for record in records) for records in (one, other))
     found = []
     for what, count in large.items():
         line = affine(batch_sizes, (small[what], count))
-        if line.per_sample >= 1 and line.constant < small[what] / 2:
+        if line.per_sample >= (1 if by_chance else 0) and line.constant < small[what] / 2:
             found.append(what)
     if not _counts(batch_sizes, one, other, set(found)):
         return None

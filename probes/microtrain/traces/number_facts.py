@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 COUNTS = "known_counts"  # attribute of token ids: how often each of these stands in every sample
@@ -12,6 +13,14 @@ class Filled(NamedTuple):
     """Every entry is this number. Of numbers that are not whole, only infinite ones are kept."""
 
     value: float
+
+
+@dataclass(frozen=True)
+class Granted:
+    """Every entry is this truth, as far as one answer for all of them goes: no number is infinite, or none. Which rows
+    they choose nobody knows."""
+
+    truth: bool
 
 
 class Ones(NamedTuple):
@@ -55,4 +64,4 @@ class Triangle(NamedTuple):
     diagonal: int
 
 
-Fact = Filled | Ones | Spread | Rising | Triangle
+Fact = Filled | Granted | Ones | Spread | Rising | Triangle

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import torch
 from torch._ops import OpOverload
 
-from probes.microtrain.traces.asking import is_asked_by_a_library
-from probes.microtrain.traces.number_facts import COUNTS, Fact, Filled, Ones, Rising, Spread, Triangle
+from probes.microtrain.traces.asking import is_answered_as_usual, is_asked_by_a_library
+from probes.microtrain.traces.number_facts import COUNTS, Fact, Filled, Granted, Ones, Rising, Spread, Triangle
 
 aten = torch.ops.aten
 Arguments = tuple[Any, ...]
@@ -29,6 +29,14 @@ def _is_whole(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
 
 
+def _finite(answer: bool) -> Fact | None:
+    """What holds of numbers that are numbers, and finite: a library asks for what went wrong. A user's own code may ask
+    for values that are missing."""
+    if is_asked_by_a_library():
+        return Filled(answer)
+    return Granted(answer) if is_answered_as_usual() else None
+
+
 def _compared(compare: Callable[[Any, Any], bool], otherwise: bool | None = None) -> Rule:
     """A comparison with a number. otherwise: what holds of most whole numbers that a library asks of, such as
     `labels != -100`; in a user's own code they may be anything."""
@@ -40,7 +48,7 @@ def _compared(compare: Callable[[Any, Any], bool], otherwise: bool | None = None
             if isinstance(fact, Filled) and math.isinf(fact.value):
                 return Filled(compare(fact.value, number))
             infinite = isinstance(number, float) and math.isinf(number) and not isinstance(fact, Triangle)
-            return Filled(compare(0.0, number)) if infinite else None
+            return _finite(compare(0.0, number)) if infinite else None
         match fact:
             case Filled(value):
                 return Filled(compare(value, number))
@@ -67,7 +75,7 @@ def _conjunction(known: Known, args: Arguments, _: Any) -> Fact | None:
     if Filled(False) in facts:
         return Filled(False)
     rest = [fact for fact in facts if fact != Filled(True)]
-    return Filled(True) if not rest else rest[0] if len(rest) == 1 and isinstance(rest[0], Ones) else None
+    return _remaining(rest) if rest else Filled(True)
 
 
 def _disjunction(known: Known, args: Arguments, _: Any) -> Fact | None:
@@ -75,13 +83,21 @@ def _disjunction(known: Known, args: Arguments, _: Any) -> Fact | None:
     if Filled(True) in facts:
         return Filled(True)
     rest = [fact for fact in facts if fact != Filled(False)]
-    return Filled(False) if not rest else rest[0] if len(rest) == 1 and isinstance(rest[0], Ones) else None
+    return _remaining(rest) if rest else Filled(False)
+
+
+def _remaining(facts: list[Fact | None]) -> Fact | None:
+    alone = len(facts) == 1 and isinstance(facts[0], Ones)
+    agreed = isinstance(facts[0], Granted) and len(set(facts)) == 1
+    return facts[0] if alone or agreed else None
 
 
 def _negation(known: Known, args: Arguments, _: Any) -> Fact | None:
     match known.of(args[0]):
         case Filled(value) if args[0].dtype is torch.bool:
             return Filled(not value)
+        case Granted(truth):
+            return Granted(not truth)
         case Ones() as ones if args[0].dtype is torch.bool:
             return ones.inverse()
     return None
@@ -91,6 +107,8 @@ def _every(known: Known, args: Arguments, result: Any) -> Fact | None:
     match known.of(args[0]):
         case Filled(value):
             return Filled(bool(value))
+        case Granted(truth) as granted:
+            return Filled(truth) if result.numel() == 1 else granted
         case Ones(hits, of) if result.numel() == 1:
             return Filled(hits == of)
     return None
@@ -100,6 +118,8 @@ def _some(known: Known, args: Arguments, result: Any) -> Fact | None:
     match known.of(args[0]):
         case Filled(value):
             return Filled(bool(value))
+        case Granted(truth) as granted:
+            return Filled(truth) if result.numel() == 1 else granted
         case Ones(hits) if result.numel() == 1:
             return Filled(hits > 0)
     return None
@@ -188,7 +208,9 @@ def _equal(known: Known, args: Arguments, result: Any) -> Fact | None:
     """A tensor against itself asks for numbers that are none; choices against the range of all that can be chosen
     make a one-hot matrix."""
     one, other = args
-    if one is other or _is_same_triangle(known, one, other):
+    if one is other:
+        return Filled(True) if _is_whole(one) else _finite(True)
+    if _is_same_triangle(known, one, other):
         return Filled(True)
     if known.of(other) == Rising() and other.dim() == 1 and one.dim() > 0 and one.shape[-1] == 1 < other.shape[0]:
         return Ones(result.numel() // other.shape[0], result.numel(), even=True)
@@ -208,15 +230,17 @@ def _certain(known: Known, args: Arguments, result: Any) -> Fact:
 
 
 def _unlike(_: Known, args: Arguments, _result: Any) -> Fact | None:
-    return Filled(False) if args[0] is args[1] else None
+    if args[0] is not args[1]:
+        return None
+    return Filled(False) if _is_whole(args[0]) else _finite(False)
 
 
 def _range(_: Known, args: Arguments, result: Any) -> Fact | None:
     return Rising() if _is_whole(result) and (len(args) == 1 or args[0] == 0) else None
 
 
-def _always(answer: bool) -> Rule:
-    return lambda _known, _args, _result: Filled(answer)
+def _out_of_bounds(_known: Known, args: Arguments, _result: Any) -> Fact | None:
+    return Filled(False) if _is_whole(args[0]) else _finite(False)
 
 
 RULES: dict[OpOverload, Rule] = {
@@ -228,8 +252,8 @@ RULES: dict[OpOverload, Rule] = {
     aten.lt.Scalar: _compared(lambda a, b: a < b),
     aten.eq.Tensor: _equal,
     aten.ne.Tensor: _unlike,
-    aten.isnan.default: _always(False),
-    aten.isinf.default: _always(False),
+    aten.isnan.default: _out_of_bounds,
+    aten.isinf.default: _out_of_bounds,
     aten.bitwise_and.Tensor: _conjunction,
     aten.logical_and.default: _conjunction,
     aten.bitwise_or.Tensor: _disjunction,

@@ -1,7 +1,8 @@
 """What one operation computes and moves: FLOPs, bytes read, bytes written, from its arguments' shapes.
 
 FLOPs follow torch.utils.flop_counter, which counts products (a multiply-add is two) and nothing else; what it counts
-as 0 on a CPU (attention, LSTMs), wrongly or though it is not computed has formulas here.
+as 0 on a CPU (attention, LSTMs), wrongly or though it is not computed has formulas here. It counts products of complex
+numbers as if these were real.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ from probes.microtrain.traces.operation_kinds import kind_of
 aten = torch.ops.aten
 
 
+_COMPLEX = 4  # a product of two complex numbers, and its sum, is four of real ones
+
+
 def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
     packet = operation._overloadpacket
     own = OWN_FORMULAS.get(str(packet))
     if own is not None:
         return own(args)
     formula = flop_registry.get(packet)
-    return int(formula(*args, **kwargs, out_val=result)) if formula is not None else 0
+    if formula is None:
+        return 0
+    times = _COMPLEX if any(isinstance(arg, torch.Tensor) and arg.is_complex() for arg in args) else 1
+    return times * int(formula(*args, **kwargs, out_val=result))
 
 
 def grain_of(operation: OpOverload, args: tuple[Any, ...]) -> float:

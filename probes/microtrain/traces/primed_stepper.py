@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from probes.allocations import Log, sorted_frees
 from probes.issued import Issued
 from probes.microtrain.building.built import Batch, BuiltModel
+from probes.microtrain.chance import plain_chance_kept
 from probes.microtrain.feeding import make_feed
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
 from probes.microtrain.kernel_memory.kernel_calls import Call
@@ -213,19 +214,12 @@ class PrimedStepper:
 def _equal_chance() -> Iterator[None]:
     """Random numbers as in every step recorded: torch's, Python's, and numpy's where a model has imported it. The last
     two go on afterwards as if nothing had been drawn."""
-    numpy = sys.modules.get("numpy")
-    python = random.getstate()
-    theirs = None if numpy is None else numpy.random.get_state()
-    torch.manual_seed(0)
-    random.seed(0)
-    if numpy is not None:
-        numpy.random.seed(0)
-    try:
+    with plain_chance_kept():
+        torch.manual_seed(0)
+        random.seed(0)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(0)
         yield
-    finally:
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(theirs)
 
 
 def _attributes(module: nn.Module) -> dict[int, torch.Tensor]:

@@ -14,7 +14,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from probes.microtrain.traces.asking import guess, is_asked_by_a_library
 from probes.microtrain.traces.known_numbers import KnownNumbers, looked_through
-from probes.microtrain.traces.number_facts import Filled, Ones, Rising, Spread
+from probes.microtrain.traces.number_facts import Filled, Granted, Ones, Rising, Spread
 from probes.microtrain.traces.operation_costs import grouped_shape
 from probes.microtrain.traces.shape_rules import RULES
 
@@ -75,6 +75,8 @@ class StandIns:
         match self.known.of(tensor):
             case Filled(value):
                 return value
+            case Granted(truth):
+                return truth
             case Spread() as spread:
                 self.assumed_even |= spread.even
                 return spread.at(int(tensor.storage_offset()))

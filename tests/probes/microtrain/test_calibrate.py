@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+import weakref
 from collections import defaultdict
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -120,6 +122,44 @@ def test_what_ran_but_once_and_cold_is_no_point_of_a_cpu() -> None:
     plan, took = Plan("cpu", "fp32", 1), 0.2
     bench = Bench("bandwidth", plan, {"elements": 1}, lambda: lambda: time.sleep(took), 0.0, 8.0)
     assert measure_points([bench], time.perf_counter() + took / 2, defaultdict(Calm)) == []
+
+
+def test_what_a_constant_was_measured_with_is_given_back_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[torch.Tensor]] = []
+    held: list[bool] = []
+
+    def make() -> Action:
+        tensor = torch.zeros(1)
+        made.append(weakref.ref(tensor))
+        return tensor.sum
+
+    def empty() -> None:
+        held.append(any(tensor() is not None for tensor in made))
+
+    monkeypatch.setattr("probes.microtrain.calibrate.empty_device_cache", empty)
+    bench = Bench("bandwidth", ONE, {"elements": 1}, make, 0.0, 8.0)
+    assert measure_points([bench], time.perf_counter() + 0.1, defaultdict(Calm))
+    assert held == [False]
+
+
+def test_copies_of_one_size_share_what_they_copy_and_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On torch's device `meta`, which stands for a card."""
+    made: list[int] = []
+
+    def noted(size: int, *, pin_memory: bool, **where: Any) -> torch.Tensor:
+        made.append(size)
+        return zeros(size, **where)
+
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", noted)
+    benches = transfer.transfer(Plan("meta", "fp32"), "quick")
+    kinds = 3  # on the host as it is and pinned, and on the card
+    actions = [bench.make() for bench in benches]
+    assert len(actions) == 4 * len(transfer.SIZES_QUICK)
+    assert sorted(made) == sorted(transfer.SIZES_QUICK * kinds)
+    actions.clear()
+    benches[0].make()
+    assert len(made) == kinds * len(transfer.SIZES_QUICK) + 2
 
 
 def test_threads_of_one_constant_rest_before_the_next_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from probes.microtrain.devices import read_devices, read_kind
@@ -47,16 +48,19 @@ def test_an_xpu_device_has_a_uuid_and_no_compute_capability() -> None:
     assert (row["capability"], row["architectures"], row["pci_address"]) == (None, None, None)
 
 
-def test_one_device_that_answers_no_keeps_its_place() -> None:
-    rows = read_kind("cuda", backend(NVIDIA, RuntimeError("CUDA error: unknown error"), NVIDIA))
+@pytest.mark.parametrize("kind", [RuntimeError, torch.cuda.DeferredCudaCallError])
+def test_one_device_that_answers_no_keeps_its_place(kind: type[Exception]) -> None:
+    """torch asks all of them as it starts, and wraps what one of them answers."""
+    rows = read_kind("cuda", backend(NVIDIA, kind("CUDA error: unknown error"), NVIDIA))
     assert [row["device"] for row in rows] == ["cuda:0", "cuda:1", "cuda:2"]
     assert "unknown error" in rows[1]["why_not"]
     assert rows[1]["name"] is None
 
 
-def test_a_backend_that_cannot_count_has_no_devices() -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, UserWarning])  # where warnings are errors
+def test_a_backend_that_cannot_count_has_no_devices(kind: type[Exception]) -> None:
     def fail() -> int:
-        raise RuntimeError("no driver")
+        raise kind("no driver")
 
     assert read_kind("cuda", SimpleNamespace(device_count=fail)) == []
 

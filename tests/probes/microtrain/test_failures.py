@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from probes.microtrain.failures import Failure, explain_failure
+from probes.microtrain.feeding import NoPinnedMemory
 from probes.microtrain.step import UnsupportedWorkload
 from probes.workload.description import InvalidModel
 
@@ -18,6 +19,13 @@ from probes.workload.description import InvalidModel
             "out-of-memory",
         ),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), "out-of-memory"),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+            "out-of-memory",
+        ),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"), "out-of-memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasSgemm( handle, ...)`"), "failed"),
+        (NoPinnedMemory("The host had no 8 MB of pinned memory."), "out-of-memory"),
         (RuntimeError("\"slow_conv2d_cpu\" not implemented for 'Half'"), "unsupported"),
         (RuntimeError("CUDA error: no kernel image is available for execution on the device"), "unsupported"),
         (NotImplementedError("Could not run 'aten::x' with arguments from the 'CPU' backend"), "unsupported"),
@@ -48,6 +56,11 @@ def test_a_kernel_that_this_processor_has_not_is_named() -> None:
     )
     assert "no kernel for LSTM forward propagation in this precision on this processor" in said
     assert "ONEDNN" not in said
+
+
+def test_pinned_memory_says_its_own_sentence() -> None:
+    said = str(explain_failure(NoPinnedMemory("The host had no 8 MB of pinned memory.")))
+    assert said == "The host had no 8 MB of pinned memory."
 
 
 def test_an_optimizer_that_takes_no_sparse_gradients_is_told_which_do() -> None:

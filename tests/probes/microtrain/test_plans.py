@@ -54,12 +54,15 @@ def test_tensor_cores_decide_a_cards_precisions(
     assert {plan.device for plan in cuda_plans()} == {"cuda:0"}
 
 
-def no_cuda(device: str) -> tuple[int, int]:
-    raise RuntimeError("The NVIDIA driver on your system is too old (found version 12020).")
-
-
-def test_a_cuda_that_does_not_start_has_no_plans_and_the_cpu_has(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError])
+def test_a_cuda_that_does_not_start_has_no_plans_and_the_cpu_has(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
     """torch counts the driver's cards before it starts CUDA."""
+
+    def no_cuda(device: str) -> tuple[int, int]:
+        raise kind("The NVIDIA driver on your system is too old (found version 12020).")
+
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(plans, "capability_of", no_cuda)
     assert cuda_plans() == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from probes.microtrain.feeding import Batch, PinnedFeed, batch_bytes, make_feed, map_tensors
+from probes.microtrain.feeding import Batch, NoPinnedMemory, PinnedFeed, batch_bytes, make_feed, map_tensors
 from probes.microtrain.step import OPTIMIZER_FACTORIES, UnsupportedWorkload, applied, make_step
 from probes.workload.description import OPTIMIZERS, OptimizerName, Plan, Precision
 
@@ -161,6 +163,25 @@ def test_a_model_may_ask_torch_how_precise_its_products_are(precision: Precision
     assert [switch.allow_tf32 for switch in switches] == before
 
 
+def test_a_plan_s_card_is_the_current_one_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch asks that one whether it has bf16, and one's own `cuda` means it."""
+    log: list[str] = []
+
+    @contextmanager
+    def device(name: str) -> Iterator[None]:
+        log.append(f"on {name}")
+        yield
+        log.append("back")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device", device)
+    with applied(Plan("cuda:1", "bf16")):
+        log.append("runs")
+    assert log == ["on cuda:1", "runs", "back"]
+    with applied(PLAN):
+        assert len(log) == 3
+
+
 def test_a_feed_needs_a_batch() -> None:
     with pytest.raises(ValueError, match="at least one batch"):
         make_feed([], CPU, "resident")
@@ -203,3 +224,20 @@ def test_a_pinned_batch_is_copied_while_the_one_before_is_computed_on(monkeypatc
     assert feed.next().item() == 0
     assert log == ["on side", "main waits for side", "recorded", "on side"]
     assert feed.next().item() == 1
+
+
+def test_a_host_without_memory_to_pin_is_told_apart_from_a_card_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver says the same of both."""
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    said = "CUDA error: out of memory"
+    with pytest.raises(NoPinnedMemory, match="2 batches") as caught:
+        PinnedFeed([torch.zeros(1_000_000)] * 2, CPU)
+    assert "8 MB of pinned memory" in str(caught.value)
+    assert caught.value.__context__ is None  # its frames would hold on to what was pinned
+    said = "CUDA error: device-side assert triggered"
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        PinnedFeed([torch.zeros(1)], CPU)

@@ -106,6 +106,16 @@ def test_a_model_that_was_asked_what_it_takes_takes_a_real_step_with_it(name: st
     assert torch.isfinite(loss)
 
 
+@pytest.mark.parametrize("samples", [20, 4000])
+def test_sound_that_is_too_short_for_a_model_is_said_to_be(samples: int) -> None:
+    built = build_model(parse_model(TINY["wav2vec2"] | {"audio_samples": samples}))
+    if samples == 4000:
+        assert drawn(built.make_batch)["input_values"].shape == (2, samples)
+        return
+    with pytest.raises(InvalidModel, match=r"^audio_samples is 20, too few for this model\. It takes 16000\.$"):
+        built.make_batch(2, None)
+
+
 COLOURS = {"model_type": "imagegpt", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 20, "n_positions": 256}
 
 

@@ -1,16 +1,21 @@
 """What a device's kernels took, told apart by operation. The profiler's events are stood in for; its own, of a real
 card, made the profiles that benchmarks keep."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+import torch
 
+from probes.microtrain.calibration import device_clock
 from probes.microtrain.calibration.device_clock import MARK, OperationMarks, clock_device_steps, costs_of_marks
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
 from probes.microtrain.calibration.operation_clock import record_operations
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.workload.description import Plan
+from tests.probes.microtrain.fake_runs import FakeClock, FakeRun
 
 
 class Event(NamedTuple):
@@ -94,3 +99,25 @@ def test_as_many_operations_are_marked_as_recorded() -> None:
 def test_where_the_profiler_sees_no_kernels_it_says_so() -> None:
     with pytest.raises(RuntimeError, match="no kernels"):
         clock_device_steps([_run()], 1)
+
+
+def test_the_profiler_ends_on_the_card_that_it_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the current device, which else is the first card: full, or nobody's to use."""
+    log: list[str] = []
+
+    def noting(name: str) -> Callable[..., AbstractContextManager[SimpleNamespace]]:
+        @contextmanager
+        def entered(*asked: str, **_: object) -> Iterator[SimpleNamespace]:
+            log.append(" ".join((name, *asked)))
+            yield SimpleNamespace(kineto_results=None)
+            log.append(f"{name} ends")
+
+        return entered
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device", noting("device"))
+    monkeypatch.setattr(device_clock, "profile", noting("profile"))
+    monkeypatch.setattr(device_clock, "_marked_step", lambda step: 0)
+    with pytest.raises(RuntimeError, match="no kernels"):
+        clock_device_steps([FakeRun(FakeClock(), Plan("cuda:1", "fp32"))], 1)  # type: ignore[list-item]
+    assert log == ["device cuda:1", "profile", "profile ends", "device ends"]

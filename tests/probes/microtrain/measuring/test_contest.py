@@ -219,15 +219,17 @@ def test_an_entry_that_fails_costs_only_itself() -> None:
     assert good.settled_samples()[1]
 
 
-def test_what_fails_late_keeps_the_samples_that_it_has() -> None:
-    """Another's memory took the room that it had for as long: a step that ran can run."""
+@pytest.mark.parametrize("kept", [FEW_SAMPLES, 0])
+def test_what_fails_late_keeps_the_samples_that_it_has(kept: int) -> None:
+    """Another's memory took the room that it had for as long: a step that ran can run. So can one that had its second
+    and no sample yet."""
     machine = Machine()
     dropped: list[Entry] = []
     failing, good = machine.entry("failing", 0.01), machine.entry("good", 0.01)
     run = failing.run
 
     def fail_late(executions: int) -> float | None:
-        if len(failing.samples) == FEW_SAMPLES:
+        if failing.warm_seconds is not None and len(failing.samples) == kept:
             raise MemoryError
         return run(executions)
 
@@ -236,7 +238,7 @@ def test_what_fails_late_keeps_the_samples_that_it_has() -> None:
     assert failing.error is None
     assert not failing.live
     assert failing.settled_samples()[0]
-    assert len(failing.samples) == len(failing.readings) == len(failing.processes) == FEW_SAMPLES
+    assert len(failing.samples) == len(failing.readings) == len(failing.processes) == kept
     assert dropped == [failing]
     assert len(good.samples) > FEW_SAMPLES
 

@@ -44,8 +44,8 @@ def test_overheads_that_cannot_be_measured_leave_the_times(monkeypatch: pytest.M
     assert len(asked) == 2
 
 
-def test_a_device_that_answers_with_its_last_error_costs_its_own_plan_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As every call of CUDA's does after an assertion on the device, letting go of memory among them."""
+def test_memory_that_cannot_be_let_go_of_costs_no_other_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an assertion on the device that, too, is answered with the same error (test_lost_device.py)."""
     calm = StepRun.__call__
 
     def step(run: StepRun, executions: int) -> None:

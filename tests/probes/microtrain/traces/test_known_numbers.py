@@ -8,12 +8,18 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.nn.functional import one_hot
 
+from probes.microtrain.traces.asking import as_usual
 from probes.microtrain.traces.number_facts import COUNTS, FILLED
 from probes.microtrain.traces.recording import Recorder
 
 
 def no_numbers(x: torch.Tensor) -> object:
-    return bool(x.isnan().any()), bool((x != x).any()), int((x.isnan().sum() == 0).item())
+    """As torch itself asks for what went wrong."""
+    weight = torch.nn.Parameter(torch.zeros_like(x))
+    weight.grad = x
+    torch.nn.utils.clip_grad_norm_([weight], 1.0, error_if_nonfinite=True)
+    valid = torch.distributions.constraints.real.check(x)  # type: ignore[attr-defined]
+    return x[valid].shape, bool(valid.all()), int((~valid).sum() == 0)
 
 
 def filled(x: torch.Tensor) -> object:
@@ -125,6 +131,49 @@ def test_what_is_not_known_is_not_answered_to_ones_own_code(grown: Callable[[], 
         for ask in (lambda: bool(mask.all()), lambda: mask.any().item(), lambda: True in mask):
             with pytest.raises(DataDependentOutputException):
                 ask()
+
+
+QUESTIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+    lambda x: x.isnan(),
+    lambda x: x.isinf() | x.isnan(),
+    lambda x: x != x,
+    lambda x: ~(x == x),
+    lambda x: x == float("inf"),
+    lambda x: ~(x != float("-inf")),
+    lambda x: x > float("inf"),
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_ones_own_code_may_have_missing_numbers_or_infinite_ones(
+    question: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    with FakeTensorMode(), Recorder():
+        x = torch.empty(4, 6)
+        with pytest.raises(DataDependentOutputException):
+            bool(question(x).any())
+        with pytest.raises(DynamicOutputShapeException):
+            x[~question(x).any(-1)]
+
+
+@pytest.mark.parametrize("question", QUESTIONS[:-1])  # more or less is answered the first time alone
+def test_as_usual_it_has_none_at_all_which_chooses_no_rows(question: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    with FakeTensorMode(), Recorder(), as_usual():
+        x = torch.empty(4, 6)
+        assert not question(x).any()
+        assert not question(x.sum())
+        assert (~question(x)).all()
+        with pytest.raises(DynamicOutputShapeException):
+            x[~question(x).any(-1)]
+        with pytest.raises(DynamicOutputShapeException):
+            x[question(x)]
+
+
+def test_whole_numbers_are_never_missing() -> None:
+    with FakeTensorMode(), Recorder():
+        ids = torch.empty(4, dtype=torch.long)
+        assert not ids.isnan().any()
+        assert ids[ids == ids].shape == (4,)
 
 
 def test_a_part_of_a_triangle_or_another_triangle_is_not_the_same() -> None:

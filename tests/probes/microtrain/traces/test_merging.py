@@ -38,6 +38,19 @@ def test_only_what_grows_by_the_sample_is_repeated() -> None:
     assert told(8, 8) is None
 
 
+def test_where_chance_has_no_say_work_on_a_few_samples_at_a_time_is_repeated_too() -> None:
+    once = [a_record(10)._replace(name="aten.mm")] * 100
+
+    def told(small: int, large: int) -> str | None:
+        records = ([*once, *[a_record(10)] * count] for count in (small, large))
+        return repeated((48, 96), *records, by_chance=False)
+
+    assert told(3, 6) == told(5, 10) == told(48, 96) == "aten.index"
+    assert told(8, 8) is None
+    assert told(5, 6) is None  # as the logarithm does
+    assert told(30, 33) is None  # mostly of the step's
+
+
 def test_what_is_repeated_counts_where_it_is_a_real_part_of_a_step() -> None:
     def told(written_bytes: int) -> str | None:
         small, large = (

@@ -1,20 +1,24 @@
-"""A batch of one's own may be a named tuple, as torch's own collating makes them."""
+"""A batch of one's own may be a named tuple, as torch's own collating makes them, or a mapping that is no dict, as
+transformers' tokenizers do."""
 
 from __future__ import annotations
 
+from collections import UserDict
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from probes.microtrain.feeding import map_tensors
-from probes.microtrain.tracing import trace_workload
+from probes.microtrain.feeding import batch_bytes, map_tensors
+from probes.microtrain.tracing import BATCH_PAIRS, trace_workload
 from probes.workload.description import Workload
 from probes.workload.models import python_model
 
 PROGRAM = """
 from typing import NamedTuple
+from collections import UserDict
 import torch
 from torch import nn
 
@@ -27,6 +31,39 @@ def drawn():
 
 def kept():
     return nn.Linear(4, 2), Batch(torch.randn(32, 4), torch.randint(2, (32,)))
+
+class Encoding(UserDict):
+    # as transformers' BatchEncoding
+    def __getattr__(self, name):
+        try:
+            return self.data[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+class Encoded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, rows, labels=None):
+        output = self.layer(rows)
+        return output if labels is None else {"loss": nn.functional.cross_entropy(output, labels)}
+
+class WithOne(Encoded):
+    def forward(self, encoding):
+        return super().forward(encoding.rows, **{key: encoding[key] for key in encoding if key != "rows"})
+
+def encoding(size):
+    return Encoding(rows=torch.randn(size, 4), labels=torch.randint(2, (size,)))
+
+def encoded():
+    return Encoded(), encoding
+
+def encoded_example():
+    return Encoded(), encoding(32)
+
+def encoded_in_one_argument():
+    return WithOne(), lambda size: (Encoding(rows=torch.randn(size, 4)), torch.randint(2, (size,)))
 """
 
 
@@ -42,9 +79,22 @@ def test_the_class_of_a_batch_stays_what_it_was() -> None:
     assert map_tensors((torch.ones(1),), lambda tensor: tensor)[0].tolist() == [1.0]
 
 
-@pytest.mark.parametrize("function", ["drawn", "kept"])
+@pytest.mark.parametrize("kind", [UserDict, MappingProxyType])
+def test_a_mapping_that_is_no_dict_is_put_on_a_device_whole(kind: Any) -> None:
+    batch = kind({"rows": torch.ones(3), "names": ["a", "b"]})
+    assert batch_bytes(batch) == 12
+    changed = map_tensors((batch, torch.ones(1)), lambda tensor: 2 * tensor)[0]
+    assert changed["rows"].tolist() == [2.0] * 3
+    assert changed["names"] == ["a", "b"]
+    assert isinstance(changed, UserDict) or kind is MappingProxyType
+    assert batch["rows"].tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("function", ["drawn", "kept", "encoded", "encoded_example", "encoded_in_one_argument"])
 def test_own_code_may_give_one(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "named_batches_of_mine.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(str(tmp_path))
     trace = trace_workload(Workload(python_model(f"named_batches_of_mine:{function}"), 8))
     assert trace.parameters == 10
+    assert trace.batch_sizes == BATCH_PAIRS[0]
+    assert trace.input_bytes.per_sample == 4 * 4 + 8

@@ -115,6 +115,21 @@ class Leaving(Gated):
         return self.head(x)
 
 
+class Missing(Gated):
+    # half of the rows have a number that is none
+    def forward(self, x):
+        return self.head(self.layer(x[~x.isnan().any(-1)]))
+
+
+class Careful(Gated):
+    # stops where something went wrong
+    def forward(self, x):
+        x = self.layer(x)
+        if torch.isnan(x).any() or torch.isinf(x.sum()):
+            raise ValueError("the weights have run away")
+        return self.head(x)
+
+
 class Endless(Gated):
     def forward(self, x):
         for _ in range(int(x.norm().item())):
@@ -128,6 +143,26 @@ def of_both(output, batch):
 
 def rows(size):
     return torch.randn(size, 8), torch.randint(3, (size,))
+
+def half_missing(size):
+    x = torch.randn(size, 8)
+    x[::2, 0] = float("nan")
+    return x
+
+def summed(output, batch):
+    return output.sum()
+
+def missing():
+    return Missing(), half_missing, summed
+
+def missing_of_a_large_one():
+    return Missing(51_000_000), half_missing, summed
+
+def careful():
+    return Careful(), rows
+
+def careful_of_a_large_one():
+    return Careful(51_000_000), rows
 
 def settling():
     return Settling(), rows
@@ -216,6 +251,20 @@ def test_rows_that_a_mask_chooses_are_as_many_as_it_chooses(own: str, function: 
     assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
     computed = sum(op.count * op.flops.at(40) for op in traced.operations if op.phase == "forward")
     assert 2 * 40 * 8 * 3 < computed < 2 * 40 * 8 * (3 + 8 * most)
+
+
+def test_rows_without_missing_numbers_are_as_many_as_there_are(own: str) -> None:
+    traced = trace(own, "missing")
+    assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
+    computed = sum(op.count * op.flops.at(40) for op in traced.operations if op.phase == "forward")
+    assert computed == 2 * 20 * (8 * 8 + 8 * 3)
+    with pytest.raises(Untraceable, match=r"too large.*Measure it instead"):
+        trace(own, "missing_of_a_large_one")
+
+
+def test_whether_something_went_wrong_is_looked_at_in_a_small_model_and_not_in_a_large_one(own: str) -> None:
+    assert trace(own, "careful").batch_sizes == LIGHT_BATCH_PAIRS[0]
+    assert trace(own, "careful_of_a_large_one").batch_sizes == BATCH_PAIRS[0]
 
 
 def test_a_number_that_nothing_hangs_on_is_not_run_for(own: str) -> None:

@@ -63,6 +63,24 @@ class OneByOne(nn.Module):
         return torch.stack([self.net(row) for row in x])
 
 
+class InParts(OneByOne):
+    # a few samples at a time, as where all at once would be too many
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    def forward(self, x):
+        return torch.cat([self.net(part) for part in x.split(self.size)])
+
+
+class Physical(OneByOne):
+    # a loss of what the net's output does where its inputs change
+    def forward(self, x):
+        u = self.net(x)
+        (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+        return u.square().mean() + slope.square().mean()
+
+
 class RowByRow(nn.Module):
     # fills a mask sample by sample
     def __init__(self):
@@ -143,6 +161,12 @@ def deep():
 def one_by_one():
     return OneByOne(), lambda size: (torch.randn(size, 8), torch.randint(3, (size,)))
 
+def in_parts():
+    return InParts(16), lambda size: (torch.randn(size, 8), torch.randint(3, (size,)))
+
+def physical():
+    return Physical(), lambda size: {"x": torch.rand(size, 8, requires_grad=True)}
+
 def row_by_row():
     return RowByRow(), lambda size: (torch.randn(size, 8), torch.randint(3, (size,)))
 
@@ -219,6 +243,15 @@ def test_chance_goes_on_as_if_nothing_had_been_traced(own: str) -> None:
 def test_work_done_sample_by_sample_is_refused_by_name(own: str) -> None:
     with pytest.raises(Untraceable, match=r"aten\.\w+ runs in this model for each sample.*Measure it instead"):
         trace(own, "one_by_one")
+
+
+def test_work_done_a_few_samples_at_a_time_is_refused_by_name(own: str) -> None:
+    with pytest.raises(Untraceable, match=r"aten\.\w+ runs in this model .*or for every few.*Measure it instead"):
+        trace(own, "in_parts")
+
+
+def test_inputs_that_have_gradients_have_them_without_numbers_too(own: str) -> None:
+    assert trace(own, "physical").batch_sizes == BATCH_PAIRS[0]
 
 
 def test_next_to_no_work_done_sample_by_sample_is_no_matter(own: str) -> None:

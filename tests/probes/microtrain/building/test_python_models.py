@@ -1,0 +1,102 @@
+"""One's own Python is called as it wants to be, judged as its batches say, and leaves torch as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from probes.microtrain.building.fake_models import build_meta
+from probes.microtrain.building.python_models import call_module, default_loss
+from probes.microtrain.building.samples_asked import InvalidBatch
+from probes.microtrain.models import build_model
+from probes.workload.models import python_model
+from tests.probes.microtrain.traces.test_tracing_own_code import place
+
+PROGRAM = """
+import torch
+from torch import nn
+
+torch.set_num_threads(3)
+
+def one_output():
+    return nn.Sequential(nn.Linear(13, 8), nn.ReLU(), nn.Linear(8, 1))
+
+def sets_threads():
+    torch.set_num_threads(3)
+    return one_output()
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the current folder."""
+    place(tmp_path, monkeypatch, "own_python", PROGRAM)
+    monkeypatch.delitem(__import__("sys").modules, "own_python", raising=False)
+    return "own_python"
+
+
+@pytest.mark.parametrize("function", ["one_output", "sets_threads"])
+def test_threads_that_a_script_sets_for_itself_are_not_a_plans(own: str, function: str) -> None:
+    before = torch.get_num_threads()
+    build_model(python_model(f"{own}:{function}"))
+    assert torch.get_num_threads() == before != 3
+
+
+def test_nor_where_it_is_imported_alone(own: str) -> None:
+    before = torch.get_num_threads()
+    build_meta(python_model(f"{own}:one_output"))
+    assert torch.get_num_threads() == before != 3
+
+
+def test_a_module_with_one_output_learns_numbers_as_layers_with_one_do(own: str) -> None:
+    built = build_model(python_model(f"{own}:one_output"))
+    batch = built.make_batch(4, None)
+    output = built.forward(built.module, batch)
+    loss = built.loss(output, batch)
+    assert loss.item() == functional.mse_loss(output, batch[1]).item()
+    loss.backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in built.module.parameters())
+
+
+@pytest.mark.parametrize("shapes", [((5, 1), (5,)), ((5,), (5, 1)), ((5, 1, 3), (5, 3))])
+def test_targets_that_are_as_many_as_the_outputs_are_taken_one_by_one(shapes: tuple[tuple[int, ...], ...]) -> None:
+    output, targets = (torch.randn(shape) for shape in shapes)
+    expected = (output.flatten() - targets.flatten()).square().mean()
+    assert torch.isclose(default_loss(output, (None, targets)), expected)
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")  # torch's, which means what is meant here
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 1)])
+def test_one_target_may_stand_for_many_outputs(shape: tuple[int, ...]) -> None:
+    output, targets = torch.randn(5, 3), torch.randn(shape)
+    assert torch.isclose(default_loss(output, (None, targets)), (output - targets).square().mean())
+
+
+@pytest.mark.parametrize("shapes", [((5, 1), (5, 3)), ((5, 3), (5,)), ((5, 3), (5, 3, 2))])
+def test_targets_of_another_number_are_refused_with_both_shapes(shapes: tuple[tuple[int, ...], ...]) -> None:
+    output, targets = (torch.randn(shape) for shape in shapes)
+    with pytest.raises(InvalidBatch) as caught:
+        default_loss(output, (None, targets))
+    assert all(str(shape) in str(caught.value) for shape in shapes)
+
+
+class ByName(nn.Module):
+    """Hands on what it is given, and takes nothing by place."""
+
+    def forward(self, **inputs: torch.Tensor) -> list[str]:
+        return sorted(inputs)
+
+
+class AnyWay(nn.Module):
+    def forward(self, *args: object, **kwargs: object) -> tuple[int, int]:
+        return len(args), len(kwargs)
+
+
+def test_a_mapping_is_the_entries_of_a_forward_that_takes_any_by_name() -> None:
+    inputs = {"input_ids": torch.ones(2), "attention_mask": torch.ones(2)}
+    assert call_module(ByName(), (inputs, torch.ones(2))) == ["attention_mask", "input_ids"]
+    assert call_module(AnyWay(), (inputs, torch.ones(2))) == (1, 0)
