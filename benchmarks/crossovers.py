@@ -2,13 +2,14 @@
 
 python -m benchmarks.crossovers                      eleven models, some half an hour on two cores
 python -m benchmarks.crossovers --models 2 --seconds 0.4
-python -m benchmarks.crossovers --profile FILE       this machine's profile, instead of calibrating it anew
+python -m benchmarks.crossovers --profile FILE...    this machine's calibrations, earliest first, instead of a new one
 
 `instant` is asked for every model before anything ran, then `quick`, in a store that no truth gets into. Truth: at each
 batch size every plan runs in three processes of its own, in turns with the others (benchmarks.truth), in up to seven
 where two plans are within a tenth, as two processes of one plan are, or where processes disagree on which is faster.
 A coarse ladder of batch sizes is gone up as far as the two plans' own steps are short, whatever was told of them; then
-the bracket around each pair's crossover is halved until it is within a factor of 1.5. The scoring is
+the bracket around each pair's crossover is halved until it is within a factor of 1.5. Batches that others contradict
+are measured once more (benchmarks.crossovers_again does so for a run of before). The scoring is
 benchmarks.crossover_scores. A run that is broken off leaves the models it measured in a file whose name ends in
 .unfinished.json, which benchmarks.crossover_scores tells like any other.
 """
@@ -23,7 +24,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,7 @@ from typing import Any
 from app.advisor.plans import candidate_plans
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
+from app.advisor.time_model.pooled import pool
 from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
@@ -41,7 +43,7 @@ from benchmarks.output import Unfinished, output_file
 from benchmarks.truth import measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.microtrain.processes import fresh_processes
-from probes.profile import Profile
+from probes.profile import Profile, parse_profile
 from probes.workload.description import Plan
 
 RESULTS = Path(__file__).parent / "results"
@@ -84,13 +86,28 @@ class Measured:
 
     async def bisect(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
         reach = await self._climb(pairs)
+        await self._narrow(pairs, reach)
+        await self.look_again(pairs)
+        await self._narrow(pairs, reach)
+        return self.truths(pairs)
+
+    async def look_again(self, pairs: Sequence[Pair]) -> None:
+        """At batches that others contradict: all processes of a batch run within seconds, which may be slow ones."""
+        contradicted = {pair: truth.contradicted for pair, truth in self.truths(pairs).items()}
+        for size in sorted({size for sizes in contradicted.values() for size in sizes}):
+            await self._settle(size, [pair for pair in pairs if size in contradicted[pair]])
+
+    def truths(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
+        return {pair: self._truth(pair) for pair in pairs}
+
+    async def _narrow(self, pairs: Sequence[Pair], reach: Mapping[Pair, int]) -> None:
+        """The brackets, by halves."""
         for _ in range(ROUNDS):
             sizes = {found for pair in pairs if (found := wanted(self._truth(pair))) is not None}
             for size in sorted(sizes):
                 await self._settle(size, [pair for pair in pairs if size <= reach[pair]])
             if not sizes:
                 break
-        return {pair: self._truth(pair) for pair in pairs}
 
     async def _climb(self, pairs: Sequence[Pair]) -> dict[Pair, int]:
         """Up the ladder, each pair until a step of one of its plans took too long. Returns how far each came."""
@@ -214,25 +231,26 @@ async def run_crossovers(
     say: Say,
     keep: Keep,
     *,
-    profile: Profile | None = None,
+    calibrations: Sequence[Profile] = (),
     minutes: float = math.inf,
 ) -> Document:
-    """The document that is kept. profile: of this machine; None: it is calibrated first. minutes: after them no model
-    is begun."""
+    """The document that is kept. calibrations: of this machine, the earliest first; none: it is calibrated first.
+    minutes: after them no model is begun."""
     until = time.monotonic() + 60 * minutes
     asked = Crosspoint(Settings.from_environment(data_dir=folder / "asked", learning=False))
     measuring = Crosspoint(Settings.from_environment(data_dir=folder / "measuring"))
     async with asked, measuring:
-        if profile is None:
+        if not calibrations:
             say("calibrating")
-            profile = await asked.calibrate("full")
-        await asked.store.keep_profile(profile)
+            calibrations = [await asked.calibrate("full")]
+        await asked.store.keep_profile(pool(tuple(reversed(calibrations))), calibrations[-1])
         rows = await Bench(asked, measuring, seconds, say, keep, until).rows(models)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": profile.machine,
-        "software": {"python": platform.python_version(), **profile.software},
-        "noise": profile.noise,
+        "machine": calibrations[-1].machine,
+        "software": {"python": platform.python_version(), **calibrations[-1].software},
+        "calibrations": len(calibrations),
+        "noise": [each.noise for each in calibrations],
         "seconds_a_batch": seconds,
         "table": score(rows),
         "rows": rows,
@@ -247,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1.2, help="all plans at one batch size")
     parser.add_argument("--models", type=int, default=len(MODELS), help="how many of the models")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no model is begun later")
-    parser.add_argument("--profile", type=Path, help="this machine's profile, as benchmarks.estimates keeps it")
+    parser.add_argument("--profile", type=Path, nargs="+", default=[], help="this machine's, the earliest first")
     parser.add_argument("--output", type=output_file, default=RESULTS / "crossovers.json")
     chosen = parser.parse_args(arguments)
 
@@ -257,7 +275,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     unfinished = Unfinished(chosen.output)
     with tempfile.TemporaryDirectory() as folder:
-        known = chosen.profile and Profile.from_json(json.loads(chosen.profile.read_text(encoding="utf-8")))
         document = asyncio.run(
             run_crossovers(
                 MODELS[: chosen.models],
@@ -265,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Path(folder),
                 say,
                 unfinished.keep,
-                profile=known,
+                calibrations=[parse_profile(file.read_bytes()) for file in chosen.profile],
                 minutes=chosen.minutes,
             )
         )

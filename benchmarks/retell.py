@@ -1,14 +1,15 @@
 """What `instant` of the code as it stands says of a kept run of benchmarks.estimates: by that run's own calibrations.
 
-python -m benchmarks.retell FILE [--all-calibrations] [--store FOLDER] [--output FILE]
+python -m benchmarks.retell FILE [--all-calibrations | --at-least N] [--store FOLDER] [--output FILE]
 
 Prices, fits and rules can be tried in minutes so, against an hour of truth, and a run's table told again by later
 code. FILE: what the run wrote, with its calibrations beside it (estimates_profile_1.json and so on). `instant` is told
 as in the run: of each block by its calibration and those before it, and of a machine on which nobody else computes.
 --all-calibrations: of every block by all of the run's calibrations, those after it among them, as a service tells that
-has made so many; a run's first block has one alone. Rules of thumb are told anew, too; truth and `quick` stay as they
-were measured. Traces are those of this code and torch; a store keeps them for the next time. This measures nothing, and
-any machine does for it.
+has made so many; a run's first block has one alone. --at-least 2: as a service tells from its first minutes on, which
+calibrates twice within them. Rules of thumb are told anew, too; truth and `quick` stay as they were measured. Traces
+are those of this code and torch; a store keeps them for the next time. This measures nothing, and any machine does for
+it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -82,14 +84,13 @@ async def retell(rows: Sequence[Document], calibrations: Sequence[Profile], cros
     return [again.get(id(row), row) for row in rows]
 
 
-async def run_retell(
-    document: Mapping[str, Any], result: Path, store: Path, *, all_calibrations: bool = False
-) -> Document:
-    """The document again, with its table. Raises FileNotFoundError, InvalidProfile, LabError."""
+async def run_retell(document: Mapping[str, Any], result: Path, store: Path, *, at_least: float = 1) -> Document:
+    """The document again, with its table. at_least: so many calibrations tell of each block, or all where there are
+    fewer. Raises FileNotFoundError, InvalidProfile, LabError."""
     calibrations, rows = read_calibrations(result), document["rows"]
-    if all_calibrations:
-        last = len(calibrations) - 1
-        rows = [{**row, "block": last} if row.get("block", last + 1) <= last else row for row in rows]
+    last = len(calibrations) - 1
+    least = int(min(at_least - 1, last))
+    rows = [{**row, "block": max(row["block"], least)} if row.get("block", last + 1) <= last else row for row in rows]
     async with Crosspoint(Settings.from_environment(data_dir=store, learning=False)) as crosspoint:
         rows = await retell(rows, calibrations, crosspoint)
     return {**document, "table": make_table(rows), "rows": rows}
@@ -99,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, and write the document where one is asked for. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.retell", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("result", type=Path, help="of benchmarks.estimates, with its calibrations beside it")
-    parser.add_argument("--all-calibrations", action="store_true", help="tell each block by all of them")
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--all-calibrations", action="store_true", help="tell each block by all of them")
+    many.add_argument("--at-least", type=int, default=1, metavar="N", help="tell each block by N of them, or more")
     parser.add_argument("--store", type=Path, help="keeps traces for the next time")
     parser.add_argument("--output", type=output_file)
     chosen = parser.parse_args(arguments)
@@ -109,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         parser.error(f"{chosen.result} cannot be told again: {error}")
     with tempfile.TemporaryDirectory() as folder:
-        store, everything = chosen.store or Path(folder), chosen.all_calibrations
-        again = asyncio.run(run_retell(document, chosen.result, store, all_calibrations=everything))
+        at_least = math.inf if chosen.all_calibrations else chosen.at_least
+        again = asyncio.run(run_retell(document, chosen.result, chosen.store or Path(folder), at_least=at_least))
     if chosen.output is not None:
         chosen.output.write_text(json.dumps(again, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(describe_table(again["table"]) + "\n")

@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 from app.advisor.request import Request
 from app.errors import CrosspointError
 from benchmarks import crossovers
-from benchmarks.crossover_scores import NARROW, Truth, describe_scores, score, told_batch, truth_of, wanted
+from benchmarks.crossover_scores import (
+    NARROW,
+    Truth,
+    cost_of_following,
+    describe_scores,
+    score,
+    told_batch,
+    truth_of,
+    wanted,
+)
 from benchmarks.crossovers import Bench, Measured, is_doubtful
+from benchmarks.crossovers_again import times_of
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
@@ -162,6 +172,50 @@ def test_the_ladder_is_gone_up_as_far_as_a_pair_s_own_steps_are_short(monkeypatc
     assert truths[slow].kind == "never"
 
 
+@pytest.mark.parametrize(
+    ("signs", "contradicted"),
+    [
+        ({1: 1, 8: 1, 38: -1, 64: 1}, [38]),
+        ({1: -1, 8: 0, 38: -1, 64: 1}, []),
+        ({1: -1, 8: 1, 38: -1, 64: 1}, [8, 38]),
+        ({1: 1, 8: -1}, []),
+        ({1: 1, 8: 0, 64: 1}, []),
+    ],
+)
+def test_a_batch_is_contradicted_by_what_lies_on_both_sides_of_it(
+    signs: dict[int, int], contradicted: list[int]
+) -> None:
+    assert Truth(signs).contradicted == contradicted
+
+
+def test_a_batch_that_met_slow_seconds_is_measured_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second plan is ahead everywhere, but for the first time that it is asked at eight samples."""
+    asked: list[int] = []
+
+    async def measure(_asked: Any, workload: Workload, plans: Sequence[Plan], _seconds: float) -> list[Measurement]:
+        size = workload.batch_size
+        asked.append(size)
+        slow = size == 8 and asked.count(8) <= crossovers.MOST_PROCESSES
+        seconds = {ONE.label: 1e-3 * size, TWO.label: (1.08e-3 if slow else 0.5e-3) * size}
+        return [a_measurement(plan, size, seconds[plan.label]) for plan in plans]
+
+    monkeypatch.setattr(crossovers, "measure_plans", measure)
+    nobody: Any = None
+    pair = (ONE.label, TWO.label)
+    truth = asyncio.run(Measured(nobody, WORKLOADS[0], (ONE, TWO), 1.0).bisect([pair]))[pair]
+    assert asked.count(8) > crossovers.MOST_PROCESSES
+    assert truth.signs[8] == 1
+    assert truth.kind == "always"
+
+
+def test_the_times_of_a_kept_run_s_model_are_those_of_all_its_pairs() -> None:
+    rows = [
+        {"from": "a", "to": "b", "times": {"8": [[1.0], [2.0]]}},
+        {"from": "a", "to": "c", "times": {"8": [[1.0], [3.0, 4.0]]}},
+    ]
+    assert times_of(rows) == {8: {"a": [1.0], "b": [2.0], "c": [3.0, 4.0]}}
+
+
 def test_every_model_s_rows_are_kept_as_it_is_done_and_none_is_begun_when_the_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,3 +269,13 @@ def test_what_was_told_beyond_the_batches_that_ran_is_counted_apart() -> None:
     row = next(row for row in score(rows) if (row["adviser"], row["figure"]) == ("instant", "batch_size"))
     assert (row["decided"], row["beyond"], row["right"]) == (2, 1, 1)
     assert "| 2 of 2 | 1 | 100% (1 of 1) |" in describe_scores([row])
+
+
+def test_following_a_wrong_crossover_costs_what_the_slower_plan_takes_longer() -> None:
+    """The second plan is behind by half, a tenth ahead, and a quarter ahead."""
+    times = {1: ([1.0], [1.5]), 8: ([1.1], [1.0]), 64: ([1.25], [1.0]), 512: ([2.0], [])}
+    assert cost_of_following(8, times) == 0
+    assert cost_of_following(1, times) == pytest.approx(0.5 / 3)
+    assert cost_of_following(9, times) == pytest.approx(0.1 / 3)
+    assert cost_of_following(math.inf, times) == pytest.approx((0.1 + 0.25) / 3)
+    assert cost_of_following(1, {}) == 0

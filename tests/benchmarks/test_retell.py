@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,12 @@ def test_a_block_is_told_by_what_was_calibrated_until_then(kept: Path, tmp_path:
     assert beyond == {**row, "block": 2}  # it was not reached: no calibration of its own was kept
 
 
-def test_each_block_may_be_told_by_all_calibrations(kept: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_least", [2, math.inf])
+def test_each_block_may_be_told_by_more_calibrations(kept: Path, tmp_path: Path, at_least: float) -> None:
     document = json.loads(kept.read_text(encoding="utf-8"))
     row = document["rows"][0]
     document["rows"] = [{**row, "block": block} for block in range(3)]
-    told = asyncio.run(run_retell(document, kept, tmp_path / "store", all_calibrations=True))["rows"]
+    told = asyncio.run(run_retell(document, kept, tmp_path / "store", at_least=at_least))["rows"]
     assert told[0]["instant"] == told[1]["instant"] not in told[0]["instant of each calibration alone"]
     assert told[2] == document["rows"][2]
 
