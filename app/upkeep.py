@@ -128,7 +128,7 @@ class Upkeep:
                 self.calibration = {"state": "waiting", "reason": "What this machine is has changed, or is not known."}
                 return
             if await self._is_due_again(survey, profile):
-                await self._calibrate("full", profile.name)  # nobody waits for it, as for the first one
+                await self._calibrate_again(profile.name)
         except CrosspointError as error:
             log.warning("The calibration failed: %s", error)
             self.calibration = {"state": "failed", "reason": str(error)}
@@ -165,6 +165,12 @@ class Upkeep:
         count = len(self._calibrated)
         since = asyncio.get_running_loop().time() - _rest_after(count)
         return count < LOOKED_AT and all(made < since for made in self._calibrated[-1:])
+
+    async def _calibrate_again(self, name: str) -> None:
+        """In full: nobody waits for it, as for the first one. Where it gave way it is not begun anew at once, as where
+        measurements come more often than it takes it would never be done. Raises LabError."""
+        if not await self._calibrate("full", name):
+            self._retry_later()
 
     async def _calibrate(self, effort: str, name: str | None = None) -> bool:
         """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card

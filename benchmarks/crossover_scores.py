@@ -65,14 +65,18 @@ class Truth:
 
     @property
     def contradicted(self) -> list[int]:
-        """Batches at which one plan is ahead although the other is both at a smaller one and at a larger one: a plan
-        met slow minutes there, or does take longer at that batch."""
+        """Batches at which one plan is ahead although the other is both at a smaller one and at a larger one, or
+        neither is although the same one is ahead next to it on either side: a plan met slow minutes there, or does take
+        longer at that batch."""
         signs = sorted(self.signs.items())
-        return [
-            size
-            for place, (size, sign) in enumerate(signs)
-            if sign and all(any(other == -sign for _, other in side) for side in (signs[:place], signs[place + 1 :]))
-        ]
+        found = []
+        for place, (size, sign) in enumerate(signs):
+            before = [other for _, other in signs[:place] if other]
+            after = [other for _, other in signs[place + 1 :] if other]
+            beside = bool(before and after) and before[-1] == after[0] != sign == 0
+            if beside or (sign and -sign in before and -sign in after):
+                found.append(size)
+        return found
 
     @property
     def kind(self) -> str:

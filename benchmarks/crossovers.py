@@ -87,15 +87,17 @@ class Measured:
     async def bisect(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
         reach = await self._climb(pairs)
         await self._narrow(pairs, reach)
-        await self.look_again(pairs)
-        await self._narrow(pairs, reach)
-        return self.truths(pairs)
+        return await self.look_again(pairs)
 
-    async def look_again(self, pairs: Sequence[Pair]) -> None:
-        """At batches that others contradict: all processes of a batch run within seconds, which may be slow ones."""
-        contradicted = {pair: truth.contradicted for pair, truth in self.truths(pairs).items()}
-        for size in sorted({size for sizes in contradicted.values() for size in sizes}):
-            await self._settle(size, [pair for pair in pairs if size in contradicted[pair]])
+    async def look_again(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
+        """At batches that others contradict: all processes of a batch run within seconds, which may be slow ones. All
+        pairs that ran there, whose plans are compared process by process."""
+        for size in sorted({size for truth in self.truths(pairs).values() for size in truth.contradicted}):
+            times = self.times[size]
+            await self._settle(size, [pair for pair in pairs if times[pair[0]] and times[pair[1]]])
+        sizes = {pair: self._truth(pair).signs for pair in pairs}
+        await self._narrow(pairs, {pair: max(ran, default=0) for pair, ran in sizes.items()})
+        return self.truths(pairs)
 
     def truths(self, pairs: Sequence[Pair]) -> dict[Pair, Truth]:
         return {pair: self._truth(pair) for pair in pairs}

@@ -42,8 +42,7 @@ async def look_again(document: Document, folder: Path) -> Document:
             plans = candidate_plans(await crosspoint.survey(), Request(workload))
             measured = Measured(crosspoint, models[name], plans, document["seconds_a_batch"], times_of(mine))
             pairs: list[Pair] = [(row["from"], row["to"]) for row in mine]
-            await measured.look_again(pairs)
-            truths = measured.truths(pairs)
+            truths = await measured.look_again(pairs)
             for row, pair in zip(mine, pairs, strict=True):
                 row["truth"] = truths[pair].to_json()
                 row["times"] = {str(s): [times[pair[0]], times[pair[1]]] for s, times in sorted(measured.times.items())}

@@ -71,10 +71,19 @@ def waiting_lock(path: Path | None = None) -> MachineLock:
 
 def is_wanted(path: Path | None = None) -> bool:
     """Whether anybody holds a `waiting_lock`."""
-    lock = MachineLock(_beside(path))
-    is_free = lock.try_acquire()
-    lock.release()
-    return not is_free
+    try:
+        descriptor = _open_lock(_beside(path))
+    except OSError:  # whoever waits says so
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _beside(path: Path | None) -> Path:

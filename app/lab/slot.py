@@ -15,6 +15,9 @@ from app.lab.lock import MachineLock, is_wanted, waiting_lock
 LOCK_RETRY_SECONDS = 0.2
 # How often work that nobody waits for looks whether another process waits for the machine.
 WANTED_SECONDS = 0.5
+# Who waits takes the machine within LOCK_RETRY_SECONDS once it is free. One that has not in so long never will: it was
+# stopped, and holds its lock all the same.
+STOPPED_SECONDS = 5.0
 # How long to wait for another process: a quick calibration takes 30 s, a thorough recommendation 60 s.
 LOCK_WAIT_SECONDS = 120.0
 OTHERWISE = ", or use effort instant, which measures nothing"
@@ -36,6 +39,7 @@ class Ticket:
         self.on_start: Callable[[], object] | None = None
         self.patience_seconds: float | None = None
         self.started_at: float | None = None
+        self.left_to_others_at: float | None = None  # since when the machine was free, and another process waited
         self.turn = asyncio.Event()
 
     @property
@@ -137,12 +141,11 @@ async def _wait_for_both(ticket: Ticket, lock: MachineLock) -> None:
 
 
 async def _wait_for(ticket: Ticket, lock: MachineLock) -> None:
-    wanting = waiting_lock()
+    wanting, is_known = waiting_lock(), ticket.on_preempt is not None
     try:
         async with asyncio.timeout(LOCK_WAIT_SECONDS):
             while not _try_acquire(ticket, lock):  # another process holds it: no event tells when it lets go
-                if ticket.on_preempt is None:
-                    wanting.try_acquire()
+                is_known = is_known or wanting.try_acquire()
                 await asyncio.sleep(LOCK_RETRY_SECONDS)
     except TimeoutError:
         raise LabError(
@@ -158,17 +161,25 @@ def _try_acquire(ticket: Ticket, lock: MachineLock) -> bool:
     """Work that nobody waits for leaves the machine to who waits for it in another process, who looks now and then.
     Only who holds the machine asks whether it is wanted, as two that ask at once would take each other for a waiter."""
     if not lock.try_acquire():
+        ticket.left_to_others_at = None
         return False
-    if ticket.on_preempt is not None and is_wanted():
-        lock.release()
-        return False
-    return True
+    if ticket.on_preempt is None or not is_wanted():
+        ticket.left_to_others_at = None
+        return True
+    now = time.monotonic()
+    ticket.left_to_others_at = ticket.left_to_others_at or now
+    if now - ticket.left_to_others_at >= STOPPED_SECONDS:
+        return True
+    lock.release()
+    return False
 
 
 @contextlib.asynccontextmanager
 async def _giving_way(ticket: Ticket) -> AsyncIterator[None]:
-    """Preempts this ticket's work, if it is of that kind, when another process waits for the machine."""
-    watch = None if ticket.on_preempt is None else asyncio.create_task(_preempt_when_wanted(ticket.on_preempt))
+    """Preempts this ticket's work, if it is of that kind, when another process waits for the machine; but for one that
+    did not take it when it was free."""
+    preempt = ticket.on_preempt if ticket.left_to_others_at is None else None
+    watch = None if preempt is None else asyncio.create_task(_preempt_when_wanted(preempt))
     try:
         yield
     finally:

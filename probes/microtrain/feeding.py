@@ -108,7 +108,13 @@ def pinned(batches: Sequence[Batch]) -> list[Batch]:
 
 def to_device(batch: Batch, device: torch.device, *, non_blocking: bool = False) -> Batch:
     """The same batch with every tensor on the device; tensors that are there already are not copied."""
-    return map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=non_blocking))
+    return map_tensors(batch, lambda tensor: as_leaf(tensor.to(device, non_blocking=non_blocking)))
+
+
+def as_leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """An input that asks for its gradient, as one that a script has made: not what a copy or a choice of rows computed
+    from another, through which a second backward would fail, and every one would go back to where it was."""
+    return tensor if tensor.is_leaf else tensor.detach().requires_grad_()
 
 
 def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
@@ -132,9 +138,9 @@ def alike(like: Any, items: Iterable[Any]) -> Any:
 
 
 def alike_entries(like: Mapping[Any, Any], entries: dict[Any, Any]) -> Mapping[Any, Any]:
-    """A mapping of these entries. What is no dict stays what it is: entries of transformers' BatchEncoding are
-    attributes, too."""
-    if isinstance(like, dict) or not isinstance(like, MutableMapping):
+    """A mapping of these entries. What is no dict stays what it is, where its class says how it is copied: entries of
+    transformers' BatchEncoding are attributes, too."""
+    if isinstance(like, dict) or not isinstance(like, MutableMapping) or not hasattr(type(like), "__copy__"):
         return entries
     new = copy(like)
     new.update(entries)

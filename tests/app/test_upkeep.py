@@ -218,6 +218,22 @@ def test_what_this_calibrated_it_does_not_again_at_once_and_not_without_end(tmp_
     asyncio.run(use())
 
 
+def test_a_further_calibration_that_gave_way_is_not_begun_anew_at_once(tmp_path: Path) -> None:
+    """Where measurements come more often than it takes it would never be done, and hold the cores all the time."""
+
+    async def gives_way(_effort: str, _name: str | None = None) -> bool:
+        return False
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            upkeep = Upkeep(crosspoint)
+            upkeep._calibrate = gives_way  # type: ignore[method-assign]
+            await upkeep._calibrate_again("named")
+            assert upkeep._not_before > asyncio.get_running_loop().time() + 60
+
+    asyncio.run(use())
+
+
 def test_a_profile_that_comes_is_looked_at_at_once(tmp_path: Path) -> None:
     async def use() -> None:
         async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:

@@ -176,10 +176,13 @@ def test_the_ladder_is_gone_up_as_far_as_a_pair_s_own_steps_are_short(monkeypatc
     ("signs", "contradicted"),
     [
         ({1: 1, 8: 1, 38: -1, 64: 1}, [38]),
-        ({1: -1, 8: 0, 38: -1, 64: 1}, []),
+        ({1: -1, 8: 0, 38: -1, 64: 1}, [8]),
         ({1: -1, 8: 1, 38: -1, 64: 1}, [8, 38]),
         ({1: 1, 8: -1}, []),
-        ({1: 1, 8: 0, 64: 1}, []),
+        ({1: 1, 8: 0, 64: 1}, [8]),
+        ({1: 1, 8: 0, 38: 0, 64: 1}, [8, 38]),
+        ({1: -1, 8: 0, 64: 1}, []),
+        ({1: 0, 8: 1}, []),
     ],
 )
 def test_a_batch_is_contradicted_by_what_lies_on_both_sides_of_it(

@@ -1,4 +1,4 @@
-"""Up to which batch a device waits for the host to issue a step's operations."""
+"""How long a device waits for the host to issue a step's operations: predicted, and put right by what was measured."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def launch_bound_until(
     answer would call a batch limited by launching whose step it has just told to be computing."""
 
     def device_is_the_limit(batch: int) -> bool:
-        return predicted.host_share(batch) * _longer_than_told(predicted, measured, batch) <= 1.0
+        return predicted.host_share(batch) * longer_than_told(predicted, measured, batch) <= 1.0
 
     until = holds_from(device_is_the_limit, batch_sizes)
     return 1 if until is not None and until == min(batch_sizes) else until
 
 
-def _longer_than_told(predicted: PredictedTime, measured: MeasuredTime | None, batch_size: int) -> float:
-    """How many times as large as predicted the host's share was at the nearest batch at which it was measured."""
+def longer_than_told(predicted: PredictedTime, measured: MeasuredTime | None, batch_size: int) -> float:
+    """How many times as large as predicted the host's share was at the nearest batch at which it was measured; 1 where
+    it was at none."""
     rows = {} if measured is None else measured.rows
     shares = {size: share for size, row in rows.items() if (share := _host_share(row)) is not None}
     if not shares:
@@ -39,6 +40,9 @@ def _longer_than_told(predicted: PredictedTime, measured: MeasuredTime | None, b
 def _host_share(row: Measurement) -> float | None:
     """How many times as long as the device computed the host took to issue the step; None where it was not measured."""
     overheads, step = row.overheads, row.step
-    if overheads is None or step is None or not overheads.launch_seconds or not overheads.device_busy:
+    if overheads is None or step is None or not overheads.launch_seconds:
         return None
-    return overheads.launch_seconds / (overheads.device_busy * step.median)
+    if overheads.device_busy:
+        return overheads.launch_seconds / (overheads.device_busy * step.median)
+    computes_on = overheads.launch_seconds < (overheads.compute_seconds or 0.0)  # as measured_breakdown has it
+    return overheads.launch_seconds / step.median if computes_on else None

@@ -202,17 +202,19 @@ class PredictedTime:
     def _parts(self, batch_size: int) -> Features:
         return weighted(self.curve.at(batch_size), self.model.fit.factors)
 
-    def breakdown(self, batch_size: int, data: str) -> Breakdown:
-        """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing."""
+    def breakdown(self, batch_size: int, data: str, issuing: float = 1.0) -> Breakdown:
+        """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing. issuing: how
+        many times as long as told the host takes to issue a device's step, against what the device computes."""
         parts = self._parts(batch_size)
         if self.model.plan.is_cpu:
             *_, dispatch, _, faults = parts
             launch = max(min(self.curve.issuing, sum(parts) - faults), dispatch)
             return Breakdown(transfer=0.0, launch=launch, compute=sum(parts) - launch, synchronize=0.0)
-        return self._device_breakdown(parts, batch_size, data)
+        return self._device_breakdown(parts, batch_size, data, issuing)
 
-    def _device_breakdown(self, parts: Features, batch_size: int, data: str) -> Breakdown:
+    def _device_breakdown(self, parts: Features, batch_size: int, data: str, issuing: float) -> Breakdown:
         host, device = host_and_device(parts)
+        host *= issuing
         profile, plan = self.model.profile, self.model.plan
         copy = self.copy_seconds(batch_size, data)
         return Breakdown(

@@ -15,6 +15,7 @@ from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experienc
 from app.advisor.time_model.feeding import fed_otherwise
 from app.advisor.time_model.fitting import Step
 from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
+from app.advisor.time_model.launch_bound import longer_than_told
 from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, measured_times
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.step_estimate import StepEstimate, weakest
@@ -93,7 +94,8 @@ class PlanTime:
             return parts if math.isclose(estimate.slowed, 1.0) else scaled(parts, estimate.seconds.median)
         if self.predicted is None:
             return Breakdown()
-        return scaled(self.predicted.breakdown(batch_size, data), estimate.seconds.median)
+        issuing = longer_than_told(self.predicted, self.measured, batch_size) if not self.plan.is_cpu else 1.0
+        return scaled(self.predicted.breakdown(batch_size, data, issuing), estimate.seconds.median)
 
     def learned(self, batch_size: int) -> Learned:
         """What like models say of this plan's prediction."""

@@ -32,7 +32,7 @@ from torch.nn.utils.rnn import PackedSequence
 from probes.microtrain.building.built import Batch, BuiltModel, MakeBatch
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
 from probes.microtrain.failures import is_out_of_memory
-from probes.microtrain.feeding import alike, alike_entries
+from probes.microtrain.feeding import alike, alike_entries, as_leaf, map_tensors
 from probes.workload.description import InvalidModel
 
 _EXPECTED = (
@@ -206,7 +206,7 @@ def _make_batch(target: str, batches: Any) -> MakeBatch:
     make = asked_for_samples(target, batches) if callable(batches) else None
 
     def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
-        return _draw(batches, batch_size, generator) if make is None else make(batch_size)
+        return _draw(batches, batch_size, generator) if make is None else map_tensors(make(batch_size), as_leaf)
 
     if make is not None or _has_rows(batches):
         return make_batch
@@ -233,7 +233,7 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
             count = value.shape[0]
             if count not in rows:
                 rows[count] = torch.randint(count, (batch_size,), generator=generator)
-            return value[rows[count]]
+            return as_leaf(value[rows[count]])
         if isinstance(value, Mapping):
             return alike_entries(value, {key: draw(item) for key, item in value.items()})
         return alike(value, (draw(item) for item in value)) if isinstance(value, tuple | list) else value

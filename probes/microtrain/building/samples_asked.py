@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from probes.microtrain.chance import plain_chance_kept
 from probes.microtrain.feeding import tensors_in
 from probes.workload.description import InvalidModel
 
-# Batches that are rounded up, or packed into rows of many samples, become larger somewhere up to here.
+# Batches that are rounded up, or packed into rows of many samples, become larger somewhere up to here; or at twice as
+# many samples as the batch has rows, where it is filled up to more.
 _FURTHER = (2, 16, 128)
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -28,23 +29,21 @@ class OtherSamples(InvalidBatch):
 
 
 def asked_for_samples(target: str, make: Callable[[int], Batch]) -> Callable[[int], Batch]:
-    """The same function, which raises OtherSamples where a batch is no larger than one of clearly fewer samples, nor
-    than any of more, and has not just as many as were asked for.
+    """The same function, which raises OtherSamples where a batch is no smaller than those of many more samples, and no
+    dimension of it, nor any list in it, has as many as were asked for.
 
-    That is looked at once for each size, and costs a smaller batch; what a function cannot make is no matter. Shapes
-    are told apart, not counted: the samples may lie in any dimension, or in several."""
+    That is looked at once for each size, and costs a batch of twice as many where no dimension tells; what a function
+    cannot make is no matter. Shapes are told apart, not counted: the samples may lie in several dimensions."""
     known: set[int] = set()
 
     def make_batch(batch_size: int) -> Batch:
         if batch_size in known:
             return make(batch_size)
-        other = batch_size * 3 // 4 or 2
-        shapes = _shapes_at(make, other)  # first, so that it is gone before the batch is there
         batch = make(batch_size)
-        has_them = any(shape[0] == batch_size for shape in shapes)
-        if shapes and shapes == _shapes_of(batch) and not has_them and _is_largest(make, batch_size, shapes):
+        shapes = _shapes_of(batch)
+        if shapes and not _has(batch, batch_size) and _is_largest(make, batch_size, shapes):
             raise OtherSamples(
-                f"make_batch of {target} gives batches of the same shapes for {batch_size} samples and for {other}. "
+                f"make_batch of {target} gives batches of the same shapes for {batch_size} samples and for many more. "
                 "Give as many samples as it is asked for; where there are fewer, take some of them again."
             )
         known.add(batch_size)
@@ -53,10 +52,19 @@ def asked_for_samples(target: str, make: Callable[[int], Batch]) -> Callable[[in
     return make_batch
 
 
+def _has(batch: Any, size: int) -> bool:
+    """Whether a dimension or a list of it has so many."""
+    if isinstance(batch, Mapping):
+        return any(_has(value, size) for value in batch.values())
+    if isinstance(batch, tuple | list):
+        return (isinstance(batch, list) and len(batch) == size) or any(_has(value, size) for value in batch)
+    return any(size in tensor.shape for tensor in tensors_in(batch) if not tensor.is_nested)
+
+
 def _is_largest(make: Callable[[int], Batch], batch_size: int, shapes: Shapes) -> bool:
     """Whether batches of many more samples have these shapes, too."""
-    samples = max(batch_size, *(shape[0] for shape in shapes))
-    return all(_shapes_at(make, factor * samples) == shapes for factor in _FURTHER)
+    further = {factor * batch_size for factor in _FURTHER} | {2 * shape[0] for shape in shapes}
+    return all(_shapes_at(make, size) == shapes for size in sorted(further) if size > batch_size)
 
 
 def _shapes_at(make: Callable[[int], Batch], batch_size: int) -> Shapes:

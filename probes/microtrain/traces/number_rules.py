@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -196,6 +197,13 @@ def _computed(compute: Callable[[int, int], int]) -> Rule:
     return rule
 
 
+def _product(known: Known, args: Arguments, result: Any) -> Fact | None:
+    """Of truths: both (isfinite is made of two)."""
+    if isinstance(result, torch.Tensor) and result.dtype == torch.bool:
+        return _conjunction(known, args, result)
+    return _computed(operator.mul)(known, args, result)
+
+
 def _scattered(known: Known, args: Arguments, _: Any) -> Fact | None:
     """Ones at chosen places of zeros, as experts' choices are written: which ones is not known, how many is."""
     zeros, indices, number = args[0], args[2], args[3]
@@ -293,7 +301,7 @@ RULES: dict[OpOverload, Rule] = {
     aten.tril.default: _cut(upper=False),
     aten.add.Tensor: _computed(lambda a, b: a + b),
     aten.sub.Tensor: _computed(lambda a, b: a - b),
-    aten.mul.Tensor: _computed(lambda a, b: a * b),
+    aten.mul.Tensor: _product,
     aten.scatter.value: _scattered,
     aten.scatter_.value: _scattered,
 }

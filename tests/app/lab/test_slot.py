@@ -207,6 +207,37 @@ def test_work_that_nobody_waits_for_does_not_begin_while_another_process_waits(
     assert asyncio.run(session()) == ["waiter gone", "background"]
 
 
+def test_who_waits_and_never_takes_the_free_machine_keeps_nobody_from_it(
+    own_lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a command that was stopped while it waited."""
+    quickly(monkeypatch)
+    monkeypatch.setattr(slot_module, "STOPPED_SECONDS", 0.1)
+
+    async def session() -> list[str]:
+        slot, order, heard = Slot(1), list[str](), list[str]()
+        stopped = waiting_lock(own_lock)
+        assert stopped.try_acquire()
+        done = asyncio.Event()
+        ticket = slot.reserve(60, on_preempt=lambda: heard.append("preempted"))
+        work = asyncio.create_task(use(slot, ticket, order, "background", done))
+        await started(ticket)
+        await asyncio.sleep(0.05)
+        done.set()
+        await work
+        stopped.release()
+        return order + heard
+
+    assert asyncio.run(session()) == ["background"]
+
+
+def test_where_no_lock_can_be_used_nobody_is_known_to_wait_and_nothing_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not is_wanted(tmp_path / "missing" / "lock")
+    assert not caplog.records
+
+
 def test_several_wait_at_once(own_lock: Path) -> None:
     first, second = waiting_lock(own_lock), waiting_lock(own_lock)
     assert first.try_acquire()

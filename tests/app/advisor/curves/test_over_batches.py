@@ -238,6 +238,20 @@ def test_where_a_device_was_measured_what_limits_it_there_is_what_was_measured()
     assert launching is None or launching > 64
 
 
+@pytest.mark.parametrize(("launch", "busy"), [(0.5, 1.0), (1.0, 0.3), (0.4, None)])
+def test_a_batch_is_limited_by_launching_by_its_parts_as_by_its_crossover(launch: float, busy: float | None) -> None:
+    """Also where it was not measured itself."""
+    workload = a_workload(64)
+    parts = Overheads(launch_seconds=launch, compute_seconds=1.0 - launch, device_busy=busy)
+    rows = [a_measurement(ONE, 64, 2.0), a_measurement(GPU, 64, 1.0, overheads=parts)]
+    times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
+    batches = Batches(workload, times, {ONE.key: None, GPU.key: None})
+    until = crossovers_of(batches, [(ONE, GPU)], rows)[0].launch_bound_until
+    for batch in (16, 32, 128, 256):
+        is_computing = (times[GPU.key].breakdown(batch, "pageable").launch or 0.0) == 0.0
+        assert is_computing is (until is not None and batch >= until)
+
+
 def test_steps_that_repay_a_start_are_told_of_a_batch_that_runs() -> None:
     def rows(batch_size: int) -> list[Measurement]:
         return [

@@ -25,6 +25,13 @@ torch.set_num_threads(3)
 def one_output():
     return nn.Sequential(nn.Linear(13, 8), nn.ReLU(), nn.Linear(8, 1))
 
+def from_an_example():
+    return one_output(), {"x": torch.rand(10, 13, requires_grad=True)}, lambda output, batch: output.sum()
+
+def by_a_function():
+    x = torch.rand(100, 13, requires_grad=True)
+    return one_output(), lambda size: {"x": x[:size]}, lambda output, batch: output.sum()
+
 def sets_threads():
     torch.set_num_threads(3)
     return one_output()
@@ -100,3 +107,11 @@ def test_a_mapping_is_the_entries_of_a_forward_that_takes_any_by_name() -> None:
     inputs = {"input_ids": torch.ones(2), "attention_mask": torch.ones(2)}
     assert call_module(ByName(), (inputs, torch.ones(2))) == ["attention_mask", "input_ids"]
     assert call_module(AnyWay(), (inputs, torch.ones(2))) == (1, 0)
+
+
+@pytest.mark.parametrize("function", ["from_an_example", "by_a_function"])
+def test_a_batch_that_asks_for_gradients_can_be_stepped_again(own: str, function: str) -> None:
+    batch = build_model(python_model(f"{own}:{function}")).make_batch(4)
+    for _ in range(3):
+        (batch["x"] * 2).sum().backward()
+    assert torch.equal(batch["x"].grad, torch.full((4, 13), 6.0))

@@ -14,7 +14,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from probes.microtrain import tracing
-from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
+from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples, asked_for_samples
 from probes.microtrain.measuring.workbench import Workbench
 from probes.microtrain.tracing import Untraceable, trace_workload
 from probes.workload.description import Workload
@@ -33,7 +33,10 @@ def ignoring(_: int) -> Any:
     return next(LOADED)
 
 
-@pytest.mark.parametrize(("make", "size"), [(capped, 256), (capped, 86), *((ignoring, n) for n in (1, 2, 32, 4096))])
+REFUSED = (*((capped, size) for size in (65, 86, 256)), *((ignoring, size) for size in (1, 2, 32, 4096)))
+
+
+@pytest.mark.parametrize(("make", "size"), REFUSED)
 def test_a_batch_of_other_samples_than_were_asked_for_is_refused(make: Callable[[int], Any], size: int) -> None:
     with pytest.raises(InvalidBatch, match=rf"^make_batch of own:f gives .* the same shapes for {size} samples"):
         asked_for_samples("own:f", make)(size)
@@ -94,22 +97,49 @@ def test_where_there_is_no_other_batch_the_one_is_believed() -> None:
     assert asked_for_samples("own:f", even_only)(64).shape == (64, 4)
 
 
-def test_a_size_is_looked_at_once_and_costs_a_smaller_batch() -> None:
+@pytest.mark.parametrize(("rows", "asked_for"), [(1, [16, 16, 32, 16]), (3, [16, 32, 16, 32, 64, 16])])
+def test_a_size_is_looked_at_once_and_costs_a_larger_batch_where_no_dimension_tells(
+    rows: int, asked_for: list[int]
+) -> None:
     asked: list[int] = []
 
     def make(size: int) -> torch.Tensor:
         asked.append(size)
-        return torch.randn(size)
+        return torch.randn(rows * size)
 
     checked = asked_for_samples("own:f", make)
     for size in (16, 16, 32, 16):
         checked(size)
-    assert asked == [12, 16, 16, 24, 32, 16]
+    assert asked == asked_for
+
+
+def test_no_more_is_asked_for_than_goes_with_the_batch() -> None:
+    asked: list[int] = []
+
+    def cut_to_a_budget(size: int) -> torch.Tensor:
+        asked.append(size)
+        return torch.zeros(65_536)
+
+    with pytest.raises(OtherSamples):
+        asked_for_samples("own:f", cut_to_a_budget)(2)
+    assert max(asked) == 2 * 65_536
+    assert len(asked) == 5
+
+
+TIMES_FIRST = (torch.randn(35, 20), torch.zeros(700))
+IMAGES = [torch.randn(3, 8, 8) for _ in range(4)]
+
+
+@pytest.mark.parametrize(("batch", "size"), [(TIMES_FIRST, 20), ((IMAGES, [0, 1, 2, 3]), 4), ({"x": IMAGES}, 4)])
+def test_a_loader_of_just_as_many_samples_is_believed_wherever_they_lie(batch: Any, size: int) -> None:
+    assert asked_for_samples("own:f", lambda _: batch)(size) is batch
+    with pytest.raises(OtherSamples):
+        asked_for_samples("own:f", lambda _: batch)(size + 13)
 
 
 def test_chance_goes_on_as_if_nothing_had_been_looked_at() -> None:
     def make(size: int) -> torch.Tensor:
-        return torch.rand(size) + random.random()
+        return torch.rand(3 * size) + random.random()
 
     drawn = []
     for made in (make, asked_for_samples("own:f", make)):
@@ -151,7 +181,7 @@ def test_no_step_of_it_is_traced_or_measured(
     workload = Workload(python_model(f"own_batches:{function}"), 256)
     with pytest.raises(Untraceable, match=f"own_batches:{function} gives batches of the same shapes"):
         trace_workload(workload, plainly=True)
-    with pytest.raises(InvalidBatch, match="256 samples and for 192"):
+    with pytest.raises(InvalidBatch, match="256 samples and for many more"):
         Workbench(workload, frozenset(["cpu"])).ring(256)
 
 

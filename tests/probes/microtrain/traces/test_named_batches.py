@@ -4,6 +4,7 @@ transformers' tokenizers do."""
 from __future__ import annotations
 
 from collections import UserDict
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from probes.microtrain.feeding import batch_bytes, map_tensors
+from probes.microtrain.feeding import batch_bytes, map_tensors, to_device
 from probes.microtrain.tracing import BATCH_PAIRS, trace_workload
 from probes.workload.description import Workload
 from probes.workload.models import python_model
@@ -98,3 +99,43 @@ def test_own_code_may_give_one(function: str, tmp_path: Path, monkeypatch: pytes
     assert trace.parameters == 10
     assert trace.batch_sizes == BATCH_PAIRS[0]
     assert trace.input_bytes.per_sample == 4 * 4 + 8
+
+
+class Stored(MutableMapping[str, Any]):
+    """Says nothing of how it is copied: a plain copy has the same store."""
+
+    def __init__(self, **entries: Any) -> None:
+        self._store = dict(entries)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._store[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._store[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._store[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._store)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+
+@pytest.mark.parametrize("kind", [Stored, UserDict, dict])
+def test_what_becomes_of_a_batch_leaves_the_given_one_alone(kind: Any) -> None:
+    given = kind(x=torch.zeros(3))
+    changed = map_tensors(given, lambda tensor: tensor + 1)
+    assert torch.equal(given["x"], torch.zeros(3))
+    assert torch.equal(changed["x"], torch.ones(3))
+
+
+def test_inputs_that_ask_for_gradients_are_leaves_where_they_are_used() -> None:
+    """Else the second step of a batch would go backward through what the first has freed."""
+    x = torch.rand(4, 2, requires_grad=True)
+    moved = to_device({"x": x, "y": x * 2, "n": torch.zeros(4)}, torch.device("meta"))
+    assert [moved[name].is_leaf for name in "xyn"] == [True, True, True]
+    assert [moved[name].requires_grad for name in "xyn"] == [True, True, False]
+    here = to_device({"x": x}, torch.device("cpu"))
+    assert here["x"] is x

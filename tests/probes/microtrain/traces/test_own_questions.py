@@ -125,7 +125,7 @@ class Careful(Gated):
     # stops where something went wrong
     def forward(self, x):
         x = self.layer(x)
-        if torch.isnan(x).any() or torch.isinf(x.sum()):
+        if torch.isnan(x).any() or torch.isinf(x.sum()) or not torch.isfinite(x).all():
             raise ValueError("the weights have run away")
         return self.head(x)
 
