@@ -12,6 +12,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from probes.workload.description import Data
 
+# Most are dicts, and an abstract class is asked by two calls more, in every step.
+MAPPINGS = (dict, Mapping)
+
 Batch = Any  # a tensor, or tuples, lists and mappings of them; other values pass through as they are
 
 
@@ -108,7 +111,12 @@ def pinned(batches: Sequence[Batch]) -> list[Batch]:
 
 def to_device(batch: Batch, device: torch.device, *, non_blocking: bool = False) -> Batch:
     """The same batch with every tensor on the device; tensors that are there already are not copied."""
-    return map_tensors(batch, lambda tensor: as_leaf(tensor.to(device, non_blocking=non_blocking)))
+
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
+        there = tensor.to(device, non_blocking=non_blocking)
+        return there if there.is_leaf else as_leaf(there)  # no call more in a step, whose calls are counted
+
+    return map_tensors(batch, moved)
 
 
 def as_leaf(tensor: torch.Tensor) -> torch.Tensor:
@@ -127,7 +135,7 @@ def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) ->
         return PackedSequence(change(data), lengths, *(map_tensors(order, change) for order in orders))
     if isinstance(batch, tuple | list):
         return alike(batch, [map_tensors(value, change) for value in batch])
-    if isinstance(batch, Mapping):
+    if isinstance(batch, MAPPINGS):
         return alike_entries(batch, {name: map_tensors(value, change) for name, value in batch.items()})
     return batch
 
@@ -156,7 +164,7 @@ def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
     elif isinstance(batch, tuple | list):
         for value in batch:
             yield from tensors_in(value)
-    elif isinstance(batch, Mapping):
+    elif isinstance(batch, MAPPINGS):
         for value in batch.values():
             yield from tensors_in(value)
 

@@ -32,7 +32,7 @@ from torch.nn.utils.rnn import PackedSequence
 from probes.microtrain.building.built import Batch, BuiltModel, MakeBatch
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
 from probes.microtrain.failures import is_out_of_memory
-from probes.microtrain.feeding import alike, alike_entries, as_leaf, map_tensors
+from probes.microtrain.feeding import MAPPINGS, alike, alike_entries, as_leaf, map_tensors
 from probes.workload.description import InvalidModel
 
 _EXPECTED = (
@@ -64,7 +64,7 @@ def call_module(module: nn.Module, batch: Batch) -> Any:
         return module(inputs)
     if isinstance(inputs, tuple | list):
         return module(*inputs)
-    if isinstance(inputs, Mapping) and (inputs is batch or _takes_entries(_class_of(module), tuple(inputs))):
+    if isinstance(inputs, MAPPINGS) and (inputs is batch or _takes_entries(_class_of(module), tuple(inputs))):
         return module(**inputs)
     return module(inputs)
 
