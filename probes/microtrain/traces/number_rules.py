@@ -104,26 +104,23 @@ def _negation(known: Known, args: Arguments, _: Any) -> Fact | None:
     return None
 
 
-def _every(known: Known, args: Arguments, result: Any) -> Fact | None:
-    match known.of(args[0]):
-        case Filled(value):
-            return Filled(bool(value))
-        case Granted(truth) as granted:
-            return Filled(truth) if result.numel() == 1 else granted
-        case Ones(hits, of) if result.numel() == 1:
-            return Filled(hits == of)
-    return None
+def _quantified(is_so: Callable[[int, int], bool]) -> Rule:
+    """Whether every one of them, or some: by how many of how many there are."""
+
+    def rule(known: Known, args: Arguments, result: Any) -> Fact | None:
+        match known.of(args[0]):
+            case Filled(value):
+                return Filled(bool(value))
+            case Granted(truth) as granted:
+                return Filled(truth) if result.numel() == 1 else granted
+            case Ones(hits, of) if result.numel() == 1:
+                return Filled(is_so(hits, of))
+        return None
+
+    return rule
 
 
-def _some(known: Known, args: Arguments, result: Any) -> Fact | None:
-    match known.of(args[0]):
-        case Filled(value):
-            return Filled(bool(value))
-        case Granted(truth) as granted:
-            return Filled(truth) if result.numel() == 1 else granted
-        case Ones(hits) if result.numel() == 1:
-            return Filled(hits > 0)
-    return None
+_every, _some = _quantified(lambda hits, of: hits == of), _quantified(lambda hits, _: hits > 0)
 
 
 def _sum(known: Known, args: Arguments, result: Any) -> Fact | None:
