@@ -1,16 +1,16 @@
 """How good are the estimates: step times that `instant` and `quick` tell, against long interleaved measurements.
 
-python -m benchmarks.estimates                     every workload of benchmarks.workloads: 70 minutes on two cores
-python -m benchmarks.estimates --workloads 4 --seconds 1 --calibrations 1
+python -m benchmarks.estimates                     every workload of benchmarks.workloads: 100 minutes on two cores
+python -m benchmarks.estimates --workloads 4 --seconds 1 --calibrations 1 --at-first 1
 
 A shared machine is another one ten minutes later, so what is compared is measured close together. The workloads come in
-blocks. Each block begins with a calibration; `instant` answers from the profile, which holds it and those before it;
-then, model by model, every plan runs in a fresh process of its own, in turns with the others (benchmarks.truth), and
-again in another; `quick` is asked at the largest batch, and every plan runs in two more. Truth is the median of a
-plan's processes, each a fork of another origin: forks of one have their addresses in common. `quick` knows the model's
-trace, as it does after an `instant`, and nothing of the truth; `instant` knows nothing of either. What each calibration
-alone would have told stands beside. A run that is broken off leaves what it measured in a file whose name ends in
-.unfinished.json.
+blocks. Each block begins with a calibration, the first with two, five minutes apart, as a service makes them that has
+just started; `instant` answers from the profile, which holds it and those before it; then, model by model, every plan
+runs in a fresh process of its own, in turns with the others (benchmarks.truth), and again in another; `quick` is asked
+at the largest batch, and every plan runs in two more. Truth is the median of a plan's processes, each a fork of another
+origin: forks of one have their addresses in common. `quick` knows the model's trace, as it does after an `instant`, and
+nothing of the truth; `instant` knows nothing of either. What each calibration alone would have told stands beside. A
+run that is broken off leaves what it measured in a file whose name ends in .unfinished.json.
 
 Also beside, from the block's profile: a roofline, and the plain sum of operations timed alone. Every row is kept raw;
 benchmarks.estimate_table makes figures of them.
@@ -39,6 +39,7 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
 from app.service import Crosspoint
 from app.settings import Settings
+from app.upkeep import AGAIN_SECONDS
 from benchmarks.decisions import default_label, default_plan
 from benchmarks.estimate_table import describe_table, make_table
 from benchmarks.output import Unfinished, output_file
@@ -51,7 +52,8 @@ from probes.profile import Profile
 from probes.workload.description import Workload
 
 RESULTS = Path(__file__).parent / "results"
-CALIBRATIONS = 4
+CALIBRATIONS = 4  # as many blocks
+AT_FIRST = 2  # before the first block: a service calibrates again within its first minutes
 PROCESSES = 4  # a plan and batch size; half of them before `quick`
 SECONDS = 1.25  # of a batch size in one process a plan, at least, for all plans together
 Document = dict[str, Any]
@@ -77,8 +79,8 @@ def told(answer: Recommendation) -> Document:
 
 @dataclass
 class Case:
-    """One model at one batch size. instant: by the profile of each block; block: its own; alone: by each block's
-    calibration alone. processes: by plan, what each measured."""
+    """One model at one batch size. block: the place, from 0, of the last calibration before it; instant: by the
+    profile after each calibration; alone: by each calibration alone. processes: by plan, what each measured."""
 
     row: Row
     workload: Workload
@@ -94,7 +96,8 @@ class Case:
 class Bench:
     """calibrating: a store that nothing but calibrations ever came into, for `instant`. asked: one for `quick`.
     measuring: another, for the truth. None learns from other models. keep: told, after each model, all that was
-    measured so far. until: on time.monotonic, when no further model is begun."""
+    measured so far. until: on time.monotonic, when no further model is begun. at_first: calibrations before the first
+    block, pause seconds apart."""
 
     calibrating: Crosspoint
     asked: Crosspoint
@@ -104,6 +107,8 @@ class Bench:
     say: Say
     keep: Keep
     until: float
+    at_first: int = 1
+    pause: float = AGAIN_SECONDS[0]
     profiles: list[Profile] = field(default_factory=list)
     calibrations: list[Profile] = field(default_factory=list)
 
@@ -112,14 +117,15 @@ class Bench:
         blocks = split(rows, calibrations)
         cases = [
             Case(row, row.workload(size), block)
-            for block, found in enumerate(blocks)
+            for block, found in enumerate(blocks, self.at_first - 1)
             for row in found
             for size in row.batch_sizes
         ]
-        for block, found in enumerate(blocks):
-            if block == 0 or time.monotonic() < self.until:
-                await self._calibrate()
-                await self._each(cases, self._ask_instant)
+        for block, found in enumerate(blocks, self.at_first - 1):
+            if not self.profiles:
+                await self._calibrate_at_first(cases)
+            elif time.monotonic() < self.until:
+                await self._calibrate(cases)
             for row in found:
                 await self._compare_in_time([case for case in cases if case.block == block and case.row is row])
                 self.keep([measured(case) for case in cases if case.processes])
@@ -132,12 +138,19 @@ class Bench:
         for case in cases:
             case.error = case.error or "not begun: the time was over"
 
-    async def _calibrate(self) -> None:
+    async def _calibrate_at_first(self, cases: Sequence[Case]) -> None:
+        await self._calibrate(cases)
+        for _ in range(1, self.at_first):
+            await asyncio.sleep(self.pause)
+            await self._calibrate(cases)
+
+    async def _calibrate(self, cases: Sequence[Case]) -> None:
         self.say("== calibrating")
         profile = await self.calibrating.calibrate("full")
         await self.asked.store.keep_profile(profile)
         self.profiles.append(profile)
         self.calibrations += await self.calibrating.store.calibrations(profile.name, profile.fingerprint, 1)
+        await self._each(cases, self._ask_instant)
 
     async def _compare(self, cases: Sequence[Case]) -> None:
         """Batch sizes of one model."""
@@ -287,8 +300,10 @@ async def run_estimates(
     processes: int,
     calibrations: int,
     minutes: float = math.inf,
+    at_first: int = 1,
 ) -> tuple[Document, list[Profile]]:
-    """The document that is kept, and the calibrations that the estimates came from, one a block."""
+    """The document that is kept, and the calibrations that the estimates came from: at_first of them before the first
+    block, one before each other."""
     names = ("calibrating", "asked", "truth")
     settings = [Settings.from_environment(data_dir=folder / name, learning=False) for name in names]
     async with (
@@ -296,7 +311,8 @@ async def run_estimates(
         Crosspoint(settings[1]) as asked,
         Crosspoint(settings[2]) as measuring,
     ):
-        bench = Bench(calibrating, asked, measuring, seconds, processes, say, keep, time.monotonic() + 60 * minutes)
+        until = time.monotonic() + 60 * minutes
+        bench = Bench(calibrating, asked, measuring, seconds, processes, say, keep, until, at_first)
         begun = datetime.now(UTC)
         found = await bench.rows(rows, calibrations)
         survey = await asked.survey()
@@ -325,6 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--processes", type=int, default=PROCESSES, help="a plan and batch size, half of them before quick"
     )
     parser.add_argument("--calibrations", type=int, default=CALIBRATIONS, help="as many blocks of workloads")
+    parser.add_argument("--at-first", type=int, default=AT_FIRST, help="calibrations before the first of the blocks")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further model after so many")
     parser.add_argument("--workloads", type=int, default=len(WORKLOADS), help="how many of the workloads")
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="of the workloads those")
@@ -342,7 +359,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     unfinished = Unfinished(chosen.output)
     with tempfile.TemporaryDirectory() as folder:  # a store of its own: nothing measured earlier helps
-        counts = {"processes": max(1, chosen.processes), "calibrations": max(1, chosen.calibrations)}
+        counts = {
+            "processes": max(1, chosen.processes),
+            "calibrations": max(1, chosen.calibrations),
+            "at_first": max(1, chosen.at_first),
+        }
         run = run_estimates(chosen.seconds, rows, Path(folder), say, unfinished.keep, minutes=chosen.minutes, **counts)
         document, profiles = asyncio.run(run)
     chosen.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from app.advisor.summary import trace_of_summary
 from app.service import Crosspoint
 from app.settings import Settings
 from app.traces import _torch_version
-from benchmarks.estimates import Bench, Case, main, run_estimates, split, true_times
+from benchmarks.estimates import Bench, Case, main, measured, run_estimates, split, true_times
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
 from tests.app.advisor.build import ONE, ONE_BF16, a_measurement, a_workload
@@ -38,6 +39,33 @@ def test_what_the_time_did_not_do_for_is_a_row_that_says_so() -> None:
     documents = [asyncio.run(bench._told(case)) for case in cases]
     assert {document["error"] for document in documents} == {"not begun: the time was over"}
     assert {document["name"] for document in documents} == {row.name}
+
+
+def test_the_first_block_is_told_by_as_many_calibrations_as_a_new_service_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`block` is the place of the last calibration that a row's `instant` knew, whatever the blocks are."""
+    happened: list[str] = []
+
+    async def calibrate(bench: Bench, cases: list[Case]) -> None:
+        happened.append("calibration")
+        bench.profiles.append(a_profile())
+        for case in cases:
+            case.instant.append({"options": {}, "by": len(bench.profiles)})
+
+    async def compare(_bench: Bench, cases: list[Case]) -> None:
+        happened.append(cases[0].row.name)
+
+    monkeypatch.setattr(Bench, "_calibrate", calibrate)
+    monkeypatch.setattr(Bench, "_compare", compare)
+    monkeypatch.setattr(Bench, "_told", lambda _bench, case: asyncio.sleep(0, measured(case)))
+    rows, stores = WORKLOADS[:3], cast(Any, (None, None, None))
+    bench = Bench(*stores, 1.0, 2, print, lambda _rows: None, math.inf, at_first=2, pause=0.0)
+    found = asyncio.run(bench.rows(rows, 3))
+    first, second, third = (row.name for row in rows)
+    assert happened == ["calibration", "calibration", first, "calibration", second, "calibration", third]
+    known = {row["name"]: (row["block"], row["instant"]["by"]) for row in found}
+    assert known == {first: (1, 2), second: (2, 3), third: (3, 4)}
 
 
 def test_a_choice_that_leaves_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
