@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from app.advisor.options import OUT_OF_TIME
 from app.advisor.plans import candidate_plans, cuda_accelerators
 from app.advisor.request import Request
+from app.advisor.tried import OUT_OF_TIME
 from app.service import Crosspoint
 from app.settings import Settings
 from benchmarks.output import Unfinished, output_file
