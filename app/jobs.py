@@ -112,8 +112,9 @@ class Jobs:
         job.ticket.on_start = job.notify
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
-        for old in [name for name, other in self._jobs.items() if other.state in FINISHED][:-REMEMBERED_JOBS]:
-            del self._jobs[old]
+        finished = [other for other in self._jobs.values() if other.state in FINISHED]
+        for old in sorted(finished, key=lambda other: not other.is_stored)[:-REMEMBERED_JOBS]:  # the store has those
+            del self._jobs[old.id]
         await self._keep(job)
         return job
 
@@ -154,6 +155,13 @@ class Jobs:
         if job.state not in FINISHED:  # cancelled before its first step
             job.finish("cancelled", ("cancelled", "It was cancelled on request."))
             self._lab.release(job.ticket)
+
+    async def save_unsaved(self) -> None:
+        """Keep how jobs ended where that could not be stored, as far as the store can be written by now."""
+        for job in [other for other in self._jobs.values() if other.state in FINISHED and not other.is_stored]:
+            await self._keep(job)
+            if not job.is_stored:
+                return
 
     async def close(self) -> None:
         """End every job; whoever waits for one is told."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import is_
+from typing import Any
 
 from app.advisor.time_model.pooled import LOOKED_AT
 from app.errors import StoreError, UnknownProfile
 from app.keeping import trouble_with, unless_unreadable
 from app.store import Store
+from app.store.profiles import LISTED_PROFILES, head_of
 from probes.hardware import Survey
 from probes.profile import Profile, moment_of
 
@@ -37,17 +39,31 @@ class KnownProfiles:
         self._saving = asyncio.Lock()  # else two would keep the same
 
     async def find(self, survey: Survey, name: str | None = None) -> Profile | None:
-        """The stored profile of this name, or without a name this machine's. Raises UnknownProfile for a name, and
-        StoreError where nobody can tell."""
+        """The profile of this name, of several this machine's as it is now, else the latest; or without a name this
+        machine's. Raises UnknownProfile for a name, and StoreError where nobody can tell."""
         if name is None:
             return await self.of_machine(survey.fingerprint)
         own = await self.of_machine(survey.fingerprint)
         if own is not None and own.name == name:  # also where this machine was calibrated in another state since
             return own
-        found = await self._store.named_profile(name)
-        if found is None:
+        stored = await self._store.named_profile(name, survey.fingerprint)
+        named = [each for each in (*self._held(), stored) if each is not None and each.name == name]
+        if not named:
             raise await self.unknown()
-        return found
+        return max(named, key=lambda each: _precedence(each.fingerprint, each.created_at, survey.fingerprint))
+
+    async def heads(self, fingerprint: str = "") -> list[dict[str, Any]]:
+        """What a list tells of the profile that `find` gives of each name, newest first. fingerprint: this machine's.
+        Raises StoreError."""
+        heads: dict[str, dict[str, Any]] = {}
+        for head in [*map(head_of, self._held()), *await self._store.profile_heads(fingerprint)]:
+            rivals = (heads.get(head["name"], head), head)
+            heads[head["name"]] = max(
+                rivals, key=lambda each: _precedence(each["fingerprint"], each["created_at"], fingerprint)
+            )
+        if (own := await self.of_machine(fingerprint)) is not None:
+            heads[own.name] = head_of(own)
+        return [*heads.values()][:LISTED_PROFILES]
 
     async def of_machine(self, fingerprint: str) -> Profile | None:
         """The one that answers for the machine that has this fingerprint."""
@@ -62,7 +78,8 @@ class KnownProfiles:
         StoreError where nobody can tell."""
         if self._store.unreadable is not None:
             raise StoreError(f"Profiles cannot be looked up: {self._store.unreadable}.")
-        return UnknownProfile(await self._store.profile_names(), is_this_machines=is_this_machines)
+        names = tuple(head["name"] for head in await self.heads())
+        return UnknownProfile(names, is_this_machines=is_this_machines)
 
     async def brought(self, survey: Survey) -> Profile | None:
         """The stored profile of this machine where it came from elsewhere."""
@@ -122,6 +139,11 @@ class KnownProfiles:
         """Of the profiles of this machine that could not be saved; False where there is none to forget."""
         return self._forget(lambda held: chosen(held.profile))
 
+    def _held(self) -> list[Profile]:
+        """What could not be saved, newest first."""
+        held = [each.profile for of_one in self._unsaved.values() for each in of_one]
+        return sorted(held, key=lambda each: moment_of(each.created_at), reverse=True)
+
     def _is_held(self, held: _Held) -> bool:
         return any(one is held for one in self._unsaved.get(held.profile.fingerprint, []))
 
@@ -130,6 +152,11 @@ class KnownProfiles:
         kept = {of: [one for one in held if not chosen(one)] for of, held in self._unsaved.items()}
         self._unsaved = {of: held for of, held in kept.items() if held}
         return sum(map(len, self._unsaved.values())) < before
+
+
+def _precedence(fingerprint: str, created_at: str, here: str) -> tuple[bool, datetime]:
+    """Of several profiles of one name the one with the greatest is found by it. here: this machine's fingerprint."""
+    return fingerprint == here, moment_of(created_at)
 
 
 def _is_newer(one: Profile, other: Profile) -> bool:

@@ -15,6 +15,7 @@ from app.advisor.like_cards import same_kinds
 from app.advisor.time_model.experience import KNOT, Experience, Lesson
 from app.advisor.time_model.likeness import likeness
 from app.advisor.time_model.predicted import predict
+from app.fitted_thread import in_fitted_thread
 from app.keeping import trouble_with, unless_unreadable
 from app.store import Store
 from app.store.lessons import LessonRow
@@ -56,7 +57,7 @@ class Lessons:
         if not self._enabled or trace is None or not survey.fingerprint:
             return
         cores = survey.cpu.logical_cores or survey.cpu.usable_cores  # others are counted on all of the machine
-        rows = await asyncio.to_thread(lessons_of, profile, trace, workload, measurements, cores)
+        rows = await in_fitted_thread(profile, lessons_of, profile, trace, workload, measurements, cores)
         if rows:
             await trouble_with(self._store.keep_lessons(survey.fingerprint, rows))
 
@@ -97,7 +98,7 @@ class Lessons:
             trace = await unless_unreadable(self._store.trace_of(trace_key))
             if trace is not None:
                 mine = [row for row in stale if row.trace_key == trace_key]
-                fresh.update(await asyncio.to_thread(_priced_anew, profile, trace, mine))
+                fresh.update(await in_fitted_thread(profile, _priced_anew, profile, trace, mine))
         if fresh:
             self._rows = (self._rows[0], [fresh.get(row.number, row) for row in self._rows[1]])
             await trouble_with(self._store.note_predictions(tuple(fresh.values())))

@@ -24,10 +24,18 @@ SCHEMA_VERSION = "1"
 # Reasons that are about every cell of a row: how far its times can be trusted, and what it leaves out. What they say of
 # the machine is the same for each width, but for figures that change from minute to minute.
 OF_THE_MACHINE = frozenset(
-    {"other-machine", "stale-profile", "noisy-profile", "crowded", "unknown-device", "device-not-measured"}
+    {"no-survey", "other-machine", "stale-profile", "noisy-profile", "crowded", "unknown-device", "device-not-measured"}
 )
 OF_A_WIDTH = frozenset(
-    {"no-calibration", "not-reached", "not-measured", "not-traced", "not-saved", "experts-evenly-chosen"}
+    {
+        "no-calibration",
+        "not-reached",
+        "not-measured",
+        "not-traced",
+        "not-saved",
+        "experts-evenly-chosen",
+        "unknown-work",
+    }
 )
 
 

@@ -14,15 +14,27 @@ from probes.workload.description import Plan
 
 
 def check_measurable(survey: Survey, request: Request, plans: Sequence[Plan] = ()) -> None:
-    """Raises InvalidRequest for a model that cannot run, a device that is not here, or a plan that it cannot have."""
+    """Raises InvalidRequest for a model that cannot run, a device that is not here, or a plan that it cannot have, and
+    LabError where nobody knows what is here."""
     if request.workload.model.kind == "summary":
         raise InvalidRequest(
             "A summary can be estimated, not measured: it has no layers that could run. Ask for a recommendation, "
             "or describe the model by its layers or its config."
         )
+    check_surveyed(survey)
     candidate_plans(survey, request)
     for plan in plans:
         _check_plan(survey, request, plan)
+
+
+def check_surveyed(survey: Survey) -> None:
+    """Raises LabError for a survey that failed: by it this machine has one core, and what is measured is nobody's."""
+    if not survey.fingerprint:
+        raise LabError(
+            "failed",
+            "The survey failed: nobody could tell which machine this is, and what it has. Try again; "
+            "`crosspoint hardware` says why.",
+        )
 
 
 def with_threads(survey: Survey, plans: Sequence[Plan]) -> tuple[Plan, ...]:

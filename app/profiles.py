@@ -19,14 +19,15 @@ from probes.profile import InvalidProfile, Profile, moment_of, parse_profile
 
 
 async def list_profiles(crosspoint: Crosspoint) -> list[dict[str, Any]]:
-    """A summary of one profile of each name, newest first: this machine's as it is now, else the latest. Raises
-    StoreError."""
-    survey = await crosspoint.survey()
-    return [summarize(head, survey) for head in await crosspoint.store.profile_heads(survey.fingerprint)]
+    """A summary of the profile that `find_profile` gives of each name, newest first. Raises StoreError."""
+    fingerprint = (await crosspoint.survey()).fingerprint
+    heads, own = await crosspoint.profiles.heads(fingerprint), await crosspoint.profiles.of_machine(fingerprint)
+    return [summarize(head, this_machine=own is not None and head["name"] == own.name) for head in heads]
 
 
 async def find_profile(crosspoint: Crosspoint, name: str) -> Profile:
-    """The latest profile of this name. Raises UnknownProfile, StoreError."""
+    """The profile of this name: of several this machine's as it is now, else the latest. Raises UnknownProfile,
+    StoreError."""
     found = await crosspoint.profile(await crosspoint.survey(), name)
     assert found is not None
     return found
@@ -58,6 +59,7 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     if crosspoint.profiles.holds(profile):
         await crosspoint.profiles.save(profile.fingerprint)
         return profile
+    await asyncio.to_thread(_refuse_unreadable, profile)
     if crosspoint.store.lasting_trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
         await crosspoint.store.keep_profile(profile)
     crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
@@ -118,6 +120,16 @@ def _refuse_empty(profile: Profile) -> None:
         )
 
 
+def _refuse_unreadable(profile: Profile) -> None:
+    """Raises ProfileRefused for one that could not be read again: it would hide what can, and answer nothing."""
+    try:
+        Profile.from_json(profile.to_json())
+    except InvalidProfile as error:
+        raise ProfileRefused(
+            "profile-refused", f"This profile was not taken: once stored it could not be read again ({error})."
+        ) from None
+
+
 def refuse_impostor(profile: Profile, survey: Survey) -> None:
     """Raises ProfileRefused for one that has this machine's fingerprint and speaks of another machine."""
     if profile.fingerprint != survey.fingerprint or profile.hardware is None:
@@ -156,13 +168,13 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
 HEAD = ("name", "machine", "created_at", "fingerprint", "effort", "software", "noise", "points", "networks")
 
 
-def summarize(head: dict[str, Any], survey: Survey) -> dict[str, Any]:
+def summarize(head: dict[str, Any], *, this_machine: bool) -> dict[str, Any]:
     """What a list says of a profile. this_machine: it answers for this machine as it is now."""
     return {
         **{name: head[name] for name in HEAD},
         "calibrations": head.get("calibrations", 1),
         "age_seconds": age_seconds(head["created_at"]),
-        "this_machine": head["fingerprint"] == survey.fingerprint,
+        "this_machine": this_machine,
     }
 
 

@@ -15,10 +15,10 @@ from probes.profile import Profile
 
 
 def with_survey(row: Measurement, survey: Survey) -> Measurement:
-    """With the time, who computed on its device before, and what was free where it ran out of memory: where more is
-    free it may run."""
+    """With the time, who computed on its device before, and what was free where it ran out of memory, or where nobody
+    knows what it took: where more is free it may run, where less is it may not."""
     row = replace(row, measured_at=time.time(), device_busy_fraction=busy_fraction(survey, row.plan))
-    if row.outcome != "out-of-memory":
+    if row.outcome != "out-of-memory" and (row.outcome != "ok" or row.held_bytes is not None):
         return row
     return replace(row, available_bytes=available_bytes(survey, row.plan))
 

@@ -28,6 +28,7 @@ from app.answering.recommending import Recommending
 from app.answering.survey_at_turn import SurveyAtTurn
 from app.asking_torch import AskingTorch
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
+from app.fitted_thread import in_fitted_thread
 from app.keeping import (
     Kept,
     OnProgress,
@@ -45,6 +46,7 @@ from app.lab import Lab, Ticket
 from app.lab.tracer import TRACE_SECONDS
 from app.lessons import Lessons
 from app.livefeed import LiveFeed
+from app.measurable import check_surveyed
 from app.profile_names import free_name
 from app.seen_before import with_devices, with_survey
 from app.settings import Settings
@@ -112,10 +114,15 @@ class Crosspoint:
         """What this machine is; its changing facts at most a second old."""
         return (await self.surveyor.read(fresh=fresh)).survey
 
-    async def survey_for_plans(self, on_progress: OnProgress = say_nothing) -> Survey:
-        """As `survey`, with torch's word on cards that nothing else is certain of: what plans there are depends on it.
-        Where torch was not asked before, the process that traces is started for it, and waited for."""
+    async def survey_tried_twice(self) -> Survey:
+        """As `survey`, and once more where that failed: the first one imports its modules within its time."""
         survey = await self.survey()
+        return survey if survey.fingerprint else await self.survey(fresh=True)
+
+    async def survey_for_plans(self, on_progress: OnProgress = say_nothing) -> Survey:
+        """As `survey_tried_twice`, with torch's word on cards that nothing else is certain of: what plans there are
+        depends on it. Where torch was not asked before, the process that traces is started for it, and waited for."""
+        survey = await self.survey_tried_twice()
         if not self.is_here or not unknown_cards(survey) or self.torch.failed_lately:
             return survey
         on_progress(0.0, "asking torch which cards it can use")
@@ -124,7 +131,7 @@ class Crosspoint:
         except CrosspointError as error:
             log.warning("What torch sees is not known: %s", error)
             return survey
-        return await self.survey()
+        return await self.survey_tried_twice()
 
     def apart_from_ours(self, survey: Survey) -> Survey:
         """Without how busy cards are, where that may be by a measurement of this process."""
@@ -132,8 +139,8 @@ class Crosspoint:
 
     async def note_state(self, survey: Survey) -> None:
         """Keep what this machine is now. Raises StoreError. A part that nobody can tell of is no change."""
-        identity = self.surveyor.identity
-        if self.is_here and identity is not None:
+        identity = self.surveyor.identity  # of the last survey that did not fail
+        if self.is_here and identity is not None and survey.fingerprint:
             await self.store.keep_survey(survey)
             await self.store.keep_state(identity)
 
@@ -233,6 +240,7 @@ class Crosspoint:
         cancelled while the process is ending, with its result there, gets it all the same."""
         with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = self.apart_from_ours(await self.survey_for_plans(on_progress or say_nothing))
+            check_surveyed(survey)
             workload, plans = request.workload, plans or candidate_plans(survey, request)
             at_turn = SurveyAtTurn(self, ticket, survey)
             options = start_options(workload) if any(plan.is_cpu for plan in plans) else ()
@@ -254,7 +262,7 @@ class Crosspoint:
         workload, profile = request.workload, await self.profile(survey)
         paces = None if profile is None else profile.paces
         trace, measured = await self.known_trace(survey, workload), await self.measurements(survey, workload)
-        known = await asyncio.to_thread(gather, survey, profile, trace, measured, request)
+        known = await in_fitted_thread(profile, gather, survey, profile, trace, measured, request)
         apart = await asyncio.to_thread(may_all_run_apart, known, plans, sizes, seconds)
         return labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart, paces=paces)
 
@@ -270,6 +278,8 @@ class Crosspoint:
 
     async def measurements(self, survey: Survey, workload: Workload) -> list[Measurement]:
         """What was measured of this workload on this machine as it is now."""
+        if not survey.fingerprint:  # the survey failed: whose they would be is not known
+            return []
         return await unless_unreadable(self.store.measurements(survey.fingerprint, workload)) or []
 
     async def calibrate(
@@ -334,8 +344,7 @@ class Crosspoint:
     ) -> dict[str, Any]:
         """By itself without cards on which others compute: their times would be theirs. In a quiet hour these are made
         up for."""
-        if not survey.fingerprint:
-            raise LabError("failed", "The survey failed: nobody could tell whose profile it would be. Try again.")
+        check_surveyed(survey)
         if by_itself and not devices and any(is_busy(card) for card in survey.accelerators):
             devices = free_devices(survey)
         return labjobs.calibrate_job(survey, effort, devices, await free_name(self.store, survey, name))

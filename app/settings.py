@@ -136,6 +136,8 @@ def parse_setting(item: Field[Any], text: str) -> Any:
 
 
 def _parse_path(item: Field[Any], text: str) -> Path:
+    if not text:  # as of a shell's variable that is not set; it would be the current folder
+        raise InvalidSetting(f"{variable_name(item)}, or its flag, is empty: leave it out, or name a folder.")
     try:
         return Path(text).expanduser()
     except RuntimeError:

@@ -13,6 +13,7 @@ from app.advisor.plans import unknown_cards
 from app.advisor.time_model.pooled import LOOKED_AT, POOLED
 from app.advisor.time_model.predicted import fit_all_plans
 from app.errors import CrosspointError, LabError
+from app.jobs import Jobs
 from app.keeping import trouble_with
 from app.service import CALIBRATION_SECONDS, Crosspoint
 from probes.hardware import Survey
@@ -41,11 +42,13 @@ SCARCE_REST_SECONDS = 600.0
 class Upkeep:
     """Use `run` as one task; cancelling it ends what it does.
 
-    calibration: `state` (unknown, off, waiting, running, done, failed) and a `reason`.
+    jobs: of which it saves how they ended, where that could not be saved at once. calibration: `state` (unknown, off,
+    waiting, running, done, failed) and a `reason`.
     """
 
-    def __init__(self, crosspoint: Crosspoint) -> None:
+    def __init__(self, crosspoint: Crosspoint, jobs: Jobs | None = None) -> None:
         self._crosspoint = crosspoint
+        self._jobs = jobs
         self._not_before = 0.0
         self._calibrated: list[float] = []  # when this did, in the loop's seconds, of the machine as it is
         self._unfitted: Profile | None = None  # the last one that could not be fitted
@@ -66,13 +69,15 @@ class Upkeep:
         while True:
             self.store_opened = await trouble_with(self._crosspoint.store.open()) is None
             survey = await self._crosspoint.survey()
-            is_new = survey.fingerprint != fingerprint
+            is_new = survey.fingerprint not in (fingerprint, "")  # a survey that failed tells of no other machine
             if is_new:
                 fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
                 self._calibrated = []
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
                 is_noted = is_noted or await trouble_with(self._crosspoint.note_state(survey)) is None
                 await self._crosspoint.profiles.save_unsaved()
+                if self._jobs is not None:
+                    await self._jobs.save_unsaved()
             is_time = asyncio.get_running_loop().time() >= self._not_before
             if is_time:
                 await self._learn_torch()

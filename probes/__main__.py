@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     open_closed_streams()
     parser = argparse.ArgumentParser(prog="python -m probes", description=__doc__)
     parser.add_argument(
-        "--sysroot", type=Path, default=Path("/"), help="folder of a captured machine: proc and sys below it"
+        "--sysroot", type=parse_folder, default=Path("/"), help="folder of a captured machine: proc and sys below it"
     )
     parser.add_argument(
         "--deadline", type=parse_deadline, default=5.0, metavar="SECONDS", help="how long a probe may take"
@@ -38,6 +38,14 @@ def parse_deadline(text: str) -> float:
     if not MIN_SURVEY_SECONDS <= seconds <= MAX_SURVEY_SECONDS:  # NaN is neither
         raise argparse.ArgumentTypeError(f"it has to be from {MIN_SURVEY_SECONDS:g} to {MAX_SURVEY_SECONDS:g} seconds")
     return seconds
+
+
+def parse_folder(text: str) -> Path:
+    """Not an empty one, as of a shell's variable that is not set: it would be the current folder. Raises
+    ArgumentTypeError."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty: leave it out, or name a folder")
+    return Path(text)
 
 
 def write_out(text: str) -> int:

@@ -99,7 +99,8 @@ class Measurement:
     slow_share: float | None = None
     slowdown: float | None = None
     denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
-    available_bytes: int | None = None  # free on the plan's device when it ran out of memory
+    # Free on the plan's device before, where it ran out of memory, or where nobody knows what it took.
+    available_bytes: int | None = None
     device_busy_fraction: float | None = None  # of the time just before, that others computed on its device
     measured_at: float | None = None  # seconds since 1970
 
@@ -123,6 +124,13 @@ class Measurement:
     def met_nobody(self) -> bool:
         """It is known that nobody else computed on the device then; False of a CPU."""
         return self.device_busy_fraction is not None and not self.met_others
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Of the process on a CPU, of torch's allocator on a device; None where they were not measured."""
+        if self.memory is None:
+            return None
+        return self.memory.process_bytes if self.plan.is_cpu else self.memory.reserved_bytes
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "plan": self.plan.to_json()}

@@ -30,7 +30,7 @@ from probes.machine_facts import DEVICE_PATTERN, MAX_BYTES, MachineFacts
 from probes.measurement import Timing
 from probes.plan_bounds import check_plans
 from probes.trace import Trace
-from probes.trace_check import check_trace
+from probes.traces_of_rows import TracesOfRows
 from probes.workload.description import PRECISIONS, Plan
 
 SCHEMA_VERSION = "4"
@@ -172,10 +172,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
     def row(name: str) -> Any:
         return member(document, name, "")
 
-    traces = [
-        check_trace(each, f"traces[{place}]")
-        for place, each in enumerate(check_list(document.get("traces", ()), "traces", bounds.MAX_PROFILE_TRACES))
-    ]
+    traces = TracesOfRows(document.get("traces", ()))
     rows = check_list(document.get("plans", ()), "plans", bounds.MAX_PROFILE_PLANS)
     plans = [_plan(each, f"plans[{place}]") for place, each in enumerate(rows)]
 
@@ -346,16 +343,9 @@ def _environment(value: Any, place: str) -> dict[str, str]:
     }
 
 
-def _network(value: Any, place: str, plan_at: PlanAt, traces: list[Trace]) -> NetworkPoint:
-    """A trace may also stand in the row itself."""
+def _network(value: Any, place: str, plan_at: PlanAt, traces: TracesOfRows) -> NetworkPoint:
     row = check_object(value, place)
-    at = member(row, "trace", place)
-    if isinstance(at, dict):
-        trace = check_trace(at, f"{place}.trace")
-    elif traces:
-        trace = traces[check_count(at, f"{place}.trace", 0, len(traces) - 1)]
-    else:
-        raise Refused(f"{place}.trace points at a trace that is not there")
+    trace = traces.at(member(row, "trace", place), f"{place}.trace")
     return NetworkPoint(
         check_text(member(row, "name", place), f"{place}.name", bounds.MAX_NAME_CHARACTERS),
         check_count(member(row, "batch_size", place), f"{place}.batch_size", 1, bounds.MAX_BATCH_SIZE),

@@ -25,8 +25,9 @@ from probes.issued import Issued
 # truths either, causal masks, equal chance for all, attention that no one kernel of a device takes, and whose CPU;
 # 24: the FLOPs of a whole encoder layer with a mask of padding, and the sizes of images that are rows of colours;
 # 25: which kernel a power, a norm or a rounded quotient runs; 26: products of complex numbers, one's own model with one
-# output, inputs that have gradients, and no guesses at what its code asks of infinite or missing numbers.
-SCHEMA_VERSION = "26"
+# output, inputs that have gradients, and no guesses at what its code asks of infinite or missing numbers; 27: hooks on
+# parameters' gradients, class numbers for models that take nothing else, and what factorizing matrices computes.
+SCHEMA_VERSION = "27"
 
 CURVES = (
     "kernel_peaks",

@@ -106,7 +106,7 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
     found = (
         explain_unmeasured_cards(survey, request) if is_here else None,
         explain_order(best, cards_answered_for(survey, known.elsewhere)),
-        explain_host(known.trace, known.host_bytes, best),
+        explain_host(known.trace, known.host_bytes, best, known.workload.model.kind),
         explain_busy_device(survey, ranking.options, plan, row) if is_here else None,
     )
     return tuple(reason for reason in found if reason is not None)

@@ -15,15 +15,17 @@ from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.like_cards import kinds_elsewhere, same_kinds, unlike_plans
 from app.advisor.memory_model.memory import MemoryEstimate, Room, estimate_memory, room_for
 from app.advisor.one_value import explain_one_value
-from app.advisor.options import failed_at, option_for, tried
+from app.advisor.options import option_for
 from app.advisor.plans import candidate_plans, halved_precisions, profiled_plans
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Experience
+from app.advisor.time_model.predicted import untold_type
 from app.advisor.time_model.step_estimate import shared_spread
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
+from app.advisor.tried import failed_at, tried
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -161,7 +163,8 @@ def gather(
         measured = measured_beside(measurements, gain, times[bare(gain.plan).key].measured, workload.data)
         times[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.readings_every, crowd=crowd)
         memory[gain.plan.key] = memory[bare(gain.plan).key]
-    advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured)
+    untold = _untold_type(profile, plans, trace)
+    advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured, untold_type=untold)
     halved = halved_precisions(all_plans)
     return Known(
         workload,
@@ -184,6 +187,13 @@ def gather(
 
 def _plans(survey: Survey, elsewhere: Profile | None, request: Request) -> tuple[Plan, ...]:
     return candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
+
+
+def _untold_type(profile: Profile | None, plans: Sequence[Plan], trace: Trace | None) -> str | None:
+    """Of the first plan that was calibrated, and of whose type of numbers nothing is known."""
+    if profile is None or trace is None:
+        return None
+    return next((found for plan in plans if (found := untold_type(profile, plan, trace)) is not None), None)
 
 
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:

@@ -3,132 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.advisor.explanations.words import say_bytes, say_seconds
-from app.advisor.memory_model.memory import MemoryEstimate, Room
+from app.advisor.memory_model.memory import MemoryEstimate
+from app.advisor.memory_model.raised import raised_to
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
-from app.advisor.time_model.measured import begun_times
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime
+from app.advisor.tried import Tried
 from probes import bounds
-from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 
-# Every sentence about a step that was not reached in time advises more of it (probes.microtrain, contest and measure;
-# a test holds them to it).
-OUT_OF_TIME = "more time"
-# What ran out of memory is tried again once this many times as much is free: less changes from minute to minute.
-MORE_FREE = 1.1
 ELSE = "it takes smaller inputs, a smaller model, or a larger machine"
 BESIDE = "what the process takes beside is not known, as no calibration here has measured it"
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
-    an optimizer beside it) and would now, the smallest that ran out of memory where no more was free than is now, the
-    smallest that ran but took more than is free now, why it did not run, if it did not, and why it was not reached, if
-    the time ran out before. held_bytes, allocated_bytes: measured at the batch asked for, fed as asked; on a device of
-    torch's allocator. smallest: the smallest batch that torch takes."""
-
-    room: Room
-    ran: int | None = None
-    too_big: int | None = None
-    outgrown: tuple[int, int] | None = None  # batch size, and the bytes that it took
-    refused: str | None = None
-    not_reached: str | None = None
-    begun_seconds: float | None = None  # of the first step at the batch asked for, where no other ran
-    held_bytes: int | None = None
-    allocated_bytes: int | None = None
-    smallest: int = 1
-
-    @property
-    def peak_bytes(self) -> int | None:
-        """With what a device takes beside; None where that is not known, or nothing was measured."""
-        return None if self.held_bytes is None or self.room.beside is None else self.held_bytes + self.room.beside
-
-
-def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, room: Room) -> Tried:
-    """room: on the plan's device now. A measurement may be old, and memory may be taken since.
-
-    What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own. What
-    ran, or took too much memory, tells of other ways to feed it where those take no more, or no less."""
-    batch_size = workload.batch_size
-    rows = [row for row in measurements if row.plan.key == plan.key]
-    done = [row for row in rows if row.outcome == "ok"]
-    light = [row for row in rows if _takes_no_more(row, workload)]
-    held_by = [(row.batch_size, _held(row)) for row in light if row.outcome == "ok"]
-    peaks = [(size, peak + (room.beside or 0)) for size, peak in held_by if peak is not None]
-    over = [(size, peak) for size, peak in peaks if room.free is not None and peak > room.free]
-    outgrown = min(over, default=None)
-    too_much = [row for row in light if _is_too_big(row, room.free)]
-    too_big = min((row.batch_size for row in too_much), default=None)
-    since = {(row.batch_size, row.data) for row in too_much}  # it came after what ran like that (app.store.latest)
-    heavy = [row for row in done if _takes_no_less(row, workload)]
-    went_on = [row for row in heavy if row.steps > 0 and not row.is_first_step]
-    sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
-    ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
-    begun = begun_times(done, plan).get(batch_size)
-    unsupported = [row for row in rows if row.outcome == "unsupported"]
-    failed = _last_reason([row for row in rows if row.outcome == "failed" and row.batch_size == batch_size])
-    late = failed is not None and OUT_OF_TIME in failed.lower()
-    refused = failed if not late and all(row.batch_size != batch_size for row in done) else None
-    refused = refused if done else _last_reason(unsupported) or refused
-    held, allocated = _measured_bytes(done, workload)
-    return Tried(room, ran, too_big, outgrown, refused, failed if late else None, begun, held, allocated)
-
-
-def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[int | None, int | None]:
-    """Held and allocated, by the last that tells of this batch fed in this way."""
-    for row in reversed(done):
-        held = _held(row)
-        alike = row.batch_size == workload.batch_size and _is_fed_alike(row, workload)
-        if alike and held is not None and row.memory is not None:
-            return held, row.memory.allocated_bytes
-    return None, None
-
-
-def failed_at(measurements: Sequence[Measurement], plan: Plan) -> frozenset[int]:
-    """Batch sizes at which this plan never ran and last failed, but for want of time or of memory."""
-    rows = [row for row in measurements if row.plan.key == plan.key]
-    ran = {row.batch_size for row in rows if row.outcome == "ok"}
-    last = {row.batch_size: (row.reason or "").lower() for row in rows if row.outcome == "failed"}
-    return frozenset(size for size, reason in last.items() if size not in ran and OUT_OF_TIME not in reason)
-
-
-def _is_too_big(row: Measurement, available: int | None) -> bool:
-    """It ran out of memory, and no more is free now than was then."""
-    if row.outcome != "out-of-memory":
-        return False
-    return available is None or row.available_bytes is None or available < MORE_FREE * row.available_bytes
-
-
-def _last_reason(rows: Sequence[Measurement]) -> str | None:
-    return (rows[-1].reason or "It gave no reason.") if rows else None
-
-
-def _is_fed_alike(row: Measurement, workload: Workload) -> bool:
-    return _takes_no_more(row, workload) and _takes_no_less(row, workload)
-
-
-def _takes_no_more(row: Measurement, workload: Workload) -> bool:
-    """Than fed as asked. From pinned memory, of which a host has not much, a device is sent the next batch meanwhile; a
-    CPU's batches are there whatever is asked."""
-    return row.plan.is_cpu or row.data != "pinned" or workload.data == "pinned"
-
-
-def _takes_no_less(row: Measurement, workload: Workload) -> bool:
-    """Than fed as asked."""
-    return row.plan.is_cpu or row.data == "pinned" or workload.data != "pinned"
-
-
-def _held(row: Measurement) -> int | None:
-    """Bytes of the process on a CPU, of torch's allocator on a device; None where they were not measured."""
-    if row.memory is None:
-        return None
-    return row.memory.process_bytes if row.plan.is_cpu else row.memory.reserved_bytes
 
 
 def option_for(
@@ -136,11 +24,14 @@ def option_for(
 ) -> Option:
     """What is known about one plan at the batch asked for. advice: what gives a time where none is known."""
     plan, batch = time.plan, workload.batch_size
-    fits, why_not = _fits(memory, outcome, workload, plan)
+    raised = raised_to(memory, outcome.took) if memory is not None else None
+    fits, why_not = _fits(raised, outcome, workload, plan)
+    parts = _parts(raised if outcome.held_bytes is None else memory, outcome, batch)
+    largest = _max_batch(raised, outcome)
     if fits is False or outcome.refused is not None:
         why_not = outcome.refused or why_not
-        empty = Option(plan, fits, why_not, None, None, None, Breakdown(), _parts(memory, outcome, batch), None)
-        return replace(empty, max_batch_size=_max_batch(memory, outcome), cannot_run=outcome.refused is not None)
+        empty = Option(plan, fits, why_not, None, None, None, Breakdown(), parts, largest)
+        return replace(empty, cannot_run=outcome.refused is not None)
     estimate = time.at(batch, workload.data)
     return Option(
         plan=plan,
@@ -150,8 +41,8 @@ def option_for(
         step_seconds=estimate.seconds if estimate is not None else None,
         samples_per_second=batch / estimate.seconds.median if estimate is not None else None,
         breakdown_seconds=time.breakdown(batch, workload.data),
-        memory=_parts(memory, outcome, batch),
-        max_batch_size=_max_batch(memory, outcome),
+        memory=parts,
+        max_batch_size=largest,
         note=_note(time, outcome, estimate, advice),
         crowded=estimate is not None and estimate.crowded,
     )
@@ -224,10 +115,10 @@ def _remedy_of_least(memory: MemoryEstimate, workload: Workload, available: int,
     if room >= 0:  # and yet it did not run
         return f"{none}: {ELSE}."
     would = "one" if smallest == 1 else f"{smallest}"
-    lighter = _lighter_optimizer(memory, workload)
+    lighter = _lighter_optimizer(memory, workload, smallest)
     if lighter is not None and room + lighter[1] >= 0:
         return f"{none}; with the optimizer {lighter[0]} {would} would."
-    training_only = memory.gradients + memory.optimizer
+    training_only = memory.gradients + memory.optimizer + memory.update_beyond(smallest)
     if workload.mode == "training" and room + training_only >= 0:
         return f"{none} in training; inference of one would."
     if memory.weights > available:
@@ -235,16 +126,17 @@ def _remedy_of_least(memory: MemoryEstimate, workload: Workload, available: int,
     return f"{none}: {ELSE}."
 
 
-def _lighter_optimizer(memory: MemoryEstimate, workload: Workload) -> tuple[str, int] | None:
-    """Plain SGD keeps nothing between steps (torch.optim.SGD without momentum)."""
+def _lighter_optimizer(memory: MemoryEstimate, workload: Workload, smallest: int) -> tuple[str, int] | None:
+    """Plain SGD keeps nothing between steps (torch.optim.SGD without momentum), and holds nothing in its own."""
     if workload.mode == "training" and memory.optimizer > 0 and workload.optimizer != "sgd":
-        return "sgd", memory.optimizer
+        return "sgd", memory.optimizer + memory.update_beyond(smallest)
     return None
 
 
 def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> MemoryParts:
     """The estimated parts; where the step ran, its measured peak, with the difference in what a CPU's heap holds, or
-    else in the activations, which hold what kernels take inside."""
+    else in the activations, which hold what kernels take inside; where it took less than what does not grow with the
+    batch, in what libraries take."""
     held, peak = outcome.held_bytes, outcome.peak_bytes
     if memory is None:
         allocated = outcome.allocated_bytes
@@ -254,12 +146,15 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     parts = memory.parts(batch_size)
     if held is None:
         return parts
+    of_process = 0 if memory.on_cpu else memory.overhead or 0  # which a device's allocator knows nothing of
+    above = max(held - (memory.fixed - of_process), 0)
+    if parts.overhead_bytes is not None:
+        beyond = max(memory.fixed - of_process - held, 0)
+        parts = replace(parts, overhead_bytes=max(parts.overhead_bytes - beyond, 0))
     if not memory.on_cpu:
-        above = max(held - (memory.fixed - (memory.overhead or 0)), 0)
         allocated = parts.allocated_peak_bytes if outcome.allocated_bytes is None else outcome.allocated_bytes
         measured = replace(parts, peak_bytes=peak, activations_bytes=above)
         return replace(measured, reserved_peak_bytes=held, allocated_peak_bytes=allocated)
-    above = max(held - memory.fixed, 0)
     activations = min(math.ceil(memory.activations_at(batch_size)), above)
     measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)

@@ -26,10 +26,11 @@ from app.answering.survey_at_turn import SurveyAtTurn
 from app.answering.trial_time import seconds_kept_back
 from app.answering.variants import compiling_may_pay, seconds_of_best
 from app.errors import LabError
+from app.fitted_thread import in_fitted_thread
 from app.keeping import OnProgress, say_waiting, unless_unreadable
 from app.lab import Ticket
 from app.lab.child import Child
-from app.measurable import check_outcome
+from app.measurable import check_outcome, check_surveyed
 from probes.hardware import Survey
 from probes.load import SHORTEST_SECONDS
 from probes.profile import Profile
@@ -64,6 +65,7 @@ class Recommending:
         """Raises InvalidRequest, LabError, LabBusy, UnknownProfile, and StoreError where nobody can look that up."""
         try:
             survey = self._crosspoint.apart_from_ours(await self._survey())
+            self._note_unsurveyed(survey)
             profile = await self._crosspoint.profile(survey, self._request.profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
@@ -77,7 +79,10 @@ class Recommending:
         finally:
             if self._ticket is not None:
                 self._crosspoint.lab.release(self._ticket)
-        return replace(answer, reasons=(*answer.reasons, *self._notes.reasons))
+        told = answer.reasons
+        if profile is None and not survey.fingerprint:  # whether this machine was calibrated is not known
+            told = tuple(reason for reason in told if reason.code != "no-calibration")
+        return replace(answer, reasons=(*told, *self._notes.reasons))
 
     async def _trace_and_measure(
         self, survey: Survey, profile: Profile | None, plans: tuple[Plan, ...]
@@ -189,7 +194,7 @@ class Recommending:
         captured = not self._crosspoint.is_here
         self.grounds = Grounds(survey, profile, trace, known, experience, captured)
         found = (survey, profile, trace, known, self._request, experience)
-        return await asyncio.to_thread(advisor.recommend, *found, captured=captured)
+        return await in_fitted_thread(profile, advisor.recommend, *found, captured=captured)
 
     async def _with_load(self, survey: Survey) -> Survey:
         """The survey with the newest that is known of the load: a process's first reading has no fractions, and an
@@ -214,8 +219,8 @@ class Recommending:
 
     async def _survey(self) -> Survey:
         """With torch's word on this machine's cards, where the answer may be a plan for one of them."""
-        survey, request = await self._crosspoint.survey(), self._request
-        if request.devices and all(device == "cpu" for device in request.devices):
+        survey, request = await self._crosspoint.survey_tried_twice(), self._request
+        if not survey.fingerprint or (request.devices and all(device == "cpu" for device in request.devices)):
             return survey
         if request.profile is not None:
             asked = await self._crosspoint.profile(survey, request.profile)
@@ -225,6 +230,18 @@ class Recommending:
         if self._crosspoint.is_here and unknown_cards(survey):
             self._notes.add(explain_unknown_cards(survey, self._crosspoint.torch.trouble))
         return survey
+
+    def _note_unsurveyed(self, survey: Survey) -> None:
+        """Say that the survey failed, where the answer rests on it. Raises LabError where steps would be run by it."""
+        if survey.fingerprint or self._request.profile is not None:
+            return
+        if self._crosspoint.is_here and self._request.effort != "instant":
+            check_surveyed(survey)
+        text = (
+            "The survey failed, so nobody could tell what this machine is: the answer is for one core without cards, "
+            "and rests on nothing that was calibrated or measured. `crosspoint hardware` says why."
+        )
+        self._notes.add(Reason("no-survey", text))
 
     def _note_unmeasurable(self, why: str) -> None:
         if self._request.effort != "instant":

@@ -21,7 +21,7 @@ class Context:
         self.crosspoint = crosspoint
         self.tally = tally
         self.jobs = Jobs(crosspoint.lab, crosspoint.store)
-        self.upkeep = Upkeep(crosspoint)
+        self.upkeep = Upkeep(crosspoint, self.jobs)
         self._upkeep_task = asyncio.create_task(self.upkeep.run())
         self._has_ended = False
 

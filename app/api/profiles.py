@@ -16,15 +16,16 @@ from app.profiles import find_profile, forget_profile, import_profile, list_prof
 router = APIRouter(prefix="/profiles", tags=["profiles"])
 
 
-@router.get("", responses=describe_answer("ProfileList", "The latest profile of each name, newest first."))
+@router.get("", responses=describe_answer("ProfileList", "A profile of each name, newest first."))
 async def read_profiles(context: ContextDep) -> Response:
-    """The stored profiles, without their points."""
+    """The profile that each name gives, without its points."""
     return answer_json({"profiles": await list_profiles(context.crosspoint)})
 
 
 @router.get("/{name:path}", responses=describe_answer("Profile", "The profile: raw points with their spread."))
 async def read_profile(name: str, context: ContextDep) -> Response:
-    """The latest profile of this name, as `crosspoint profile export` writes it."""
+    """The profile of this name, as `crosspoint profile export` writes it: of several this machine's as it is now, else
+    the latest."""
     try:
         found = await find_profile(context.crosspoint, name)
     except UnknownProfile as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.cli.folder_option import Folder
+
 if TYPE_CHECKING:
     from probes.examination import Examination
 
@@ -18,7 +20,7 @@ BLOCKED = 1  # the exit code when something stands in the way of training
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print it as Markdown for a bug report, anonymous.")
 @click.option(
     "--sysroot",
-    type=click.Path(path_type=Path),
+    type=Folder(),
     help="Read /proc, /sys, /dev and /cgroup below this folder: a captured machine.",
 )
 @click.option("--torch/--no-torch", "ask_torch", default=True, help="Start torch to see what it can use; seconds.")

@@ -50,7 +50,10 @@ def report_ending(error: BaseException) -> int:
     """Print what the user should know about `error` and return the exit code."""
     try:
         return _report(error)
-    except BrokenPipeError:  # whoever read standard error is gone, too
+    except OSError as lost:
+        if lost is error or lost.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        # Whoever read standard error is gone, too: a pipe's reader, or the terminal.
         _silence(sys.stderr)
         _silence(sys.stdout)
         return ExitCode.READER_GONE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.endings import fail_usage
+from app.cli.folder_option import Folder
 
 if TYPE_CHECKING:
     from app.service import Crosspoint
@@ -20,7 +21,7 @@ ANYBODY_READS = 0o644  # Node Feature Discovery runs as another user than who wr
 @click.option("--json", "as_json", is_flag=True, help="Print the survey as JSON, as GET /hardware answers.")
 @click.option(
     "--sysroot",
-    type=click.Path(path_type=Path),
+    type=Folder(),
     help="Read /proc, /sys and /cgroup below this folder: a captured machine.",
 )
 @click.option(

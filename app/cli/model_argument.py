@@ -55,7 +55,7 @@ def _read_document(argument: str) -> Any | None:
     except FileNotFoundError:
         fail_usage(f"There is no file {argument}. MODEL is a catalogue name, a .json file, - or module:function.")
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        fail_usage(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.")
+        fail_usage(f"{path.name or argument} cannot be read: {getattr(error, 'strerror', None) or error}.")
 
 
 def _is_file(path: Path) -> bool:

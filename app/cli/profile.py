@@ -55,12 +55,12 @@ def show_command(name: str | None, as_json: bool) -> None:
     from app.cli.output import print_json
     from app.cli.profile_view import show_origin, show_profile
 
-    profile, changes = _find(name)
+    profile, changes, answering = _find(name)
     if as_json:
         print_json(profile.to_json())
         return
     show_profile(profile)
-    show_origin(profile, changes)
+    show_origin(profile, changes, answering)
 
 
 @command.command("export")
@@ -75,7 +75,7 @@ def export_command(name: str, file: Path | None, other_name: str | None) -> None
     from app.cli.files import write_whole
     from app.profiles import check_other_name
 
-    profile, _ = _find(name)
+    profile, _, _ = _find(name)
     profile = replace(profile, name=check_other_name(other_name)) if other_name is not None else profile
     text = json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) + "\n"
     if file is None or str(file) == "-":
@@ -123,21 +123,23 @@ def remove_command(name: str) -> None:
     click.echo("Removed.", err=True)
 
 
-def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None]:
-    """The profile, and where this machine differs from it (None: it is this machine's). Raises UnknownProfile,
-    StoreError."""
+def _find(name: str | None) -> tuple[Profile, tuple[str, ...] | None, str | None]:
+    """The profile, where this machine differs from it (None: it is this machine's), and the name of the one that
+    answers for this machine. Raises UnknownProfile, StoreError."""
     from app.cli.session import run_with_service
     from app.profiles import find_profile
     from probes.machine_facts import changes_since
 
-    async def work(service: Crosspoint, _report: Report) -> tuple[Profile, tuple[str, ...] | None]:
+    async def work(service: Crosspoint, _report: Report) -> tuple[Profile, tuple[str, ...] | None, str | None]:
         survey = await service.survey()
-        profile = await service.profile(survey) if name is None else await find_profile(service, name)
+        own = await service.profile(survey)
+        profile = own if name is None else await find_profile(service, name)
         if profile is None:
             raise await service.profiles.unknown(is_this_machines=name is None)
+        answering = None if own is None else own.name
         if profile.fingerprint == survey.fingerprint:
-            return profile, None
-        return profile, () if profile.hardware is None else changes_since(profile.hardware, survey)
+            return profile, None, answering
+        return profile, () if profile.hardware is None else changes_since(profile.hardware, survey), answering
 
     return run_with_service(work, quiet=True)
 

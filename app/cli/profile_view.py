@@ -41,7 +41,8 @@ def show_profile(profile: Profile) -> None:
     """What was measured, when and on what, and each constant's points with their spread."""
     print_heading(f"Profile {profile.name}: {profile.machine}")
     one = profile.calibrations == 1
-    noise = ", ".join(f"{name} {_noise_text(name, value)}" for name, value in profile.noise.items())
+    figures = {name: value for name, value in profile.noise.items() if name != "busy"}  # said below, and why
+    noise = ", ".join(f"{name} {_noise_text(name, value)}" for name, value in figures.items())
     print_pairs(
         [
             ("measured at", f"{profile.created_at}, {format_seconds(age_seconds(profile.created_at))} ago"),
@@ -82,10 +83,17 @@ def show_what_makes_it_surer(calibrations: int) -> None:
         )
 
 
-def show_origin(profile: Profile, changes: Sequence[str] | None) -> None:
-    """Whether it speaks of this machine as it is now. changes: None when it does."""
-    if changes is None:
+def show_origin(profile: Profile, changes: Sequence[str] | None, answering: str | None) -> None:
+    """Whether it speaks of this machine as it is now. changes: None when it does. answering: the name of the profile
+    that answers for this machine."""
+    if changes is None and answering == profile.name:
         print_text("It is this machine's, as it is now.")
+        return
+    if changes is None:
+        print_text(
+            f"It is this machine's, as it is now, but {answering} came later and answers: this one does only when it "
+            "is asked for by name."
+        )
         return
     print_text("It is not this machine's as it is now: it answers only when it is asked for by name.")
     print_bullets(changes)

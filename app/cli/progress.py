@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 Report = Callable[[float, str], None]  # fraction from 0 to 1, what is being done
@@ -32,9 +32,14 @@ def _bar() -> Iterator[Report]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=REFRESHES) as progress:
+    progress = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=REFRESHES)
+    progress.start()
+    try:
         task = progress.add_task("starting", total=1.0)
         yield lambda fraction, message: progress.update(task, completed=fraction, description=message)
+    finally:
+        with suppress(OSError):  # of a terminal that is gone: it must not take the place of what ended the work
+            progress.stop()
 
 
 class SparseLines:

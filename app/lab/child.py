@@ -34,6 +34,8 @@ READY_SECONDS = 90.0
 EXIT_SECONDS = 1.0
 TERM_SECONDS = 1.5
 KILL_SECONDS = 1.0
+# No number of a process comes round again within that time.
+LOOK_SECONDS = 10.0
 # The kernel should take the measuring process before anything else (proc(5): -1000 never, 1000 first).
 OOM_SCORE_ADJUSTMENT = "900"
 
@@ -91,6 +93,7 @@ class Child:
         living.add(self)
         self._stderr_tail = bytearray()
         self._stderr_task = asyncio.create_task(self._keep_stderr())
+        self._group_task = asyncio.create_task(self._end_group())
         self._ending: asyncio.Task[None] | None = None
         self._jobs = 0
         self.ready: dict[str, Any] = {}
@@ -203,8 +206,9 @@ class Child:
         if self.alive:
             self._signal_group(signal.SIGTERM)
             await self._wait(TERM_SECONDS)
-        self._signal_group(signal.SIGKILL)  # also what outlived its parent
+        self.kill()  # also what outlived its parent
         await self._wait(KILL_SECONDS)
+        self._group_task.cancel()
         self._stderr_task.cancel()
         transport = getattr(self._process, "_transport", None)
         if transport is not None:  # closes the pipes, even those that a grandchild in another session still holds
@@ -212,6 +216,13 @@ class Child:
 
     def kill(self) -> None:
         """KILL the process and its children, and wait for nothing."""
+        if not self._group_task.done():
+            self._signal_group(signal.SIGKILL)
+
+    async def _end_group(self) -> None:
+        """KILL what outlives the process when that is seen to have ended: later its number may be another group's."""
+        while self.alive:  # in later Pythons `wait` lasts as long as a grandchild holds a pipe
+            await self._wait(LOOK_SECONDS)
         self._signal_group(signal.SIGKILL)
 
     async def _send(self, job: dict[str, Any]) -> None:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from app.store.statements import Statement, dump
-from probes.profile import Profile
+from probes.profile import READABLE_VERSIONS, Profile
 
 # A profile is about a megabyte, and 4 MB at most.
 KEPT_PROFILES_EACH = 10  # of one name and fingerprint
 KEPT_PROFILES = 100  # of this machine, in all its states and names, and as many of others
+LISTED_PROFILES = 50
 # What a list tells beside the numbers of points and networks.
 _HEAD = ("name", "machine", "created_at", "fingerprint", "effort", "software", "noise")
-_MEMBERS = ", ".join(f"'{name}', json_extract(document, '$.{name}')" for name in _HEAD)
+_MEMBERS = ", ".join(f"'{name}', json_extract(document, '$.{name}')" for name in ("schema_version", *_HEAD))
 # SQLite reads the documents, of which Python would hold up everybody for seconds.
-LIST_HEADS = (
+_READ_HEAD = (
     f"SELECT CASE WHEN json_valid(document) THEN json_object({_MEMBERS}, "
     "'calibrations', coalesce(json_extract(document, '$.calibrations'), 1), "
     "'points', json_array_length(document, '$.points'), 'networks', json_array_length(document, '$.networks')) END "
-    "FROM profiles WHERE id IN "
-    "(SELECT coalesce(max(CASE fingerprint WHEN ? THEN id END), max(id)) FROM profiles GROUP BY name) "
-    "ORDER BY id DESC LIMIT 50"
+    "FROM profiles WHERE id = ?"
 )
+# Of several of a name those with this fingerprint come first, then the newest. The first that can be read counts.
+_ORDER = "ORDER BY fingerprint = ? DESC, id DESC"
+FIND_NAMED = f"SELECT id, created_at FROM profiles WHERE name = ? {_ORDER}"
+_LIST = f"SELECT name, id FROM profiles {_ORDER}"
 _KEEP = "INSERT INTO profiles (name, fingerprint, created_at, document, calibration) VALUES (?, ?, ?, ?, ?)"
 _FORGET_EACH = (
     "DELETE FROM profiles WHERE name = ?1 AND fingerprint = ?2 AND id NOT IN "
@@ -44,11 +51,32 @@ def keep_profile(profile: Profile, calibration: Profile | None) -> list[Statemen
     ]
 
 
-def read_head(document: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError for what is no profile of a schema that is known."""
-    if any(document[name] is None for name in (*_HEAD, "points", "networks")):
-        raise ValueError("no profile")
-    return document
+def read_heads(connection: sqlite3.Connection, fingerprint: str) -> list[dict[str, Any]]:
+    """What a list tells of the profile that FIND_NAMED finds of each name, newest first."""
+    rows: dict[str, list[int]] = {}
+    for name, row in connection.execute(_LIST, (fingerprint,)):
+        rows.setdefault(name, []).append(row)
+    found: list[tuple[int, dict[str, Any]]] = []
+    for of_one_name in sorted(rows.values(), reverse=True):
+        readable = ((row, head) for row in of_one_name if (head := _read_head(connection, row)) is not None)
+        found += islice(readable, 1)
+        if len(found) == LISTED_PROFILES:
+            break
+    return [head for _, head in sorted(found, key=itemgetter(0), reverse=True)]
+
+
+def head_of(profile: Profile) -> dict[str, Any]:
+    """What a list tells of a profile that is not stored."""
+    counts = {"points": len(profile.points), "networks": len(profile.networks)}
+    return {**{name: getattr(profile, name) for name in _HEAD}, "calibrations": profile.calibrations, **counts}
+
+
+def _read_head(connection: sqlite3.Connection, row: int) -> dict[str, Any] | None:
+    """None for what is no profile of a schema that is known."""
+    (text,) = connection.execute(_READ_HEAD, (row,)).fetchone()
+    head: dict[str, Any] = {} if text is None else json.loads(text)
+    is_readable = head.pop("schema_version", None) in READABLE_VERSIONS and None not in head.values()
+    return head if is_readable else None
 
 
 def _forget_all_but_newest(which: str) -> Statement:

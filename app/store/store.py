@@ -57,6 +57,7 @@ class Store:
         self._machine = machine or read_machine(Root())
         self._database: Database | None = None
         self._profiles: dict[tuple[Any, ...], Profile | None] = {}
+        self._parsing = asyncio.Lock()  # held by whoever parses a profile
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def open(self) -> None:
@@ -114,25 +115,21 @@ class Store:
 
     async def profile(self, fingerprint: str) -> Profile | None:
         """The latest profile of this machine as it is now that can be read."""
-        return await self._latest_profile("fingerprint", fingerprint)
+        statement = "SELECT id, created_at FROM profiles WHERE fingerprint = ? ORDER BY id DESC"
+        return await self._first_readable(statement, fingerprint)
 
-    async def named_profile(self, name: str) -> Profile | None:
-        """The latest profile of this name that can be read."""
-        return await self._latest_profile("name", _text(name))
+    async def named_profile(self, name: str, fingerprint: str = "") -> Profile | None:
+        """The latest profile of this name that can be read; with this fingerprint where one has it."""
+        return await self._first_readable(profiles.FIND_NAMED, _text(name), fingerprint)
 
     async def has_profile(self, name: str) -> bool:
         """Whether there is one of this name, one that cannot be read among them."""
         return bool(await self._rows("SELECT 1 FROM profiles WHERE name = ? LIMIT 1", (_text(name),)))
 
-    async def profile_names(self) -> tuple[str, ...]:
-        """Names of stored profiles, the 50 newest, newest first."""
-        statement = "SELECT name FROM profiles GROUP BY name ORDER BY max(id) DESC LIMIT 50"
-        return tuple(str(name) for (name,) in await self._rows(statement, ()))
-
     async def profile_heads(self, fingerprint: str = "") -> list[dict[str, Any]]:
-        """Of the latest profile of each name, with this fingerprint where one has it, the 50 newest, newest first: what
-        a list tells, with numbers of points and networks in their place."""
-        return await self._select(profiles.LIST_HEADS, (fingerprint,), profiles.read_head)
+        """Of the profile of each name that `named_profile` gives, the 50 newest, newest first: what a list tells, with
+        numbers of points and networks in their place."""
+        return await self._run(lambda connection: profiles.read_heads(connection, fingerprint), READ)
 
     async def outdated_profile(self, fingerprint: str) -> Profile | None:
         """The latest profile of this machine as it was in a state before: another fingerprint that was seen here."""
@@ -223,10 +220,6 @@ class Store:
         """What this machine was when it was looked at last."""
         return await self._run(lambda connection: history.read_identity(connection, self._machine.key), READ)
 
-    async def _latest_profile(self, column: str, value: str) -> Profile | None:
-        statement = f"SELECT id, created_at FROM profiles WHERE {column} = ? ORDER BY id DESC"
-        return await self._first_readable(statement, value)
-
     async def _first_readable(self, statement: str, *values: str) -> Profile | None:
         """Parsing one takes tens of milliseconds, so those parsed last are remembered by their row and its time:
         SQLite gives a row's number again when the last row was deleted."""
@@ -236,13 +229,17 @@ class Store:
         return None
 
     async def _remembered(self, row: tuple[Any, ...]) -> Profile | None:
-        """Of several who ask at once each is given the same one: what is fitted to it goes by its identity."""
+        """Of several who ask at once one parses it, and each is given the same one: what is fitted to it goes by its
+        identity."""
         remembered = self._profiles  # the store's thread may put an empty one in its place at any time
         if row not in remembered:
-            document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
-            found = _first(await self._select(document, row, Profile.from_json))
-            remembered = self._profiles
-            remembered.setdefault(row, found)
+            async with self._parsing:
+                remembered = self._profiles
+                if row not in remembered:
+                    document = "SELECT document FROM profiles WHERE id = ? AND created_at = ?"
+                    found = _first(await self._select(document, row, Profile.from_json))
+                    remembered = self._profiles
+                    remembered[row] = found
         profile = remembered[row] = remembered.pop(row)  # the last to be forgotten
         for oldest in [*remembered][:-REMEMBERED_PROFILES]:
             del remembered[oldest]

@@ -14,12 +14,13 @@ from probes.workload.description import InvalidModel, ModelDescription
 __all__ = ["BuiltModel", "build_model"]
 
 
-def build_model(description: ModelDescription) -> BuiltModel:
+def build_model(description: ModelDescription, most_bytes: int | None = None) -> BuiltModel:
     """Build for real, or fake where the caller stands under fake tensors. Nothing is downloaded.
 
-    Raises InvalidModel, with a sentence for whoever wrote the description; torch's own errors when memory runs out.
+    most_bytes: of parameters; TooManyBytes is raised beyond. Raises InvalidModel, with a sentence for whoever wrote the
+    description; torch's own errors when memory runs out.
     """
-    with bounded_building():
+    with bounded_building(most_bytes):
         match description.kind:
             case "layers":
                 return _build_layers(description.content)

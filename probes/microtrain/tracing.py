@@ -13,17 +13,12 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-)
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from probes.microtrain.building.built import BuiltModel
+from probes.microtrain.building.built import BuiltModel, TooManyBytes
 from probes.microtrain.building.fake_models import build_fake, build_meta, fake_python
 from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples
-from probes.microtrain.failures import Failure, Untraceable, first_line, is_out_of_memory
+from probes.microtrain.failures import Failure, Untraceable, is_out_of_memory
 from probes.microtrain.feeding import batch_bytes
 from probes.microtrain.models import build_model
 from probes.microtrain.step import UnsupportedWorkload
@@ -33,8 +28,9 @@ from probes.microtrain.traces.device_trace import trace_on_device
 from probes.microtrain.traces.fake_results import forgotten_afterwards
 from probes.microtrain.traces.merging import affine, ordinary_line, outgrowing, repeated, same_operations
 from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
-from probes.microtrain.traces.traceable import check_traceable
+from probes.microtrain.traces.traceable import check_traceable, first_made
 from probes.microtrain.traces.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
+from probes.microtrain.traces.untraced import explain_building, explain_numbers, explain_step, needs_numbers
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
@@ -103,11 +99,11 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
         failed: Exception = error
     except Exception as error:
         _refuse_out_of_memory(error)
-        if not own and not _needs_numbers(error):
-            raise Untraceable(_explain(error)) from error
+        if not own and not needs_numbers(error):
+            raise Untraceable(explain_step(error)) from error
         failed = error
     attempt = _trace_fake
-    if own and not _needs_numbers(failed):
+    if own and not needs_numbers(failed):
         attempt = partial(_trace_shells, failed=failed)
         try:
             return attempt(workload, plainly, devices)
@@ -148,9 +144,8 @@ def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
 def _trace_shells(workload: Workload, plainly: bool, devices: bool, *, failed: Exception) -> Trace:
     """The user's own Python, built for real and stepped under fake tensors: it may load its weights, which nothing does
     on the meta device, and keep tensors that torch knows nothing of."""
-    _check_size_on_meta(workload, failed, MAX_BUILT_PARAMETER_BYTES)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    built = fake_python(build_model(workload.model), mode)
+    built = fake_python(_build_real(workload, failed, MAX_BUILT_PARAMETER_BYTES), mode)
     with mode:
         return _trace(workload, built, BATCH_PAIRS, plainly, devices=devices)
 
@@ -160,33 +155,41 @@ def _trace_real(workload: Workload, failed: Exception, plainly: bool) -> Trace:
 
     failed: what became of it under fake tensors."""
     try:
-        _check_size_on_meta(workload, failed, MAX_REAL_PARAMETER_BYTES)
-        built = build_model(workload.model)
-        _check_size(built, failed, MAX_REAL_PARAMETER_BYTES)
+        built = _build_real(workload, failed, MAX_REAL_PARAMETER_BYTES)
         return _trace(workload, built, _real_pairs(built), plainly)
     except (InvalidModel, *_TOLD):
         raise
     except Exception as error:
         _refuse_out_of_memory(error)
-        raise Untraceable(_explain(error)) from error
+        raise Untraceable(explain_step(error)) from error
 
 
-def _check_size_on_meta(workload: Workload, failed: Exception, most_bytes: int) -> None:
-    """Where it can be built there: of the user's own Python a constructor may ask for numbers."""
+def _build_real(workload: Workload, failed: Exception, most_bytes: int) -> BuiltModel:
+    """Raises Untraceable where its parameters take more bytes, before it takes them."""
     try:
         built = build_meta(workload.model)
-    except Exception:
+    except Exception:  # of the user's own Python a constructor may ask for numbers
         if workload.model.kind != "python":
             raise
     else:
         _check_size(built, failed, most_bytes)
+    with contextlib.suppress(TooManyBytes):  # and its traceback, which holds what was built
+        built = build_model(workload.model, most_bytes)
+        _check_size(built, failed, most_bytes)
+        return built
+    raise _too_large(failed, most_bytes) from failed
 
 
 def _check_size(built: BuiltModel, failed: Exception, most_bytes: int) -> None:
     if _parameter_bytes(built) > most_bytes:
-        if _needs_numbers(failed):
-            raise _TooLarge(_explain_numbers(failed)) from failed
-        raise Untraceable(_explain(failed)) from failed
+        raise _too_large(failed, most_bytes) from failed
+
+
+def _too_large(failed: Exception, most_bytes: int) -> Untraceable:
+    if needs_numbers(failed):
+        return _TooLarge(explain_numbers(failed))
+    unbuilt = isinstance(failed, InvalidModel)
+    return Untraceable(explain_building(failed, most_bytes) if unbuilt else explain_step(failed))
 
 
 def _parameter_bytes(built: BuiltModel) -> int:
@@ -194,36 +197,9 @@ def _parameter_bytes(built: BuiltModel) -> int:
 
 
 def _real_pairs(built: BuiltModel) -> Sequence[Pair]:
-    few = REAL_BATCH_PAIRS[0][0]
-    light = _parameter_bytes(built) <= LIGHT_PARAMETER_BYTES
-    light = light and batch_bytes(built.make_batch(few, None)) <= few * LIGHT_SAMPLE_BYTES
+    size, batch = first_made(built, (REAL_BATCH_PAIRS[0][0], LIGHT_BATCH_PAIRS[0][0]))
+    light = _parameter_bytes(built) <= LIGHT_PARAMETER_BYTES and batch_bytes(batch) <= size * LIGHT_SAMPLE_BYTES
     return LIGHT_BATCH_PAIRS if light else REAL_BATCH_PAIRS
-
-
-def _explain_numbers(error: Exception) -> str:
-    asks = _asking_operation(error)
-    by = "" if asks is None else f" ({asks} gives as much as the numbers say)"
-    if asks == "aten._local_scalar_dense":  # .item(), and what `if` and `while` ask of a tensor
-        by = " (it reads a number or a truth from a tensor, as if and while do)"
-    return (
-        f"What this model does depends on the numbers that flow through it{by}, so it cannot be followed without "
-        "running it, and it is too large to be run for that. Measure it instead (effort quick), or trace a "
-        "smaller one of its kind."
-    )
-
-
-def _needs_numbers(error: BaseException) -> bool:
-    """Whether fake tensors failed for having no values."""
-    names = {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}
-    causes = (error, error.__cause__, error.__context__)
-    return any(isinstance(e, UnsupportedFakeTensorException) or type(e).__name__ in names for e in causes)
-
-
-def _asking_operation(error: BaseException) -> str | None:
-    """The name in ATen of the operation that fake tensors have no answer to."""
-    causes = (error, error.__cause__, error.__context__)
-    asked = (getattr(cause, "func", None) for cause in causes if cause is not None)
-    return next((str(func._overloadpacket) for func in asked if isinstance(func, OpOverload)), None)
 
 
 def _refuse_out_of_memory(error: Exception) -> None:
@@ -235,12 +211,6 @@ def _refuse_out_of_memory(error: Exception) -> None:
         ) from error
 
 
-def _explain(error: BaseException) -> str:
-    said = first_line(error) if str(error).strip() else "no reason was given"
-    what = f"One step of this model fails with {type(error).__name__}: {said.rstrip('.')}."
-    return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
-
-
 def _trace(
     workload: Workload,
     built: BuiltModel,
@@ -250,7 +220,7 @@ def _trace(
     *,
     devices: bool = False,
 ) -> Trace:
-    check_traceable(workload, built)
+    check_traceable(workload, built, pairs[0][0])
     with guessing() as guesses:
         try:
             return _trace_guessing(workload, built, pairs, plainly, wait_for_autocast, guesses, devices=devices)
@@ -258,7 +228,7 @@ def _trace(
             raise
         except Exception as error:
             _refuse_out_of_memory(error)
-            if guesses.given and not _needs_numbers(error):  # it may have failed for a guess
+            if guesses.given and not needs_numbers(error):  # it may have failed for a guess
                 raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default) from error
             raise
 

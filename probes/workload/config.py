@@ -45,6 +45,8 @@ IGNORED = {
     "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
     "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
 }  # fmt: skip
+# But for values that say what is computed: attention step by step, which keeps its scores for the backward.
+KEPT = {"attn_implementation": "eager"}
 _COUNTED = {"layer", "layers", "depth", "depths", "block", "blocks", "stage", "stages", "repeat", "repeats", "experts"}
 _NOT_COUNTED = {
     "size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max", "channels",
@@ -129,7 +131,7 @@ def _wanted(where: str, key: Any, value: Any) -> bool:
     """Whether a key is to be kept. Raises InvalidModel for keys that would load something."""
     if key in REFUSED and value not in (None, "", False) and value != {}:
         raise InvalidModel(f'Remove "{key}" from {_short(where)}: {REFUSED[key]}. A config here is data, never code.')
-    if key in REFUSED or key in IGNORED:
+    if key in REFUSED or (key in IGNORED and not (key in KEPT and value == KEPT[key])):
         return False
     if isinstance(key, str) and key.startswith("_") and not key.startswith("__"):
         return False  # transformers' own notes

@@ -13,6 +13,7 @@ from app.advisor.request import Request
 from app.seen_before import with_devices, with_survey
 from app.service import Crosspoint
 from probes.hardware import Survey
+from probes.measurement import MemoryPeak
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import GB, ONE, a_gpu, a_measurement, a_survey
@@ -58,6 +59,13 @@ def test_a_measurement_keeps_who_computed_there_before() -> None:
     assert with_survey(a_measurement(ONE, 8, 0.1), survey).device_busy_fraction is None
     refused = with_survey(a_measurement(GPU, 8, 0.1, outcome="out-of-memory", step=None), survey)
     assert refused.available_bytes == 23 * GB
+
+
+def test_a_measurement_keeps_what_was_free_where_nobody_knows_what_it_took() -> None:
+    survey = a_survey(gpus=[BUSY])
+    assert with_survey(a_measurement(GPU, 8, 0.1, memory=MemoryPeak()), survey).available_bytes == 23 * GB
+    known = a_measurement(GPU, 8, 0.1, memory=MemoryPeak(reserved_bytes=GB))
+    assert with_survey(known, survey).available_bytes is None
 
 
 def test_a_calibration_keeps_how_busy_its_cards_were_and_which_are_like_them() -> None:

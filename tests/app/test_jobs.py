@@ -17,6 +17,7 @@ from app.settings import Settings
 from app.store import Store
 from app.store.jobs import OWNER
 from app.store.machine import Machine
+from tests.app.test_store_trouble import no_room
 
 
 def test_a_second_request_to_end_a_job_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +126,70 @@ def test_results_that_could_not_be_stored_stay(tmp_path: Path, monkeypatch: pyte
             assert job.task is not None
             await job.task
         assert all(job.document()["result"] is not None for job in jobs._jobs.values())
+        await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+async def give_nothing(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+    return Kept({"measurements": []}, None)
+
+
+async def with_an_end_that_is_not_stored(jobs: Jobs) -> Job:
+    """A measurement that began while there was room, and ended when there was none."""
+    end = asyncio.Event()
+
+    async def work(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+        await end.wait()
+        return await give_nothing(ticket, report)
+
+    job = await jobs.start("measurement", 1.0, work)
+    assert job.task is not None
+    with no_room():
+        end.set()
+        await job.task
+    assert not job.is_stored
+    return job
+
+
+def test_how_a_job_ended_is_stored_once_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def use() -> None:
+        lab, store = Lab(Settings(data_dir=tmp_path)), Store(tmp_path)
+        jobs = Jobs(lab, store)
+        job = await with_an_end_that_is_not_stored(jobs)
+        with no_room():
+            await jobs.save_unsaved()
+        assert not job.is_stored
+        await jobs.save_unsaved()
+        after = await Jobs(lab, store).document("measurement", job.id)
+        assert after is not None
+        assert after == job.document()
+        assert (after["state"], after["result"]) == ("succeeded", {"measurements": []})
+        await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_what_could_not_be_stored_of_a_job_stays_however_many_come_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("app.jobs.REMEMBERED_JOBS", 2)
+
+    async def use() -> None:
+        lab, store = Lab(Settings(data_dir=tmp_path)), Store(tmp_path)
+        jobs = Jobs(lab, store)
+        job = await with_an_end_that_is_not_stored(jobs)
+        for _ in range(4):
+            later = await jobs.start("measurement", 1.0, give_nothing)
+            assert later.task is not None
+            await later.task
+        assert jobs.find("measurement", job.id) is job
+        assert len(jobs._jobs) == 3, "the last one was looked for room before it ended"
         await store.close()
         await lab.close()
 

@@ -12,8 +12,8 @@ import pytest
 
 from app.advisor.request import Request
 from app.advisor.time_model.pooled import LOOKED_AT, pool
-from app.errors import StoreError, UnknownProfile
-from app.profiles import find_profile, forget_profile, import_profile, newest_devices
+from app.errors import ProfileRefused, StoreError, UnknownProfile
+from app.profiles import find_profile, forget_profile, import_profile, list_profiles, newest_devices
 from app.service import Crosspoint
 from app.settings import Settings
 from app.store.database import MIGRATIONS
@@ -78,7 +78,7 @@ def test_what_somebody_brought_meanwhile_answers_where_nobody_asked_for_the_cali
         await upkeep._calibrate_if_due(survey)
         assert upkeep.calibration["state"] == "done"
         assert await crosspoint.profile(survey) == brought
-        assert await crosspoint.store.profile_names() == ("brought",)
+        assert [head["name"] for head in await crosspoint.store.profile_heads()] == ["brought"]
         asked_for = await crosspoint.calibrate("quick")
         assert await crosspoint.profile(survey) == asked_for != brought
 
@@ -119,6 +119,18 @@ def a_later(profile: Profile) -> Profile:
     return replace(profile, created_at="2026-11-28T09:00:00Z")
 
 
+def test_what_could_not_be_read_again_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = json.dumps(CALM.to_json()).encode()
+    monkeypatch.setattr(Profile, "to_json", lambda profile: {"name": profile.name})
+
+    async def use(crosspoint: Crosspoint) -> None:
+        with pytest.raises(ProfileRefused, match="could not be read again"):
+            await import_profile(crosspoint, content)
+        assert not await crosspoint.store.has_profile(CALM.name)
+
+    with_crosspoint(tmp_path, use)
+
+
 def test_what_cannot_be_saved_is_not_taken_for_stored_when_it_is_sent_again(tmp_path: Path) -> None:
     (tmp_path / "file").touch()  # in the folder's place
 
@@ -152,6 +164,73 @@ def test_where_the_store_cannot_be_read_nobody_says_that_a_profile_is_unknown(tm
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
     with_crosspoint(tmp_path, ask)
+
+
+def made_on(day: int, name: str, fingerprint: str) -> Profile:
+    """On this day of a month."""
+    return replace(a_profile(fingerprint=fingerprint), name=name, created_at=f"2026-11-{day}T09:00:00Z")
+
+
+async def listed(crosspoint: Crosspoint) -> dict[str, bool]:
+    """Which names are listed, and whether each answers for this machine. Each row is of what its name gives."""
+    rows = await list_profiles(crosspoint)
+    for row in rows:
+        found = await find_profile(crosspoint, row["name"])
+        assert (row["created_at"], row["fingerprint"]) == (found.created_at, found.fingerprint)
+    return {row["name"]: row["this_machine"] for row in rows}
+
+
+def test_of_two_profiles_of_this_machine_one_is_said_to_answer_for_it(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        here = (await crosspoint.survey()).fingerprint
+        for profile in (made_on(21, "host", here), made_on(22, "quiet", here)):
+            await crosspoint.store.keep_profile(profile)
+        assert await listed(crosspoint) == {"quiet": True, "host": False}
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_name_gives_this_machines_profile_as_it_is_now_also_where_that_does_not_answer(tmp_path: Path) -> None:
+    """Another driver came and went, each time with a calibration, and then one under another name."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        here = (await crosspoint.survey()).fingerprint
+        ours = made_on(21, "host", here)
+        for profile in (ours, made_on(22, "host", "the other state"), made_on(23, "quiet", here)):
+            await crosspoint.store.keep_profile(profile)
+        assert await find_profile(crosspoint, "host") == ours
+        assert await listed(crosspoint) == {"quiet": True, "host": False}
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_profiles_that_could_not_be_saved_are_listed_and_given_by_name(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        here = (await crosspoint.survey()).fingerprint
+        await crosspoint.store.keep_profile(made_on(20, "rig", "another"))
+        for profile in (made_on(21, "host", here), made_on(22, "quiet", here)):
+            crosspoint.profiles.note(profile, profile, saved=False)
+        assert await listed(crosspoint) == {"quiet": True, "host": False, "rig": False}
+        with pytest.raises(UnknownProfile) as caught:
+            await find_profile(crosspoint, "nobody's")
+        assert caught.value.suggestions == ("quiet", "host", "rig")
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_what_a_later_version_stored_is_not_listed_and_hides_nothing_of_its_name(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        here = (await crosspoint.survey()).fingerprint
+        of_later = (replace(made_on(22, name, here), schema_version="99") for name in ("host", "later"))
+        for profile in (made_on(21, "host", here), *of_later):
+            await crosspoint.store.keep_profile(profile)
+        assert await listed(crosspoint) == {"host": True}
+        with pytest.raises(UnknownProfile) as caught:
+            await find_profile(crosspoint, "later")
+        assert caught.value.suggestions == ("host",)
+        await forget_profile(crosspoint, "later")
+
+    with_crosspoint(tmp_path, use)
 
 
 def test_as_many_calibrations_are_looked_at_as_are_kept() -> None:

@@ -222,7 +222,7 @@ def test_a_machine_that_could_not_be_surveyed_is_not_calibrated(tmp_path: Path) 
             patched.setattr(crosspoint, "survey", failed)
             with pytest.raises(LabError, match="survey failed"):
                 await crosspoint.calibrate("quick")
-        assert await crosspoint.store.profile_names() == ()
+        assert await crosspoint.store.profile_heads() == []
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path))
 

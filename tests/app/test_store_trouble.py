@@ -9,12 +9,14 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.errors import StoreError
 from app.store import Store
 from app.store.store import REMEMBERED_PROFILES
+from probes.profile import Profile
 from tests.app.test_store import PROFILE, in_store
 
 
@@ -129,6 +131,23 @@ def test_a_profile_is_parsed_once_whoever_asks_and_however_often_nothing_can_be_
         assert len(store._profiles) == REMEMBERED_PROFILES
 
     in_store(tmp_path, use)
+
+
+def test_of_those_who_ask_for_a_profile_at_once_one_parses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, parsed = Profile.from_json, list[str]()
+
+    def read_noted(document: dict[str, Any]) -> Profile:
+        parsed.append(document["name"])
+        return read(document)
+
+    monkeypatch.setattr(Profile, "from_json", read_noted)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        await asyncio.gather(*(store.profile("f1") for _ in range(6)))
+
+    in_store(tmp_path, use)
+    assert parsed == [PROFILE.name]
 
 
 def test_a_store_that_could_not_be_written_is_used_once_it_can_be(tmp_path: Path) -> None:

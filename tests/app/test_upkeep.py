@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 
 from app.advisor.time_model import predicted
 from app.advisor.time_model.pooled import LOOKED_AT
+from app.jobs import Jobs
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
@@ -25,6 +27,8 @@ from probes.workload.description import MODES
 from tests.app.advisor.build import a_gpu, a_survey
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
+from tests.app.serving import PATIENCE_SECONDS
+from tests.app.test_jobs import with_an_end_that_is_not_stored
 
 
 @pytest.mark.parametrize(
@@ -90,6 +94,29 @@ def test_a_profile_that_cannot_be_fitted_ends_nothing(
     monkeypatch.setattr("app.upkeep.fit_all_plans", fit)
     asyncio.run(use())
     assert caplog.text.count("could not be fitted") == 1, "not with each look"
+
+
+def test_how_a_job_ended_is_saved_with_the_next_look_where_it_could_not_be_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def use() -> None:
+        settings = Settings(data_dir=tmp_path, calibrate_on_start=False)
+        async with Crosspoint(settings, Lab(settings, ("/no/such/program",))) as crosspoint:
+            jobs = Jobs(crosspoint.lab, crosspoint.store)
+            job = await with_an_end_that_is_not_stored(jobs)
+            task = asyncio.create_task(Upkeep(crosspoint, jobs).run())
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not job.is_stored:  # noqa: ASYNC110 - it has no event for that
+                    await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.wait([task])
+            kept = await crosspoint.store.job("measurement", job.id)
+            assert kept is not None
+            assert kept["state"] == "succeeded"
+
+    asyncio.run(use())
 
 
 IDLE = Load(busy_fraction=0.0, steal_fraction=0.0)
@@ -304,6 +331,38 @@ def test_a_survey_that_failed_is_no_reason_to_calibrate(tmp_path: Path) -> None:
             upkeep = Upkeep(crosspoint)
             await asyncio.wait_for(upkeep._calibrate_if_due(replace(await crosspoint.survey(), fingerprint="")), 30)
             assert upkeep.calibration["state"] == "waiting"
-            assert await crosspoint.store.profile_names() == ()
+            assert await crosspoint.store.profile_heads() == []
+
+    asyncio.run(use())
+
+
+def test_a_single_survey_that_fails_is_no_other_machine(tmp_path: Path) -> None:
+    """What was calibrated, and when to try again, stay as they were."""
+
+    async def nothing() -> None:
+        """Instead of starting a process."""
+
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path, calibrate_on_start=False)) as crosspoint:
+            real, upkeep = await crosspoint.survey(), Upkeep(crosspoint)
+            later = iter((replace(real, fingerprint=""), real))
+            ends = iter((False, False, True))
+
+            async def survey(*, fresh: bool = False) -> Survey:
+                return next(later)
+
+            async def rest(_seconds: float) -> None:
+                crosspoint.survey = survey  # type: ignore[method-assign]
+                if next(ends):
+                    raise InterruptedError
+                if not upkeep._calibrated:
+                    upkeep._calibrated, upkeep._not_before = [1.0], math.inf
+
+            upkeep._learn_torch = nothing  # type: ignore[method-assign]
+            upkeep._rest = rest  # type: ignore[method-assign]
+            with pytest.raises(InterruptedError):
+                await upkeep._run()
+            assert upkeep._calibrated == [1.0]
+            assert upkeep._not_before == math.inf
 
     asyncio.run(use())

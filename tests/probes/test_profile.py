@@ -53,6 +53,31 @@ def test_which_cards_are_told_as_another_travels_too(real: Document) -> None:
             Profile.from_json({**real, "like": like})
 
 
+def with_traces_in_rows(real: Document) -> Document:
+    """As somebody may write it who joins profiles."""
+    rows = [{**row, "trace": copy.deepcopy(real["traces"][row["trace"]])} for row in real["networks"]]
+    return {**real, "networks": rows, "traces": []}
+
+
+def test_traces_that_stand_in_rows_are_written_once_and_read_again(
+    real: Document, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = len({row["trace"] for row in real["networks"]})
+    assert traces < len(real["networks"])
+    monkeypatch.setattr(bounds, "MAX_PROFILE_TRACES", traces)
+    profile = Profile.from_json(with_traces_in_rows(real))
+    assert profile == Profile.from_json(real)
+    assert len(profile.to_json()["traces"]) == traces
+    assert Profile.from_json(profile.to_json()) == profile
+
+
+def test_traces_that_stand_in_rows_count_with_the_listed(real: Document, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = len({row["trace"] for row in real["networks"]})
+    monkeypatch.setattr(bounds, "MAX_PROFILE_TRACES", traces)
+    with pytest.raises(InvalidProfile, match=f"more than {traces} traces together"):
+        Profile.from_json({**with_traces_in_rows(real), "traces": real["traces"][:1]})
+
+
 def test_each_plan_is_written_once(real: Document) -> None:
     profile = Profile.from_json(real)
     document = profile.to_json()

@@ -37,6 +37,12 @@ def test_a_sysroot_that_is_no_folder_is_wrong_usage_and_each_probe_says_so() -> 
     assert finished.stderr.count("\n") == 1
 
 
+def test_an_empty_sysroot_is_not_the_current_folder() -> None:
+    finished = run("--sysroot", "")
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert "it is empty" in finished.stderr
+
+
 @pytest.mark.parametrize("deadline", ["inf", "nan", "-1", "0", "61", "soon"])
 def test_a_deadline_that_makes_no_sense_is_wrong_usage(deadline: str, machine: str) -> None:
     finished = run("--sysroot", machine, f"--deadline={deadline}")

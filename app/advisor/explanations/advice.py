@@ -20,9 +20,12 @@ class Advice:
     predicted: str = ""
 
 
-def advice_for(request: Request, *, elsewhere: bool, captured: bool) -> Advice:
+def advice_for(request: Request, *, elsewhere: bool, captured: bool, untold_type: str | None = None) -> Advice:
     """elsewhere: the answer is for the machine of a profile. captured: this machine is known from files alone, so that
-    nothing can run on it."""
+    nothing can run on it. untold_type: of numbers of which a calibration that there is says nothing."""
+    if untold_type is not None:
+        measuring = _measuring(request, here=not (elsewhere or captured))
+        return Advice(f"No calibration has clocked {untold_type}: {measuring}.")
     if elsewhere:
         return Advice("Calibrate that machine again, and import its profile.")
     if captured:
@@ -36,3 +39,10 @@ def advice_for(request: Request, *, elsewhere: bool, captured: bool) -> Advice:
     if request.measuring_seconds < max(EFFORT_SECONDS.values()):
         return Advice(f"{CALIBRATE}, or try {LONGER}.", f"{LONGER[0].upper()}{LONGER[1:]} may reach it.")
     return Advice(f"{CALIBRATE}.")
+
+
+def _measuring(request: Request, *, here: bool) -> str:
+    """What tells the time of a model whatever its numbers are."""
+    if not here:
+        return "the model has to be measured on the machine itself"
+    return "effort quick measures this very model" if request.effort == "instant" else f"{LONGER} may reach it"

@@ -18,12 +18,13 @@ from app.advisor.explanations.environment_reason import explain_environment, exp
 from app.advisor.explanations.noise_signs import signs_of_noise
 from app.advisor.explanations.routing_reason import explain_routing
 from app.advisor.explanations.slow_cores_reason import explain_slow_cores
+from app.advisor.explanations.unknown_work import explain_unknown_work
 from app.advisor.explanations.words import say_duration, say_percent, say_ratio, say_seconds
-from app.advisor.memory_model.remedies import remedies_for, say_remedies
-from app.advisor.options import OUT_OF_TIME
+from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
 from app.advisor.time_model.intervals import between_processes, narrow
+from app.advisor.tried import OUT_OF_TIME
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
@@ -87,6 +88,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
         _uncalibrated(evidence),
         _predicted_only(evidence, best),
         explain_routing(evidence.trace, best),
+        explain_unknown_work(evidence.trace, best),
         _noisy_profile(evidence),
     ]
     return tuple(reason for reason in (*about_best, *general) if reason is not None)
@@ -263,11 +265,7 @@ def _too_big(evidence: Evidence) -> Iterable[Reason]:
             "available_bytes": memory.available_bytes,
             "max_batch_size": option.max_batch_size,
         }
-        remedies = (
-            remedies_for(option, evidence.trace, evidence.workload, _halved(evidence, there))
-            if evidence.trace is not None
-            else ()
-        )
+        remedies = _remedies(evidence, option, there)
         text = f"{option.plan.label} does not fit. {option.why_not}{also}{say_remedies(remedies)}"
         yield Reason("does-not-fit", text, {**numbers, "remedies": [asdict(remedy) for remedy in remedies]})
 
@@ -280,6 +278,16 @@ def _what_fits(plan: Plan, fitting: Sequence[Option]) -> str:
     if narrower is not None and plan.precision not in AUTOCAST:
         return f" In {narrower} it fits."
     return f" {fitting[0].plan.label} fits."
+
+
+def _remedies(evidence: Evidence, option: Option, there: Sequence[Option]) -> tuple[Remedy, ...]:
+    """there: every option on its device."""
+    if evidence.trace is None:
+        return ()
+    halved = _halved(evidence, there)
+    lower = [o for o in there if o.plan.precision == halved and not o.cannot_run]
+    same = min(lower, key=lambda o: (not o.fits, o.plan.threads != option.plan.threads), default=None)
+    return remedies_for(option, evidence.trace, evidence.workload, halved, same)
 
 
 def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:

@@ -61,7 +61,8 @@ class CachingAllocator:
     allocated: int = 0
     reserved_peak: int = 0
     allocated_peak: int = 0
-    _free: dict[bool, list[tuple[tuple[int, int], Block]]] = field(default_factory=lambda: {True: [], False: []})
+    _free: dict[bool, list[tuple[int, int]]] = field(default_factory=lambda: {True: [], False: []})  # ranks
+    _free_at: dict[int, Block] = field(default_factory=dict)  # by place
 
     def allocate(self, size: int) -> Block:
         wanted = rounded(size)
@@ -84,8 +85,8 @@ class CachingAllocator:
     def _best_fit(self, wanted: int) -> Block | None:
         """The smallest free block of the pool that is large enough; of equals the first."""
         blocks = self._free[wanted <= SMALL_BYTES]
-        place = bisect_left(blocks, wanted, key=lambda entry: entry[0][0])
-        return blocks.pop(place)[1] if place < len(blocks) else None
+        first = bisect_left(blocks, (wanted, 0))
+        return self._free_at.pop(blocks.pop(first)[1]) if first < len(blocks) else None
 
     def _reserve(self, wanted: int) -> Block:
         size = segment_bytes(wanted)
@@ -96,11 +97,12 @@ class CachingAllocator:
 
     def _keep(self, block: Block) -> None:
         block.free = True
-        insort(self._free[block.small], (block.rank, block), key=lambda entry: entry[0])
+        insort(self._free[block.small], block.rank)
+        self._free_at[block.place] = block
 
     def _forget(self, block: Block) -> None:
         blocks = self._free[block.small]
-        del blocks[bisect_left(blocks, block.rank, key=lambda entry: entry[0])]
+        del blocks[bisect_left(blocks, block.rank)], self._free_at[block.place]
 
 
 def _is_split(remaining: int, *, small: bool) -> bool:

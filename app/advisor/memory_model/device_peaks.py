@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from app.advisor.memory_model.caching_allocator import Block, CachingAllocator
@@ -69,10 +71,12 @@ def _step(allocator: CachingAllocator, allocations: Allocations, sizes: list[int
 
 
 def _settle(allocator: CachingAllocator, live: dict[int, Block], sizes: list[int], resident: list[Block]) -> None:
-    new = {number: block for number, block in live.items() if number > len(resident)}
-    for place in range(len(resident)):
+    new: dict[int, deque[Block]] = defaultdict(deque)  # by size
+    for number, block in live.items():
+        if number > len(resident):
+            new[sizes[number - 1]].append(block)
+    for place, size in enumerate(sizes[: len(resident)]):
         if place + 1 not in live:
-            number = next((n for n in new if sizes[n - 1] == sizes[place]), None)
-            resident[place] = new.pop(number) if number is not None else allocator.allocate(sizes[place])
-    for block in new.values():
+            resident[place] = new[size].popleft() if new[size] else allocator.allocate(size)
+    for block in chain.from_iterable(new.values()):
         allocator.free(block)

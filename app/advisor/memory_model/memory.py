@@ -76,6 +76,11 @@ class MemoryEstimate:
         """What torch's allocator hands out of it: the tensors, and on a CPU what kernels take inside."""
         return math.ceil(self.fixed - (self.overhead or 0) + max(self.activations_at(batch_size), self.update))
 
+    def update_beyond(self, batch_size: int) -> int:
+        """What the optimizer's own step takes of the peak, beyond what forward and backward take anyway."""
+        step = self.activations_at(batch_size) + self.fragmentation_at(batch_size)
+        return math.ceil(max(self.update - step, 0))
+
     def activations_at(self, batch_size: int) -> float:
         return self.activations.at(batch_size)
 

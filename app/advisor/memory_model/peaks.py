@@ -39,7 +39,8 @@ class Peaks:
 
     def plus(self, constant: float, factor: float) -> Peaks:
         """Scaled by the factor, and so much more."""
-        return Peaks(tuple(Affine(line.constant * factor + constant, line.per_sample * factor) for line in self.lines))
+        lines = tuple(Affine(line.constant * factor + constant, line.per_sample * factor) for line in self.lines)
+        return Peaks(lines, tuple(Knot(knot.batch_size, knot.bytes * factor + constant) for knot in self.knots))
 
     def and_with(self, other: Peaks) -> Peaks:
         """The sum of both. other: given by knots, or nothing."""

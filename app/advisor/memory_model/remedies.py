@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +11,12 @@ from app.advisor.explanations.words import say_bytes
 from app.advisor.memory_model.memory import activation_peaks, step_peaks, with_update
 from app.advisor.memory_model.peaks import NOTHING
 from app.advisor.recommendation import Option
-from probes.trace import AUTOCAST, Trace
+from probes.trace import AUTOCAST, Phase, Trace
 from probes.workload.description import Plan, Precision, Workload
 
 SMALLER, LIGHTER = "a batch of", "the optimizer sgd"
+# Of what only a forward runs, so much is found in the backward of a step that computes it again.
+AGAIN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +29,35 @@ class Remedy:
 
 
 def remedies_for(
-    option: Option, trace: Trace, workload: Workload, halved: Precision | None = "bf16"
+    option: Option,
+    trace: Trace,
+    workload: Workload,
+    halved: Precision | None = "bf16",
+    halved_option: Option | None = None,
 ) -> tuple[Remedy, ...]:
     """The changes that save anything, the one that saves most first. halved: a precision of two bytes in which the
-    plan's device runs this; None: there is none."""
+    plan's device runs this; None: there is none. halved_option: what is told of the plan in it, if it is."""
     missing, trace = _missing(option), trace.on(cpu=option.plan.is_cpu)
     found = [
         Remedy(change, round(saves), None if missing is None else saves >= missing)
         for change, saves in _changes(option, trace, workload, halved)
         if saves >= 1
     ]
+    if halved_option is not None:
+        found = [told for remedy in found if (told := _as_told(remedy, option, halved_option)) is not None]
     return tuple(sorted([*found, *_together(found, missing)], key=lambda remedy: -remedy.saves_bytes))
+
+
+def _as_told(remedy: Remedy, option: Option, halved: Option) -> Remedy | None:
+    """A lower precision as its own option has it, as what ran in it knows better. None where by that it saves nothing,
+    or where it ran out of memory against its estimate, and what it saves is not known."""
+    if remedy.change != halved.plan.precision:
+        return remedy
+    now, then = option.memory.peak_bytes, halved.memory.peak_bytes
+    if halved.fits is False and then is not None and _missing(halved) is None:
+        return None
+    saves = remedy.saves_bytes if now is None or then is None else now - then
+    return replace(remedy, saves_bytes=saves, fits=halved.fits) if saves >= 1 else None
 
 
 def _together(found: Sequence[Remedy], missing: int | None) -> Iterator[Remedy]:
@@ -74,14 +95,32 @@ def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision
     now = step_peaks(trace, plan, workload.data).at(batch)
     largest = option.max_batch_size
     if largest is not None and 1 <= largest < batch:
-        yield f"{SMALLER} {largest}", now - step_peaks(trace, plan, workload.data).at(largest)
+        saves = now - step_peaks(trace, plan, workload.data).at(largest)
+        yield f"{SMALLER} {largest}", max(saves, _missing(option) or 0)  # it fits, by what ran here as well
     if halved is not None and plan.precision not in AUTOCAST:
         yield halved, now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
     if workload.mode == "training":
-        yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
+        if not is_checkpointed(trace):
+            yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
             held = now - step_peaks(replace(trace, optimizer="sgd"), plan, workload.data).at(batch)
             yield LIGHTER, trace.optimizer_bytes + held
+
+
+def is_checkpointed(trace: Trace) -> bool:
+    """Whether the step computes its forward again in the backward. Nothing else runs there an operation whose gradient
+    has a name of its own (aten.gelu, aten.gelu_backward), nor aten.addmm, whose gradients are products without a
+    sum."""
+    executions: Counter[tuple[Phase, str]] = Counter()
+    for operation in trace.operations:
+        executions[operation.phase, operation.name] += operation.count
+    telling = [
+        name
+        for phase, name in executions
+        if phase == "forward" and (name == "aten.addmm" or ("backward", f"{name}_backward") in executions)
+    ]
+    once = sum(executions["forward", name] for name in telling)
+    return 0 < AGAIN * once <= sum(executions["backward", name] for name in telling)
 
 
 def _checkpointed(trace: Trace, plan: Plan, batch: int) -> float:

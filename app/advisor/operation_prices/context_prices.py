@@ -82,8 +82,8 @@ class ContextPrices:
 
     floor: the least that any operation took, which its arithmetic comes on top of. issue: what lies between operations;
     None where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
-    roofs: by kind, the flops a second that nothing exceeds. overheads: of operations on next to nothing, by the
-    footprint of the step that they were timed in.
+    roofs: by heavy kind, the flops a second that nothing exceeds; no light operation exceeds those of products.
+    overheads: of operations on next to nothing, by the footprint of the step that they were timed in.
     """
 
     alone: AloneSeconds
@@ -106,8 +106,9 @@ class ContextPrices:
         return max(self._by_samples(operation, footprint, often, without), self._least(operation))
 
     def _least(self, operation: ContextOperation) -> float:
-        """At the roof: where several samples lie one beside the other, a slope leads on to above it."""
-        roof = self.roofs.get(operation.kind)
+        """At the roof: where several samples lie one beside the other, a slope leads on to above it. Light operations
+        are priced by their bytes, and some compute far more (an inverse, eigenvalues)."""
+        roof = self.roofs.get(operation.kind, self.roofs.get("matmul"))
         return operation.flops / roof if roof else 0.0
 
     def _by_samples(self, operation: ContextOperation, footprint: float, often: float, without: str | None) -> float:

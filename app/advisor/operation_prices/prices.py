@@ -145,9 +145,11 @@ class Prices:
         if operation.kind == "view":
             return 0.0
         moved = operation.read_bytes.at(batch_size) + operation.written_bytes.at(batch_size)
+        flops = operation.flops.at(batch_size)
         if operation.kind in HEAVY:
-            return self.heavy_seconds(operation.kind, operation.flops.at(batch_size), moved)
-        return self.light_seconds(operation.kind, moved) + moved * self.work * work_of(operation.name)
+            return self.heavy_seconds(operation.kind, flops, moved)
+        light = self.light_seconds(operation.kind, moved) + moved * self.work * work_of(operation.name)
+        return max(light, self.heavy_seconds("matmul", flops, moved)) if flops > 0 else light
 
     def tensor_seconds(self, optimizer: str) -> float | None:
         """Of one parameter tensor; None when no optimizer was measured. Those without state cost what SGD does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -165,6 +166,15 @@ def _sized(operation: Operation, batch_size: float) -> ContextOperation:
     return ContextOperation(o.name, o.kind, o.variant, o.dtype, flops, read, written, o.grain)
 
 
+def number_type_of(trace: Trace, precision: str) -> str | None:
+    """torch's name of the type of numbers that most of a step's arithmetic is on; None where it has no arithmetic."""
+    flops: Counter[str] = Counter()
+    for operation in operations_under(trace, precision):
+        if operation.kind in HEAVY_KINDS:
+            flops[operation.dtype] += math.ceil(operation.count * operation.flops.at(trace.batch_sizes[-1]))
+    return next((name for name, most in flops.most_common(1) if most > 0), None)
+
+
 @dataclass
 class FeatureCurve:
     """Features at any batch: priced at powers of two when first needed, in between on a straight line.
@@ -176,6 +186,11 @@ class FeatureCurve:
     trace: Trace
     prices: Prices
     _knots: dict[int, Features] = field(default_factory=dict)
+
+    @cached_property
+    def number_type(self) -> str | None:
+        """Of the numbers that most of the step's arithmetic is on (number_type_of)."""
+        return number_type_of(self.trace, self.prices.plan.precision)
 
     @cached_property
     def issuing(self) -> float:

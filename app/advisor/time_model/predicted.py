@@ -6,10 +6,11 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.advisor.like_cards import measured_plan
+from app.advisor.operation_prices.context_prices import HEAVY_KINDS
 from app.advisor.operation_prices.prices import Prices, prices_for
 from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.time_model.device_fit import NetworkRow, fit_device, host_and_device, weighted
@@ -28,26 +29,33 @@ from app.advisor.time_model.transfer import hidden_transfer, synchronize_seconds
 from probes.context import Context
 from probes.profile import NetworkPoint, Profile
 from probes.trace import AUTOCAST, Trace
-from probes.workload.description import MODES, Plan
+from probes.workload.description import MODES, Plan, Precision
+
+# Of plans whose arithmetic is on numbers of these types, by torch's names for them.
+PRECISIONS_BY_TYPE: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
 class PlanModel:
-    """What a profile knows about one plan: prices of operations, and what they cost in context."""
+    """What a profile knows about one plan: prices of operations, and what they cost in context. number_types: torch's
+    names of those that arithmetic was clocked on inside steps; empty where none was clocked so."""
 
     profile: Profile
     plan: Plan
     prices: Prices
     fit: Fit
+    number_types: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fitted:
-    """The models of a profile, by plan and mode. fitting: held by whoever makes one, while others wait for it."""
+    """The models of a profile, by plan and mode. fitting: held by whoever makes one, while others wait for it. whole:
+    set when all are there."""
 
     profile: Profile
     models: dict[tuple[Any, ...], PlanModel | None] = field(default_factory=dict)
     fitting: threading.Lock = field(default_factory=threading.Lock)
+    whole: threading.Event = field(default_factory=threading.Event)
 
 
 # Models of the profiles asked about last: a service answers from one profile again and again, and the fit takes longer
@@ -77,6 +85,12 @@ def fit_all_plans(profile: Profile) -> None:
         for prices in (model.prices.context, model.prices.kernels) if model is not None else ():
             if prices is not None:
                 prices.get_ready()
+    _fitted(profile).whole.set()
+
+
+def is_fitted(profile: Profile) -> bool:
+    """Whether that was done, so that nobody waits for a fit."""
+    return _fitted(profile).whole.is_set()
 
 
 def _fitted(profile: Profile) -> _Fitted:
@@ -102,7 +116,12 @@ def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
         fit = _fit_on_device(profile, prices, networks)
     else:
         fit = _fit(prices, networks)
-    return PlanModel(profile, plan, prices, fit)
+    return PlanModel(profile, plan, prices, fit, _number_types(profile, plan))
+
+
+def _number_types(profile: Profile, plan: Plan) -> frozenset[str]:
+    costs = (cost for context in profile.contexts if context.plan.key == plan.key for cost in context.costs)
+    return frozenset(cost.operation.dtype for cost in costs if cost.operation.kind in HEAVY_KINDS)
 
 
 def _fit(prices: Prices, networks: Sequence[NetworkPoint]) -> Fit:
@@ -259,6 +278,34 @@ def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
 
 
 def predict(profile: Profile, plan: Plan, trace: Trace, log_every: int | None) -> PredictedTime | None:
-    """None when the profile was not calibrated for this plan."""
-    model, trace = model_of_plan(profile, plan, trace.mode), trace.on(cpu=plan.is_cpu)
+    """None when the profile was not calibrated for this plan, or clocked nothing on numbers of the step's type."""
+    trace = trace.on(cpu=plan.is_cpu)
+    model = model_of_plan(profile, plan, trace.mode)
+    if model is not None and unclocked_type(model, trace) is not None:
+        model = _model_by_type(model, trace)
     return None if model is None else PredictedTime(model, trace, _curve(trace, model.prices), log_every)
+
+
+def unclocked_type(model: PlanModel, trace: Trace) -> str | None:
+    """The type of numbers that most of the step's arithmetic is on, where the plan's own calibration clocked none on
+    it: of a model whose weights are in half or double precision (autocast leaves doubles alone)."""
+    number_type = _curve(trace, model.prices).number_type
+    if number_type is None or not model.number_types or number_type in model.number_types:
+        return None
+    return None if PRECISIONS_BY_TYPE.get(number_type) == model.plan.precision else number_type
+
+
+def untold_type(profile: Profile, plan: Plan, trace: Trace) -> str | None:
+    """The type of numbers for which nothing is predicted of this plan, though it was calibrated."""
+    trace = trace.on(cpu=plan.is_cpu)
+    model = model_of_plan(profile, plan, trace.mode)
+    found = None if model is None else unclocked_type(model, trace)
+    return found if model is not None and found is not None and _model_by_type(model, trace) is None else None
+
+
+def _model_by_type(model: PlanModel, trace: Trace) -> PlanModel | None:
+    """Of the plan that computes in that type, on as much of the machine; None where none was calibrated."""
+    precision = PRECISIONS_BY_TYPE.get(_curve(trace, model.prices).number_type or "")
+    if precision is None:
+        return None
+    return model_of_plan(model.profile, replace(model.plan, precision=precision), trace.mode)

@@ -37,10 +37,16 @@ class BuiltModel:
     loss: Callable[[Any, Batch], torch.Tensor]
 
 
+class TooManyBytes(InvalidModel):
+    """Of parameters, for what a model is built for."""
+
+
 @contextmanager
-def bounded_building() -> Iterator[None]:
-    """While a model is built here: raises InvalidModel at MAX_MODULES modules or MAX_PARAMETERS parameters."""
-    counts = {"modules": 0, "parameters": 0}
+def bounded_building(most_bytes: int | None = None) -> Iterator[None]:
+    """While a model is built here: raises InvalidModel at MAX_MODULES modules or MAX_PARAMETERS parameters, and
+    TooManyBytes where parameters in memory come to more than most_bytes, before anything is written into the last."""
+    counts = {"modules": 0, "parameters": 0, "bytes": 0}
+    memories: dict[int, int] = {}  # of parameters, bytes of each: what is shared is there once
 
     def on_module(_module: nn.Module, _name: str, _child: nn.Module) -> None:
         counts["modules"] += 1
@@ -51,6 +57,15 @@ def bounded_building() -> Iterator[None]:
         counts["parameters"] += 0 if parameter is None or is_lazy(parameter) else parameter.numel()
         if counts["parameters"] > MAX_PARAMETERS:
             raise InvalidModel(f"The model has more than {MAX_PARAMETERS:.0e} parameters. Make it smaller.")
+        if most_bytes is not None and parameter is not None and not (is_lazy(parameter) or parameter.is_meta):
+            take(parameter, most_bytes)
+
+    def take(parameter: nn.Parameter, most_bytes: int) -> None:
+        memory = parameter.untyped_storage()
+        counts["bytes"] += memory.nbytes() - memories.get(memory._cdata, 0)
+        memories[memory._cdata] = memory.nbytes()
+        if counts["bytes"] > most_bytes:
+            raise TooManyBytes(f"The model's parameters take more than {most_bytes / 1e9:g} GB.")
 
     handles = [
         register_module_module_registration_hook(on_module),

@@ -11,6 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from probes.microtrain.building.built import Batch, MakeBatch
+from probes.microtrain.building.module_copies import computed_tensors, keep_hooks, own_tensors
 from probes.microtrain.feeding import alike, alike_entries
 from probes.microtrain.models import BuiltModel, build_model
 from probes.workload.description import ModelDescription
@@ -42,9 +43,7 @@ def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
     copied; batches are made as the user makes them, of real tensors or numpy arrays, and only their shapes are kept."""
     tensors = [*built.module.parameters(), *built.module.buffers()]
     if any(not tensor.is_meta for tensor in tensors):
-        # What a hook computes anew for each step (torch.nn.utils.weight_norm, prune) cannot be copied.
-        children = built.module.modules()
-        tensors += [tensor for child in children for tensor in _tensors_of(child) if not tensor.is_leaf]
+        tensors += computed_tensors(built.module)
         shells = {id(tensor): _like(tensor, torch.empty_like(tensor, device="meta")) for tensor in tensors}
         built.module = copy.deepcopy(built.module, shells)
     replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
@@ -55,19 +54,17 @@ def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
 def fake_copy(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """A module like this one, with fake tensors of the CPU in place of the parameters, buffers and attributes of this
     one, wherever those lie. It shares what is that already."""
-    tensors = [tensor for child in module.modules() for tensor in _tensors_of(child)]
+    tensors = [tensor for child in module.modules() for tensor in own_tensors(child)]
     fakes = {id(tensor): tensor if _is_fake(tensor, mode) else _like(tensor, _fake(tensor, mode)) for tensor in tensors}
     return copy.deepcopy(module, fakes)
 
 
-def _tensors_of(module: nn.Module) -> list[torch.Tensor]:
-    """Those of its own, not of the modules in it."""
-    values = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
-    return [value for value in values if isinstance(value, torch.Tensor)]
-
-
 def _like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    return nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new
+    if not isinstance(tensor, nn.Parameter):
+        return new
+    parameter = nn.Parameter(new, tensor.requires_grad)
+    keep_hooks(tensor, parameter)
+    return parameter
 
 
 def _fake_batches(make_batch: MakeBatch, mode: FakeTensorMode) -> MakeBatch:

@@ -46,7 +46,7 @@ def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
         batch = batch_bytes(built.make_batch(batch_size, None))
         parameters = list(built.module.parameters())
         weights = sum(_bytes(tensor) for tensor in [*parameters, *built.module.buffers()])
-        trained = [tensor for tensor in parameters if tensor.requires_grad]
+        trained = [tensor for tensor in parameters if tensor.requires_grad and not _may_lose_gradient(tensor)]
         state = STATE_VALUES[workload.optimizer] * sum(_bytes(tensor) for tensor in trained)
         modules = [*built.module.modules()]
         sparse = {id(module.weight) for module in modules if _has_sparse_gradient(module)}
@@ -59,6 +59,11 @@ def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
 
 def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def _may_lose_gradient(parameter: torch.Tensor) -> bool:
+    """As soon as it is there, where an optimizer steps within the backward."""
+    return bool(parameter._post_accumulate_grad_hooks)
 
 
 def _has_sparse_gradient(module: nn.Module) -> TypeGuard[nn.Embedding | nn.EmbeddingBag]:

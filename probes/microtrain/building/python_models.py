@@ -169,6 +169,8 @@ def _call(target: str) -> Any:
         for name in path.split("."):
             found = getattr(found, name)
         return found() if callable(found) and not isinstance(found, nn.Module) else found
+    except InvalidModel:  # of a bound that building stopped at
+        raise
     except (Exception, SystemExit) as error:
         if is_out_of_memory(error):
             raise
@@ -181,7 +183,33 @@ def _parts(target: str, returned: Any) -> tuple[nn.Module, Any, Callable[[Any, B
     if not 1 <= len(parts) <= 3 or not isinstance(parts[0], nn.Module):
         raise InvalidModel(f"{target} returned no torch.nn.Module. {_EXPECTED}")
     batches = parts[1] if len(parts) > 1 else _inputs_of(target, parts[0])
-    return parts[0], batches, parts[2] if len(parts) == 3 else default_loss
+    return parts[0], batches, _own_loss(target, parts[2]) if len(parts) == 3 else default_loss
+
+
+def _own_loss(target: str, loss: Any) -> Callable[[Any, Batch], torch.Tensor]:
+    """Raises InvalidModel where it is none, and so does each call that gives nothing to go backward from."""
+    if not callable(loss):
+        raise InvalidModel(
+            f"The third value that {target} returns has to be the loss, a function of (output, batch), and it is "
+            f"{_kind_of(loss)}. Give inputs and targets together, as (module, (inputs, targets))."
+        )
+
+    def own_loss(output: Any, batch: Batch) -> torch.Tensor:
+        found = loss(output, batch)
+        if isinstance(found, torch.Tensor) and found.numel() == 1:
+            return found
+        raise InvalidModel(
+            f"loss(output, batch) of {target} returned {_kind_of(found)}. It has to return a tensor with one number."
+        )
+
+    return own_loss
+
+
+def _kind_of(value: Any) -> str:
+    """In words that follow `is` and `returned`."""
+    if value is None:
+        return "None"
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
 
 
 def _inputs_of(target: str, module: nn.Module) -> MakeBatch:

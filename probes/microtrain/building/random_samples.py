@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from inspect import signature
 from itertools import pairwise
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from probes.microtrain.building.built import MakeBatch
+from probes.microtrain.building.makers import Make, filled, integers, noise
 from probes.microtrain.building.sample_sizes import (
     audio_shapes,
     config_parts,
@@ -24,7 +25,7 @@ from probes.microtrain.building.sample_sizes import (
     vocabulary_of,
 )
 from probes.microtrain.building.tried_samples import Asked
-from probes.microtrain.traces.number_facts import COUNTS, FILLED
+from probes.microtrain.traces.number_facts import COUNTS
 from probes.workload.description import InvalidModel
 from probes.workload.huggingface import AUDIO_TASKS, DEFAULT_AUDIO_SAMPLES, IMAGE_TASKS
 
@@ -32,8 +33,6 @@ LABELS = ("labels", "start_positions", "end_positions")
 LM_TASKS = ("causal-lm", "masked-lm")
 BOXES = 36  # regions of an image: what published bottom-up features have (Anderson et al. 2018)
 LONGEST_TRANSCRIPT = 32  # characters in a second of speech, roughly; CTC needs fewer than output frames
-
-Make = Callable[[int, torch.Generator | None], torch.Tensor]
 
 
 def make_sampler(content: dict[str, Any], module: nn.Module, config: Any) -> MakeBatch:
@@ -68,16 +67,6 @@ def _takes(module: nn.Module, name: str) -> bool:
     return name in signature(module.forward).parameters
 
 
-def _noise(*shape: int) -> Make:
-    return lambda batch_size, generator: torch.randn(batch_size, *shape, generator=generator)
-
-
-def _integers(low: int, high: int, *shape: int) -> Make:
-    return lambda batch_size, generator: torch.randint(
-        low, max(high, low + 1), (batch_size, *shape), generator=generator
-    )
-
-
 def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
     shape = image_shape(content, config)
     if input_name(module, "pixel_values") == "input_ids":
@@ -86,11 +75,11 @@ def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> di
     if _takes(module, "spatial_shapes"):
         return _patches(shape, config) | {"labels": _class_labels(config)}
     labels = (
-        _integers(0, config.num_labels, *shape[1:])
+        integers(0, config.num_labels, *shape[1:])
         if content["task"] == "semantic-segmentation"
         else _class_labels(config)
     )
-    return {input_name(module, "pixel_values"): _noise(*shape), "labels": labels}
+    return {input_name(module, "pixel_values"): noise(*shape), "labels": labels}
 
 
 def _patches(shape: tuple[int, int, int], config: Any) -> dict[str, Make]:
@@ -98,9 +87,9 @@ def _patches(shape: tuple[int, int, int], config: Any) -> dict[str, Make]:
     side = first_of(config, "patch_size") or 16
     rows = max(min(shape[1:]) // side, 1)
     return {
-        "pixel_values": _noise(rows * rows, shape[0] * side * side),
-        "pixel_attention_mask": _filled(1, rows * rows),
-        "spatial_shapes": _filled(rows, 2),
+        "pixel_values": noise(rows * rows, shape[0] * side * side),
+        "pixel_attention_mask": filled(1, rows * rows),
+        "spatial_shapes": filled(rows, 2),
     }
 
 
@@ -110,8 +99,16 @@ def _class_labels(config: Any) -> Make:
     if config.problem_type == "multi_label_classification":
         return lambda batch_size, generator: torch.rand(batch_size, config.num_labels, generator=generator)
     if config.problem_type == "regression" or config.num_labels == 1:
-        return _noise() if config.num_labels == 1 else _noise(config.num_labels)
-    return _integers(0, config.num_labels)
+        return noise() if config.num_labels == 1 else noise(config.num_labels)
+    return integers(0, config.num_labels)
+
+
+def _sound_labels(config: Any) -> list[Make]:
+    """As above where a model goes by its config; else one class a sample, which most that hear take whatever it
+    says."""
+    told = config.problem_type or ("regression" if config.num_labels == 1 else "single_label_classification")
+    classes = integers(0, config.num_labels)
+    return [classes] if told == "single_label_classification" else [_class_labels(config), classes]
 
 
 def _text_makers(content: dict[str, Any], module: nn.Module, config: Any) -> dict[str, Make]:
@@ -136,7 +133,7 @@ def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int)
         makers[next(iter(makers))] = _ended(tokens, config)
         return makers | {"labels": _class_labels(config)}
     if task == "token-classification":
-        return makers | {"labels": _integers(0, config.num_labels, length)}
+        return makers | {"labels": integers(0, config.num_labels, length)}
     if task == "question-answering":
         makers[next(iter(makers))] = _separated(tokens, config, length)
         return makers | _answers(module, config, length)
@@ -146,8 +143,8 @@ def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int)
 def _answers(module: nn.Module, config: Any, length: int) -> dict[str, Make]:
     """Where the answer stands; or which one it is, where a model knows them all."""
     if _takes(module, "start_positions"):
-        return {"start_positions": _integers(0, length), "end_positions": _integers(0, length)}
-    return {"labels": _integers(0, getattr(config, "num_qa_labels", config.num_labels))}
+        return {"start_positions": integers(0, length), "end_positions": integers(0, length)}
+    return {"labels": integers(0, getattr(config, "num_qa_labels", config.num_labels))}
 
 
 def _beside(content: dict[str, Any], module: nn.Module, config: Any, length: int) -> dict[str, Make]:
@@ -155,11 +152,11 @@ def _beside(content: dict[str, Any], module: nn.Module, config: Any, length: int
     features, places = getattr(config, "visual_feat_dim", None), getattr(config, "visual_pos_dim", None)
     known: dict[str, Make] = {
         "bbox": lambda batch_size, generator: torch.rand(batch_size, length, 4, generator=generator),
-        "lang_ids": _filled(0),
-        "pixel_values": _noise(*image_shape(content, config)),
+        "lang_ids": filled(0),
+        "pixel_values": noise(*image_shape(content, config)),
     }
     if isinstance(features, int) and isinstance(places, int):
-        known |= {"visual_feats": _noise(BOXES, features), "visual_pos": _noise(BOXES, places)}
+        known |= {"visual_feats": noise(BOXES, features), "visual_pos": noise(BOXES, places)}
     return {name: known[name] for name in signature(module.forward).parameters if name in known}
 
 
@@ -180,12 +177,12 @@ def _separated(tokens: Make, config: Any, length: int) -> Make:
 
 def _tokens(module: nn.Module, config: Any, length: int) -> Make:
     """Token ids without special ones: a padding or an image token in the middle means something to a model."""
-    return _integers(*_ordinary_ids(config, vocabulary_of(module, config)), length)
+    return integers(*_ordinary_ids(config, vocabulary_of(module, config)), length)
 
 
 def _said(module: nn.Module, config: Any, length: int) -> Make:
     """Token ids that a model is to say, which a decoder may have fewer of."""
-    return _integers(*_ordinary_ids(config, label_vocabulary_of(module, config)), length)
+    return integers(*_ordinary_ids(config, label_vocabulary_of(module, config)), length)
 
 
 def _ordinary_ids(config: Any, vocabulary: int) -> tuple[int, int]:
@@ -239,7 +236,7 @@ def _sounds_taken(content: dict[str, Any], module: nn.Module, config: Any) -> di
     asked = Asked(module)
     for shape in audio_shapes(content, config, name) if name else ():
         frames = frames_of(shape, config)
-        sound = {name: _noise(*shape)} | _sound_masks(takes, name, frames)
+        sound = {name: noise(*shape)} | _sound_masks(takes, name, frames)
         kind = (
             _prompts(content, module, config, sound, asked.sound_tokens(sound) or 0)
             if prompted
@@ -255,7 +252,7 @@ SOUNDS = ("input_features", "input_values")
 
 def _sound_masks(takes: Iterable[str], name: str, frames: int) -> dict[str, Make]:
     """Which frames are sound: all of them."""
-    return {f"{name}_mask": _filled(1, frames)} if f"{name}_mask" in takes else {}
+    return {f"{name}_mask": filled(1, frames)} if f"{name}_mask" in takes else {}
 
 
 def _plain(
@@ -263,15 +260,16 @@ def _plain(
 ) -> Iterator[dict[str, Make]]:
     """Sound and what is to be made of it; with a mask for models that ask how long the sound is."""
     if content["task"] == "audio-classification":
-        labels = _class_labels(config)
+        kinds = _sound_labels(config)
     elif getattr(config, "is_encoder_decoder", False):
-        labels = _said(module, config, tokens_of(content, module, config))
+        kinds = [_said(module, config, tokens_of(content, module, config))]
     else:
         length = content.get("sequence_length") or LONGEST_TRANSCRIPT
-        labels = _integers(*_ordinary_ids(config, first_of(config, "vocab_size") or 32), length)
-    yield sound | {"labels": labels}
-    if _takes(module, "attention_mask"):
-        yield sound | {"attention_mask": _filled(1, frames), "labels": labels}
+        kinds = [integers(*_ordinary_ids(config, first_of(config, "vocab_size") or 32), length)]
+    for labels in kinds:
+        yield sound | {"labels": labels}
+        if _takes(module, "attention_mask"):
+            yield sound | {"attention_mask": filled(1, frames), "labels": labels}
 
 
 def _prompts(
@@ -284,7 +282,7 @@ def _prompts(
     length = content.get("sequence_length") or LONGEST_TRANSCRIPT
     alone = dict(list(sound.items())[:1])  # a mask may be of what the sound becomes instead of its frames
     for text, heard in ((length, sound), (length, alone), (0, sound)) if places else ():
-        ids = _marked(_integers(low, high, places + text), token if isinstance(token, int) else low, places)
+        ids = _marked(integers(low, high, places + text), token if isinstance(token, int) else low, places)
         yield {"input_ids": ids, **heard, "labels": ids}
 
 
@@ -296,14 +294,5 @@ def _marked(tokens: Make, mark: int, places: int) -> Make:
         ids[:, :places] = mark
         setattr(ids, COUNTS, {mark: places})
         return ids
-
-    return make
-
-
-def _filled(number: int, *shape: int) -> Make:
-    def make(batch_size: int, _: torch.Generator | None) -> torch.Tensor:
-        tensor = torch.full((batch_size, *shape), number)
-        setattr(tensor, FILLED, number)
-        return tensor
 
     return make

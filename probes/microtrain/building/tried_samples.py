@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -10,9 +10,9 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from probes.microtrain.building.fake_models import fake_copy
+from probes.microtrain.building.makers import Make
 from probes.microtrain.traces.recording import Recorder
 
-Make = Callable[[int, torch.Generator | None], torch.Tensor]
 _BATCH = 2
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import os
 import time
@@ -17,6 +16,7 @@ from torch import nn
 
 from probes.measurement import MemoryPeak
 from probes.microtrain.building.huggingface_models import import_transformers
+from probes.microtrain.building.module_copies import copied
 from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed
 from probes.microtrain.measuring.denormals import measure_denormal_share
 from probes.microtrain.measuring.device_cache import empty_device_cache
@@ -85,7 +85,7 @@ class Workbench:
             begun = time.perf_counter()
             synchronize(torch.device(device))  # begins its context
             started = time.perf_counter()
-            module = built.module if device == "cpu" or alone else copy.deepcopy(built.module)
+            module = built.module if device == "cpu" or alone else copied(built.module)
             module = module.to(torch.device(device))
             synchronize(torch.device(device))
             now = time.perf_counter()

@@ -1,8 +1,8 @@
 """What one operation computes and moves: FLOPs, bytes read, bytes written, from its arguments' shapes.
 
 FLOPs follow torch.utils.flop_counter, which counts products (a multiply-add is two) and nothing else; what it counts
-as 0 on a CPU (attention, LSTMs), wrongly or though it is not computed has formulas here. It counts products of complex
-numbers as if these were real.
+as 0 on a CPU (attention, LSTMs), wrongly or though it is not computed has formulas here, and what works on whole
+matrices in matrix_costs. It counts products of complex numbers as if these were real.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
+from probes.microtrain.traces.matrix_costs import MATRIX_FORMULAS
 from probes.microtrain.traces.operation_kinds import kind_of
 
 aten = torch.ops.aten
@@ -25,14 +26,11 @@ _COMPLEX = 4  # a product of two complex numbers, and its sum, is four of real o
 
 def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
     packet = operation._overloadpacket
-    own = OWN_FORMULAS.get(str(packet))
-    if own is not None:
-        return own(args)
-    formula = flop_registry.get(packet)
-    if formula is None:
-        return 0
     times = _COMPLEX if any(isinstance(arg, torch.Tensor) and arg.is_complex() for arg in args) else 1
-    return times * int(formula(*args, **kwargs, out_val=result))
+    if (own := OWN_FORMULAS.get(str(packet))) is not None:
+        return times * own(args)
+    formula = flop_registry.get(packet)
+    return 0 if formula is None else times * int(formula(*args, **kwargs, out_val=result))
 
 
 def grain_of(operation: OpOverload, args: tuple[Any, ...]) -> float:
@@ -211,6 +209,7 @@ OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten.mkldnn_rnn_layer_backward": _recurrent_backward,
     "aten._native_multi_head_attention": _native_attention,
     "aten._transformer_encoder_layer_fwd": _native_encoder,
+    **MATRIX_FORMULAS,
 }
 
 

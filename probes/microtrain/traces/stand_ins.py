@@ -27,6 +27,8 @@ _LONGEST_RUN_FLOPS = 2e9
 # beyond as many. Measured over 15 shapes on x86 (torch 2.13, oneDNN 3): 15.3 to 16.3, and 6.1 to 6.3.
 _NUMBERS_A_HIDDEN_UNIT = 15.5
 _NUMBERS_A_FURTHER_INPUT = 6.2
+# In one step: a loop of a library that samples until it is told "yes" never ends (torch.distributions.VonMises).
+_MOST_DENIALS = 500
 
 
 class StandIns:
@@ -39,6 +41,7 @@ class StandIns:
     def __init__(self) -> None:
         self.known = KnownNumbers()
         self.assumed_even = False  # that experts are chosen equally often
+        self._denials = 0
 
     def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
         if not any(isinstance(arg, FakeTensor) for arg in looked_through(args)) and operation not in _MAKERS:
@@ -84,6 +87,11 @@ class StandIns:
                 return rising.at(int(tensor.storage_offset()))
         return None
 
+    def deny(self) -> bool | None:
+        """To a library that asks for an exception to a rule. None: it has asked too often for one."""
+        self._denials += 1
+        return False if self._denials <= _MOST_DENIALS else None
+
     def remember(self, indices: Any) -> None:
         """Masks that positions were overwritten by: they select everything where they are asked again."""
         for index in indices:
@@ -113,7 +121,7 @@ def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool |
     if number is None and dtype.is_floating_point:
         return guess()
     if number is None:
-        return False if dtype is torch.bool and is_asked_by_a_library() else None
+        return known.deny() if dtype is torch.bool and is_asked_by_a_library() else None
     return float(number) if dtype.is_floating_point else bool(number) if dtype is torch.bool else int(number)
 
 
@@ -160,6 +168,13 @@ def _unique(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     known.known.learn(value, fact)
     known.known.learn(counts, Filled(args[0].numel()))
     return value, inverse, counts
+
+
+def _likelihoods(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> None:
+    """(log_probs, classes): the kernel takes whole numbers of classes alone, which torch's stand-in does not look at
+    (aten/src/ATen/native/LossNLL.cpp)."""
+    if args[1].dtype.is_floating_point:
+        raise RuntimeError(f"a cross-entropy of classes expects their numbers as torch.long, not as {args[1].dtype}")
 
 
 def _ctc_loss(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
@@ -229,6 +244,8 @@ _STAND_INS: dict[OpOverload, Callable[[StandIns, Arguments, dict[str, Any]], Any
     aten.masked_select.default: _masked_select,
     aten.nonzero.default: _nonzero,
     aten.unique_consecutive.default: _unique,
+    aten.nll_loss_forward.default: _likelihoods,
+    aten.nll_loss2d_forward.default: _likelihoods,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss.default: _ctc_loss,
     aten._grouped_mm.default: _grouped,

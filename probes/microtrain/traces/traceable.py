@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from probes.microtrain.building.built import BuiltModel
-from probes.microtrain.failures import NO_SPARSE_GRADIENTS, Untraceable
+from collections.abc import Sequence
+
+from probes.microtrain.building.built import Batch, BuiltModel
+from probes.microtrain.failures import NO_SPARSE_GRADIENTS, Untraceable, is_out_of_memory
 from probes.microtrain.feeding import tensors_in
 from probes.microtrain.step import UnsupportedWorkload
 from probes.microtrain.traces.sparse_states import has_sparse_gradients
-from probes.workload.description import OptimizerName, Workload
+from probes.workload.description import InvalidModel, OptimizerName, Workload
 
 _TAKE_NO_SPARSE_GRADIENTS: tuple[OptimizerName, ...] = ("adam", "adamw", "rmsprop")  # torch.optim, 2.13
 # So few that lengths of their own show, so many times that they are no one length by chance.
 _SAMPLES, _DRAWN_BATCHES = 2, 3
 
 
-def check_traceable(workload: Workload, built: BuiltModel) -> None:
-    """Raises Untraceable, and UnsupportedWorkload where this optimizer cannot step this model anywhere."""
+def check_traceable(workload: Workload, built: BuiltModel, batch_size: int) -> None:
+    """Raises Untraceable, and UnsupportedWorkload where this optimizer cannot step this model anywhere. batch_size:
+    that is traced first."""
     if workload.mode == "training" and has_sparse_gradients(built.module):
         raise _sparse_gradients(workload.optimizer)
     if workload.model.kind == "python":
-        _check_shapes(built)
+        _check_shapes(built, batch_size)
+
+
+def first_made(built: BuiltModel, batch_sizes: Sequence[int]) -> tuple[int, Batch]:
+    """The first of these sizes of which a batch can be made, with the batch: what a user's own function cannot make of
+    a size that nobody asked for is no matter, as where it makes multiples of 8. Raises what it does at the last."""
+    *others, last = batch_sizes
+    for size in others:
+        try:
+            return size, built.make_batch(size, None)
+        except InvalidModel:
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+    return last, built.make_batch(last, None)
 
 
 def _sparse_gradients(optimizer: OptimizerName) -> Exception:
@@ -31,10 +49,11 @@ def _sparse_gradients(optimizer: OptimizerName) -> Exception:
     )
 
 
-def _check_shapes(built: BuiltModel) -> None:
+def _check_shapes(built: BuiltModel, batch_size: int) -> None:
     """Of batches of one size. Lengths that chance decides would be taken for what the batch size does."""
-    batches = [tensors_in(built.make_batch(_SAMPLES, None)) for _ in range(_DRAWN_BATCHES)]
-    if len({tuple(tuple(tensor.shape) for tensor in tensors) for tensors in batches}) > 1:
+    size, first = first_made(built, (_SAMPLES, batch_size))
+    batches = [first, *(built.make_batch(size, None) for _ in range(_DRAWN_BATCHES - 1))]
+    if len({tuple(tuple(tensor.shape) for tensor in tensors_in(batch)) for batch in batches}) > 1:
         raise Untraceable(
             "Batches of one size come in several shapes, as where samples are padded to the longest of them, "
             "and a trace would take that for the work of more samples. Give all batches one usual length, or measure "

@@ -12,9 +12,10 @@ from app.advisor.recommendation import Option, Reason
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Measurement, MemoryPeak
 from probes.profile import Profile
+from probes.trace import Affine
 from probes.workload.description import ModelDescription, Plan, Workload
 from tests.app.advisor.answered import answer
-from tests.app.advisor.build import GB, ONE, ONE_BF16, TWO, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import GB, ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 
 GPU = Plan("cuda:0")
@@ -131,6 +132,28 @@ def test_no_remedy_is_enough_for_what_ran_out_of_memory_against_the_estimate() -
     assert all(remedy["fits"] is None for remedy in reason.evidence["remedies"])
 
 
+PEAKS = {"activation_peaks": (Affine(0.0, 100e6),), "autocast_peaks": (Affine(0.0, 60e6),)}
+
+
+def bf16_remedies(rows: list[Measurement]) -> list[dict[str, Any]]:
+    """In 2 GB, of which fp32 takes 2.4 by the estimate and bf16 1.8."""
+    found = predicted(rows, survey=a_survey(usable_bytes=2 * GB), **PEAKS)
+    (reason,) = reasons_of(found, "does-not-fit")
+    return [remedy for remedy in reason.evidence["remedies"] if remedy["change"] == "bf16"]
+
+
+def test_a_precision_that_ran_out_of_memory_is_no_remedy() -> None:
+    assert [remedy["fits"] for remedy in bf16_remedies([])] == [True]
+    assert not bf16_remedies([not_run(plan, 16, "out-of-memory") for plan in (ONE_BF16, TWO_BF16)])
+
+
+def test_a_precision_that_fits_is_enough_whatever_the_other_took() -> None:
+    took = MemoryPeak(process_bytes=3 * GB)
+    (remedy,) = bf16_remedies([a_measurement(plan, 16, 1.0, memory=took) for plan in (ONE, TWO)])
+    assert remedy["fits"] is True
+    assert remedy["saves_bytes"] > GB
+
+
 def on_a_card(free: int, profile: Profile | None = PROFILE, data: str = "pageable") -> Option:
     """24 GB, of which the step took 2 of torch's allocator and the context half a GB."""
     survey = a_survey(gpus=[a_gpu(memory_free_bytes=free)])
@@ -190,6 +213,19 @@ def test_what_ran_on_a_card_does_not_fit_beside_its_context_into_less() -> None:
     option = on_a_card(22 * 10**8)
     assert option.fits is False
     assert "it took 2.5 GB here" in (option.why_not or "")
+
+
+@pytest.mark.parametrize(("before", "now", "fits"), [(14, 2, False), (2, 2, True), (14, 13, True), (None, 2, True)])
+def test_what_ran_and_nobody_knows_what_it_took_fits_while_as_much_is_free(
+    before: int | None, now: int, fits: bool
+) -> None:
+    """By the estimate it takes 2.3 GB."""
+    available = None if before is None else before * GB
+    row = a_measurement(GPU, 16, 0.01, memory=MemoryPeak(), available_bytes=available)
+    survey = a_survey(gpus=[a_gpu(memory_free_bytes=now * GB)])
+    option = option_of(recommend(survey, PROFILE, None, [row], Request(a_workload())), GPU)
+    assert option.fits is fits
+    assert ("are missing" in (option.why_not or "")) is not fits
 
 
 def test_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:

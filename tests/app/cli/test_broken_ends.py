@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import socket
 import subprocess
 import sys
@@ -82,6 +83,21 @@ def test_a_service_of_a_machine_that_is_not_there_does_not_start(capsys: pytest.
     assert capsys.readouterr().err.startswith("Error: --sysroot: the sysroot ")
 
 
+@pytest.mark.parametrize("words", [["hardware"], ["hardware", "--labels"], ["doctor", "--no-torch"]])
+def test_an_empty_sysroot_is_not_the_current_folder(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """As where a script's variable is not set."""
+    assert main([*words, "--sysroot", ""]) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "it is empty" in captured.err
+
+
+@pytest.mark.parametrize("flag", ["--data-dir", "--sysroot"])
+def test_a_service_takes_no_empty_folder_either(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--host", "not a host", flag, ""]) == ExitCode.USAGE
+    assert "is empty: leave it out, or name a folder." in capsys.readouterr().err
+
+
 def test_a_program_gets_each_probes_reason_too(no_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hardware", "--json", "--sysroot", str(no_root)]) == ExitCode.USAGE
     reports = json.loads(capsys.readouterr().out)["probes"].values()
@@ -103,6 +119,16 @@ def test_a_machine_of_rubbish_is_shown_as_far_as_it_goes(
 @pytest.mark.parametrize("words", [["hardware"], ["hardware", "--json"], ["models"], ["hardware", "--bogus"]])
 def test_a_reader_that_left_both_ends_is_what_shells_know_as_141(words: list[str]) -> None:
     assert run_into_closed_pipe([*COMMAND, *words]) == (ExitCode.READER_GONE, "")
+
+
+def test_so_is_a_terminal_that_is_gone() -> None:
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    try:
+        finished = subprocess.run([*COMMAND, "hardware", "--bogus"], stderr=theirs, check=False, timeout=60)
+    finally:
+        os.close(theirs)
+    assert finished.returncode == ExitCode.READER_GONE
 
 
 def test_the_survey_alone_ends_quietly_when_its_reader_left() -> None:

@@ -55,6 +55,8 @@ def test_a_calibration_of_a_busy_machine_says_so(capsys: pytest.CaptureFixture[s
     told = " ".join(capsys.readouterr().out.split())
     assert "steps took 60 % longer half a calibration earlier or later" in told
     assert "steps took 30 % longer on all threads than on one" in told
+    show_profile(replace(busy, noise={"contention": 0.16, "busy": 1.0}))
+    assert "busy 100 %" not in capsys.readouterr().out
     show_profile(replace(busy, noise={"contention": 0.01, "spread": None}))
     assert "busy" not in capsys.readouterr().out
 

@@ -77,6 +77,23 @@ def test_a_measurement_that_is_ended_takes_its_processes_and_files_along(
     assert alive == []
 
 
+def test_hup_of_a_terminal_that_is_gone_is_code_129(terminal: tuple[int, int], tmp_path: Path) -> None:
+    """Where the bar's end cannot be written."""
+    ours, theirs = terminal
+    command = subprocess.Popen(
+        (*CROSSPOINT, *EXPERIMENT),
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, **places_in(tmp_path), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    read_until(ours, b"of 1,000,000 epochs")
+    os.close(ours)
+    command.send_signal(signal.SIGHUP)
+    assert command.wait(60) == 129
+    assert folders_in(tmp_path) == []
+
+
 def places_in(folder: Path) -> dict[str, str]:
     """Variables for a store and for temporary files of a command's own."""
     temporary = folder / "tmp"

@@ -93,6 +93,12 @@ def test_a_file_that_cannot_be_read_is_named(argument: str) -> None:
         read_model(argument)
 
 
+@pytest.mark.parametrize("argument", ["./", "/"])
+def test_a_folder_is_named_too(argument: str) -> None:
+    with pytest.raises(CommandFailed, match=f"^{argument} cannot be read"):
+        read_model(argument)
+
+
 @pytest.mark.parametrize("argument", ["", " ", "a:b:c", "os.system('x'):y", "ünïcode", "x" * 100_000])
 def test_a_strange_name_is_an_unknown_model(argument: str) -> None:
     with pytest.raises((InvalidModel, CommandFailed)):

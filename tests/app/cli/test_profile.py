@@ -99,6 +99,13 @@ def test_show_says_what_was_measured_and_whose_it_is(run: Run) -> None:
     assert "rig" in run("list").stdout
 
 
+def test_show_says_which_of_two_profiles_of_this_machine_answers(run: Run, data: Path) -> None:
+    here = survey_here(data).fingerprint
+    in_store(data, *(replace(a_profile_of(name), fingerprint=here) for name in ("host", "quiet")))
+    assert "It is this machine's, as it is now, but quiet came later and answers" in run("show", "host").stdout
+    assert "It is this machine's, as it is now.\n" in run("show", "quiet").stdout
+
+
 def test_without_a_profile_of_this_machine_show_says_so(run: Run) -> None:
     shown = run("show")
     assert shown.returncode == ExitCode.USAGE

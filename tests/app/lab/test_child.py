@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -167,6 +169,35 @@ def test_ending_takes_grandchildren_along() -> None:
     )
     inner = with_child(words, run)["inner"]
     wait_until(lambda: is_gone(inner), "the grandchild's end")
+
+
+def test_what_outlives_a_process_that_died_ends_with_it() -> None:
+    words = serving(
+        'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
+        'say(event="result", job=job["job"], result={"inner": inner.pid})',
+    )
+
+    async def use(child: Child) -> None:
+        inner = (await run(child))["inner"]
+        os.kill(child.pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: is_gone(inner), "the grandchild's end")
+
+    with_child(words, use)
+
+
+def test_the_number_of_a_process_that_died_long_ago_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be another group's by then."""
+
+    async def use(child: Child) -> list[int]:
+        os.kill(child.pid, signal.SIGKILL)
+        await child._group_task
+        signalled: list[int] = []
+        monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
+        child.kill()
+        await child.end()
+        return signalled
+
+    assert with_child(ECHO, use) == []
 
 
 def kinds_of_files(folder: str) -> list[str]:

@@ -245,6 +245,24 @@ def test_building_stops_at_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         build_model(describe({"type": "linear", "out": 2}, shape=[4]))
 
 
+def test_building_stops_before_parameters_take_more_memory_than_they_may() -> None:
+    model = describe({"type": "linear", "out": 1000}, {"type": "linear", "out": 2}, shape=[250])
+    needed = 4 * (250 * 1000 + 1000 + 1000 * 2 + 2)
+    assert build_model(model, needed).module
+    with pytest.raises(building.TooManyBytes, match=r"more than 0\.00101\d* GB"):
+        build_model(model, needed - 1)
+    with torch.device("meta"):
+        assert build_model(model, 0).module
+
+
+def test_parameters_that_layers_share_take_their_memory_once() -> None:
+    with building.bounded_building(4 * 10 * 10):
+        one, other = (torch.nn.Linear(10, 10, bias=False, device=device) for device in ("cpu", "meta"))
+        other.weight = one.weight
+    with building.bounded_building(4 * 10 * 10), pytest.raises(building.TooManyBytes):
+        _kept = [torch.nn.Linear(10, 10, bias=False) for _ in range(2)]
+
+
 def test_a_summary_cannot_be_built() -> None:
     figures = {"parameters": 25, "flops_per_sample": 4, "activation_bytes_per_sample": 9, "operations": 160}
     with pytest.raises(InvalidModel, match="summary"):

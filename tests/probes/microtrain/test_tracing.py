@@ -120,6 +120,19 @@ def test_attention_on_a_cpu_is_counted() -> None:
     assert flops(traced, "forward") == forward + products
 
 
+def test_attention_that_a_config_asks_for_step_by_step_keeps_its_scores() -> None:
+    config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 3, "n_head": 4, "vocab_size": 300, "attn_pdrop": 0.0}
+    whole, steps = (
+        trace({"huggingface": config | chosen, "sequence_length": 96})
+        for chosen in ({}, {"attn_implementation": "eager"})
+    )
+    assert not [op for op in steps.operations if op.kind == "attention"]
+    assert flops(steps, "forward") == flops(whole, "forward")
+    more = Peaks(steps.peaks_under("fp32")).at(8) - Peaks(whole.peaks_under("fp32")).at(8)
+    scores = 8 * 3 * 4 * 96 * 96 * 4  # of samples, layers, heads and tokens, in fp32
+    assert more > 0.5 * scores  # what the one kernel keeps instead is less
+
+
 @pytest.mark.parametrize("mode", ["training", "inference"])
 def test_an_lstm_is_counted(mode: Any) -> None:
     model = {"layers": [{"type": "lstm", "hidden": 6, "num_layers": 2, "bidirectional": True}], "input_shape": [7, 3]}

@@ -68,6 +68,13 @@ def test_whose_kernels_run_a_model_is_no_configs_to_say() -> None:
     chosen = {"attn_implementation": "flash_attention_2", "experts_implementation": "grouped_mm"}
     written = {"model_type": "voxtral", "text_config": {"model_type": "llama", **chosen}, **chosen}
     assert parse(written) == parse({"model_type": "voxtral", "text_config": {"model_type": "llama"}})
+    assert parse({"model_type": "bert", "attn_implementation": "sdpa"}) == parse({"model_type": "bert"})
+
+
+def test_attention_step_by_step_is_a_configs_to_say() -> None:
+    eager = {"model_type": "llama", "attn_implementation": "eager"}
+    assert parse(eager)["config"] == eager
+    assert parse_model({"huggingface": eager}).key != parse_model({"huggingface": {"model_type": "llama"}}).key
 
 
 def test_labels_are_counted_and_their_names_forgotten() -> None:

@@ -12,7 +12,7 @@ from app.advisor.summary import trace_of_summary
 from probes.measurement import Overheads
 from probes.microtrain.measuring.contest import Contest, Entry
 from probes.trace import Affine
-from probes.workload.description import Plan
+from probes.workload.description import ModelDescription, Plan, Workload
 from tests.app.advisor.answered import answer, measured
 from tests.app.advisor.build import (
     ONE,
@@ -62,6 +62,17 @@ def test_weights_that_the_host_s_memory_does_not_hold_have_to_be_built_on_the_de
         assert "100 MB" in reasons[0].text
         assert 'with torch.device("cuda:0")' in reasons[0].text
         assert "with device:" in (found.snippet or "")
+        assert "your own code" not in reasons[0].text
+
+
+def test_one_s_own_python_has_to_build_its_weights_on_the_device_itself() -> None:
+    trace = trace_of_summary(a_workload())
+    request = Request(Workload(ModelDescription("python", "own:model", {}), 16), devices=("cuda",))
+    survey = a_survey(gpus=[a_gpu()], usable_bytes=99 * 10**6)
+    found = recommend(survey, a_profile((ONE, GPU)), trace, [], request)
+    (reason,) = [reason for reason in found.reasons if reason.code == "larger-than-host"]
+    assert "in your own code: the snippet runs that as it is" in reason.text
+    assert "with device:" not in (found.snippet or "")
 
 
 def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> None:
@@ -75,6 +86,25 @@ def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> 
         request = Request(a_workload(), precision="fp32")
         found = recommend(a_survey(), a_profile(), trace, rows, request)
         assert ("experts-evenly-chosen" in {reason.code for reason in found.reasons}) is told
+
+
+def test_an_estimate_names_operations_of_which_nobody_knows_what_they_compute() -> None:
+    plain = trace_of_summary(a_workload())
+    assert plain is not None
+    *others, last = plain.operations
+    unknown = replace(last, name="quantized.linear_dynamic", flops=Affine(0.0, 0.0))
+    counted = replace(unknown, name="mine.product", flops=Affine(0.0, 1e6))
+    measured_rows = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 2.0)]
+    for operation, rows, told in (
+        (unknown, [], ["quantized.linear_dynamic"]),
+        (counted, [], None),
+        (last, [], None),
+        (unknown, measured_rows, None),
+    ):
+        trace = replace(plain, operations=(*others, operation, operation))
+        found = recommend(a_survey(), a_profile(), trace, rows, Request(a_workload(), precision="fp32"))
+        numbers = [reason.evidence["operations"] for reason in found.reasons if reason.code == "unknown-work"]
+        assert numbers == ([] if told is None else [told])
 
 
 def test_threads_that_hurt_are_said_to_hurt_with_both_times() -> None:

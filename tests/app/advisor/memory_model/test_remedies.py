@@ -1,15 +1,18 @@
 """What would make a workload fit is said with what it saves."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from app.advisor.memory_model.memory import estimate_memory
-from app.advisor.memory_model.remedies import LIGHTER, Remedy, remedies_for, say_remedies
+from app.advisor.memory_model.remedies import LIGHTER, Remedy, is_checkpointed, remedies_for, say_remedies
 from app.advisor.recommendation import Breakdown, Option
 from app.advisor.summary import trace_of_summary
+from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Plan, Workload
+from probes.workload.models import python_model
 from tests.app.advisor.build import ONE, ONE_BF16, a_workload
 
 GB = 10**9
@@ -129,3 +132,48 @@ def test_sgd_saves_what_an_optimizer_of_a_device_holds_at_once_as_well() -> None
         for plan in (ONE, card)
     }
     assert saved == {"cpu": 200_000_000, "cuda:0": 200_000_000 + 100_000_000 - 60_000_000}
+
+
+CHECKPOINTED = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Stack(nn.Module):
+    def __init__(self, again):
+        super().__init__()
+        layers = (nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU()) for _ in range(8))
+        self.layers, self.again = nn.ModuleList(layers), again
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
+        return x
+
+
+def checkpointed():
+    return Stack(True), lambda n: (torch.randn(n, 64), torch.randint(0, 64, (n,)))
+
+
+def plain():
+    return Stack(False), lambda n: (torch.randn(n, 64), torch.randint(0, 64, (n,)))
+"""
+
+
+@pytest.mark.parametrize("name", ["checkpointed", "plain"])
+def test_checkpointing_is_no_remedy_for_what_checkpoints_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The activations that it would save are gone."""
+    (tmp_path / "stacks_of_layers.py").write_text(CHECKPOINTED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    workload = Workload(python_model(f"stacks_of_layers:{name}"), 4096)
+    trace = trace_workload(workload)
+    memory = replace(estimate_memory(None, None, trace, [], ONE), overhead=0, available=10**6)
+    option = Option(ONE, False, "", None, None, None, Breakdown(), memory.parts(4096), None)
+    changes = {remedy.change for remedy in remedies_for(option, trace, workload)}
+    assert "bf16" in changes
+    assert ("gradient checkpointing, about" in changes) is (name == "plain")
+    assert is_checkpointed(trace) is (name == "checkpointed")

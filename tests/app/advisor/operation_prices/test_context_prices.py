@@ -310,6 +310,16 @@ def test_no_slope_leads_on_to_above_the_machine_s_roof() -> None:
     assert seconds(30e9, products[0]) == pytest.approx(seconds(None, products[0]))
 
 
+def test_a_light_operation_that_computes_takes_no_less_than_products_of_as_much() -> None:
+    """Of an inverse nothing was clocked, and it moves next to nothing."""
+    moves = an_operation("aten.linalg_inv_ex", moved=1e4)
+    contexts = [a_context(*SIZES, an_operation("aten.mm", moved=1e5, flops=1e9))]
+    prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / 40e9, peak=40e9)
+    assert prices is not None
+    assert prices.seconds(moves, FOOTPRINT) < 1e-4
+    assert prices.seconds(moves._replace(flops=1e9), FOOTPRINT) == pytest.approx(1e9 / max(40e9, RATE), rel=0.1)
+
+
 def test_a_convolution_may_be_quicker_than_a_product_of_as_many_flops() -> None:
     """Kernels of fewer multiplications than are counted are."""
     quick = an_operation("aten.convolution", moved=1e6, flops=1e9)._replace(kind="convolution")

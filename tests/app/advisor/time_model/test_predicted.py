@@ -13,6 +13,7 @@ from app.advisor.time_model.launch_bound import launch_bound_until
 from app.advisor.time_model.predicted import breakdown_parts, predict
 from probes.microtrain.tracing import trace_workload
 from probes.profile import Profile
+from probes.trace import Affine, Operation
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_summary, a_workload
@@ -52,6 +53,17 @@ def test_the_parts_add_up_to_the_step(workload: Workload, plan: Plan, data: str)
     parts = breakdown_parts(predicted.breakdown(workload.batch_size, data))
     assert sum(parts) == pytest.approx(predicted.at(workload.batch_size, data).median)
     assert min(parts) >= 0
+
+
+def test_an_operation_that_computes_far_more_than_it_moves_takes_no_less_than_a_product_of_as_much() -> None:
+    inverse = Operation(
+        "elementwise", "aten.linalg_inv_ex", "forward", "float32", 1, Affine(0, 1e7), Affine(0, 1e3), Affine(0, 1e3)
+    )
+    prices = prices_for(PROFILE, ONE)
+    assert prices is not None
+    seconds = prices.seconds(inverse, 8)
+    assert seconds == prices.seconds(replace(inverse, kind="matmul"), 8)
+    assert seconds > prices.seconds(replace(inverse, flops=Affine(0, 0)), 8)
 
 
 @settings(max_examples=50)

@@ -13,6 +13,8 @@ from probes.microtrain.building.fake_models import build_meta
 from probes.microtrain.building.python_models import call_module, default_loss
 from probes.microtrain.building.samples_asked import InvalidBatch
 from probes.microtrain.models import build_model
+from probes.microtrain.tracing import trace_workload
+from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import python_model
 from tests.probes.microtrain.traces.test_tracing_own_code import place
 
@@ -35,6 +37,19 @@ def by_a_function():
 def sets_threads():
     torch.set_num_threads(3)
     return one_output()
+
+def with_its_targets():
+    return one_output(), torch.rand(10, 13), torch.rand(10, 1)
+
+def with_a_loss(loss):
+    return lambda: (one_output(), (torch.rand(10, 13), torch.rand(10, 1)), loss)
+
+squares_of = lambda output, batch: (output - batch[1]).square()
+squared = with_a_loss(lambda output, batch: squares_of(output, batch).mean())
+in_a_column = with_a_loss(lambda output, batch: squares_of(output, batch).mean(0, keepdim=True))
+printed = with_a_loss(lambda output, batch: None)
+in_parts = with_a_loss(lambda output, batch: {"loss": squares_of(output, batch).mean()})
+one_by_one = with_a_loss(squares_of)
 """
 
 
@@ -115,3 +130,24 @@ def test_a_batch_that_asks_for_gradients_can_be_stepped_again(own: str, function
     for _ in range(3):
         (batch["x"] * 2).sum().backward()
     assert torch.equal(batch["x"].grad, torch.full((4, 13), 6.0))
+
+
+def test_targets_in_the_place_of_a_loss_are_told_from_one(own: str) -> None:
+    with pytest.raises(InvalidModel, match=r"a function of \(output, batch\).*a tensor of shape \(10, 1\).*together"):
+        build_model(python_model(f"{own}:with_its_targets"))
+
+
+@pytest.mark.parametrize(
+    ("function", "returned"),
+    [("printed", "returned None"), ("in_parts", "returned a dict"), ("one_by_one", r"tensor of shape \(\d+, 1\)")],
+)
+def test_a_loss_that_nothing_goes_backward_from_is_told_what_it_gave(own: str, function: str, returned: str) -> None:
+    with pytest.raises(InvalidModel, match=rf"{returned}\. It has to return a tensor with one number"):
+        trace_workload(Workload(python_model(f"{own}:{function}"), 4), plainly=True)
+
+
+@pytest.mark.parametrize("function", ["squared", "in_a_column"])
+def test_a_loss_of_one_number_is_one_whatever_its_shape(own: str, function: str) -> None:
+    built = build_model(python_model(f"{own}:{function}"))
+    batch = built.make_batch(4, None)
+    built.loss(built.forward(built.module, batch), batch).backward()

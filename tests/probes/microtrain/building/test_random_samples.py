@@ -40,6 +40,7 @@ def test_labels_are_words_that_a_decoder_has(config: dict[str, Any]) -> None:
 
 
 SPEECH = {key: value for key, value in TINY["wav2vec2"]["huggingface"].items() if key != "model_type"}
+LABELLED = {"model_type": "wav2vec2", **SPEECH}
 ROTARY = {"model_type": "wav2vec2-conformer", **SPEECH, "position_embeddings_type": "rotary"}
 BROS = {"model_type": "bros", "vocab_size": 300, **SMALL, "hidden_size": 64}
 XMOD = {"model_type": "xmod", "vocab_size": 300, **SMALL}
@@ -53,6 +54,16 @@ ASKED: dict[str, dict[str, Any]] = {
     "wav2vec2": TINY["wav2vec2"],
     "wav2vec2-ctc": TINY["wav2vec2-ctc"],
     "whisper": TINY["whisper"],
+    "several labels": {
+        "huggingface": {**LABELLED, "problem_type": "multi_label_classification", "num_labels": 50},
+        "task": "audio-classification",
+        "audio_samples": 4000,
+    },
+    "one label": {
+        "huggingface": {**LABELLED, "num_labels": 1},
+        "task": "audio-classification",
+        "audio_samples": 4000,
+    },
     "rotary": {"huggingface": ROTARY, "task": "audio-classification", "audio_samples": 4000},
     "bros": {"huggingface": BROS, "task": "token-classification", "sequence_length": 16},
     "xmod": {"huggingface": XMOD, "task": "text-classification", "sequence_length": 16},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from app.advisor.options import OUT_OF_TIME
+from app.advisor.tried import OUT_OF_TIME
 from probes.measurement import MemoryPeak
 from probes.microtrain.measure import MeasureSession, measure_workload
 from probes.microtrain.measuring.lost_device import lost_to

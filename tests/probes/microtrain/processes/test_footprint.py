@@ -104,6 +104,25 @@ def test_the_least_memory_is_known_without_taking_it() -> None:
     assert inference.total_bytes < least.weights_bytes * 1.1
 
 
+def test_gradients_that_a_hook_may_take_are_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an optimizer does that steps within the backward."""
+    program = """
+import torch
+from torch import nn
+
+def taken():
+    net = nn.Linear(8, 2)
+    net.weight.register_post_accumulate_grad_hook(lambda weight: setattr(weight, "grad", None))
+    return net, lambda size: (torch.randn(size, 8), torch.randint(2, (size,)))
+"""
+    (tmp_path / "taken_gradients.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    least = estimate_least_memory(Workload(python_model("taken_gradients:taken"), 8), 8)
+    assert least.weights_bytes == 4 * (8 * 2 + 2)
+    assert (least.gradients_bytes, least.optimizer_bytes) == (4 * 2, 2 * 4 * 2)  # of the bias
+
+
 def test_of_a_sparse_table_the_whole_of_no_gradient_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = """
 import torch

@@ -12,6 +12,7 @@ from probes.workload.models import python_model
 PROGRAM = """
 import torch
 from torch import nn
+from torch.distributions import VonMises
 
 
 class Gated(nn.Module):
@@ -137,6 +138,14 @@ class Endless(Gated):
         return self.head(x)
 
 
+class Angular(Gated):
+    # torch's own code samples again until all are accepted
+    def forward(self, x):
+        mean, spread = self.layer(x).chunk(2, -1)
+        angles = VonMises(mean, nn.functional.softplus(spread) + 0.1).sample()
+        return self.head(torch.cat([angles.cos(), angles.sin()], -1))
+
+
 def of_both(output, batch):
     return nn.functional.cross_entropy(output[0], batch[1]) + output[1].sum()
 
@@ -194,6 +203,12 @@ def leaving():
 def endless():
     return Endless(), rows
 
+def angular():
+    return Angular(), rows
+
+def angular_of_a_large_one():
+    return Angular(51_000_000), rows
+
 def large():
     return Gated(51_000_000), rows
 
@@ -243,6 +258,14 @@ def test_a_loop_that_ends_by_its_numbers_ends(own: str) -> None:
 @pytest.mark.parametrize("function", ["settling", "counted", "sized", "compared", "leaving", "endless"])
 def test_a_loop_that_ends_by_a_number_is_run_for_it(own: str, function: str) -> None:
     assert trace(own, function).batch_sizes == LIGHT_BATCH_PAIRS[0]
+
+
+def test_a_loop_of_torchs_own_that_ends_by_its_numbers_ends(own: str) -> None:
+    traced = trace(own, "angular")
+    assert traced.batch_sizes == LIGHT_BATCH_PAIRS[0]
+    assert all(operation.count < 500 for operation in traced.operations)
+    with pytest.raises(Untraceable, match=r"a truth from a tensor.*too large.*Measure it instead"):
+        trace(own, "angular_of_a_large_one")
 
 
 @pytest.mark.parametrize(("function", "most"), [("chosen", 0.75), ("masked", 0.4)])

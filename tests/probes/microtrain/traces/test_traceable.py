@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from probes.microtrain.step import UnsupportedWorkload
-from probes.microtrain.tracing import Untraceable, trace_workload
+from probes.microtrain.tracing import BATCH_PAIRS, LIGHT_BATCH_PAIRS, Untraceable, trace_workload
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import python_model
@@ -27,6 +27,27 @@ def padded():
 
 def of_one_length():
     return nn.Linear(4, 3), lambda size: (torch.randn(size, 9, 4), torch.randn(size, 9, 3))
+
+def grouped():
+    # so many classes, and of each as many
+    def batch(size):
+        assert size % 8 == 0, "a batch is eight classes"
+        return rows(size)
+    return nn.Linear(4, 3), batch
+
+def in_pairs_of_pairs():
+    class Mining(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) if (x > -100).all() else x[:, :3]
+    def batch(size):
+        assert size % 4 == 0, "a batch is pairs of pairs"
+        return rows(size)
+    return Mining(4, 3), batch
+
+def never():
+    def batch(size):
+        raise AssertionError("no batch is like this")
+    return nn.Linear(4, 3), batch
 
 
 def tokens(size):
@@ -104,6 +125,20 @@ def test_batches_of_lengths_that_chance_decides_tell_of_no_line(own: str) -> Non
     with pytest.raises(Untraceable, match=r"several shapes.*one usual length.*effort quick"):
         trace(own, "padded")
     assert trace(own, "of_one_length").operations
+
+
+@pytest.mark.parametrize(
+    ("function", "pair"), [("grouped", BATCH_PAIRS[0]), ("in_pairs_of_pairs", LIGHT_BATCH_PAIRS[0])]
+)
+def test_batches_that_are_made_of_multiples_alone_are_looked_at_as_they_are_traced(
+    own: str, function: str, pair: tuple[int, int]
+) -> None:
+    assert trace(own, function).batch_sizes == pair
+
+
+def test_a_batch_that_cannot_be_made_of_what_is_traced_is_told_why(own: str) -> None:
+    with pytest.raises(Untraceable, match="AssertionError: no batch is like this"):
+        trace(own, "never")
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "rmsprop"])

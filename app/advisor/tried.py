@@ -1,0 +1,145 @@
+"""What came of running a plan here, as far as it tells of the batch asked for and of the memory that is free now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.advisor.memory_model.memory import Room
+from app.advisor.memory_model.raised import Took
+from app.advisor.time_model.measured import begun_times
+from probes.measurement import Measurement
+from probes.workload.description import Plan, Workload
+
+# Every sentence about a step that was not reached in time advises more of it (probes.microtrain, contest and measure;
+# a test holds them to it).
+OUT_OF_TIME = "more time"
+# What ran out of memory is tried again once this many times as much is free: less changes from minute to minute.
+MORE_FREE = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
+    an optimizer beside it) and would now, the smallest that ran out of memory where no more was free than is now, the
+    smallest that ran but took more than is free now, why it did not run, if it did not, and why it was not reached, if
+    the time ran out before. held_bytes, allocated_bytes: measured at the batch asked for, fed as asked; on a device of
+    torch's allocator. took: at any batch. smallest: the smallest batch that torch takes."""
+
+    room: Room
+    ran: int | None = None
+    too_big: int | None = None
+    outgrown: tuple[int, int] | None = None  # batch size, and the bytes that it took
+    refused: str | None = None
+    not_reached: str | None = None
+    begun_seconds: float | None = None  # of the first step at the batch asked for, where no other ran
+    held_bytes: int | None = None
+    allocated_bytes: int | None = None
+    took: tuple[Took, ...] = ()
+    smallest: int = 1
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """With what a device takes beside; None where that is not known, or nothing was measured."""
+        return None if self.held_bytes is None or self.room.beside is None else self.held_bytes + self.room.beside
+
+
+def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, room: Room) -> Tried:
+    """room: on the plan's device now. A measurement may be old, and memory may be taken since.
+
+    What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own. What
+    ran, or took too much memory, tells of other ways to feed it where those take no more, or no less."""
+    batch_size = workload.batch_size
+    rows = [row for row in measurements if row.plan.key == plan.key]
+    done = [row for row in rows if row.outcome == "ok"]
+    light = [row for row in rows if _takes_no_more(row, workload)]
+    held_by = [(row.batch_size, row.held_bytes) for row in light if row.outcome == "ok"]
+    peaks = [(size, peak + (room.beside or 0)) for size, peak in held_by if peak is not None]
+    over = [(size, peak) for size, peak in peaks if room.free is not None and peak > room.free]
+    outgrown = min(over, default=None)
+    too_much = [row for row in light if _is_too_big(row, room.free)]
+    too_big = min((row.batch_size for row in too_much), default=None)
+    since = {(row.batch_size, row.data) for row in too_much}  # it came after what ran like that (app.store.latest)
+    heavy = [row for row in done if _takes_no_less(row, workload)]
+    went_on = [row for row in heavy if _went_on(row) and _has_room(row, room.free)]
+    sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
+    ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
+    begun = begun_times(done, plan).get(batch_size)
+    unsupported = [row for row in rows if row.outcome == "unsupported"]
+    failed = _last_reason([row for row in rows if row.outcome == "failed" and row.batch_size == batch_size])
+    late = failed is not None and OUT_OF_TIME in failed.lower()
+    refused = failed if not late and all(row.batch_size != batch_size for row in done) else None
+    refused = refused if done else _last_reason(unsupported) or refused
+    held, allocated = _measured_bytes(done, workload)
+    took = _took(light, workload, room)
+    return Tried(room, ran, too_big, outgrown, refused, failed if late else None, begun, held, allocated, took)
+
+
+def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[int | None, int | None]:
+    """Held and allocated, by the last that tells of this batch fed in this way."""
+    for row in reversed(done):
+        held = row.held_bytes
+        alike = row.batch_size == workload.batch_size and _is_fed_alike(row, workload)
+        if alike and held is not None and row.memory is not None:
+            return held, row.memory.allocated_bytes
+    return None, None
+
+
+def failed_at(measurements: Sequence[Measurement], plan: Plan) -> frozenset[int]:
+    """Batch sizes at which this plan never ran and last failed, but for want of time or of memory."""
+    rows = [row for row in measurements if row.plan.key == plan.key]
+    ran = {row.batch_size for row in rows if row.outcome == "ok"}
+    last = {row.batch_size: (row.reason or "").lower() for row in rows if row.outcome == "failed"}
+    return frozenset(size for size, reason in last.items() if size not in ran and OUT_OF_TIME not in reason)
+
+
+def _is_too_big(row: Measurement, available: int | None) -> bool:
+    """It ran out of memory, and no more is free now than was then."""
+    if row.outcome != "out-of-memory":
+        return False
+    return available is None or row.available_bytes is None or available < MORE_FREE * row.available_bytes
+
+
+def _has_room(row: Measurement, available: int | None) -> bool:
+    """Where nobody knows what it took, it ran, for all that is known, in no more than is free now."""
+    if row.held_bytes is not None or available is None or row.available_bytes is None:
+        return True
+    return row.available_bytes <= MORE_FREE * available
+
+
+def _went_on(row: Measurement) -> bool:
+    """Beyond its first step, which finds no state of an optimizer beside it."""
+    return row.steps > 0 and not row.is_first_step
+
+
+def _took(light: Sequence[Measurement], workload: Workload, room: Room) -> tuple[Took, ...]:
+    """By the largest batch whose whole step is known, and by larger ones of which less is: a first step, one fed
+    otherwise, one that ran out of memory, which may run where more is free, and took so much for all that is known.
+    light: rows that take no more than fed as asked."""
+    beside = room.beside or 0
+    done = [(row, row.held_bytes) for row in light if row.outcome == "ok"]
+    known = [(row, Took(row.batch_size, held + beside)) for row, held in done if held is not None]
+    whole = max((took for row, took in known if _went_on(row) and _takes_no_less(row, workload)), default=Took(0, 0))
+    short = [row for row in light if row.outcome == "out-of-memory" and room.beside is not None]
+    least = [Took(row.batch_size, round(MORE_FREE * (row.available_bytes or 0))) for row in short]
+    least += [took for _, took in known]
+    return (whole, *sorted(took for took in least if took.batch_size > whole.batch_size))
+
+
+def _last_reason(rows: Sequence[Measurement]) -> str | None:
+    return (rows[-1].reason or "It gave no reason.") if rows else None
+
+
+def _is_fed_alike(row: Measurement, workload: Workload) -> bool:
+    return _takes_no_more(row, workload) and _takes_no_less(row, workload)
+
+
+def _takes_no_more(row: Measurement, workload: Workload) -> bool:
+    """Than fed as asked. From pinned memory, of which a host has not much, a device is sent the next batch meanwhile; a
+    CPU's batches are there whatever is asked."""
+    return row.plan.is_cpu or row.data != "pinned" or workload.data == "pinned"
+
+
+def _takes_no_less(row: Measurement, workload: Workload) -> bool:
+    """Than fed as asked."""
+    return row.plan.is_cpu or row.data == "pinned" or workload.data != "pinned"

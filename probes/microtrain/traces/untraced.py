@@ -1,0 +1,52 @@
+"""What is said of a step that fake tensors could not follow."""
+
+from __future__ import annotations
+
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
+
+from probes.microtrain.failures import first_line
+
+
+def needs_numbers(error: BaseException) -> bool:
+    """Whether fake tensors failed for having no values."""
+    names = {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}
+    causes = (error, error.__cause__, error.__context__)
+    return any(isinstance(e, UnsupportedFakeTensorException) or type(e).__name__ in names for e in causes)
+
+
+def explain_numbers(error: BaseException) -> str:
+    asks = _asking_operation(error)
+    by = "" if asks is None else f" ({asks} gives as much as the numbers say)"
+    if asks == "aten._local_scalar_dense":  # .item(), and what `if` and `while` ask of a tensor
+        by = " (it reads a number or a truth from a tensor, as if and while do)"
+    return (
+        f"What this model does depends on the numbers that flow through it{by}, so it cannot be followed without "
+        "running it, and it is too large to be run for that. Measure it instead (effort quick), or trace a "
+        "smaller one of its kind."
+    )
+
+
+def _asking_operation(error: BaseException) -> str | None:
+    """The name in ATen of the operation that fake tensors have no answer to."""
+    causes = (error, error.__cause__, error.__context__)
+    asked = (getattr(cause, "func", None) for cause in causes if cause is not None)
+    return next((str(func._overloadpacket) for func in asked if isinstance(func, OpOverload)), None)
+
+
+def explain_step(error: BaseException) -> str:
+    what = f"One step of this model fails with {type(error).__name__}: {_said(error)}."
+    return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
+
+
+def explain_building(error: BaseException, most_bytes: int) -> str:
+    """Of a model that is not made without its memory."""
+    return (
+        f"This model is not traced without memory for its weights: {_said(error)}. To be built with them it is too "
+        f"large: they take more than {most_bytes / 1e9:g} GB. Measure it instead (effort quick), or trace a smaller "
+        "one of its kind."
+    )
+
+
+def _said(error: BaseException) -> str:
+    return (first_line(error) if str(error).strip() else "no reason was given").rstrip(".")

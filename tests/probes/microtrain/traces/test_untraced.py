@@ -1,0 +1,80 @@
+"""What is said of a model that is too large to be built for its trace, and how much of it is built until then."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from probes.microtrain import tracing
+from probes.microtrain.tracing import Untraceable, trace_workload
+from probes.workload.description import Workload
+from probes.workload.models import python_model
+from tests.probes.microtrain.traces.test_tracing_own_code import place
+
+PROGRAM = """
+import torch
+from torch import nn
+
+BUILT = []
+
+class Asking(nn.Module):
+    # its constructor asks for numbers, as stochastic depth does
+    def __init__(self):
+        super().__init__()
+        self.layers, self.rates = nn.ModuleList(), []
+        for rate in torch.linspace(0, 0.1, 40):
+            self.layers.append(nn.Linear(16, 16))
+            self.rates.append(rate.item())
+            BUILT.append(1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+class Curious(Asking):
+    # and so does its step
+    def forward(self, x):
+        return super().forward(x) * (x > 0).nonzero().shape[0]
+
+def batch(size):
+    return torch.randn(size, 16), torch.randint(16, (size,))
+
+def asking():
+    return Asking(), batch
+
+def curious():
+    return Curious(), batch
+"""
+LAYER_BYTES = 4 * (16 * 16 + 16)
+
+
+@pytest.fixture
+def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    place(tmp_path, monkeypatch, "own_untraced", PROGRAM)
+    monkeypatch.delitem(sys.modules, "own_untraced", raising=False)
+    return "own_untraced"
+
+
+def layers_built() -> int:
+    return len(sys.modules["own_untraced"].BUILT)
+
+
+def test_no_more_is_built_of_a_model_than_may_be_for_a_trace(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "MAX_BUILT_PARAMETER_BYTES", 2 * LAYER_BYTES)
+    with pytest.raises(Untraceable, match=r"meta tensors.*take more than \S+ GB\. Measure it instead"):
+        trace_workload(Workload(python_model(f"{own_code}:asking"), 4))
+    assert layers_built() == 2
+
+
+def test_nor_of_one_that_is_to_be_run_for_its_numbers(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 2 * LAYER_BYTES)
+    with pytest.raises(Untraceable, match="too large to be run"):
+        trace_workload(Workload(python_model(f"{own_code}:curious"), 4))
+    assert layers_built() % 40 == 2  # whole for what is stepped under fake tensors
+
+
+def test_what_is_within_the_bounds_is_traced(own_code: str) -> None:
+    traced = trace_workload(Workload(python_model(f"{own_code}:asking"), 4))
+    assert traced.batch_sizes == tracing.BATCH_PAIRS[0]
+    assert traced.parameter_bytes == 40 * LAYER_BYTES
