@@ -74,7 +74,8 @@ class Upkeep:
                 fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
                 self._calibrated = []
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
-                is_noted = is_noted or await trouble_with(self._crosspoint.note_state(survey)) is None
+                if survey.fingerprint and not is_noted:
+                    is_noted = await trouble_with(self._crosspoint.note_state(survey)) is None
                 await self._crosspoint.profiles.save_unsaved()
                 if self._jobs is not None:
                     await self._jobs.save_unsaved()

@@ -26,7 +26,7 @@ def option_for(
     plan, batch = time.plan, workload.batch_size
     raised = raised_to(memory, outcome.took) if memory is not None else None
     fits, why_not = _fits(raised, outcome, workload, plan)
-    parts = _parts(raised if outcome.held_bytes is None else memory, outcome, batch)
+    parts = _parts(_told_by(memory, raised, outcome, batch), outcome, batch)
     largest = _max_batch(raised, outcome)
     if fits is False or outcome.refused is not None:
         why_not = outcome.refused or why_not
@@ -46,6 +46,18 @@ def option_for(
         note=_note(time, outcome, estimate, advice),
         crowded=estimate is not None and estimate.crowded,
     )
+
+
+def _told_by(
+    memory: MemoryEstimate | None, raised: MemoryEstimate | None, outcome: Tried, batch_size: int
+) -> MemoryEstimate | None:
+    """What says how much this batch takes: where it was measured, that stands in for what is estimated; where so many
+    samples ran out of memory, nobody knows how much they lacked."""
+    if memory is None or outcome.held_bytes is not None:
+        return memory
+    if outcome.too_big is not None and batch_size >= outcome.too_big:
+        return raised_to(memory, (took for took in outcome.took if not took.ran_out))
+    return raised
 
 
 def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: str) -> str | None:

@@ -121,7 +121,7 @@ def _took(light: Sequence[Measurement], workload: Workload, room: Room) -> tuple
     known = [(row, Took(row.batch_size, held + beside)) for row, held in done if held is not None]
     whole = max((took for row, took in known if _went_on(row) and _takes_no_less(row, workload)), default=Took(0, 0))
     short = [row for row in light if row.outcome == "out-of-memory" and room.beside is not None]
-    least = [Took(row.batch_size, round(MORE_FREE * (row.available_bytes or 0))) for row in short]
+    least = [Took(row.batch_size, round(MORE_FREE * (row.available_bytes or 0)), ran_out=True) for row in short]
     least += [took for _, took in known]
     return (whole, *sorted(took for took in least if took.batch_size > whole.batch_size))
 

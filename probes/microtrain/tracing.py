@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from probes.microtrain.building.built import BuiltModel, TooManyBytes
+from probes.microtrain.building.built import BuiltModel, InvalidLoss, TooManyBytes
 from probes.microtrain.building.fake_models import build_fake, build_meta, fake_python
 from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples
 from probes.microtrain.failures import Failure, Untraceable, is_out_of_memory
@@ -41,7 +41,8 @@ class _TooLarge(Untraceable):
     """To be run for its numbers."""
 
 
-_TOLD = (Untraceable, UnsupportedWorkload, Failure, InvalidBatch)  # what these say is final, and fit to be passed on
+# What these say is final, and fit to be passed on.
+_TOLD = (Untraceable, UnsupportedWorkload, Failure, InvalidBatch, InvalidLoss)
 
 # Fake batches cost nothing, so they are large enough for what kernels round up (oneDNN's workspaces come in pages).
 # 1 would be no good: batch norm refuses it, and shapes of 1 take other paths. Tried in order until both sizes of a pair
@@ -51,12 +52,15 @@ REAL_BATCH_PAIRS = ((2, 4),)
 # Where a model is stepped for real, chance says what it does, which evens out over many samples: of a light model there
 # may be as many as fake ones, but for another number, by which such a trace is known.
 LIGHT_BATCH_PAIRS = ((20, 40),)
+OTHER_REAL_SIZES = (20, 24, 80)  # where no batch of two can be made: multiples of 4, 8 and 16
 LIGHT_PARAMETER_BYTES, LIGHT_SAMPLE_BYTES = 4_000_000, 64 * 1024
 # A model that needs real numbers is stepped for real below this: two steps take seconds, and gradients and optimizer
 # state make it four times as much.
 MAX_REAL_PARAMETER_BYTES = 200_000_000
 # What is built for real and stepped under fake tensors takes its weights' memory, and no more.
 MAX_BUILT_PARAMETER_BYTES = 4_000_000_000
+# Weights that are tied, or put in the place of others, are there twice until they are; what stays is looked at then.
+WHILE_BUILT = 2
 
 
 def trace_workload(workload: Workload, *, plainly: bool = False, devices: bool = False) -> Trace:
@@ -174,7 +178,7 @@ def _build_real(workload: Workload, failed: Exception, most_bytes: int) -> Built
     else:
         _check_size(built, failed, most_bytes)
     with contextlib.suppress(TooManyBytes):  # and its traceback, which holds what was built
-        built = build_model(workload.model, most_bytes)
+        built = build_model(workload.model, WHILE_BUILT * most_bytes)
         _check_size(built, failed, most_bytes)
         return built
     raise _too_large(failed, most_bytes) from failed
@@ -197,7 +201,9 @@ def _parameter_bytes(built: BuiltModel) -> int:
 
 
 def _real_pairs(built: BuiltModel) -> Sequence[Pair]:
-    size, batch = first_made(built, (REAL_BATCH_PAIRS[0][0], LIGHT_BATCH_PAIRS[0][0]))
+    size, batch = first_made(built, (REAL_BATCH_PAIRS[0][0], *OTHER_REAL_SIZES))
+    if size in OTHER_REAL_SIZES:
+        return ((size, 2 * size),)
     light = _parameter_bytes(built) <= LIGHT_PARAMETER_BYTES and batch_bytes(batch) <= size * LIGHT_SAMPLE_BYTES
     return LIGHT_BATCH_PAIRS if light else REAL_BATCH_PAIRS
 

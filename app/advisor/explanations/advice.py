@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.advisor.request import EFFORT_SECONDS, Request
 
@@ -22,10 +22,15 @@ class Advice:
 
 def advice_for(request: Request, *, elsewhere: bool, captured: bool, untold_type: str | None = None) -> Advice:
     """elsewhere: the answer is for the machine of a profile. captured: this machine is known from files alone, so that
-    nothing can run on it. untold_type: of numbers of which a calibration that there is says nothing."""
-    if untold_type is not None:
-        measuring = _measuring(request, here=not (elsewhere or captured))
-        return Advice(f"No calibration has clocked {untold_type}: {measuring}.")
+    nothing can run on it. untold_type: of numbers of which the calibration of a plan says nothing."""
+    usual = _usual_advice(request, elsewhere=elsewhere, captured=captured)
+    if untold_type is None:
+        return usual
+    measuring = _measuring(request, here=not (elsewhere or captured))
+    return replace(usual, unknown=f"No calibration of such a plan has clocked {untold_type}: {measuring}.")
+
+
+def _usual_advice(request: Request, *, elsewhere: bool, captured: bool) -> Advice:
     if elsewhere:
         return Advice("Calibrate that machine again, and import its profile.")
     if captured:

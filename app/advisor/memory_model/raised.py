@@ -12,13 +12,18 @@ from app.advisor.memory_model.memory import MemoryEstimate
 # The parts that do not grow with the batch may be off by as much, and what is missing within it grows as little:
 # WORKING_BYTES of transformers, the largest of what libraries take at work, are 153 MB. Of large weights, by so much.
 FIXED_OFF_BYTES, FIXED_OFF = 150_000_000, 0.1
+# What grows on a CPU may be off by so many times at most: beyond that it is something that the estimate lacks, such as
+# a data set that one's own module holds, and one row does not tell that it grows.
+MOST_TIMES = 4.0
 
 
 class Took(NamedTuple):
-    """What a step took, or more, with what the process takes beside."""
+    """What a step took, or more, with what the process takes beside. ran_out: it ended there, and nobody knows what it
+    would have taken."""
 
     batch_size: int
     bytes: int
+    ran_out: bool = False
 
 
 def raised_to(memory: MemoryEstimate, took: Iterable[Took]) -> MemoryEstimate:
@@ -37,8 +42,10 @@ def _raised(memory: MemoryEstimate, took: Took) -> MemoryEstimate:
     missing, grows = took.bytes - estimated, estimated - memory.fixed
     if missing <= 0:
         return memory
-    constant = min(missing, FIXED_OFF_BYTES + FIXED_OFF * memory.fixed) if grows > 0 else missing
+    constant = min(missing, FIXED_OFF_BYTES + FIXED_OFF * memory.fixed)
     factor = 1 + (missing - constant) / grows if grows > 0 else 1.0
+    factor = min(factor, MOST_TIMES) if memory.on_cpu else factor
+    constant = missing - (factor - 1) * max(grows, 0)
     return replace(
         memory,
         activations=memory.activations.plus(constant, factor),

@@ -12,7 +12,7 @@ from app.advisor.operation_prices.device_operations import on_device
 from app.advisor.operation_prices.issuing_prices import IssuingPrices, Name, count_names
 from app.advisor.operation_prices.prices import HEAVY, Prices
 from app.advisor.operation_prices.surroundings import kernel_of, surroundings
-from app.advisor.time_model.untraced_autocast import fresh_bytes, operations_under
+from app.advisor.time_model.untraced_autocast import NARROW, fresh_bytes, operations_under
 from probes.context import Context, ContextOperation
 from probes.issued import Issued
 from probes.trace import Operation, Trace
@@ -167,11 +167,13 @@ def _sized(operation: Operation, batch_size: float) -> ContextOperation:
 
 
 def number_type_of(trace: Trace, precision: str) -> str | None:
-    """torch's name of the type of numbers that most of a step's arithmetic is on; None where it has no arithmetic."""
-    flops: Counter[str] = Counter()
+    """torch's name of the type of numbers that most of a step's arithmetic is on; None where it has no arithmetic.
+    Autocast to fp16 runs the operations of that to bf16, in which it is traced."""
+    narrow, flops = NARROW.get(precision), Counter[str]()
     for operation in operations_under(trace, precision):
         if operation.kind in HEAVY_KINDS:
-            flops[operation.dtype] += math.ceil(operation.count * operation.flops.at(trace.batch_sizes[-1]))
+            name = narrow if narrow is not None and operation.dtype in NARROW.values() else operation.dtype
+            flops[name] += math.ceil(operation.count * operation.flops.at(trace.batch_sizes[-1]))
     return next((name for name, most in flops.most_common(1) if most > 0), None)
 
 

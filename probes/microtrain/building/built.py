@@ -41,6 +41,10 @@ class TooManyBytes(InvalidModel):
     """Of parameters, for what a model is built for."""
 
 
+class InvalidLoss(InvalidModel):
+    """Nothing that a step can go backward from, whether its numbers are real or not."""
+
+
 @contextmanager
 def bounded_building(most_bytes: int | None = None) -> Iterator[None]:
     """While a model is built here: raises InvalidModel at MAX_MODULES modules or MAX_PARAMETERS parameters, and
@@ -57,10 +61,17 @@ def bounded_building(most_bytes: int | None = None) -> Iterator[None]:
         counts["parameters"] += 0 if parameter is None or is_lazy(parameter) else parameter.numel()
         if counts["parameters"] > MAX_PARAMETERS:
             raise InvalidModel(f"The model has more than {MAX_PARAMETERS:.0e} parameters. Make it smaller.")
-        if most_bytes is not None and parameter is not None and not (is_lazy(parameter) or parameter.is_meta):
-            take(parameter, most_bytes)
+        if parameter is not None:
+            take(parameter)
 
-    def take(parameter: nn.Parameter, most_bytes: int) -> None:
+    def on_copy(parameter: nn.Parameter, memo: dict[int, Any]) -> nn.Parameter:
+        its_copy = copy_parameter(parameter, memo)
+        take(its_copy)
+        return its_copy
+
+    def take(parameter: nn.Parameter) -> None:
+        if most_bytes is None or is_lazy(parameter) or parameter.is_meta:
+            return
         memory = parameter.untyped_storage()
         counts["bytes"] += memory.nbytes() - memories.get(memory._cdata, 0)
         memories[memory._cdata] = memory.nbytes()
@@ -71,8 +82,11 @@ def bounded_building(most_bytes: int | None = None) -> Iterator[None]:
         register_module_module_registration_hook(on_module),
         register_module_parameter_registration_hook(on_parameter),
     ]
+    copy_parameter = nn.Parameter.__deepcopy__  # layers that are copied register none (nn.TransformerEncoder)
+    nn.Parameter.__deepcopy__ = on_copy  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
+        nn.Parameter.__deepcopy__ = copy_parameter  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()

@@ -29,7 +29,7 @@ from torch.nn import functional
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
-from probes.microtrain.building.built import Batch, BuiltModel, MakeBatch
+from probes.microtrain.building.built import Batch, BuiltModel, InvalidLoss, MakeBatch
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
 from probes.microtrain.failures import is_out_of_memory
 from probes.microtrain.feeding import MAPPINGS, alike, alike_entries, as_leaf, map_tensors
@@ -95,7 +95,7 @@ def _takes_one(signature: inspect.Signature) -> bool:
 
 
 def default_loss(output: Any, batch: Batch) -> torch.Tensor:
-    """Raises InvalidModel where neither the batch's targets nor the output say what the loss is, InvalidBatch where the
+    """Raises InvalidLoss where neither the batch's targets nor the output say what the loss is, InvalidBatch where the
     targets are not as many as the output's numbers."""
     if isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(output, torch.Tensor):
         targets = batch[1]
@@ -105,7 +105,7 @@ def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
     if isinstance(found, torch.Tensor) and found.dim() == 0:
         return found
-    raise InvalidModel(
+    raise InvalidLoss(
         "The model's output has no loss. Return (module, make_batch, loss), where loss(output, batch) gives a scalar."
     )
 
@@ -187,7 +187,7 @@ def _parts(target: str, returned: Any) -> tuple[nn.Module, Any, Callable[[Any, B
 
 
 def _own_loss(target: str, loss: Any) -> Callable[[Any, Batch], torch.Tensor]:
-    """Raises InvalidModel where it is none, and so does each call that gives nothing to go backward from."""
+    """Raises InvalidModel where it is none; each call raises InvalidLoss that gives nothing to go backward from."""
     if not callable(loss):
         raise InvalidModel(
             f"The third value that {target} returns has to be the loss, a function of (output, batch), and it is "
@@ -198,7 +198,7 @@ def _own_loss(target: str, loss: Any) -> Callable[[Any, Batch], torch.Tensor]:
         found = loss(output, batch)
         if isinstance(found, torch.Tensor) and found.numel() == 1:
             return found
-        raise InvalidModel(
+        raise InvalidLoss(
             f"loss(output, batch) of {target} returned {_kind_of(found)}. It has to return a tensor with one number."
         )
 

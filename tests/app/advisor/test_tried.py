@@ -144,7 +144,9 @@ def bf16_remedies(rows: list[Measurement]) -> list[dict[str, Any]]:
 
 def test_a_precision_that_ran_out_of_memory_is_no_remedy() -> None:
     assert [remedy["fits"] for remedy in bf16_remedies([])] == [True]
-    assert not bf16_remedies([not_run(plan, 16, "out-of-memory") for plan in (ONE_BF16, TWO_BF16)])
+    ran_out = [not_run(plan, 16, "out-of-memory") for plan in (ONE_BF16, TWO_BF16)]
+    assert not bf16_remedies(ran_out)
+    assert not bf16_remedies([replace(row, available_bytes=2 * GB) for row in ran_out])
 
 
 def test_a_precision_that_fits_is_enough_whatever_the_other_took() -> None:

@@ -96,3 +96,13 @@ def test_what_a_small_step_takes_beside_does_not_grow_with_the_batch() -> None:
     """Of a megabyte of activations nobody can tell: libraries at work may take 100 MB more than they mostly do."""
     plain = largest([], each=1e3)
     assert plain - 10**5 - 1 <= largest([on_cpu(0.893, 16)], each=1e3) < plain
+
+
+def test_what_a_module_holds_beside_does_not_grow_with_the_batch() -> None:
+    """64 samples that grow by a kilobyte each took half a GB more than estimated."""
+    rows = [on_cpu(1.3)]
+    assert option_of(found(rows, 64, each=1e3)).memory.peak_bytes == round(1.3 * GB)
+    twice = option_of(found(rows, 128, each=1e3)).memory.peak_bytes
+    assert twice is not None
+    assert twice < 1.31 * GB
+    assert largest(rows, each=1e3) > 10**6

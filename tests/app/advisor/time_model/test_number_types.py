@@ -65,6 +65,8 @@ def test_the_type_is_that_of_most_of_the_arithmetic(traces: dict[str, Trace]) ->
         "double": ("float64", "float64"),
         "half": ("bfloat16", "bfloat16"),
     }
+    assert number_type_of(traces["plain"], "fp16") == "float16"  # though autocast was traced to bf16
+    assert number_type_of(traces["double"], "fp16") == "float64"
     assert number_type_of(replace(traces["plain"], operations=(), autocast_operations=()), "fp32") is None
 
 
@@ -93,6 +95,6 @@ def test_it_is_said_by_name_with_what_tells_the_time(profile: Profile, traces: d
         here = replace(profile, fingerprint=a_survey().fingerprint)
         answer = recommend(a_survey(), here, traces["double"], [], Request(workload, effort=effort))  # type: ignore[arg-type]
         said = " ".join((answer.verdict, *(reason.text for reason in answer.reasons)))
-        assert "No calibration has clocked float64" in said
+        assert "No calibration of such a plan has clocked float64" in said
         assert advised in said
         assert "crosspoint calibrate" not in said

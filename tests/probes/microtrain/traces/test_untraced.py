@@ -7,11 +7,12 @@ import pytest
 
 from probes.microtrain import tracing
 from probes.microtrain.tracing import Untraceable, trace_workload
-from probes.workload.description import Workload
+from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import python_model
 from tests.probes.microtrain.traces.test_tracing_own_code import place
 
 PROGRAM = """
+import copy
 import torch
 from torch import nn
 
@@ -37,6 +38,30 @@ class Curious(Asking):
     def forward(self, x):
         return super().forward(x) * (x > 0).nonzero().shape[0]
 
+class Copied(nn.Module):
+    # copied layers are registered whole
+    def __init__(self):
+        super().__init__()
+        self.rate = torch.linspace(0, 0.1, 2)[1].item()
+        layers = []
+        for _ in range(40):
+            layers.append(copy.deepcopy(nn.Linear(16, 16)))
+            BUILT.append(1)
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        return self.layers[0](x)
+
+class Tied(nn.Module):
+    # two weights until they are one
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.last.weight, self.last.bias = self.first.weight, self.first.bias
+
+    def forward(self, x):
+        return self.last(self.first(x)) * (x > 0).nonzero().shape[0]
+
 def batch(size):
     return torch.randn(size, 16), torch.randint(16, (size,))
 
@@ -45,6 +70,21 @@ def asking():
 
 def curious():
     return Curious(), batch
+
+def copied():
+    return Copied(), batch
+
+def tied():
+    return Tied(), batch
+
+def of_fours():
+    def make(size):
+        assert size % 8 == 0
+        return batch(size)
+    return Curious(), make
+
+def without_loss():
+    return nn.Linear(16, 16), batch, lambda output, batch: None
 """
 LAYER_BYTES = 4 * (16 * 16 + 16)
 
@@ -64,17 +104,41 @@ def test_no_more_is_built_of_a_model_than_may_be_for_a_trace(own_code: str, monk
     monkeypatch.setattr(tracing, "MAX_BUILT_PARAMETER_BYTES", 2 * LAYER_BYTES)
     with pytest.raises(Untraceable, match=r"meta tensors.*take more than \S+ GB\. Measure it instead"):
         trace_workload(Workload(python_model(f"{own_code}:asking"), 4))
-    assert layers_built() == 2
+    assert layers_built() == 2 * tracing.WHILE_BUILT
 
 
 def test_nor_of_one_that_is_to_be_run_for_its_numbers(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 2 * LAYER_BYTES)
     with pytest.raises(Untraceable, match="too large to be run"):
         trace_workload(Workload(python_model(f"{own_code}:curious"), 4))
-    assert layers_built() % 40 == 2  # whole for what is stepped under fake tensors
+    assert layers_built() % 40 == 2 * tracing.WHILE_BUILT  # whole for what is stepped under fake tensors
 
 
 def test_what_is_within_the_bounds_is_traced(own_code: str) -> None:
     traced = trace_workload(Workload(python_model(f"{own_code}:asking"), 4))
     assert traced.batch_sizes == tracing.BATCH_PAIRS[0]
     assert traced.parameter_bytes == 40 * LAYER_BYTES
+
+
+def test_layers_that_are_copied_count_as_well(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "MAX_BUILT_PARAMETER_BYTES", 2 * LAYER_BYTES)
+    with pytest.raises(Untraceable, match="Measure it instead"):
+        trace_workload(Workload(python_model(f"{own_code}:copied"), 4))
+    assert layers_built() < 2 * tracing.WHILE_BUILT
+
+
+def test_weights_that_are_tied_take_their_memory_once(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they are built they lie there twice."""
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", LAYER_BYTES)
+    assert trace_workload(Workload(python_model(f"{own_code}:tied"), 4)).parameter_bytes == LAYER_BYTES
+
+
+def test_a_heavy_model_takes_multiples_too(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "LIGHT_PARAMETER_BYTES", 0)
+    assert trace_workload(Workload(python_model(f"{own_code}:of_fours"), 64)).batch_sizes == (24, 48)
+
+
+def test_a_loss_that_is_none_is_told_whatever_the_size(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 0)
+    with pytest.raises(InvalidModel, match="returned None"):
+        trace_workload(Workload(python_model(f"{own_code}:without_loss"), 4))
