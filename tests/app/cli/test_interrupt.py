@@ -48,6 +48,19 @@ def read_until(descriptor: int, words: bytes) -> bytes:
     return seen
 
 
+def training(ours: int, theirs: int, folder: Path) -> subprocess.Popen[bytes]:
+    """A command whose process trains by now, as its bar says."""
+    command = subprocess.Popen(
+        (*CROSSPOINT, *EXPERIMENT),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, **places_in(folder), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    read_until(ours, b"of 1,000,000 epochs")
+    return command
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -55,14 +68,7 @@ def test_a_measurement_that_is_ended_takes_its_processes_and_files_along(
     terminal: tuple[int, int], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     ours, theirs = terminal
-    command = subprocess.Popen(
-        (*CROSSPOINT, *EXPERIMENT),
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, **places_in(tmp_path), "TERM": "xterm"},
-    )
-    os.close(theirs)
-    read_until(ours, b"of 1,000,000 epochs")  # the bar: a process trains
+    command = training(ours, theirs, tmp_path)
     children = psutil.Process(command.pid).children(recursive=True)
     assert children
     assert folders_in(tmp_path)
@@ -80,17 +86,11 @@ def test_a_measurement_that_is_ended_takes_its_processes_and_files_along(
 def test_hup_of_a_terminal_that_is_gone_is_code_129(terminal: tuple[int, int], tmp_path: Path) -> None:
     """Where the bar's end cannot be written."""
     ours, theirs = terminal
-    command = subprocess.Popen(
-        (*CROSSPOINT, *EXPERIMENT),
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env={**os.environ, **places_in(tmp_path), "TERM": "xterm"},
-    )
-    os.close(theirs)
-    read_until(ours, b"of 1,000,000 epochs")
+    command = training(ours, theirs, tmp_path)
     os.close(ours)
     command.send_signal(signal.SIGHUP)
-    assert command.wait(60) == 129
+    command.communicate(timeout=60)
+    assert command.returncode == 129
     assert folders_in(tmp_path) == []
 
 
