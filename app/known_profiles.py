@@ -30,13 +30,15 @@ class _Held:
 class KnownProfiles:
     """What could not be saved is known until it is, or the process ends.
 
-    came: set when there is another profile of this machine; whoever waits for one clears it."""
+    came: set when there is another profile of this machine; whoever waits for one clears it. changing: held by whoever
+    keeps or removes a profile, from looking which there are until it is done: of two that look at once, both would
+    find the name free."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._unsaved: dict[str, list[_Held]] = {}  # by fingerprint, oldest first
         self.came = asyncio.Event()
-        self._saving = asyncio.Lock()  # else two would keep the same
+        self.changing = asyncio.Lock()
 
     async def find(self, survey: Survey, name: str | None = None) -> Profile | None:
         """The profile of this name, of several this machine's as it is now, else the latest; or without a name this
@@ -116,19 +118,19 @@ class KnownProfiles:
         """Write what could not be saved, where the store can be written by now. What was stored of the same machine
         since answers in its place."""
         for fingerprint in [*self._unsaved]:
-            await trouble_with(self.save(fingerprint))
+            async with self.changing:
+                await trouble_with(self.save(fingerprint))
 
     async def save(self, fingerprint: str) -> None:
-        """What could not be saved of this machine, oldest first. Raises StoreError."""
+        """What could not be saved of this machine, oldest first; for who holds `changing`. Raises StoreError."""
         if self._store.lasting_trouble is not None:  # else a store in memory alone would be told the same each time
             raise StoreError(f"This was not saved: {self._store.lasting_trouble}.")
-        async with self._saving:
-            for held in [*self._unsaved.get(fingerprint, [])]:
-                stored = await unless_unreadable(self._store.profile(fingerprint))
-                if self._is_held(held) and not (stored is not None and _is_newer(stored, held.profile)):
-                    await self._store.keep_profile(held.profile, held.calibration)
-                self._forget(partial(is_, held))
-            self.came.set()  # as it is stored, it is another object
+        for held in [*self._unsaved.get(fingerprint, [])]:
+            stored = await unless_unreadable(self._store.profile(fingerprint))
+            if stored is None or not _is_newer(stored, held.profile):
+                await self._store.keep_profile(held.profile, held.calibration)
+            self._forget(partial(is_, held))
+        self.came.set()  # as it is stored, it is another object
 
     def holds(self, profile: Profile) -> bool:
         """Whether it is one that could not be saved and answers all the same."""
@@ -143,9 +145,6 @@ class KnownProfiles:
         """What could not be saved, newest first."""
         held = [each.profile for of_one in self._unsaved.values() for each in of_one]
         return sorted(held, key=lambda each: moment_of(each.created_at), reverse=True)
-
-    def _is_held(self, held: _Held) -> bool:
-        return any(one is held for one in self._unsaved.get(held.profile.fingerprint, []))
 
     def _forget(self, chosen: Callable[[_Held], bool]) -> bool:
         before = sum(map(len, self._unsaved.values()))

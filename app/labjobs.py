@@ -37,8 +37,8 @@ def measure_job(
     paces: Mapping[int, float] | None = None,
 ) -> dict[str, Any]:
     """Real steps; enough: seconds after which only plans with few samples run; apart: each plan on the CPU in a process
-    of its own; expected: seconds of a step under each plan, where it is foretold; paces: this machine's, by threads, as
-    its profile has them. A batch above the memory limit is refused by the child, before the kernel kills it."""
+    of its own; expected: seconds of a step under each plan, where it is foretold; paces: this machine's now, by
+    threads (lasting_paces). A batch above the memory limit is refused by the child, before the kernel kills it."""
     return {
         "kind": "measure",
         "workload": workload.to_json(),

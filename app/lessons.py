@@ -20,6 +20,7 @@ from app.keeping import trouble_with, unless_unreadable
 from app.store import Store
 from app.store.lessons import LessonRow
 from app.store.store import workload_key
+from app.traces import cpu_of
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -78,7 +79,7 @@ class Lessons:
             own = workload_key(workload)  # whose own measurements say more than that they are like
             others = [row for row in rows if row.workload_key != own]
             nearest = await asyncio.to_thread(most_like, others, trace, size)
-            found = Experience(await self._priced(profile, nearest), trace, kinds)
+            found = Experience(await self._priced(cpu_of(survey), profile, nearest), trace, kinds)
         self._known[key] = found
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -90,12 +91,12 @@ class Lessons:
             self._rows = (stamp, await unless_unreadable(self._store.lessons(fingerprint)) or [])
         return self._rows[1]
 
-    async def _priced(self, profile: Profile, rows: Sequence[LessonRow]) -> tuple[Lesson, ...]:
-        """Those that were priced by another profile are priced anew, once."""
+    async def _priced(self, cpu: str, profile: Profile, rows: Sequence[LessonRow]) -> tuple[Lesson, ...]:
+        """Those that were priced by another profile are priced anew, once. cpu: whose traces tell of these steps."""
         stale = [row for row in rows if row.predicted_by != _named(profile)]
         fresh: dict[int, LessonRow] = {}
         for trace_key in dict.fromkeys(row.trace_key for row in stale):
-            trace = await unless_unreadable(self._store.trace_of(trace_key))
+            trace = await unless_unreadable(self._store.trace_of(trace_key, cpu))
             if trace is not None:
                 mine = [row for row in stale if row.trace_key == trace_key]
                 fresh.update(await in_fitted_thread(profile, _priced_anew, profile, trace, mine))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from app import labjobs
 from app.advisor.curves.crossover import batch_grid
 from app.advisor.curves.winners import Cell, winners
-from app.advisor.recommendation import Reason, fields_of, plan_name
+from app.advisor.recommendation import Reason, Recommendation, fields_of, plan_name
 from app.advisor.request import Request
 from app.answering.grounds import Grounds
+from app.answering.measuring_time import LEAST_MEASURING_SECONDS
 from app.answering.recommending import Recommending
 from app.errors import LabError
 from app.keeping import OnProgress, parse_sent, say_nothing
@@ -21,13 +22,23 @@ from probes.workload.description import InvalidModel, ModelDescription, Plan, Wo
 from probes.workload.widths import widen
 
 SCHEMA_VERSION = "1"
-# Reasons that are about every cell of a row: how far its times can be trusted, and what it leaves out. What they say of
+# Reasons that are about a row as a whole: how far its times can be trusted, and what it leaves out. What they say of
 # the machine is the same for each width, but for figures that change from minute to minute.
 OF_THE_MACHINE = frozenset(
-    {"no-survey", "other-machine", "stale-profile", "noisy-profile", "crowded", "unknown-device", "device-not-measured"}
+    {
+        "no-survey",
+        "stale-profile",
+        "noisy-profile",
+        "crowded",
+        "busy-device",
+        "unknown-device",
+        "device-not-measured",
+        "precision-not-there",
+    }
 )
 OF_A_WIDTH = frozenset(
     {
+        "other-machine",
         "no-calibration",
         "not-reached",
         "not-measured",
@@ -37,12 +48,16 @@ OF_A_WIDTH = frozenset(
         "unknown-work",
     }
 )
+# Those of them that hang on what a time rests on, which is not the same in each cell: one was measured, the next is
+# predicted.
+OF_A_TIME = frozenset({"noisy-profile", "crowded", "busy-device", "experts-evenly-chosen", "unknown-work"})
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One width. why_not: why there is nothing in it; cells are then empty. failure: where that is not for its width,
-    which can be had, but for what became of it then. reasons: those of its answer that are about all of its cells."""
+    which can be had, but for what became of it then. reasons: those of its answer and its cells that are about the
+    whole of it."""
 
     width: float
     parameters: int | None
@@ -84,8 +99,7 @@ class Map:
         widths: dict[tuple[str, ...], list[float]] = {}
         found: dict[tuple[str, ...], Reason] = {}
         for row in self.rows:
-            for reason in row.reasons:
-                key = (reason.code,) if reason.code in OF_THE_MACHINE else (reason.code, reason.text)
+            for key, reason in _once_each(row.reasons).items():
                 found[key] = reason
                 widths.setdefault(key, []).append(row.width)
         return tuple(Told(reason, tuple(widths[key])) for key, reason in found.items())
@@ -115,12 +129,19 @@ class Map:
         }
 
 
+def _once_each(reasons: Iterable[Reason]) -> dict[tuple[str, ...], Reason]:
+    """By what makes them the same; the last of each."""
+    return {
+        (reason.code,) if reason.code in OF_THE_MACHINE else (reason.code, reason.text): reason for reason in reasons
+    }
+
+
 async def draw_map(
     crosspoint: Crosspoint, request: Request, widths: Sequence[float], on_progress: OnProgress | None = None
 ) -> Map:
-    """The map up to the request's batch size. Above effort `instant` each width is measured first, at a middle batch,
-    within what the effort allows a question. What goes wrong at a width costs its row. Raises InvalidRequest,
-    UnknownProfile, and StoreError where nobody can look that up."""
+    """The map up to the request's batch size. Above effort `instant` each width is measured first, at a middle batch of
+    those that fit, within what the effort allows a question. What goes wrong at a width costs its row. Raises
+    InvalidRequest, UnknownProfile, and StoreError where nobody can look that up."""
     sizes = batch_grid(request.workload.batch_size)
     chosen = sorted(set(widths))
     rows = [
@@ -131,10 +152,14 @@ async def draw_map(
 
 
 def _part_of(on_progress: OnProgress, place: int, count: int, width: float) -> OnProgress:
-    """Tells of one width of several as a part of the whole."""
+    """Tells of one width of several as a part of the whole, which never becomes less: a width may be asked about more
+    than once."""
+    reached = 0.0
 
     def say(fraction: float, message: str) -> None:
-        on_progress((place + fraction) / count, f"width {width:g}: {message}")
+        nonlocal reached
+        reached = max(reached, fraction)
+        on_progress((place + reached) / count, f"width {width:g}: {message}")
 
     return say
 
@@ -149,19 +174,65 @@ async def _row(
         return Row(width, None, (), str(error))
     except LabError as error:
         return Row(width, None, (), str(error), None if error.code == "invalid-model" else error)
-    middle = sizes[len(sizes) // 2]
-    there = replace(request, workload=replace(request.workload, model=model, batch_size=middle))
+    asked = replace(request, workload=replace(request.workload, model=model))
     try:
-        asking = Recommending(crosspoint, there, on_progress, None)
-        answer = await asking.answer()  # traces, measures where that was asked for, and keeps both
+        answer, cells = await _answered(crosspoint, asked, sizes, on_progress)
     except LabError as error:
         return Row(width, None, (), str(error), error)
+    return Row(width, answer.parameters, tuple(cells), reasons=_reasons_of(answer, cells))
+
+
+async def _answered(
+    crosspoint: Crosspoint, asked: Request, sizes: Sequence[int], on_progress: OnProgress
+) -> tuple[Recommendation, list[Cell]]:
+    """The answer at the middle one of the sizes that may fit, and a cell for each size. Where its own size does not fit
+    after all, as where all plans ran out of memory there, it is asked again among those that are left, in what is left
+    of the time. Raises LabError."""
+    measures = asked.effort != "instant"
+    left = await _fitting(crosspoint, asked, sizes, on_progress) if measures else list(sizes)
+    while True:
+        middle = left[len(left) // 2]
+        asking, answer, cells = await _ask(crosspoint, asked, middle, sizes, on_progress)
+        may_run = {cell.batch_size for cell in cells if cell.may_run}
+        left = [size for size in left if size in may_run]
+        seconds = asking.measuring_seconds_left()
+        if not left or middle in left or (measures and seconds < LEAST_MEASURING_SECONDS):
+            return answer, cells
+        asked = replace(asked, time_limit_seconds=seconds if measures else None)
+
+
+async def _fitting(crosspoint: Crosspoint, asked: Request, sizes: Sequence[int], on_progress: OnProgress) -> list[int]:
+    """The sizes at which a plan may run, by an answer that measures nothing. The smallest where none may: when its turn
+    has come there may be more memory. All where there is no such answer: what cannot be traced can be measured."""
+    instant = replace(asked, effort="instant", time_limit_seconds=None)
+    try:
+        _, _, cells = await _ask(crosspoint, instant, sizes[len(sizes) // 2], sizes, on_progress)
+    except LabError:
+        return list(sizes)
+    return [cell.batch_size for cell in cells if cell.may_run] or list(sizes[:1])
+
+
+async def _ask(
+    crosspoint: Crosspoint, asked: Request, batch_size: int, sizes: Sequence[int], on_progress: OnProgress
+) -> tuple[Recommending, Recommendation, list[Cell]]:
+    """At this batch size, with a cell for each of the sizes. Traces, measures where that is asked for, and keeps both.
+    Raises LabError."""
+    there = replace(asked, workload=replace(asked.workload, batch_size=batch_size))
+    asking = Recommending(crosspoint, there, on_progress, None)
+    answer = await asking.answer()
     cells = await asyncio.to_thread(_cells, asking.grounds, there, sizes) if asking.grounds is not None else []
-    reasons = [reason for reason in answer.reasons if reason.code in OF_THE_MACHINE | OF_A_WIDTH]
-    return Row(width, answer.parameters, tuple(cells), reasons=tuple(reasons))
+    return asking, answer, cells
 
 
-def _cells(grounds: Grounds, asked: Request, sizes: tuple[int, ...]) -> list[Cell]:
+def _reasons_of(answer: Recommendation, cells: Iterable[Cell]) -> tuple[Reason, ...]:
+    """Those of the row as a whole. What is told only once is told in the words of the largest batch, which is not the
+    one that was measured."""
+    of_answer = [reason for reason in answer.reasons if reason.code in OF_THE_MACHINE | OF_A_WIDTH]
+    of_cells = [reason for cell in cells for reason in cell.reasons if reason.code in OF_A_TIME]
+    return tuple(_once_each([*of_answer, *of_cells]).values())
+
+
+def _cells(grounds: Grounds, asked: Request, sizes: Sequence[int]) -> list[Cell]:
     known = (grounds.survey, grounds.profile, grounds.trace, grounds.measurements)
     return winners(*known, asked, sizes, grounds.experience, captured=grounds.captured)
 

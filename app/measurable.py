@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.advisor.plans import candidate_plans, cuda_accelerators, thread_counts
+from app.advisor.plans import candidate_plans, thread_counts, why_not_here
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError
 from probes.hardware import Survey
@@ -44,20 +44,6 @@ def with_threads(survey: Survey, plans: Sequence[Plan]) -> tuple[Plan, ...]:
     return tuple(replace(plan, threads=most) if plan.is_cpu and plan.threads is None else plan for plan in plans)
 
 
-def find_devices(survey: Survey, asked: Sequence[str]) -> tuple[str, ...]:
-    """The devices asked for by their own names: `cuda` is every one; none: no choice. Raises InvalidRequest."""
-    here = ("cpu", *(str(accelerator.torch_device) for accelerator in cuda_accelerators(survey)))
-    found: list[str] = []
-    for device in asked:
-        matching = [name for name in here if device in (name, name.split(":")[0])]
-        if not matching:
-            raise InvalidRequest(
-                f"A device was asked for that is not here. Devices here: {', '.join(here)}.", suggestions=here
-            )
-        found += matching
-    return tuple(dict.fromkeys(found))
-
-
 def check_outcome(measurements: Sequence[Measurement]) -> None:
     """Raises LabError, with the first reason, when no plan could be run."""
     if any(item.outcome == "ok" for item in measurements):
@@ -72,9 +58,7 @@ def _check_plan(survey: Survey, request: Request, plan: Plan) -> None:
     everything = candidate_plans(survey, replace(request, precision="auto", devices=()))
     devices = tuple(dict.fromkeys(each.device for each in everything))
     if plan.device not in devices:
-        raise InvalidRequest(
-            f"A plan names a device that is not here. Devices here: {', '.join(devices)}.", suggestions=devices
-        )
+        raise InvalidRequest(why_not_here(survey, plan.device), suggestions=devices)
     precisions = tuple(dict.fromkeys(each.precision for each in everything if each.device == plan.device))
     if plan.precision not in precisions:
         raise InvalidRequest(

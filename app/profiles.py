@@ -53,28 +53,35 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
         raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
     profile = replace(profile, name=check_name(profile.name if name is None else name))
     _refuse_empty(profile)
-    survey = await crosspoint.survey()
-    refuse_impostor(profile, survey)
-    await _refuse_shadowing(crosspoint, profile)
+    refuse_impostor(profile, await crosspoint.survey())
+    await asyncio.to_thread(_refuse_unreadable, profile)
+    async with crosspoint.profiles.changing:
+        await _refuse_shadowing(crosspoint, profile)
+        await _keep(crosspoint, profile)
+    return profile
+
+
+async def _keep(crosspoint: Crosspoint, profile: Profile) -> None:
+    """Raises StoreError."""
     if crosspoint.profiles.holds(profile):
         await crosspoint.profiles.save(profile.fingerprint)
-        return profile
-    await asyncio.to_thread(_refuse_unreadable, profile)
+        return
     if crosspoint.store.lasting_trouble or await crosspoint.store.profile(profile.fingerprint) != profile:
         await crosspoint.store.keep_profile(profile)
     crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.fingerprint == profile.fingerprint)
     crosspoint.profiles.came.set()
-    return profile
 
 
 async def forget_profile(crosspoint: Crosspoint, name: str) -> None:
-    """Forget every profile of this name. Raises UnknownProfile, and StoreError where that cannot be done or told."""
-    was_unsaved = crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.name == name)
-    if not await crosspoint.store.has_profile(name):
-        if was_unsaved:
-            return
+    """Forget every profile of this name. Raises UnknownProfile, and StoreError where that cannot be done or told: then
+    those that are not saved yet stay as well."""
+    async with crosspoint.profiles.changing:
+        is_stored = await crosspoint.store.has_profile(name)
+        if is_stored:
+            await crosspoint.store.forget_profiles(name)
+        was_unsaved = crosspoint.profiles.forget_unsaved(lambda unsaved: unsaved.name == name)
+    if not is_stored and not was_unsaved:
         raise await crosspoint.profiles.unknown()
-    await crosspoint.store.forget_profiles(name)
 
 
 def check_name(name: str) -> str:

@@ -24,6 +24,7 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.advisor.time_model.pooled import pool
 from app.answering.apart import may_all_run_apart, start_options
+from app.answering.lasting_paces import note_paces, paces_now
 from app.answering.recommending import Recommending
 from app.answering.survey_at_turn import SurveyAtTurn
 from app.asking_torch import AskingTorch
@@ -252,15 +253,14 @@ class Crosspoint:
             result = await self.lab.run_at_turn(
                 make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket, options=options
             )
-            survey = await at_turn.survey()
-            return await to_its_end(self.keep_measurements(survey, workload, result))
+            return await to_its_end(self.keep_measurements(await at_turn.survey(), workload, result))
 
     async def _measure_job(
         self, survey: Survey, request: Request, plans: Sequence[Plan], sizes: Sequence[int], seconds: float
     ) -> dict[str, Any]:
         """For these plans at these batch sizes, as a recommendation has them run."""
         workload, profile = request.workload, await self.profile(survey)
-        paces = None if profile is None else profile.paces
+        paces = await paces_now(self.store, profile)
         trace, measured = await self.known_trace(survey, workload), await self.measurements(survey, workload)
         known = await in_fitted_thread(profile, gather, survey, profile, trace, measured, request)
         apart = await asyncio.to_thread(may_all_run_apart, known, plans, sizes, seconds)
@@ -272,6 +272,7 @@ class Crosspoint:
         """Parse and store what a measuring process sent. Raises LabError when it is no measurement."""
         sent = [parse_sent(Measurement.from_json, row) for row in result.get("measurements") or ()]
         found = [with_survey(row, survey) for row in sent]
+        await note_paces(self.store, survey.fingerprint, result)
         trace = await self.known_trace(survey, workload)
         await self.lessons.keep(survey, await self.profile(survey), trace, workload, found)
         return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
@@ -319,24 +320,24 @@ class Crosspoint:
                 return await self._calibrate_job(await at_turn.now(), effort, devices, name, by_itself=by_itself)
 
             result = await self.lab.run_at_turn(make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
-            survey = await at_turn.now()
-            return await to_its_end(self._keep_calibration(survey, name, result, by_itself=by_itself))
+            return await to_its_end(self._keep_calibration(await at_turn.now(), name, result, by_itself=by_itself))
 
     async def _keep_calibration(
         self, survey: Survey, name: str | None, result: dict[str, Any], *, by_itself: bool
     ) -> Kept[Profile]:
         """Parse and store what a measuring process sent, with the calibrations before it."""
         measured = await asyncio.to_thread(parse_sent, Profile.from_json, result)
-        name = await free_name(self.store, survey, name)  # others' profiles may have come meanwhile
-        calibration = replace(with_devices(measured, survey), name=name)
         await self.profiles.save_unsaved()
-        earlier = await self.profiles.calibrations(name, calibration.fingerprint)
-        profile = await asyncio.to_thread(pool, [calibration, *earlier])
-        if by_itself and (brought := await self.profiles.brought(survey)) is not None:
-            return Kept(brought, None)
-        await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine knows it as its own
-        trouble = await trouble_with(self.store.keep_profile(profile, calibration))
-        self.profiles.note(profile, calibration, saved=trouble is None)
+        async with self.profiles.changing:
+            name = await free_name(self.store, survey, name)  # others' profiles may have come meanwhile
+            calibration = replace(with_devices(measured, survey), name=name)
+            earlier = await self.profiles.calibrations(name, calibration.fingerprint)
+            profile = await asyncio.to_thread(pool, [calibration, *earlier])
+            if by_itself and (brought := await self.profiles.brought(survey)) is not None:
+                return Kept(brought, None)
+            await trouble_with(self.store.keep_survey(survey))  # so that a later state of this machine is its own
+            trouble = await trouble_with(self.store.keep_profile(profile, calibration))
+            self.profiles.note(profile, calibration, saved=trouble is None)
         return Kept(profile, trouble)
 
     async def _calibrate_job(

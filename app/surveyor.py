@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.settings import Settings
 from app.torch_word import TorchWord
-from probes.fingerprint import Identity, hash_identity, settle_identity
+from probes.fingerprint import Identity, hash_identity, of_another_process, settle_identity
 from probes.hardware import Cpu, Finding, Memory, Outcome, ProbeReport, Severity, Software, Survey, System
 
 if TYPE_CHECKING:
@@ -151,7 +153,7 @@ class Surveyor:
 
     async def learn_torch(self, ready: dict[str, Any]) -> Reading:
         """Merge what a micro-training process said of torch's devices into this survey and all later ones, until they
-        tell of other cards or drivers."""
+        tell of other cards or drivers, or of another torch."""
         self._torch, self._has_heard_torch = TorchWord(ready), True
         return await self.read(fresh=True)
 
@@ -182,7 +184,8 @@ class Surveyor:
 
     async def _ask_the_past(self, survey: Survey) -> tuple[Survey, bytes]:
         """The first survey with a part that it could not tell, as an earlier process saw that."""
-        self._identity = settle_identity(survey, await self._recall())
+        recalled = await self._recall()
+        self._identity = self._settle(survey, None if recalled is None else of_another_process(recalled))
         survey = replace(survey, fingerprint=hash_identity(self._identity))
         return survey, encode_survey(survey)
 
@@ -192,6 +195,10 @@ class Surveyor:
         if not self._holders:
             rest = threading.Thread(target=self.nvidia.stop, daemon=True, name="rest")
             self._rest = asyncio.get_running_loop().call_later(REST_SECONDS, rest.start)
+
+    def _settle(self, survey: Survey, before: Identity | None) -> Identity:
+        """A captured machine's cards are hidden from nobody."""
+        return settle_identity(survey, before, os.environ if self._settings.sysroot == Path("/") else {})
 
     def _take_now(self, before: Identity | None) -> tuple[Survey, Identity, bytes]:
         from probes.survey import take_survey, with_torch_facts  # late: the service answers before this is imported
@@ -203,11 +210,11 @@ class Surveyor:
             storage_paths=(settings.data_dir,),
             read_nvidia=self.nvidia.read,
         )
-        identity = settle_identity(survey, before)
+        identity = self._settle(survey, before)
         survey = replace(survey, fingerprint=hash_identity(identity))
         torch = self._torch
         if torch is not None and not torch.holds_for(survey):
-            log.info("Drivers tell of other cards than when torch was asked; what it said is forgotten.")
+            log.info("Torch, or the cards that drivers tell of, are others than when it was asked: that is forgotten.")
             if self._torch is torch:  # not what was said meanwhile
                 self._torch = None
             torch = None

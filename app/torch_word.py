@@ -19,8 +19,8 @@ _LIBRARIES = ("cuda", "hip")
 
 @dataclass(slots=True)
 class TorchWord:
-    """ready: the event (docs/protocol.md). told: what drivers told of the cards by then; None: no survey was taken
-    since. doubt_seconds: after which it is doubted, where a device did not start."""
+    """ready: the event (docs/protocol.md). told: what else told of torch and the cards by then; None: no survey was
+    taken since. doubt_seconds: after which it is doubted, where a device did not start."""
 
     ready: dict[str, Any]
     clock: Callable[[], float] = time.monotonic
@@ -32,12 +32,12 @@ class TorchWord:
         self.heard_at = self.clock()
 
     def holds_for(self, survey: Survey) -> bool:
-        """Whether drivers tell of the same cards as when it was said. survey: without torch's word."""
-        now = _told_by_drivers(survey)
-        if self.told is None:
-            self.told = now
-        then = self.told
-        return all(name in then and value in (None, then[name]) for name, value in now.items())
+        """Whether it is the same torch, and drivers tell of the same cards, as when it was said. survey: without
+        torch's word."""
+        torch, now = _told_of_torch(survey), _told_by_drivers(survey)
+        # What was not known of torch then counts from when it is: no file of it may have been read then.
+        self.told = then = {**torch, **(now if self.told is None else self.told)}
+        return all(name in then and value in (None, then[name]) for name, value in {**now, **torch}.items())
 
     @property
     def is_doubtful(self) -> bool:
@@ -58,6 +58,15 @@ class TorchWord:
         """From now on twice as long as before."""
         self.heard_at = self.clock()
         self.doubt_seconds = min(2 * self.doubt_seconds, LONGEST_DOUBT_SECONDS)
+
+
+def _told_of_torch(survey: Survey) -> dict[str, str | None]:
+    """The versions of the one that is installed, and of what it was built for; nothing where it was not read."""
+    torch = survey.software.torch
+    if torch is None:
+        return {}
+    built = (torch.version, torch.cuda_version, torch.hip_version, torch.xpu_version)
+    return {f"torch {place}": version for place, version in enumerate(built)}
 
 
 def _told_by_drivers(survey: Survey) -> dict[str, str | None]:

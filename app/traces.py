@@ -63,20 +63,16 @@ class Traces:
     async def find(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
         """The trace of this workload's content under the torch that is installed, if it was made before on this CPU,
         which decides about kernels and what autocast runs; devices: with the step as a device runs it."""
-        key = _trace_key(survey, workload)
+        cpu = cpu_of(survey)
+        key = (_trace_key(survey, workload), cpu)
         if key in self._known:
             self._known.move_to_end(key)
             found: Trace | None = self._known[key]
         else:
-            found = await unless_unreadable(self._store.trace(workload, _torch_version(survey)))
+            found = await unless_unreadable(self._store.trace(workload, _torch_version(survey), cpu))
             if found is not None:
                 self._remember(key, found)
-        if found is None or (devices and not found.devices):
-            return None
-        cpus = (found.cpu, _cpu(survey))
-        if "" not in cpus and cpus[0] != cpus[1]:
-            return None
-        return found
+        return None if found is None or (devices and not found.devices) else found
 
     async def make(
         self, survey: Survey, workload: Workload, run: RunJob, seconds: float, *, devices: bool
@@ -91,8 +87,8 @@ class Traces:
                 until = self._clock() + LASTING_REFUSALS[error.code]
                 self._remember_refusal((key, devices), _Refusal(seconds, error.code, str(error), until))
             raise
-        trace = replace(trace, cpu=_cpu(survey))
-        self._remember(key, trace)
+        trace = replace(trace, cpu=cpu_of(survey))
+        self._remember((key, trace.cpu), trace)
         return Kept(trace, await trouble_with(self._store.keep_trace(workload, _torch_version(survey), trace)))
 
     def refusal(self, survey: Survey, workload: Workload, seconds: float, *, devices: bool) -> LabError | None:
@@ -135,8 +131,8 @@ def _torch_version(survey: Survey) -> str:
     return (survey.software.torch.version if survey.software.torch else None) or "unknown"
 
 
-def _cpu(survey: Survey) -> str:
-    """Empty where this survey does not tell: that is no other CPU."""
+def cpu_of(survey: Survey) -> str:
+    """By which traces are told apart. Empty where this survey does not tell: that is no other CPU."""
     if "cpu" in silent_parts(survey.probes):
         return ""
     cpu: Identity = read_identity(survey)["cpu"]

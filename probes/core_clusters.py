@@ -1,6 +1,7 @@
 """The online cores of each kind: how many, of which design, and how fast."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from probes.core_kinds import CoreKinds, read_designs
 from probes.cpuinfo import CpuInfo
@@ -14,9 +15,17 @@ from probes.topology import Topology
 KINDS = ("performance", "efficiency", "low-power")
 
 
-def describe_clusters(
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A cluster, and which CPUs it is of (a set)."""
+
+    cluster: CoreCluster
+    cpus: int
+
+
+def group_cores(
     topology: Topology, kinds: CoreKinds | None, designs: Mapping[int, str | None], maximum_hz: Mapping[int, int]
-) -> tuple[CoreCluster, ...]:
+) -> tuple[Group, ...]:
     """Performance cores first, then efficiency and low-power ones; cores of one kind are told apart by design."""
     groups: dict[tuple[int, str | None], int] = {}
     for cpu in iterate_cpus(topology.online):
@@ -24,14 +33,30 @@ def describe_clusters(
         groups[key] = groups.get(key, 0) | 1 << cpu
     ordered = sorted(groups.items(), key=lambda group: (group[0][0], group[1] & -group[1]))
     return tuple(
-        CoreCluster(
-            kind=KINDS[rank] if rank < len(KINDS) else None,
-            microarchitecture=design,
-            physical_cores=topology.count_cores(cpus),
-            logical_cores=cpus.bit_count(),
-            max_frequency_hz=fastest(maximum_hz, cpus),
+        Group(
+            CoreCluster(
+                kind=KINDS[rank] if rank < len(KINDS) else None,
+                microarchitecture=design,
+                physical_cores=topology.count_cores(cpus),
+                logical_cores=cpus.bit_count(),
+                max_frequency_hz=fastest(maximum_hz, cpus),
+            ),
+            cpus,
         )
         for (rank, design), cpus in ordered
+    )
+
+
+def allowed_clusters(groups: tuple[Group, ...], topology: Topology, some: int | None) -> tuple[CoreCluster, ...]:
+    """The clusters with what this process may use of each. some: the CPUs that it may use (a set); None: all."""
+    return tuple(
+        replace(
+            group.cluster,
+            allowed_physical_cores=topology.count_cores(left),
+            allowed_logical_cores=left.bit_count(),
+        )
+        for group in groups
+        for left in (group.cpus if some is None else group.cpus & some,)
     )
 
 

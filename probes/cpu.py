@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.caches import read_caches, sum_caches
-from probes.core_clusters import describe_clusters, name_designs
+from probes.core_clusters import Group, allowed_clusters, group_cores, name_designs
 from probes.core_kinds import CoreKinds, Witnesses, guess_core_kinds, read_core_kinds, splits_no_core, with_low_power
 from probes.cpu_naming import describe_name, explain
 from probes.cpuinfo import FLAG_KEYS, NAME_KEYS, VENDOR_KEYS, CpuInfo, read_cpuinfo, read_cpuinfo_text
@@ -24,6 +24,7 @@ from probes.frequency import (
 )
 from probes.hardware import Cpu, Outcome
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets, sve_bits_of
+from probes.limits import UsableCores
 from probes.names.cpu import name_by_host
 from probes.names.cpu_identity import NO_NAME, known_name
 from probes.names.cpu_identity import parse_cpuinfo as parse_identity
@@ -35,12 +36,14 @@ from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """The CPU, which of its logical CPUs are online (a set, for the limits), and what needs explaining."""
+    """The CPU, which of its logical CPUs are online and how they form cores, and what needs explaining. groups: its
+    clusters with their CPUs, where the system tells of single ones."""
 
     cpu: Cpu
-    online: int
+    topology: Topology
     reason: str | None = None
     outcome: Outcome = Outcome.OK  # failed: /proc/cpuinfo is there and tells nothing; sysfs has told the rest
+    groups: tuple[Group, ...] = ()
 
 
 def read_cpu(root: Root) -> CpuReading:
@@ -49,7 +52,7 @@ def read_cpu(root: Root) -> CpuReading:
         from probes.cpu_portable import read_portable_cpu  # costs milliseconds that Linux never needs
 
         cpu = read_portable_cpu()
-        return CpuReading(cpu, (1 << (cpu.logical_cores or 1)) - 1)
+        return CpuReading(cpu, Topology((1 << (cpu.logical_cores or 1)) - 1, None, None))
     cpuinfo = read_cpuinfo(root)
     topology = read_topology(root, cpuinfo)
     if not topology.online:
@@ -79,15 +82,14 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     kinds = kinds if kinds and splits_no_core(kinds, topology) else None
     leader = next(iterate_cpus(kinds.performance if kinds else topology.online))
     vendor_id, name = decode_identity(cpuinfo, leader)
+    groups = group_cores(topology, kinds, name_designs(topology, cpuinfo, identity, kinds, found.name), maximum_hz)
     cpu = Cpu(
         **describe_name(vendor_id, name, _name_by_host(root, found.name) if identity.cores else None),
         architecture=platform.machine() if root.is_host else infer_architecture(cpuinfo),
         microarchitecture=found.name,
         identified_by=explain(identity, found),
         **_count(root, topology, kinds),
-        clusters=describe_clusters(
-            topology, kinds, name_designs(topology, cpuinfo, identity, kinds, found.name), maximum_hz
-        ),
+        clusters=tuple(group.cluster for group in groups),
         cache_bytes=sum_caches(caches),
         base_frequency_hz=read_base_frequency(root, leader, name),
         max_frequency_hz=fastest(maximum_hz, topology.online),
@@ -97,8 +99,8 @@ def _assemble(root: Root, cpuinfo: CpuInfo, topology: Topology) -> CpuReading:
     cpu = with_instruction_sets(cpu, cpuinfo, read_sve_bits(root, found.name), os.environ if root.is_host else {})
     if missing := _explain_cpuinfo(root, cpuinfo):
         absent = missing.outcome is Outcome.ABSENT
-        return CpuReading(cpu, topology.online, missing.reason, Outcome.OK if absent else missing.outcome)
-    return CpuReading(cpu, topology.online, found.reason or _explain_name(cpuinfo, name))
+        return CpuReading(cpu, topology, missing.reason, Outcome.OK if absent else missing.outcome, groups)
+    return CpuReading(cpu, topology, found.reason or _explain_name(cpuinfo, name), groups=groups)
 
 
 def _explain_name(cpuinfo: CpuInfo, name: str | None) -> str | None:
@@ -200,5 +202,12 @@ def infer_architecture(cpuinfo: CpuInfo) -> str | None:
     return "loongarch64" if "loongarch64" in (cpuinfo.first("ISA") or "").split() else None
 
 
-def with_limits(cpu: Cpu, usable: float | None, limit: str | None) -> Cpu:
-    return replace(cpu, usable_cores=usable, usable_cores_limit=limit)
+def with_limits(reading: CpuReading, limits: UsableCores) -> Cpu:
+    """The CPU with what this process may use of it, in all and of each kind of core."""
+    return replace(
+        reading.cpu,
+        usable_cores=limits.cores,
+        usable_cores_limit=limits.limit,
+        allowed_logical_cores=limits.allowed,
+        clusters=allowed_clusters(reading.groups, reading.topology, limits.some) or reading.cpu.clusters,
+    )

@@ -87,6 +87,9 @@ class CoreCluster:
     physical_cores: int | None = None
     logical_cores: int | None = None
     max_frequency_hz: int | None = None
+    # Of these, those that affinity and cpusets leave.
+    allowed_physical_cores: int | None = None
+    allowed_logical_cores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,7 @@ class Accelerator:
     temperature_celsius: float | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
+    power_limit_default_watts: float | None = None  # as the card was made
     throttle_reasons: tuple[str, ...] | None = None  # in words, why its clocks are held down; () when they are not
     throttle_codes: tuple[str, ...] | None = None  # NVML's names of the same, for programs
     graphics_clock_hz: int | None = None

@@ -3,19 +3,32 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from probes.fingerprint import Identity
+from probes.fingerprint import DEVICES, Identity
 
 GIB = 1 << 30
+_ALL_CORES = "all"
 
 
 def explain_changes(before: Identity, after: Identity) -> tuple[str, ...]:
     """Sentences' ends as `NVIDIA driver 550.54 -> 560.28`; empty when nothing changed that both know."""
     words: list[str] = []
+    before, after = _with_all_cores(before), _with_all_cores(after)
     for part, explain in _EXPLAINED.items():
-        old, new = before.get(part), after.get(part)
+        usual: Any = {} if part == DEVICES else None  # that part is there only where it says something
+        old, new = before.get(part, usual), after.get(part, usual)
         if old != new and isinstance(old, dict) and isinstance(new, dict):
             words += explain(old, new)
     return tuple(words)
+
+
+def _with_all_cores(identity: Identity) -> Identity:
+    """With the word for it where all cores are allowed. Without that and without numbers of them nobody knows which
+    are: so it is under a quota, and was wherever only some were before they were told."""
+    cpu, limits = identity.get("cpu") or {}, identity.get("limits") or {}
+    usable, online = limits.get("usable_cores"), cpu.get("logical_cores")
+    if limits.get("cores") or usable is None or online is None or usable < online:
+        return identity
+    return {**identity, "limits": {**limits, "cores": _ALL_CORES}}
 
 
 def _explain_cpu(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
@@ -30,6 +43,8 @@ def _explain_cpu(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 def _explain_limits(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     yield from _explain_named(old, new, "usable cores", "usable_cores")
+    if old.get("cores") and new.get("cores"):
+        yield from _explain_named(old, new, "allowed cores", "cores", _write_cores)
     yield from _explain_named(old, new, "memory limit", "memory_limit_bytes", _write_bytes)
 
 
@@ -56,11 +71,19 @@ def _explain_torch(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     yield from _explain_named(old, new, "torch's XPU", "xpu_version")
 
 
+def _explain_devices(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """What torch's names stand for, where that is another kind of card than usual."""
+    for device in sorted(old.keys() | new.keys()):
+        if old.get(device) != new.get(device):
+            yield f"{device} {_write_card(old.get(device))} -> {_write_card(new.get(device))}"
+
+
 _EXPLAINED: dict[str, Callable[[dict[str, Any], dict[str, Any]], Iterator[str]]] = {
     "cpu": _explain_cpu,
     "limits": _explain_limits,
     "accelerators": _explain_accelerators,
     "torch": _explain_torch,
+    DEVICES: _explain_devices,
 }
 
 
@@ -88,6 +111,17 @@ def _write(value: Any) -> str:
 
 def _write_bytes(value: Any) -> str:
     return "none" if value is None else f"{value / GIB:.3g} GiB"
+
+
+def _write_cores(clusters: Any) -> str:
+    """Of each kind of core, as `4 (8 threads) + 0`."""
+    if clusters == _ALL_CORES:
+        return _ALL_CORES
+    return " + ".join(f"{cpus}" if cores in (None, cpus) else f"{cores} ({cpus} threads)" for cores, cpus in clusters)
+
+
+def _write_card(told: Any) -> str:
+    return "the usual card" if told is None else str(told[1] or "a card without a name")
 
 
 def _write_versions(versions: Any) -> str:

@@ -20,6 +20,7 @@ class UsableCores:
     cores: float
     limit: str | None
     allowed: int | None = field(default=None, compare=False)  # CPUs that the sets leave, before any quota
+    some: int | None = field(default=None, compare=False)  # which these are (a set); None: all that are online
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ def combine_limits(online: int, affinity: int | None, cpuset: int | None, quota:
     for cpus, cause in ((cpuset, "cgroup"), (affinity, "affinity")):
         if cpus is not None and allowed & cpus and allowed & cpus != allowed:
             allowed, limit = allowed & cpus, cause
+    some = None if allowed == online else allowed
     if quota is not None and quota < allowed.bit_count():
-        return UsableCores(quota, "cgroup", allowed.bit_count())
-    return UsableCores(float(allowed.bit_count()), limit, allowed.bit_count())
+        return UsableCores(quota, "cgroup", allowed.bit_count(), some)
+    return UsableCores(float(allowed.bit_count()), limit, allowed.bit_count(), some)
 
 
 def read_affinity(root: Root) -> int | None:

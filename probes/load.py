@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from probes.hardware import Load
 from probes.limits import read_quota_use
-from probes.own_time import read_own_ticks
+from probes.own_time import ask_own_seconds, read_own_ticks
 from probes.reading import Root
 
 # What surveys tell of: a burst of a second (the kernel tidying up after a large process) holds no core from a training.
@@ -157,7 +157,8 @@ def _ask_times() -> CpuTimes:
 
     times = psutil.cpu_times()
     total = sum(times[:8])
-    return CpuTimes(int(100 * (total - times.idle)), 0, int(100 * total), time.monotonic())
+    own = int(100 * ask_own_seconds())
+    return CpuTimes(int(100 * (total - times.idle)), 0, int(100 * total), time.monotonic(), own)
 
 
 def _read_load_average(root: Root) -> float | None:

@@ -8,6 +8,11 @@ from typing import Any, Literal
 
 from probes.workload.description import Plan
 
+# How real steps are measured: a row of another method tells of another step, and is not read. To be counted up with
+# each change after which the same workload's step under the same plan does other work, or is timed otherwise.
+METHOD = 1
+# Of a row that says none, as all did before it was counted: no release measured otherwise than 1.
+UNSAID_METHOD = 1
 # From here on somebody else computes on a card; a desktop's own drawing is less.
 BUSY_FRACTION = 0.25
 
@@ -103,6 +108,7 @@ class Measurement:
     available_bytes: int | None = None
     device_busy_fraction: float | None = None  # of the time just before, that others computed on its device
     measured_at: float | None = None  # seconds since 1970
+    method: int = METHOD
 
     @property
     def is_first_step(self) -> bool:
@@ -138,7 +144,7 @@ class Measurement:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Measurement:
         """Raises KeyError, TypeError or ValueError when the document is not a measurement."""
-        values = dict(document)
+        values = {"method": UNSAID_METHOD, **document}
         values["plan"] = Plan.from_json(values["plan"])
         if values.get("step") is not None:
             values["step"] = Timing.from_json(values["step"])

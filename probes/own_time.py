@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 # Processes that are looked at; a measuring process, a tracing one and a driver's reader are three.
@@ -18,15 +19,39 @@ def read_own_ticks(proc: Path = Path("/proc")) -> int:
     counted it would be in neither, and they are counted again. Without the kernel's list of children
     (CONFIG_PROC_CHILDREN) the living ones are missing.
     """
+    own, living = _count(lambda: sum(_read_ticks(proc, pid) for pid in _descendants(proc)))
+    # Each is a whole number of ticks, of which seconds are the nearest float: cut off, the sum could go back by one.
+    return round(own * os.sysconf("SC_CLK_TCK")) + int(living)
+
+
+def ask_own_seconds() -> float:
+    """The same in seconds, where there is no /proc: of the living psutil tells. On Windows, which counts nothing of a
+    child that has ended, and of a living one's ended children on macOS, what was there to be read last is all that is
+    known of them."""
+    return sum(_count(_ask_living_seconds))
+
+
+def _count(count_living: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of this process and of its children that ended; and what is counted of those that live."""
     before = os.times()
     for _ in range(MOST_COUNTS):
-        living = sum(_read_ticks(proc, pid) for pid in _descendants(proc))
+        living = count_living()
         times = os.times()
         if times[2:4] == before[2:4]:
             break
         before = times
-    # Each is a whole number of ticks, of which seconds are the nearest float: cut off, the sum could go back by one.
-    return round(sum(times[:4]) * os.sysconf("SC_CLK_TCK")) + living
+    return sum(times[:4]), living
+
+
+def _ask_living_seconds() -> float:
+    import psutil
+
+    found = 0.0
+    with suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True)[:MAX_PROCESSES]:
+            with suppress(psutil.Error):  # it ended meanwhile
+                found += sum(child.cpu_times()[:4])
+    return found
 
 
 def parse_ticks(text: str) -> int:

@@ -47,7 +47,7 @@ from probes.running import Answer, Told, run_probes
 from probes.software import explain_software, read_software
 from probes.storage import read_storage
 from probes.system import read_system
-from probes.topology import read_listed, read_online
+from probes.topology import Topology, read_listed, read_online
 from probes.torch_facts import with_torch_facts as add_torch_facts
 
 __all__ = ["PROBES", "compute_fingerprint", "take_survey", "with_torch_facts"]
@@ -273,7 +273,6 @@ def with_torch_facts(survey: Survey, ready: dict[str, Any]) -> Survey:
 
 
 def _limit_cpu(reading: CpuReading | None, limits: UsableCores | None) -> Cpu:
-    cpu = reading.cpu if reading else Cpu()
-    if limits is None:
-        return cpu
-    return replace(with_limits(cpu, limits.cores, limits.limit), allowed_logical_cores=limits.allowed)
+    if reading is None:
+        reading = CpuReading(Cpu(), Topology(0, None, None))
+    return reading.cpu if limits is None else with_limits(reading, limits)

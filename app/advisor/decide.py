@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from app.advisor.curves.over_batches import crossovers_of, curves_over
 from app.advisor.curves.pairs import plans_of
 from app.advisor.device_order import cards_answered_for, explain_order, in_bus_order
-from app.advisor.environments import bare
 from app.advisor.explanations.busy_device import explain_busy_device
 from app.advisor.explanations.experience_reason import explain_experience
 from app.advisor.explanations.host_reason import explain_host
+from app.advisor.explanations.left_out_reason import explain_left_out
 from app.advisor.explanations.reasons import Evidence, explain
 from app.advisor.explanations.unmeasured_cards import explain_unmeasured_cards
 from app.advisor.explanations.verdict import say_verdict
@@ -25,7 +25,6 @@ from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
-from probes.workload.description import Plan
 
 
 def recommend(
@@ -47,20 +46,44 @@ def recommend(
     """
     workload = request.workload
     known = gather(survey, profile, trace, measurements, request, experience, captured=captured)
-    trace, times = known.trace, known.times
+    trace = known.trace
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
-    among = None if best is None else _with_curve(best, times)
-    pairs, batches = known.pairs(among), known.batches(options)
+    among = known.with_curve(ranking.best)
+    batches = known.batches(ranking)
+    pairs = known.pairs(ranking, batches)
     sizes, curves = curves_over(batches, plans_of(pairs, among))
+    told = in_bus_order(ranking.best, cards_answered_for(survey, known.elsewhere))
+    return Recommendation(
+        workload=workload,
+        parameters=trace.parameters if trace is not None else None,
+        flops_per_step=round(trace.flops(workload.batch_size)) if trace is not None else None,
+        recommended=best,
+        verdict=say_verdict(ranking, request, known.advice, profile is not None, known.elsewhere),
+        confidence=ranking.confidence if best is not None else None,
+        options=ranking.options,
+        crossovers=crossovers_of(batches, pairs, measurements),
+        curve_batch_sizes=sizes,
+        curves=curves,
+        settings=settings_for(told, workload),
+        reasons=reasons_of(survey, profile, request, known, ranking),
+        snippet=write_snippet(workload, told.plan) if told is not None else None,
+    )
+
+
+def reasons_of(
+    survey: Survey, profile: Profile | None, request: Request, known: Known, ranking: Ranking
+) -> tuple[Reason, ...]:
+    """What is to be said of this ranking, which is of the batch size that was asked about."""
+    workload = known.workload
     reasons = explain(
         Evidence(
             workload,
             ranking,
             profile,
-            trace,
-            measurements,
+            known.trace,
+            known.measurements,
             known.advice,
             known.halved,
             known.elsewhere is not None,
@@ -69,32 +92,11 @@ def recommend(
             known.measured_there(workload.batch_size),
         )
     )
-    time = times.get(among.key) if among is not None else None
-    if (learned := explain_experience(time, workload.batch_size, workload.data)) is not None:
-        reasons = (*reasons, learned)
-    told = in_bus_order(ranking.best, cards_answered_for(survey, known.elsewhere))
-    return Recommendation(
-        workload=workload,
-        parameters=trace.parameters if trace is not None else None,
-        flops_per_step=round(trace.flops(workload.batch_size)) if trace is not None else None,
-        recommended=best,
-        verdict=say_verdict(ranking, workload, known.advice, profile is not None, known.elsewhere),
-        confidence=ranking.confidence if best is not None else None,
-        options=ranking.options,
-        crossovers=crossovers_of(batches, pairs, measurements),
-        curve_batch_sizes=sizes,
-        curves=curves,
-        settings=settings_for(told, workload),
-        reasons=(*reasons, *_of_cards_and_host(survey, request, known, ranking)),
-        snippet=write_snippet(workload, told.plan) if told is not None else None,
-    )
-
-
-def _with_curve(best: Plan, times: Container[object]) -> Plan:
-    """What the recommended plan is a variant of: a gain is known at one batch. The plan itself on another machine,
-    whose profile has no other."""
-    plain = bare(best)
-    return plain if plain.key in times else best
+    among = known.with_curve(ranking.best)
+    time = known.times.get(among.key) if among is not None else None
+    learned = explain_experience(time, workload.batch_size, workload.data)
+    of_cards = _of_cards_and_host(survey, request, known, ranking)
+    return (*reasons, *(() if learned is None else (learned,)), *of_cards)
 
 
 def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: Ranking) -> tuple[Reason, ...]:
@@ -105,6 +107,7 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
     row = None if time is None else time.nearest_row(known.workload.batch_size)
     found = (
         explain_unmeasured_cards(survey, request) if is_here else None,
+        explain_left_out(known.left_out, request.precision),
         explain_order(best, cards_answered_for(survey, known.elsewhere)),
         explain_host(known.trace, known.host_bytes, best, known.workload.model.kind),
         explain_busy_device(survey, ranking.options, plan, row) if is_here else None,

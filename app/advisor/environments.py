@@ -57,15 +57,6 @@ class Gain:
         """It saves enough, and more than two processes of one plan differ by."""
         return math.log(self.control.median / self.step.median) > self.ratio_spread and self.share >= WORTH_SETTING
 
-    @property
-    def break_even_steps(self) -> int:
-        """Steps after which the start is repaid; for a gain that pays."""
-        return math.ceil(self.startup_seconds / (self.control.median - self.step.median))
-
-    def pays_within(self, steps: int | None) -> bool:
-        """Within a run of so many steps; None: nobody said how long it is."""
-        return self.pays and (steps is None or self.break_even_steps < steps)
-
 
 def bare(plan: Plan) -> Plan:
     """The same plan as torch has it, with none of the changes."""
@@ -123,22 +114,12 @@ def _spread_of_mean(logarithms: Sequence[float]) -> float:
 
 
 def gains_that_pay(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
-    """Within this run."""
-    return tuple(gain for gain in _gains(measurements, plans, workload) if gain.pays_within(workload.steps))
-
-
-def gains_too_late(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
-    """Those that would pay in a longer run."""
-    found = _gains(measurements, plans, workload)
-    return tuple(gain for gain in found if gain.pays and not gain.pays_within(workload.steps))
-
-
-def _gains(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> list[Gain]:
-    """At this batch, of these plans; the latest of each. A gain at one batch says nothing of another: it comes with
-    the sizes of tensors."""
+    """By their steps, at this batch, of these plans; the latest of each. A gain at one batch says nothing of another:
+    it comes with the sizes of tensors. Whether a run repays a start: app.advisor.starts."""
     wanted = {plan.key for plan in plans}
     rows = [row for row in measurements if row.batch_size == workload.batch_size and bare(row.plan).key in wanted]
-    return list({gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}.values())
+    latest = {gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}
+    return tuple(gain for gain in latest.values() if gain.pays)
 
 
 def measured_beside(

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.curves.over_batches import Batches
 from app.advisor.curves.pairs import Pair, pairs_worth_telling
+from app.advisor.curves.rivals import RivalsOnCpu
 from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
 from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.like_cards import kinds_elsewhere, same_kinds, unlike_plans
-from app.advisor.memory_model.memory import MemoryEstimate, Room, estimate_memory, room_for
+from app.advisor.memory_model.memory import MemoryEstimate, Room, estimate_memory, room_for, with_data
 from app.advisor.one_value import explain_one_value
-from app.advisor.options import option_for
-from app.advisor.plans import candidate_plans, halved_precisions, profiled_plans
+from app.advisor.options import largest_batch, option_for
+from app.advisor.plans import candidate_plans, halved_precisions, left_out_precisions, profiled_plans
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
+from app.advisor.starts import late_starts, repaid_starts
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Experience
+from app.advisor.time_model.measured import by_plan
 from app.advisor.time_model.predicted import untold_type
 from app.advisor.time_model.step_estimate import shared_spread
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
-from app.advisor.tried import failed_at, tried
+from app.advisor.tried import Tried, failed_at, tried
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
-from probes.workload.description import Plan, Precision, Workload
+from probes.workload.description import DATA, Data, Plan, Precision, Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
-    plan's key; a plan's memory is None without a trace. crowd: who holds cores of this machine now. gains: environments
-    that pay. advice: what to do about a time that is not known. halved: by device, a precision of two bytes that it
-    has, asked for or not. rooms: by device, known without a trace. host_bytes: of the host's memory, that a new process
-    could take; None: not known. kinds: by device, the same for cards that are alike. busy: devices that others compute
-    on now."""
+    plan's key; a plan's memory is None without a trace. rows: each plan's measurements by its key, of those that have
+    any. crowd: who holds cores of this machine now. gains: variants whose steps pay. advice: what to do about a time
+    that is not known. halved: by device, a precision of two bytes that it has, asked for or not. rooms: by device,
+    known without a trace. host_bytes: of the host's memory, that a new process could take; None: not known. kinds: by
+    device, the same for cards that are alike. busy: devices that others compute on now. left_out: by device of which no
+    plan is in the precision asked for, those that it has."""
 
     workload: Workload
     trace: Trace | None
@@ -49,6 +53,7 @@ class Known:
     plans: tuple[Plan, ...]
     halved: Mapping[str, Precision]
     measurements: Sequence[Measurement]
+    rows: Mapping[tuple[object, ...], Sequence[Measurement]]
     times: Mapping[tuple[object, ...], PlanTime]
     memory: Mapping[tuple[object, ...], MemoryEstimate | None]
     rooms: Mapping[str, Room]
@@ -57,9 +62,10 @@ class Known:
     host_bytes: int | None = None
     kinds: Mapping[str, Hashable] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
+    left_out: Mapping[str, Sequence[Precision]] = field(default_factory=dict)
 
     def options(self, batch_size: int) -> list[Option]:
-        """Every plan at this batch size, in the order of the plans; with an environment where it was found to pay."""
+        """Every plan at this batch size, in the order of the plans; with each variant whose step was found to pay."""
         workload = replace(self.workload, batch_size=batch_size)
         paying = [gain.plan for gain in self.gains if gain.batch_size == batch_size]
         smallest = self.smallest
@@ -67,12 +73,15 @@ class Known:
 
     def _option(self, plan: Plan, workload: Workload, smallest: int) -> Option:
         memory = self.memory[plan.key]
-        outcome = replace(tried(self.measurements, plan, workload, self.rooms[plan.device]), smallest=smallest)
+        outcome = self._tried(plan, workload, smallest)
         if outcome.ran is None and outcome.refused is None:
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
         if outcome.refused is None:
             outcome = replace(outcome, refused=explain_one_value(self.trace, workload.batch_size))
         return option_for(self.times[plan.key], memory, outcome, workload, self.advice.unknown)
+
+    def _tried(self, plan: Plan, workload: Workload, smallest: int) -> Tried:
+        return replace(tried(self.rows.get(plan.key, ()), workload, self.rooms[plan.device]), smallest=smallest)
 
     def _refused_in_trace(self, plan: Plan) -> str | None:
         """Why a step fails on this machine's CPU, known from tracing it; another machine may run it."""
@@ -87,14 +96,26 @@ class Known:
         """The smallest batch that torch takes: two, where one leaves batch norm a single value a channel."""
         return 1 if explain_one_value(self.trace, 1) is None else 2
 
-    def pairs(self, best: Plan | None) -> tuple[Pair, ...]:
-        """The plans whose crossovers are told, but for those that run at no batch. best: the recommended one."""
-        plans = [plan for plan in self.plans if not self._runs_at_no_batch(plan)]
-        return pairs_worth_telling(unlike_plans(plans, self.kinds, best), best)
+    def with_curve(self, option: Option | None) -> Plan | None:
+        """Of a variant the plan without its change: a gain is known at one batch. The plan itself on another machine,
+        whose profile has no other."""
+        if option is None:
+            return None
+        plain = bare(option.plan)
+        return plain if plain.key in self.times else option.plan
+
+    def pairs(self, ranking: Ranking, batches: Batches) -> tuple[Pair, ...]:
+        """The plans whose crossovers are told, but for those that run at no batch."""
+        running = [plan for plan in self.plans if not self._runs_at_no_batch(plan)]
+        plans = unlike_plans(running, self.kinds, [option.plan for option in ranking.unlike])
+        on_cpu = [plan for plan in plans if plan.is_cpu]
+        timed = (option for option in ranking.unlike if option.plan.is_cpu and option.step_seconds is not None)
+        rivals = RivalsOnCpu(batches, on_cpu, self.with_curve(next(timed, None)))
+        return pairs_worth_telling(plans, self.with_curve(ranking.best), rivals.of, self.kinds)
 
     def _runs_at_no_batch(self, plan: Plan) -> bool:
-        """A step that failed did so at its own batch; what torch cannot do it cannot at any."""
-        outcomes = {row.outcome for row in self.measurements if row.plan.key == plan.key}
+        """A step that failed did so at its own batch; what torch refused, and never ran, it refuses at any."""
+        outcomes = {row.outcome for row in self.rows.get(plan.key, ())}
         return "ok" not in outcomes and ("unsupported" in outcomes or self._refused_in_trace(plan) is not None)
 
     def measured_there(self, batch_size: int) -> list[Measurement]:
@@ -103,14 +124,30 @@ class Known:
         rows = (None if each is None else each.rows.get(batch_size) for each in measured)
         return [row for row in rows if row is not None]
 
-    def batches(self, options: Sequence[Option]) -> Batches:
-        """What to look at over the batch: these options' plans."""
-        room = {option.plan.key: option.max_batch_size for option in options}
-        failed = {plan.key: failed_at(self.measurements, plan) for plan in self.plans}
-        return Batches(self.workload, self.times, room, self.smallest, failed)
+    def batches(self, ranking: Ranking) -> Batches:
+        """What to look at over the batch: the plans of these options."""
+        room = {option.plan.key: option.max_batch_size for option in ranking.options}
+        failed = {key: failed_at(rows) for key, rows in self.rows.items()}
+        # From pinned memory a device is sent the next batch as well; all else takes as much of it.
+        others = [way for way in DATA if (way == "pinned") != (self.workload.data == "pinned")]
+        fed = {**room, **self._room_fed(others[0], [option.plan for option in ranking.unlike])}
+        return Batches(self.workload, self.times, room, self.smallest, failed, dict.fromkeys(others, fed))
+
+    def _room_fed(self, data: Data, plans: Iterable[Plan]) -> dict[tuple[object, ...], int | None]:
+        """Samples that each of these on a device holds where its batches arrive so; on a CPU every way is the same."""
+        workload, smallest = replace(self.workload, data=data), self.smallest
+        found: dict[tuple[object, ...], int | None] = {}
+        for plan in plans:
+            if not plan.is_cpu:
+                memory = self.memory[plan.key]
+                fed = None if memory is None else with_data(memory, plan, data)
+                found[plan.key] = largest_batch(fed, self._tried(plan, workload, smallest))
+        return found
 
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
-        """The best first, at this batch size."""
+        """The best first, at this batch size, without those whose start a run as long as this one does not repay."""
+        late = late_starts(options, repaid_starts(self.gains, options), self.workload.steps)
+        options = [option for option in options if option not in late]
 
         def ratio_spread(one: Option, other: Option) -> float | None:
             for gain in self.gains:
@@ -121,7 +158,7 @@ class Known:
 
         plans = [option.plan for option in options]
         shared = {plan.key for plan in plans if plan.device in self.busy or self.times[plan.key].met_others(batch_size)}
-        return rank_options(options, ratio_spread, self.kinds, shared)
+        return replace(rank_options(options, ratio_spread, self.kinds, shared), late=tuple(late))
 
 
 def gather(
@@ -157,7 +194,8 @@ def gather(
     free, busy = devices_by_use(survey) if elsewhere is None else (frozenset[str](), frozenset[str]())
     learned = None if elsewhere else experience
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd, learned, free, kinds)
-    plans = _without_left_out(plans, times, measurements)
+    rows = by_plan(measurements)
+    plans = _without_left_out(plans, times, rows.keys())
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     for gain in gains:
         measured = measured_beside(measurements, gain, times[bare(gain.plan).key].measured, workload.data)
@@ -165,7 +203,7 @@ def gather(
         memory[gain.plan.key] = memory[bare(gain.plan).key]
     untold = _untold_type(profile, plans, trace)
     advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured, untold_type=untold)
-    halved = halved_precisions(all_plans)
+    halved, left_out = halved_precisions(all_plans), left_out_precisions(plans, all_plans)
     return Known(
         workload,
         trace,
@@ -174,6 +212,7 @@ def gather(
         plans,
         halved,
         measurements,
+        rows,
         times,
         memory,
         rooms,
@@ -182,6 +221,7 @@ def gather(
         host_bytes,
         kinds,
         busy,
+        left_out,
     )
 
 
@@ -202,11 +242,10 @@ def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
 
 
 def _without_left_out(
-    plans: tuple[Plan, ...], times: Mapping[tuple[object, ...], PlanTime], measurements: Sequence[Measurement]
+    plans: tuple[Plan, ...], times: Mapping[tuple[object, ...], PlanTime], tried: Collection[tuple[object, ...]]
 ) -> tuple[Plan, ...]:
     """Without the thread counts that a quick calibration of many cores leaves out, where nothing has been tried on them
-    either: of these nothing could be said, and of the others not how likely they are the best."""
-    tried = {row.plan.key for row in measurements}
+    either: of these nothing could be said, and of the others not how likely they are the best. tried: plans' keys."""
     calibrated = {plan.precision for plan in plans if plan.is_cpu and times[plan.key].predicted is not None}
     return tuple(
         plan

@@ -62,7 +62,7 @@ def one_of_each_kind(survey: Survey, plans: Sequence[Plan], asked: Sequence[str]
     for; a card's own name asks for that card."""
     kinds, groups = same_kinds(survey), defaultdict[Hashable, list[Plan]](list)
     for plan in plans:
-        groups[(kinds.get(plan.device, plan.device), replace(plan, device="").key)].append(plan)
+        groups[on_its_kind(plan, kinds)].append(plan)
     chosen = {plan.key for alike in groups.values() for plan in _telling(survey, alike)}
     return [plan for plan in plans if plan.key in chosen or plan.device in asked]
 
@@ -77,13 +77,21 @@ def _telling(survey: Survey, alike: Sequence[Plan]) -> Sequence[Plan]:
     return free[:1] or (alike[:1] if len(known) == len(alike) else alike)
 
 
-def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], best: Plan | None) -> list[Plan]:
-    """Those of one card of each kind: the recommended plan's, else the first. kinds: same_kinds."""
-    devices = dict.fromkeys([*([] if best is None else [best.device]), *(plan.device for plan in plans)])
-    chosen: dict[Hashable, str] = {}
-    for device in devices:
-        chosen.setdefault(kinds.get(device, device), device)
-    return [plan for plan in plans if plan.device in chosen.values()]
+def on_its_kind(plan: Plan, kinds: Mapping[str, Hashable]) -> Hashable:
+    """The same for one plan on cards that are alike. kinds: same_kinds."""
+    device, *others = plan.key
+    return (kinds.get(device, device), *others)
+
+
+def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], ranked: Sequence[Plan]) -> list[Plan]:
+    """Each on one card of a kind: as it stands in `ranked`, else on the first. kinds: same_kinds. ranked: each on the
+    card of which its time is best known (app.advisor.ranking.Ranking.unlike)."""
+    here = {plan.key for plan in plans}
+    chosen: dict[Hashable, Hashable] = {}
+    for plan in (*ranked, *plans):
+        if plan.key in here:
+            chosen.setdefault(on_its_kind(plan, kinds), plan.key)
+    return [plan for plan in plans if chosen[on_its_kind(plan, kinds)] == plan.key]
 
 
 def _chosen(cards: Sequence[Accelerator]) -> list[str]:

@@ -15,7 +15,6 @@ from app.advisor.tried import Tried
 from probes import bounds
 from probes.workload.description import Plan, Workload
 
-ELSE = "it takes smaller inputs, a smaller model, or a larger machine"
 BESIDE = "what the process takes beside is not known, as no calibration here has measured it"
 
 
@@ -84,11 +83,12 @@ def _fits(
     if outcome.ran is not None and batch <= outcome.ran:
         return True, None
     if outcome.too_big is not None and batch >= outcome.too_big:
-        return False, f"It ran out of memory here at batch size {outcome.too_big}. {_remedy(memory, outcome, workload)}"
+        remedy = _remedy(memory, outcome, workload, plan)
+        return False, f"It ran out of memory here at batch size {outcome.too_big}. {remedy}"
     if outcome.outgrown is not None and batch >= outcome.outgrown[0]:
         size, took = outcome.outgrown
         now = f"it took {say_bytes(took)} here, and {say_bytes(outcome.room.free or 0)} are free on {plan.device} now"
-        return False, f"At batch size {size} {now}. {_remedy(memory, outcome, workload)}"
+        return False, f"At batch size {size} {now}. {_remedy(memory, outcome, workload, plan)}"
     if memory is None:
         return None, None
     fits = memory.fits(batch)
@@ -101,11 +101,11 @@ def explain_missing(memory: MemoryEstimate, outcome: Tried, workload: Workload, 
     need = memory.peak(workload.batch_size)
     return (
         f"It needs {say_bytes(need)} and {say_bytes(available)} are free on {plan.device}: "
-        f"{say_bytes(need - available)} are missing. {_remedy(memory, outcome, workload)}"
+        f"{say_bytes(need - available)} are missing. {_remedy(memory, outcome, workload, plan)}"
     )
 
 
-def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload) -> str:
+def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload, plan: Plan) -> str:
     """The first thing that would make it fit, the least intrusive first. What ran, or did not, knows better than what
     is estimated."""
     smaller = workload.batch_size > 1
@@ -117,7 +117,7 @@ def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload) -
         return "A smaller batch may fit."
     none = "Not even one sample fits" if outcome.smallest == 1 else f"Not even {outcome.smallest} samples fit"
     if memory is None or memory.available is None:
-        return f"{none}: {ELSE}."
+        return f"{none}: {_else(on_cpu=plan.is_cpu)}."
     return _remedy_of_least(memory, workload, memory.available, outcome.smallest, none)
 
 
@@ -125,7 +125,7 @@ def _remedy_of_least(memory: MemoryEstimate, workload: Workload, available: int,
     """Where the smallest batch that torch takes does not fit. none: that, in words."""
     room = available - memory.peak(smallest)
     if room >= 0:  # and yet it did not run
-        return f"{none}: {ELSE}."
+        return f"{none}: {_else(on_cpu=memory.on_cpu)}."
     would = "one" if smallest == 1 else f"{smallest}"
     lighter = _lighter_optimizer(memory, workload, smallest)
     if lighter is not None and room + lighter[1] >= 0:
@@ -134,8 +134,18 @@ def _remedy_of_least(memory: MemoryEstimate, workload: Workload, available: int,
     if workload.mode == "training" and room + training_only >= 0:
         return f"{none} in training; inference of one would."
     if memory.weights > available:
-        return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or a larger machine."
-    return f"{none}: {ELSE}."
+        larger = _larger(on_cpu=memory.on_cpu)
+        return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or {larger}."
+    return f"{none}: {_else(on_cpu=memory.on_cpu)}."
+
+
+def _else(*, on_cpu: bool) -> str:
+    return f"it takes smaller inputs, a smaller model, or {_larger(on_cpu=on_cpu)}"
+
+
+def _larger(*, on_cpu: bool) -> str:
+    """Of this machine's devices another may do, where one is too small."""
+    return "a larger machine" if on_cpu else "a device with more memory"
 
 
 def _lighter_optimizer(memory: MemoryEstimate, workload: Workload, smallest: int) -> tuple[str, int] | None:
@@ -170,6 +180,12 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     activations = min(math.ceil(memory.activations_at(batch_size)), above)
     measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
+
+
+def largest_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
+    """The largest batch that a plan holds, by what is estimated and what came of running it; 0: none, None: not known,
+    or without end."""
+    return _max_batch(raised_to(memory, outcome.took) if memory is not None else None, outcome)
 
 
 def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:

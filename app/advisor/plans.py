@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.advisor.request import InvalidRequest, Request
@@ -18,8 +18,8 @@ from probes.workload.description import Plan, Precision
 AMPERE = (8, 0)
 
 CUDA_VENDORS = ("NVIDIA", "AMD")  # whose cards torch calls cuda:N
-# By whose cards a kind of device is asked for, whichever of them it is.
-VENDOR_OF = {"cuda": "NVIDIA", "xpu": "Intel", "mps": "Apple"}
+# Whose cards torch calls by the name of a kind of device, a number behind it or not.
+VENDORS_OF: Mapping[str, tuple[str, ...]] = {"cuda": CUDA_VENDORS, "xpu": ("Intel",), "mps": ("Apple",)}
 MEASURED = "crosspoint measures CPUs, NVIDIA's cards by CUDA and AMD's by ROCm, and no others"
 
 
@@ -36,11 +36,17 @@ def candidate_plans(survey: Survey, request: Request) -> tuple[Plan, ...]:
         if request.precision in ("auto", plan.precision)
     ]
     if not plans:
-        raise InvalidRequest(
-            f"No device asked for computes in {request.precision}. Here: {_describe_devices(survey)}. "
-            "Leave precision at auto, or name one of these."
-        )
+        raise InvalidRequest(_why_no_precision(survey, request.precision))
     return tuple(plans)
+
+
+def _why_no_precision(survey: Survey, precision: str) -> str:
+    """With what each device here has, and those to ask for instead, where any has it."""
+    found = {device: _precisions_on(device, _plans_on(survey, device)) for device in _devices_here(survey)}
+    told = (f"{device} ({', '.join(precisions)})" for device, precisions in found.items())
+    having = [device for device, precisions in found.items() if precision in precisions]
+    instead = f", or ask for {' or '.join(having)}" if having else ""
+    return f"No device asked for computes in {precision}. Here: {', '.join(told)}. Leave precision at auto{instead}."
 
 
 def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
@@ -67,7 +73,7 @@ def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
         here = tuple(dict.fromkeys(plan.device for plan in found.values()))
         told = (f"{device} ({', '.join(_precisions_on(device, found.values()))})" for device in here)
         raise InvalidRequest(
-            f"The profile {profile.name} has nothing for the devices and precision asked for. "
+            "That profile has nothing for the devices and precision asked for. "
             f"It was calibrated for: {', '.join(told) or 'nothing'}.",
             suggestions=here,
         )
@@ -85,6 +91,13 @@ def halved_precisions(plans: Iterable[Plan]) -> Mapping[str, Precision]:
         if plan.precision in AUTOCAST:
             found.setdefault(plan.device, plan.precision)
     return found
+
+
+def left_out_precisions(plans: Iterable[Plan], everything: Sequence[Plan]) -> Mapping[str, tuple[Precision, ...]]:
+    """By device of which none is among the plans, those that it has. everything: whatever the precision asked for."""
+    devices = {plan.device for plan in plans}
+    left_out = dict.fromkeys(plan.device for plan in everything if plan.device not in devices)
+    return {device: _precisions_on(device, everything) for device in left_out}
 
 
 def thread_counts(cpu: Cpu) -> tuple[int, ...]:
@@ -133,32 +146,53 @@ def _whole_usable_cores(cpu: Cpu) -> int:
 
 def _requested_devices(survey: Survey, devices: tuple[str, ...]) -> tuple[str, ...]:
     """The devices asked for, in order and once each; every device here when none was asked for."""
-    here = ("cpu", *(str(accelerator.torch_device) for accelerator in cuda_accelerators(survey)))
-    if not devices:
-        return here
-    chosen: list[str] = []
-    for device in devices:
-        matching = [name for name in here if name == device or (device == "cuda" and name.startswith("cuda"))]
+    return find_devices(survey, devices) or _devices_here(survey)
+
+
+def find_devices(survey: Survey, asked: Sequence[str]) -> tuple[str, ...]:
+    """The devices asked for by their own names, once each: `cuda` is every one; none: no choice. Raises
+    InvalidRequest."""
+    here = _devices_here(survey)
+    found: list[str] = []
+    for device in asked:
+        matching = [name for name in here if device in (name, name.partition(":")[0])]
         if not matching:
-            raise InvalidRequest(_why_not_here(survey, device), suggestions=here)
-        chosen.extend(matching)
-    return tuple(dict.fromkeys(chosen))
+            raise InvalidRequest(why_not_here(survey, device), suggestions=here)
+        found += matching
+    return tuple(dict.fromkeys(found))
 
 
-def _why_not_here(survey: Survey, device: str) -> str:
-    for accelerator in survey.accelerators:
-        if accelerator.torch_device == device or (device in VENDOR_OF and accelerator.vendor == VENDOR_OF[device]):
-            why = _why_no_plan(survey, accelerator)
-            return f"{accelerator.name or accelerator.id} {why}. Devices here: {_describe_devices(survey)}."
-    return f"A device was asked for that is not here. Devices here: {_describe_devices(survey)}."
+def _devices_here(survey: Survey) -> tuple[str, ...]:
+    return ("cpu", *(str(accelerator.torch_device) for accelerator in cuda_accelerators(survey)))
+
+
+def why_not_here(survey: Survey, device: str) -> str:
+    """Why there is no such device to run on, as far as a card here may be meant, and which there are."""
+    meant = next(iter(_cards_meant(survey, device)), None)
+    why = "A device was asked for that is not here" if meant is None else _why_no_plan(survey, meant)
+    return f"{why}. Devices here: {_describe_devices(survey)}."
+
+
+def _cards_meant(survey: Survey, device: str) -> Iterator[Accelerator]:
+    """Those of its name, and then those that a name of this kind may mean: torch gives none to what it cannot use, and
+    which card a number means nobody can tell then. Built for one vendor's cards it has names for no other's."""
+    kind = device.partition(":")[0]
+    yield from (card for card in survey.accelerators if card.torch_device in (device, kind))
+    named = {card.vendor for card in survey.accelerators if (card.torch_device or "").partition(":")[0] == kind}
+    for vendor in VENDORS_OF.get(kind, ()):
+        if named and vendor not in named:
+            continue
+        of_kind = (card for card in survey.accelerators if card.vendor == vendor)
+        yield from (card for card in of_kind if device == kind or card.torch_device is None)
 
 
 def _why_no_plan(survey: Survey, accelerator: Accelerator) -> str:
+    name = accelerator.name or accelerator.id
     if accelerator in unmeasured_cards(survey):
-        return f"has no plan: {MEASURED}"
+        return f"{name} has no plan: {MEASURED}"
     unknown = "whether torch can use it is not known yet" if accelerator.usable is None else None
     reason = accelerator.why_not or unknown or "torch cannot use it here"
-    return f"cannot be trained on: {reason.rstrip('.')}"
+    return f"{name} cannot be trained on: {reason.rstrip('.')}"
 
 
 def _describe_devices(survey: Survey) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from app.advisor.curves.over_batches import Batches, crossover_of
 from app.advisor.curves.pairs import Pair
-from app.advisor.environments import bare, is_variant
+from app.advisor.environments import is_variant
 from app.advisor.known import Known
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Interval, Option
@@ -103,8 +103,9 @@ def choose_probe(
     ranking = known.ranking(asked, known.options(asked))
     ran = {option.plan.key: option for option in _that_ran(ranking.options)}
     first = contenders(ranking.unlike)
-    pairs = _pairs(known, ranking, first)
-    crossing = {size for pair in pairs for size in sizes_to_find(known.batches(ranking.options), pair)}
+    batches = known.batches(ranking)
+    pairs = _pairs(known, ranking, batches, first)
+    crossing = {size for pair in pairs for size in sizes_to_find(batches, pair)}
     around = _sizes_around(asked, first)
     probing = partial(_probing, known, ran, to_begin_seconds)
     where = [probing(pairs, size, first) for size in around]
@@ -139,7 +140,7 @@ def contenders(options: Sequence[Option]) -> tuple[Option, ...]:
 def sizes_to_find(batches: Batches, pair: Pair) -> tuple[int, ...]:
     """Batch sizes that would narrow where the pair crosses: where the medians do, and halfway (in ratio) from there to
     where it is certain. Empty where one is always the faster."""
-    told = crossover_of(batches, *pair, batches.workload.data, ())
+    told = crossover_of(batches, *pair)
     if told is None or told.kind in ("always", "never") or told.medians_cross_at is None:
         return ()
     middle = told.medians_cross_at
@@ -182,11 +183,10 @@ def _probing(
     return Probing(known, [ran[key] for key in keys], doubtful, size, to_begin_seconds)
 
 
-def _pairs(known: Known, ranking: Ranking, first: Sequence[Option]) -> list[Pair]:
+def _pairs(known: Known, ranking: Ranking, batches: Batches, first: Sequence[Option]) -> list[Pair]:
     """Whose crossovers are told, and the contenders; of those that ran."""
     ran = {option.plan.key for option in _that_ran(ranking.options)}
-    best = bare(ranking.best.plan) if ranking.best is not None else None
-    told = [pair for pair in known.pairs(best) if all(plan.key in ran for plan in pair)]
+    told = [pair for pair in known.pairs(ranking, batches) if all(plan.key in ran for plan in pair)]
     if len(first) == CONTENDERS and {option.plan.key for option in first} not in [{a.key, b.key} for a, b in told]:
         told.append((first[0].plan, first[1].plan))
     return told

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
+from app.advisor.like_cards import on_its_kind
 from app.advisor.recommendation import Interval, Option
 from app.advisor.time_model.intervals import Z, deviation
 from app.advisor.time_model.step_estimate import BASES
@@ -25,12 +26,14 @@ TAIL, NODES = 5.0, 201
 class Ranking:
     """Options, best first. close: the ones that cannot be told from the fastest one, when there are any such beside
     it; the cheapest of them is the head. unlike: without those that are one plan on another card that is alike.
-    confidence: None when a plan that may fit has no time."""
+    confidence: None when a plan that may fit has no time. late: what is no option, as the run is over before it repays
+    its start."""
 
     options: tuple[Option, ...]
     close: tuple[Option, ...]
     unlike: tuple[Option, ...]
     confidence: float | None
+    late: tuple[Option, ...] = ()
 
     @property
     def best(self) -> Option | None:
@@ -38,6 +41,9 @@ class Ranking:
         head = self.options[0] if self.options else None
         return head if head is not None and head.step_seconds is not None and head.fits is not False else None
 
+
+# Sort key of what a plan costs (cost_order).
+Cost = tuple[bool, bool, int, int, int, str]
 
 # The spread of the ratio of two options' times where it is known better than either; None where it is not.
 RatioSpread = Callable[[Option, Option], float | None]
@@ -58,9 +64,9 @@ def rank_options(
     keys of plans whose card others use now, or did when it was measured; what they do to a time says nothing of a twin.
     """
     founded = _best_founded(options, kinds, shared)
-    first_of = {option.plan.key: founded[_alike(option, kinds)] for option in options}
+    first_of = {option.plan.key: founded[on_its_kind(option.plan, kinds)] for option in options}
 
-    def place(option: Option) -> tuple[tuple[int, float, tuple[bool, int, int, int, str]], bool]:
+    def place(option: Option) -> tuple[tuple[int, float, Cost], bool]:
         first = first_of[option.plan.key]
         return (max(_order(option), _order(first)), option is not first)
 
@@ -79,44 +85,48 @@ def rank_options(
 def _best_founded(
     options: Sequence[Option], kinds: Mapping[str, Hashable], shared: Collection[tuple[object, ...]]
 ) -> dict[Hashable, Option]:
-    """Of one plan on cards that are alike the one that fits, has its card to itself, and is best known."""
+    """Of one plan on cards that are alike the one that fits, else holds most, has its card to itself, and is best
+    known."""
 
-    def standing(option: Option) -> tuple[bool, bool, bool, int]:
+    def standing(option: Option) -> tuple[bool, int, bool, bool, int]:
+        holds = (option.max_batch_size or 0) if option.fits is False else 0
         basis = len(BASES) if option.basis is None else BASES.index(option.basis)
-        return (option.fits is False, option.step_seconds is None, option.plan.key in shared, basis)
+        return (option.fits is False, -holds, option.step_seconds is None, option.plan.key in shared, basis)
 
     found: dict[Hashable, Option] = {}
     for option in sorted(options, key=_order):
-        best = found.setdefault(_alike(option, kinds), option)
+        alike = on_its_kind(option.plan, kinds)
+        best = found.setdefault(alike, option)
         if standing(option) < standing(best):
-            found[_alike(option, kinds)] = option
+            found[alike] = option
     return found
 
 
-def _alike(option: Option, kinds: Mapping[str, Hashable]) -> Hashable:
-    """The same for one plan on cards that are alike."""
-    device = option.plan.device
-    return (kinds.get(device, device), replace(option.plan, device="").key)
-
-
-def cost_order(plan: Plan) -> tuple[bool, int, int, int, str]:
-    """Sort key, the cheaper plan first: CPU before GPU, fewer threads, fp32 before lower precisions, no settings."""
+def cost_order(plan: Plan) -> Cost:
+    """Sort key, the cheaper plan first: nothing to compile before the first step, CPU before GPU, fewer threads, fp32
+    before lower precisions, no settings. An environment is one setting, however many variables it takes."""
     return (
+        plan.compiled,
         not plan.is_cpu,
         plan.threads or 0,
         PRECISIONS.index(plan.precision),
-        len(plan.environment) + len(plan.changes),
+        bool(plan.environment) + len(plan.changes),
         plan.device,
     )
 
 
-def _order(option: Option) -> tuple[int, float, tuple[bool, int, int, int, str]]:
-    if option.fits is False:
-        return (2, 0.0, cost_order(option.plan))
-    if option.step_seconds is None:
-        return (1, 0.0, cost_order(option.plan))
-    seconds = option.step_seconds
-    return (0, seconds.high if option.crowded else seconds.median, cost_order(option.plan))
+def judged_seconds(option: Option) -> float | None:
+    """Of a step, by which an option has its place; None where it has no time, or does not fit."""
+    if option.fits is False or option.step_seconds is None:
+        return None
+    return option.step_seconds.high if option.crowded else option.step_seconds.median
+
+
+def _order(option: Option) -> tuple[int, float, Cost]:
+    seconds = judged_seconds(option)
+    if seconds is None:
+        return (2 if option.fits is False else 1, 0.0, cost_order(option.plan))
+    return (0, seconds, cost_order(option.plan))
 
 
 def _has_time(option: Option) -> bool:

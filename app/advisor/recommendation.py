@@ -101,7 +101,9 @@ class Crossover:
     batch_size: the likeliest batch, of kind `at` alone; low: from where on `start` is no longer certain to be faster;
     high: from where on `to` is certain to be. medians_cross_at: the likeliest batch, from which `to` has the lower
     median at all larger ones, whether or not the two can be told apart; None where it has not at the largest.
-    looked_at: the smallest and the largest batch at which the two were compared.
+    looked_at: the smallest and the largest batch at which the two were compared. launch_bound_until: the batch from
+    which the device of `to`, no longer the host, is the limit; None where the host still is at the largest that `to`
+    can hold of those looked at (launch_bound_at_largest), or where that is not predicted (which is None then, too).
     """
 
     start: Plan
@@ -116,6 +118,7 @@ class Crossover:
     basis: Basis
     looked_at: tuple[int, int]
     medians_cross_at: int | None = None
+    launch_bound_at_largest: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         found = fields_of(self)

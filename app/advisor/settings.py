@@ -31,8 +31,10 @@ def _changes(plan: Plan) -> dict[str, Any]:
 
 
 def _feeding(best: Option, workload: Workload) -> dict[str, Any]:
-    """Pinned memory, when copying the batch was found to take a share of the step worth having back."""
-    transfer, seconds = best.breakdown_seconds.transfer, best.step_seconds
-    if best.plan.is_cpu or workload.data != "pageable" or transfer is None or seconds is None:
+    """Pinned memory, where the times told are of batches there, or when copying the batch was found to take a share of
+    the step worth having back."""
+    if best.plan.is_cpu or workload.data == "resident":
         return {}
-    return {"pin_memory": True} if transfer > 0.05 * seconds.median else {}
+    transfer, seconds = best.breakdown_seconds.transfer, best.step_seconds
+    worth_it = transfer is not None and seconds is not None and transfer > 0.05 * seconds.median
+    return {"pin_memory": True} if workload.data == "pinned" or worth_it else {}

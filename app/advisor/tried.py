@@ -9,7 +9,7 @@ from app.advisor.memory_model.memory import Room
 from app.advisor.memory_model.raised import Took
 from app.advisor.time_model.measured import begun_times
 from probes.measurement import Measurement
-from probes.workload.description import Plan, Workload
+from probes.workload.description import Workload
 
 # Every sentence about a step that was not reached in time advises more of it (probes.microtrain, contest and measure;
 # a test holds them to it).
@@ -44,13 +44,14 @@ class Tried:
         return None if self.held_bytes is None or self.room.beside is None else self.held_bytes + self.room.beside
 
 
-def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, room: Room) -> Tried:
-    """room: on the plan's device now. A measurement may be old, and memory may be taken since.
+def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
+    """rows: one plan's, in their order. room: on its device now. A measurement may be old, and memory may be taken
+    since.
 
-    What torch cannot do here it cannot at any batch; what failed otherwise, or was not reached, did so at its own. What
-    ran, or took too much memory, tells of other ways to feed it where those take no more, or no less."""
+    What failed, was refused by torch, or was not reached, was so at its own batch; where nothing ran at any, what torch
+    refused at one is taken to be refused at all. What ran, or took too much memory, tells of other ways to feed it
+    where those take no more, or no less."""
     batch_size = workload.batch_size
-    rows = [row for row in measurements if row.plan.key == plan.key]
     done = [row for row in rows if row.outcome == "ok"]
     light = [row for row in rows if _takes_no_more(row, workload)]
     held_by = [(row.batch_size, row.held_bytes) for row in light if row.outcome == "ok"]
@@ -64,15 +65,33 @@ def tried(measurements: Sequence[Measurement], plan: Plan, workload: Workload, r
     went_on = [row for row in heavy if _went_on(row) and _has_room(row, room.free)]
     sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
     ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
-    begun = begun_times(done, plan).get(batch_size)
-    unsupported = [row for row in rows if row.outcome == "unsupported"]
-    failed = _last_reason([row for row in rows if row.outcome == "failed" and row.batch_size == batch_size])
-    late = failed is not None and OUT_OF_TIME in failed.lower()
-    refused = failed if not late and all(row.batch_size != batch_size for row in done) else None
-    refused = refused if done else _last_reason(unsupported) or refused
+    begun = begun_times(done).get(batch_size)
+    refused, not_reached = _why_not([row for row in rows if row.batch_size == batch_size])
+    if refused is None and not done:
+        refused = _refused_elsewhere(rows)
     held, allocated = _measured_bytes(done, workload)
     took = _took(light, workload, room)
-    return Tried(room, ran, too_big, outgrown, refused, failed if late else None, begun, held, allocated, took)
+    return Tried(room, ran, too_big, outgrown, refused, not_reached, begun, held, allocated, took)
+
+
+def _why_not(here: Sequence[Measurement]) -> tuple[str | None, str | None]:
+    """Why a plan does not run at a batch where it never ran, and why it was not reached. here: its rows there."""
+    failed = _last_reason([row for row in here if row.outcome == "failed"])
+    is_late = failed is not None and OUT_OF_TIME in failed.lower()
+    unsupported = _last_reason([row for row in here if row.outcome == "unsupported"])
+    ran = any(row.outcome == "ok" for row in here)
+    refused = None if ran else unsupported or (None if is_late else failed)
+    return refused, failed if is_late else None
+
+
+def _refused_elsewhere(rows: Sequence[Measurement]) -> str | None:
+    """What torch refused at another batch, of a plan that ran at none. Mostly it has no kernel for the plan, and will
+    refuse each; but a kernel may refuse what is too large for it alone."""
+    refused = [row for row in rows if row.outcome == "unsupported"]
+    reason = _last_reason(refused)
+    if reason is None:
+        return None
+    return f"{reason.rstrip('.')} (so it was at batch size {refused[-1].batch_size})."
 
 
 def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[int | None, int | None]:
@@ -85,12 +104,13 @@ def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[in
     return None, None
 
 
-def failed_at(measurements: Sequence[Measurement], plan: Plan) -> frozenset[int]:
-    """Batch sizes at which this plan never ran and last failed, but for want of time or of memory."""
-    rows = [row for row in measurements if row.plan.key == plan.key]
-    ran = {row.batch_size for row in rows if row.outcome == "ok"}
-    last = {row.batch_size: (row.reason or "").lower() for row in rows if row.outcome == "failed"}
-    return frozenset(size for size, reason in last.items() if size not in ran and OUT_OF_TIME not in reason)
+def failed_at(rows: Sequence[Measurement]) -> frozenset[int]:
+    """Batch sizes at which a plan never ran, and was refused or last failed, but for want of time or of memory. rows:
+    the plan's."""
+    by_size: dict[int, list[Measurement]] = {}
+    for row in rows:
+        by_size.setdefault(row.batch_size, []).append(row)
+    return frozenset(size for size, here in by_size.items() if _why_not(here)[0] is not None)
 
 
 def _is_too_big(row: Measurement, available: int | None) -> bool:

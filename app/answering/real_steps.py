@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 class RealSteps:
     """fresh: what was measured for this answer. load: of the machine while every plan ran. paces: by threads, seconds
-    of fixed work on this machine's calm cores, where its profile tells them. to_begin_seconds: that a job takes before
-    its first step, as the last one said."""
+    of fixed work on this machine's calm cores, where they are known (lasting_paces). to_begin_seconds: that a job takes
+    before its first step, as the last one said."""
 
     def __init__(self, crosspoint: Crosspoint, request: Request, on_progress: OnProgress, notes: AnswerNotes) -> None:
         self._crosspoint = crosspoint

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from app import advisor
 from app.advisor.explanations.outdated import explain_outdated
+from app.advisor.explanations.slower_machine import explain_slower
 from app.advisor.explanations.unknown_cards import explain_unknown_cards
 from app.advisor.like_cards import one_of_each_kind
 from app.advisor.plans import candidate_plans, unknown_cards
@@ -20,6 +21,7 @@ from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import start_options
 from app.answering.following import Following
 from app.answering.grounds import Grounds
+from app.answering.lasting_paces import paces_now
 from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
 from app.answering.real_steps import RealSteps
 from app.answering.survey_at_turn import SurveyAtTurn
@@ -33,6 +35,7 @@ from app.lab.child import Child
 from app.measurable import check_outcome, check_surveyed
 from probes.hardware import Survey
 from probes.load import SHORTEST_SECONDS
+from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import Plan
@@ -69,12 +72,12 @@ class Recommending:
             profile = await self._crosspoint.profile(survey, self._request.profile)
             here = profile is None or profile.fingerprint == survey.fingerprint
             plans = candidate_plans(survey, self._request) if here else ()
-            self._steps.paces = profile.paces if profile is not None and here else {}
             trace = await self._trace_and_measure(survey, profile, plans)
             survey, profile = self._at_turn or (survey, profile)
             await self._note_outdated(survey, profile)
+            await self._note_slower(profile)
             if self._following.untraceable is not None:
-                await self._go_without_trace(survey, self._following.untraceable, here=here)
+                await self._go_without_trace(survey, profile, self._following.untraceable)
             answer = await self._decide(await self._with_load(survey), profile, trace)
         finally:
             if self._ticket is not None:
@@ -95,7 +98,7 @@ class Recommending:
         if not self._crosspoint.is_here:
             self._note_unmeasurable("a captured machine can only be read")
         elif profile is not None and profile.fingerprint != survey.fingerprint:
-            self._note_unmeasurable("the profile asked for is another machine's")
+            self._note_unmeasurable(await self._why_elsewhere(profile))
         elif self._request.effort != "instant":
             return await self._measure(survey, profile, plans)
         return await self._following.trace_if_possible(survey)
@@ -128,12 +131,12 @@ class Recommending:
                 plans = one_of_each_kind(survey, fitting_plans(estimate, plans), self._request.devices)
                 if plans:
                     kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
-                    left, least = self._seconds_left(ticket), LEAST_SHARE * self._request.measuring_seconds
+                    left, least = self.measuring_seconds_left(), LEAST_SHARE * self._request.measuring_seconds
                     await self._steps.run_plans(child, survey, estimate, plans, max(left - kept_back, least))
-                    await self._steps.probe(child, survey, profile, trace, self._seconds_left(ticket) - kept_back)
+                    await self._steps.probe(child, survey, profile, trace, self.measuring_seconds_left() - kept_back)
                     await child.end()  # its memory is wanted
                     if trace and kept_back:
-                        await self._try_variants(survey, profile, trace, ticket, child.start_seconds)
+                        await self._try_variants(survey, profile, trace, child.start_seconds)
         except LabError as error:
             if (trace is None and ticket.running and not self._following.untraceable) or error.code in _USERS_TO_MEND:
                 raise
@@ -144,15 +147,18 @@ class Recommending:
         return trace or (None if self._following.untraceable else await self._following.trace_if_possible(survey))
 
     async def _profile_at_turn(self, survey: Survey, before: Profile | None) -> Profile | None:
-        """What was waited for may have been this machine's calibration."""
-        if self._request.profile is not None:
-            return before
-        profile = await self._crosspoint.profile(survey) or before
-        self._steps.paces = profile.paces if profile is not None else {}
+        """What was waited for may have been this machine's calibration. before: this machine's, too."""
+        asked_for = self._request.profile is not None
+        profile = before if asked_for else await self._crosspoint.profile(survey) or before
+        self._steps.paces = await paces_now(self._crosspoint.store, profile)
         return profile
 
-    def _seconds_left(self, ticket: Ticket) -> float:
-        return seconds_left(self._request.measuring_seconds, time.monotonic() - (ticket.started_at or 0.0))
+    def measuring_seconds_left(self) -> float:
+        """Of those that measuring may take; all of them where its turn has not come."""
+        allowed, ticket = self._request.measuring_seconds, self._ticket
+        if ticket is None or ticket.started_at is None:
+            return allowed
+        return seconds_left(allowed, time.monotonic() - ticket.started_at)
 
     async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace) -> float:
         """Seconds to keep for trying variants of the best plan: where it is one for the CPU, and the time does for
@@ -166,16 +172,28 @@ class Recommending:
         seconds, step = self._request.measuring_seconds, seconds_of_best(estimate)
         return seconds_kept_back(seconds, child.start_seconds, step, compiling=compiling)
 
-    async def _try_variants(
-        self, survey: Survey, profile: Profile | None, trace: Trace, ticket: Ticket, start_seconds: float
-    ) -> None:
+    async def _try_variants(self, survey: Survey, profile: Profile | None, trace: Trace, start_seconds: float) -> None:
         """Measure what may make the best plan faster."""
         answer = await self._decide(await self._with_load(survey), profile, trace)
-        await self._steps.try_variants(survey, answer, trace, lambda: self._seconds_left(ticket), start_seconds)
+        await self._steps.try_variants(survey, answer, trace, self.measuring_seconds_left, start_seconds)
 
-    async def _go_without_trace(self, survey: Survey, untraceable: LabError, *, here: bool) -> None:
+    async def _why_elsewhere(self, profile: Profile) -> str:
+        """Why real steps of this machine tell nothing of the one that the profile is of."""
+        was_this = await unless_unreadable(self._crosspoint.store.was_seen(profile.fingerprint))
+        whose = "this machine's from before it changed" if was_this else "another machine's"
+        return f"the profile asked for is {whose}"
+
+    async def _known(self, survey: Survey, profile: Profile | None) -> list[Measurement]:
+        """What was measured of this workload on the machine that is answered for: another one, or this one in another
+        state, may have left it in the same store."""
+        if profile is None or profile.fingerprint == survey.fingerprint:
+            return await self._steps.known(survey)
+        that = replace(survey, fingerprint=profile.fingerprint)
+        return await self._crosspoint.measurements(that, self._request.workload)
+
+    async def _go_without_trace(self, survey: Survey, profile: Profile | None, untraceable: LabError) -> None:
         """Raises LabError where nothing was measured either."""
-        known = await self._steps.known(survey) if here else []
+        known = await self._known(survey, profile)
         if all(item.outcome != "ok" for item in known):
             if self._steps.fresh:
                 check_outcome(self._steps.fresh)
@@ -183,13 +201,12 @@ class Recommending:
         why = "This model's operations cannot be followed without running it"
         if untraceable.code != "unsupported":
             why = f"This model was not traced ({str(untraceable).partition('. ')[0].rstrip('.')})"
-        text = f"{why}: only what was measured here is known."
+        text = f"{why}: only what was measured is known."
         self._notes.add(Reason("not-traced", text))
 
     async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
-        here = profile is None or profile.fingerprint == survey.fingerprint
-        known = await self._steps.known(survey) if here else []
+        known = await self._known(survey, profile)
         experience = await self._crosspoint.lessons.like(survey, profile, trace, self._request.workload)
         captured = not self._crosspoint.is_here
         self.grounds = Grounds(survey, profile, trace, known, experience, captured)
@@ -216,6 +233,19 @@ class Recommending:
             old = await unless_unreadable(self._crosspoint.store.outdated_profile(survey.fingerprint))
             if old is not None:
                 self._notes.add_first(explain_outdated(old, survey))
+
+    async def _note_slower(self, profile: Profile | None) -> None:
+        """Say that what was measured now was judged by slower cores than were calibrated, unless it met quick ones; of
+        the numbers of threads that it ran with."""
+        ran_with = {row.plan.threads for row in self._steps.fresh if row.plan.is_cpu}
+        if profile is None or not ran_with:
+            return
+        since = await paces_now(self._crosspoint.store, profile)
+        paces = {threads: pace for threads, pace in self._steps.paces.items() if threads in ran_with}
+        least = {threads: min(pace, since.get(threads, pace)) for threads, pace in paces.items()}
+        slower = explain_slower(profile.paces, least)
+        if slower is not None:
+            self._notes.add(slower)
 
     async def _survey(self) -> Survey:
         """With torch's word on this machine's cards, where the answer may be a plan for one of them."""

@@ -79,7 +79,9 @@ class RecommendBody(WorkloadBody):
     effort: Literal["instant", "quick", "thorough"] = Field(
         "instant", description="instant: nothing is measured; quick: up to 10 s of real steps; thorough: up to 60 s."
     )
-    time_limit_seconds: Seconds | None = None
+    time_limit_seconds: Seconds | None = Field(
+        None, description="Of measuring, below what the effort allows; not with instant, which measures nothing."
+    )
     profile: ProfileName | None = Field(None, description="The name of another machine's profile.")
 
     def request(self) -> Request:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from app.advisor.plans import find_devices
 from app.api.bodies import CalibrationBody
 from app.api.context import ContextDep, answer_json
 from app.api.jobviews import accepted, cancel_job, find_events, show_job, stream_job
@@ -17,7 +18,6 @@ from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress, to_its_end
 from app.lab import Ticket
-from app.measurable import find_devices
 from app.profiles import check_new_name
 from app.service import CALIBRATION_SECONDS
 

@@ -21,9 +21,6 @@ GONE = "…"
 SMALL_NUMBER = 10_000
 LONGEST_NUMBER_BITS = 1024
 _WORD = re.compile(r"[^\W\d][\w.-]*")
-# A name that was shortened no longer equals what was sent, and its rest is joined with an ellipsis. One that stands
-# alone is ours.
-_SHORTENED = re.compile(r'[^\s"]+…[^\s"]*')
 _DEVICE = re.compile(r"cuda:\d{1,3}")
 # Beside the sources that check models: those whose sentences answer a request.
 _SPEAKERS = ("api/bodies.py", "advisor/plans.py", "advisor/request.py", "errors.py", "measurable.py")
@@ -33,15 +30,15 @@ def without_echo(message: str, sent: Any) -> str:
     """The message with an ellipsis in the place of each string of `sent` that is no word of ours, and of each number
     that is no small one. Takes seconds for a body of a million strings: not for the loop."""
     leaves = tuple(_leaves(sent))
-    texts = {clean(leaf) for leaf in leaves if isinstance(leaf, str)}
+    # Our own messages shorten what they name, those of torch and transformers do not.
+    texts = {text for leaf in leaves if isinstance(leaf, str) for text in (clean(leaf), leaf.strip())}
     for text in texts:
         if text.endswith(GONE):
             message = message.replace(text, GONE)  # whole, whatever quotes or blanks are in it
-    message = _SHORTENED.sub(GONE, message)
     found = {text for text in texts if text and text in message and not _is_ours(text)}
     found |= {text for leaf in leaves if _is_large(leaf) for text in _written(leaf) if text in message}
-    for text in sorted(found, key=len, reverse=True):
-        message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", GONE, message)
+    for text in sorted(found, key=len, reverse=True):  # what is part of a longer name is not what was sent
+        message = re.sub(rf"(?<![\w-]){re.escape(text)}(?![\w-])", GONE, message)
     return message
 
 

@@ -25,9 +25,17 @@ LINGER_BYTES = 4 * 1024 * 1024
 
 CLOSE = {"Connection": "close"}
 
-# The page has no inline script or style. The API's own page (fastapi's) has both, and is left without.
+# Of every HTML document, at whichever address it is: the page has no inline script or style.
 PAGE_POLICY = b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-SECURITY_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+# The API's own page (fastapi's) has both, and may run them.
+DOCS_PATH = "/docs"
+DOCS_POLICY = b"frame-ancestors 'none'; base-uri 'none'"
+# In nobody's frame: a click on what lies under another page would be a request of our own origin.
+SECURITY_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+]
 
 
 class Guard:
@@ -150,8 +158,9 @@ class Answer:
     def _headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         complete = [*headers, *SECURITY_HEADERS]
         self._closes = (b"connection", b"close") in complete
-        if self._scope["path"] == "/":
-            complete.append((b"content-security-policy", PAGE_POLICY))
+        if any(name == b"content-type" and value.startswith(b"text/html") for name, value in complete):
+            is_docs = self._scope["path"].startswith(DOCS_PATH)
+            complete.append((b"content-security-policy", DOCS_POLICY if is_docs else PAGE_POLICY))
         return complete
 
 

@@ -50,6 +50,9 @@ class Problem(Exception):
         return Response(self.body(), self.status, dict(self.headers), MEDIA_TYPE)
 
 
+# Whose sentences name what is known here, and nothing of what was asked: they stay whole.
+_OURS_ALONE = (Problem, InvalidRequest, UnknownProfile)
+
 # Codes of a LabError that are the user's to mend (docs/protocol.md); any other one is this machine's.
 _MODEL_CODES = frozenset({"invalid-model", "invalid-job", "unsupported"})
 
@@ -105,6 +108,6 @@ async def _answer(request: Request, error: Exception) -> Response:
         allowed = allowed_methods(request.app.routes, request.scope["path"])
         problem.headers = {**problem.headers, "Allow": ", ".join(allowed)}
     sent = getattr(request.state, "sent", None)
-    if sent is not None and not isinstance(error, Problem):
+    if sent is not None and not isinstance(error, _OURS_ALONE):
         problem.detail = await asyncio.to_thread(without_echo, problem.detail, sent)
     return problem.response()

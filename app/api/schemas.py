@@ -49,6 +49,7 @@ CrossoverDocument = TypedDict(
         "high": int | None,
         "medians_cross_at": int | None,
         "launch_bound_until": int | None,
+        "launch_bound_at_largest": bool | None,
         "break_even_steps": int | None,
         "basis": Basis,
         "looked_at": list[int],

@@ -106,18 +106,19 @@ def command(
 
 
 def check_drawn(drawn: Map) -> None:
-    """Raises CommandFailed where no cell has a plan, and none would have one if more were known, and what went wrong
-    where it left no cells. A program has had its document by then, and a person the picture."""
+    """Raises CommandFailed where no cell has a plan, and none would have one if more were known; before that what went
+    wrong at a width, at which a plan may fit. A program has had its document by then, and a person the picture."""
     cells = [cell for row in drawn.rows for cell in row.cells]
-    if any(cell.fits is not False and not cell.cannot_run for cell in cells):
+    if any(cell.may_run for cell in cells):
         return
     failures = [row.failure for row in drawn.rows if row.failure is not None]
-    if failures and not cells:
+    if failures:
         raise failures[-1]
-    if cells and all(cell.cannot_run for cell in cells):
-        return  # the picture says so, as a recommendation would
-    if cells:
-        said = f"Nothing here fits at any batch size from {drawn.batch_sizes[0]} on: every plan needs more memory."
+    too_big = [cell.batch_size for cell in cells if not cell.cannot_run]
+    if cells and not too_big:
+        return  # torch refuses them all: the picture says so, as a recommendation would
+    if too_big:
+        said = f"Nothing fits at any batch size from {min(too_big)} on: every plan asked for needs more memory."
     else:
         said = f"No width works out. {drawn.rows[-1].why_not}"
     raise CommandFailed(said, ExitCode.NOTHING_FITS)

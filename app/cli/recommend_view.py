@@ -56,6 +56,8 @@ def describe_crossover(crossover: Document) -> str:
         extras.append(f"likeliest from batch {likeliest} on")
     if (crossover.get("launch_bound_until") or 1) > 1:  # 1: at no batch looked at
         extras.append(f"limited by launching until batch {crossover['launch_bound_until']}")
+    if crossover.get("launch_bound_at_largest"):
+        extras.append("limited by launching up to the largest batch")
     if crossover.get("break_even_steps"):  # 0: there is nothing to repay
         extras.append(f"start-up repaid after {format_count(crossover['break_even_steps'])} steps")
     inside = ", ".join([f"data {crossover['data']}", str(crossover["basis"]), *extras])

@@ -11,6 +11,7 @@ from typing import Any
 
 from app.errors import LabBusy, LabError
 from app.lab.child import Child
+from probes.installed import Stamp, stamp_of
 
 # Building 100,000 modules under fake tensors took about 30 s on two busy cores; a model that takes longer is refused.
 TRACE_SECONDS = 60.0
@@ -27,6 +28,8 @@ ENVIRONMENT = {
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
     "LRU_CACHE_CAPACITY": "64",
 }
+# A process goes on with what it has imported: once one of these was installed anew, another does the next.
+PACKAGES = ("torch", "transformers")
 # Then a fresh process does the next: what each leaves adds up.
 MOST_JOBS = 100
 # So long after such a trace, and while nothing is measured, unless there were as many traces again: starting it takes
@@ -37,8 +40,8 @@ _HARMLESS = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
 
 class Tracer:
-    """One job at a time. The process ends after `idle_seconds` without work, and after MOST_JOBS jobs, once another is
-    as ready as it was."""
+    """One job at a time. The process ends after `idle_seconds` without work, where PACKAGES were installed anew, and
+    after MOST_JOBS jobs, once another is as ready as it was."""
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Tracer:
         self._usual_seconds = FIRST_GUESS_SECONDS
         self._child: Child | None = None
         self._jobs = 0  # of this process
+        self._made_of: tuple[Stamp | None, ...] = ()  # what was installed as it started
         self._options: tuple[str, ...] = ()  # of its command line, as configs need them once one was traced
         self._is_prepared = False  # somebody had it made ready for the first config
         self._successor: asyncio.Task[None] | None = None
@@ -143,9 +147,10 @@ class Tracer:
     async def _warm_child(self) -> Child:
         self._check_open()
         self._cancel_idle()
-        if self._child is None or not self._child.alive:
+        installed = _installed()
+        if self._child is None or not self._child.alive or self._made_of != installed:
             await self.close()
-            self._child, self._jobs = await self._start(), 0
+            self._child, self._jobs, self._made_of = await self._start(), 0, installed
             await self._end_if_shut()
         return self._child
 
@@ -164,7 +169,7 @@ class Tracer:
             await asyncio.sleep(SUCCESSION_SECONDS)
         if self._child is None:  # it ended meanwhile
             return
-        self._jobs = 0
+        self._jobs, installed = 0, _installed()
         with contextlib.suppress(LabError):
             child = await self._start()
             try:
@@ -173,7 +178,7 @@ class Tracer:
                 async with self._turn:
                     self._check_open()
                     self._let_go()
-                    self._child, self._jobs = child, 0
+                    self._child, self._jobs, self._made_of = child, 0, installed
                     self._rest()
             finally:
                 if self._child is not child:
@@ -210,6 +215,10 @@ class Tracer:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+
+
+def _installed() -> tuple[Stamp | None, ...]:
+    return tuple(stamp_of(package) for package in PACKAGES)
 
 
 def _options_for(job: Mapping[str, Any]) -> tuple[str, ...]:

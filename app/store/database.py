@@ -78,6 +78,29 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE surveys_before;
     ALTER TABLE history ADD COLUMN machine TEXT NOT NULL DEFAULT '';
     """,
+    # How it was measured (probes.measurement.METHOD), which was counted from here on.
+    "ALTER TABLE lessons ADD COLUMN method INTEGER NOT NULL DEFAULT 1",
+    # On which CPU a trace was made, which decides about kernels: machines that share a store keep one each.
+    """
+    ALTER TABLE traces RENAME TO traces_before;
+    CREATE TABLE traces (
+        model_key TEXT NOT NULL, mode TEXT NOT NULL, optimizer TEXT NOT NULL, torch_version TEXT NOT NULL,
+        cpu TEXT NOT NULL, created_at REAL NOT NULL, document TEXT NOT NULL,
+        PRIMARY KEY (model_key, mode, optimizer, torch_version, cpu)
+    );
+    INSERT INTO traces SELECT model_key, mode, optimizer, torch_version,
+        CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.cpu'), '') ELSE '' END,
+        created_at, document FROM traces_before;
+    DROP TABLE traces_before;
+    """,
+    # How quick the cores were when measurements ran (app.store.paces).
+    """
+    CREATE TABLE paces (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, fingerprint TEXT NOT NULL, threads INTEGER NOT NULL,
+        begun_at REAL NOT NULL, seconds REAL NOT NULL
+    );
+    CREATE INDEX paces_by_threads ON paces (fingerprint, threads, id);
+    """,
 )
 
 

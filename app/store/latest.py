@@ -15,8 +15,9 @@ def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Of each plan, batch size and way of feeding the latest, in the order given, which is that of time.
 
     A failure may be the moment's (too little or taken memory, too little time, a process that was killed): it stands
-    beside the times, which it does not disprove. So does what met no calm cores, or others on a device: once they have
-    left, what met none says more. A single first step says nothing that the steps before it have not said.
+    beside the times, which it does not disprove, and so does what torch refused. So does what met no calm cores, or
+    others on a device: once they have left, what met none says more. A single first step says nothing that the steps
+    before it have not said.
     """
     found: dict[object, list[Placed]] = {}
     for place, row in enumerate(measurements):
@@ -30,8 +31,8 @@ def _with_later(before: list[Placed], later: Placed) -> list[Placed]:
     row = later[1]
     if row.outcome == "out-of-memory":
         return [*(placed for placed in before if placed[1].outcome == "ok"), later]
-    if row.outcome == "failed":
-        return [*(placed for placed in before if placed[1].outcome != "failed"), later]
+    if row.outcome in ("failed", "unsupported"):
+        return [*(placed for placed in before if placed[1].outcome != row.outcome), later]
     if row.outcome == "ok" and row.is_first_step and any(_went_on(earlier) for _, earlier in before):
         return before
     if row.outcome == "ok" and not _is_undisturbed(row):

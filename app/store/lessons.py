@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from probes.measurement import METHOD
 from probes.signature import Signature
 from probes.workload.description import Plan
 
@@ -45,13 +46,13 @@ COLUMNS = (
 
 
 def keep_lessons(connection: sqlite3.Connection, fingerprint: str, rows: Sequence[LessonRow]) -> None:
-    """A later measurement takes the place of an earlier one."""
+    """A later measurement takes the place of an earlier one. All were measured as this program does."""
     insert = (
-        f"INSERT OR REPLACE INTO lessons (fingerprint, created_at, {COLUMNS}) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT OR REPLACE INTO lessons (fingerprint, created_at, method, {COLUMNS}) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     with connection:
-        connection.executemany(insert, [(fingerprint, time.time(), *_values(row)) for row in rows])
+        connection.executemany(insert, [(fingerprint, time.time(), METHOD, *_values(row)) for row in rows])
         connection.execute(
             "DELETE FROM lessons WHERE id NOT IN (SELECT id FROM lessons ORDER BY id DESC LIMIT ?)", (KEPT_LESSONS,)
         )
@@ -64,11 +65,12 @@ def read_stamp(connection: sqlite3.Connection, fingerprint: str) -> tuple[object
 
 
 def read_lessons(connection: sqlite3.Connection, fingerprint: str) -> list[LessonRow]:
-    """Of this machine as it is now, as far as they can be read; signatures that are equal are one object."""
+    """Of this machine as it is now, as far as they can be read and were measured as this program does; signatures that
+    are equal are one object."""
     signatures: dict[str, Signature] = {}
     found = []
-    statement = f"SELECT id, {COLUMNS} FROM lessons WHERE fingerprint = ? ORDER BY id DESC"
-    for row in connection.execute(statement, (fingerprint,)):
+    statement = f"SELECT id, {COLUMNS} FROM lessons WHERE fingerprint = ? AND method = ? ORDER BY id DESC"
+    for row in connection.execute(statement, (fingerprint, METHOD)):
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             found.append(_read(row, signatures))
     return found

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from app.store.latest import latest_of
 from app.store.statements import dump, forget_oldest
-from probes.measurement import Measurement
+from probes.measurement import METHOD, Measurement
 
 # Of all workloads together: a thousand of them under a few plans, at a few batch sizes each.
 KEPT_MEASUREMENTS = 20_000
@@ -28,11 +28,13 @@ _FORGET_OLD = (
 
 def read_measurements(connection: sqlite3.Connection, key: Key, most: int | None = None) -> dict[int, Measurement]:
     """Of one workload the newest, KEPT_EACH where it is not said how many; in the order in which they were taken, by
-    their place in the store, as far as they can be read."""
+    their place in the store, as far as they can be read and were measured as this program does."""
     found = {}
     for number, text in reversed(connection.execute(_NEWEST, (*key, most or KEPT_EACH)).fetchall()):
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            found[int(number)] = Measurement.from_json(json.loads(text))
+            row = Measurement.from_json(json.loads(text))
+            if row.method == METHOD:
+                found[int(number)] = row
     return found
 
 

@@ -14,7 +14,9 @@ from probes.profile import READABLE_VERSIONS, Profile
 
 # A profile is about a megabyte, and 4 MB at most.
 KEPT_PROFILES_EACH = 10  # of one name and fingerprint
-KEPT_PROFILES = 100  # of this machine, in all its states and names, and as many of others
+KEPT_PROFILES = 100  # of the machines that share the store, in all their states and names, and as many of others
+# Where more machines and states than that share it, of each its newest, which holds what its older ones measured.
+KEPT_NEWEST = 400
 LISTED_PROFILES = 50
 # What a list tells beside the numbers of points and networks.
 _HEAD = ("name", "machine", "created_at", "fingerprint", "effort", "software", "noise")
@@ -40,14 +42,15 @@ _OURS = "(calibration IS NOT NULL OR fingerprint IN (SELECT fingerprint FROM sur
 
 
 def keep_profile(profile: Profile, calibration: Profile | None) -> list[Statement]:
-    """Statements that keep one and forget the oldest beyond the bounds: others' never at the cost of ours."""
+    """Statements that keep one and forget the oldest beyond the bounds: others' never at the cost of ours, and the
+    newest of a name and fingerprint after all that are not."""
     key = (profile.name, profile.fingerprint)
     alone = None if calibration is None else dump(calibration.to_json())
     return [
         (_KEEP, (*key, time.time(), dump(profile.to_json()), alone)),
         (_FORGET_EACH, (*key, KEPT_PROFILES_EACH)),
-        _forget_all_but_newest(_OURS),
-        _forget_all_but_newest(f"NOT {_OURS}"),
+        _forget_beyond(_OURS, KEPT_PROFILES, KEPT_NEWEST),
+        _forget_beyond(f"NOT {_OURS}", KEPT_PROFILES, KEPT_PROFILES),
     ]
 
 
@@ -79,6 +82,10 @@ def _read_head(connection: sqlite3.Connection, row: int) -> dict[str, Any] | Non
     return head if is_readable else None
 
 
-def _forget_all_but_newest(which: str) -> Statement:
-    newest = f"SELECT id FROM profiles WHERE {which} ORDER BY id DESC LIMIT ?"
-    return f"DELETE FROM profiles WHERE {which} AND id NOT IN ({newest})", (KEPT_PROFILES,)
+def _forget_beyond(which: str, kept: int, newest: int) -> Statement:
+    """newest: of those that are the newest of their name and fingerprint, which stay before all older ones."""
+    place = "row_number() OVER (PARTITION BY name, fingerprint ORDER BY id DESC) AS place"
+    placed = f"SELECT id, {place} FROM profiles WHERE {which}"
+    ranked = f"SELECT id, place, row_number() OVER (ORDER BY place > 1, id DESC) AS rank FROM ({placed})"
+    staying = f"SELECT id FROM ({ranked}) WHERE rank <= CASE WHEN place = 1 THEN ?1 ELSE ?2 END"
+    return f"DELETE FROM profiles WHERE {which} AND id NOT IN ({staying})", (newest, kept)

@@ -12,13 +12,13 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from app.errors import StoreError
-from app.store import history, jobs, lessons, measured, profiles, surveys
+from app.store import history, jobs, lessons, measured, paces, profiles, surveys
 from app.store.database import Database
 from app.store.latest import latest_of
 from app.store.lessons import LessonRow
@@ -90,23 +90,26 @@ class Store:
         await self._in_thread(self._close)
         self._thread.shutdown(wait=False)
 
-    async def trace(self, workload: Workload, torch_version: str) -> Trace | None:
-        """The trace of a workload of this content, made by this torch."""
-        return await self.trace_of((workload.model.key, workload.mode, workload.optimizer, torch_version))
+    async def trace(self, workload: Workload, torch_version: str, cpu: str = "") -> Trace | None:
+        """The trace of a workload of this content, made by this torch. cpu: see trace_of."""
+        return await self.trace_of((workload.model.key, workload.mode, workload.optimizer, torch_version), cpu)
 
-    async def trace_of(self, key: tuple[str, str, str, str]) -> Trace | None:
-        """The trace of a model, a mode, an optimizer and torch's version."""
+    async def trace_of(self, key: tuple[str, str, str, str], cpu: str = "") -> Trace | None:
+        """The trace of a model, a mode, an optimizer and torch's version. cpu: on which it was made, or on one that
+        nobody could tell; empty: whichever, the newest."""
         statement = (
-            "SELECT document FROM traces WHERE model_key = ? AND mode = ? AND optimizer = ? AND torch_version = ?"
+            "SELECT document FROM traces WHERE model_key = ?1 AND mode = ?2 AND optimizer = ?3 AND torch_version = ?4 "
+            "AND (cpu IN (?5, '') OR ?5 = '') ORDER BY (?5 != '' AND cpu = ?5) DESC, rowid DESC LIMIT 1"
         )
-        return _first(await self._select(statement, key, Trace.from_json))
+        return _first(await self._select(statement, (*key, cpu), Trace.from_json))
 
     async def keep_trace(self, workload: Workload, torch_version: str, trace: Trace) -> None:
-        key = (workload.model.key, workload.mode, workload.optimizer, torch_version)
+        """In the place of an earlier one that was made on the same CPU."""
+        key = (workload.model.key, workload.mode, workload.optimizer, torch_version, trace.cpu)
         await self._write(
             lambda: [
                 (
-                    "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (*key, time.time(), dump(trace.to_json())),
                 ),
                 forget_oldest("traces", "rowid", KEPT_TRACES),
@@ -176,6 +179,14 @@ class Store:
         """What these take the place of is forgotten."""
         key = (fingerprint, workload_key(workload))
         await self._change(lambda connection: measured.keep_measurements(connection, key, measurements))
+
+    async def paces(self, fingerprint: str) -> dict[int, list[float]]:
+        """How quick the cores were in the last spells of measuring, by threads (app.store.paces)."""
+        return await self._run(lambda connection: paces.read_paces(connection, fingerprint), READ)
+
+    async def keep_paces(self, fingerprint: str, quickest: Mapping[int, float]) -> None:
+        """quickest: seconds by threads, in a measurement that ended just now."""
+        await self._change(lambda connection: paces.keep_paces(connection, fingerprint, quickest))
 
     async def keep_lessons(self, fingerprint: str, rows: Sequence[LessonRow]) -> None:
         """Keep what measurements teach of other workloads."""

@@ -140,6 +140,7 @@ def _add_sensors(card: Accelerator, sensors: Sensors | None) -> Accelerator:
         temperature_celsius=sensors.temperature("edge", "junction", "temp1"),
         power_watts=sensors.power_watts,
         power_limit_watts=sensors.power_limit_watts,
+        power_limit_default_watts=sensors.power_limit_default_watts,
         graphics_clock_hz=sensors.clocks_hz.get("sclk"),
         memory_clock_hz=sensors.clocks_hz.get("mclk"),
     )

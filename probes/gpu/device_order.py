@@ -1,6 +1,7 @@
 """In which order torch counts NVIDIA's cards. CUDA puts the fastest first unless it is told otherwise, and guesses it.
 
-By their places on the bus an order stays as it is while the cards do; profiles and measurements bear these names.
+By their places on the bus an order stays as it is while the cards do, and while as many are shown (else:
+probes.gpu.renamed); profiles and measurements bear these names.
 """
 
 from collections.abc import Mapping, Sequence

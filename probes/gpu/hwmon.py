@@ -24,6 +24,7 @@ class Sensors:
     clocks_hz: dict[str, int]
     power_watts: float | None = None
     power_limit_watts: float | None = None
+    power_limit_default_watts: float | None = None  # where the driver tells it; the limit may have been set since
     energy_joules: float | None = None  # since the driver was loaded
 
     def temperature(self, *labels: str) -> float | None:
@@ -46,6 +47,7 @@ def read_sensors(root: Root, device_folder: str, driver: str) -> Sensors | None:
         clocks_hz={label: value for label, value in clocks.items() if 0 < value <= _MOST_HERTZ},
         power_watts=_first_watts(root, folder, ("power1_average", "power1_input")),
         power_limit_watts=_first_watts(root, folder, ("power1_cap", "power1_max", "power1_rated_max")) or None,
+        power_limit_default_watts=_first_watts(root, folder, ("power1_cap_default",)) or None,
         energy_joules=_scaled(root.read_int(f"{folder}/energy1_input"), 1e-6),
     )
 

@@ -60,7 +60,7 @@ LONG_STEP_SECONDS = 0.1  # longer than issuing any but the deepest networks; suc
 
 
 def measure_workload(job: MeasureJob, report: OnProgress, finish: Callable[[Document], object]) -> Document:
-    """`{"measurements": […], "noise": {…}, "to_begin_seconds": …}`, within the job's seconds.
+    """`{"measurements": […], "noise": {…}, "to_begin_seconds": …, "paces": {…}}`, within the job's seconds.
 
     finish: sends a result and ends the process; called from another thread when one step outlasts all the time, and
     where a step has ended a device's work.
@@ -164,8 +164,12 @@ class MeasureSession:
         noise = noise_between(self._before, after, threads, median_spread(rows))
         taken = None if noise.taken_cores is None else significant(noise.taken_cores)
         documents = [{**row.to_json(), "others_cores": taken} for row in rows]
-        to_begin = significant(self._to_begin_seconds(), 3)
-        return {"measurements": documents, "noise": noise.to_json(), "to_begin_seconds": to_begin}
+        return {
+            "measurements": documents,
+            "noise": noise.to_json(),
+            "to_begin_seconds": significant(self._to_begin_seconds(), 3),
+            "paces": told.paces(),
+        }
 
     def _to_begin_seconds(self) -> float:
         """That a next job of this model would take before its first step: the model is built anew for each."""

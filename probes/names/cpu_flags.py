@@ -72,6 +72,12 @@ def smallest_classes(vendor_id: str, flags: frozenset[str]) -> list[InstructionC
     return [one for one in able if not any(other.has < one.has for other in able)]
 
 
+def alike_classes(vendor_id: str, part: InstructionClass) -> list[InstructionClass]:
+    """The more capable classes that differ from this one only in what most kernels do not show."""
+    others = instruction_classes(vendor_id).values()
+    return [one for one in others if part.name in one.ancestors and one.has - unlisted_flags() <= part.has]
+
+
 def archspec_word(vendor_id: str, part: InstructionClass, flags: frozenset[str]) -> str | None:
     """archspec's word for the most capable class, up to the part's own, whose flags are all shown; None: none is."""
     classes = instruction_classes(vendor_id)

@@ -13,6 +13,7 @@ from typing import Any
 
 from probes.names.cpu_flags import (
     InstructionClass,
+    alike_classes,
     archspec_word,
     hidden_flags,
     impossible_flags,
@@ -125,9 +126,12 @@ def believe_flags(identity: CpuIdentity, row: X86Row, impossible: list[str]) -> 
     names = names_of(row.vendor, found[0])
     archspec = archspec_word(row.vendor, found[0], identity.flags)
     first = [name for name in names if name not in found[0].refreshes]
+    later = [name for one in alike_classes(row.vendor, found[0]) for name in names_of(row.vendor, one)]
+    unshown = f"; {' or '.join(later)} would differ in nothing that most kernels show" if later else ""
+    reason = f"{doubt}: {' or '.join(names)}{unshown}."
     if len(first) != 1:
-        return Identification(reason=f"{doubt}: {' or '.join(names)}.", archspec=archspec)
-    return Identification(first[0], FLAGS, f"{doubt}: {' or '.join(names)}.", archspec=archspec)
+        return Identification(reason=reason, archspec=archspec)
+    return Identification(first[0], FLAGS, reason, archspec=archspec)
 
 
 def identify_by_flags(identity: CpuIdentity) -> Identification:

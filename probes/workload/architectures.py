@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 
+from probes.installed import Stamp, stamp_of
 from probes.workload.description import InvalidModel
 
 
@@ -75,13 +75,18 @@ class Architectures:
         return tuple(sorted(name for name in self.model_types if self.tasks(name)))
 
 
-@lru_cache(maxsize=1)
 def read_architectures() -> Architectures:
-    """Of the installed transformers (4.57 to 5.x). Raises InvalidModel when it is not installed or cannot be read."""
-    spec = find_spec("transformers")
-    if spec is None or spec.origin is None:
+    """Of the transformers that is installed now (4.57 to 5.x). Raises InvalidModel when it is not installed or cannot
+    be read."""
+    stamp = stamp_of("transformers")
+    if stamp is None:
         raise InvalidModel("transformers is not installed here, so Hugging Face models cannot be built. Use layers.")
-    folder = Path(spec.origin).parent / "models" / "auto"
+    return _read_architectures(stamp)
+
+
+@lru_cache(maxsize=1)
+def _read_architectures(stamp: Stamp) -> Architectures:
+    folder = Path(stamp[0]).parent / "models" / "auto"
     names = ("configuration_auto.py", "auto_mappings.py", "modeling_auto.py")
     try:
         texts = [(folder / name).read_text("utf-8") for name in names if (folder / name).exists()]
@@ -90,13 +95,18 @@ def read_architectures() -> Architectures:
     return parse_architectures(texts)
 
 
-@lru_cache(maxsize=1)
 def transformers_version() -> str:
-    """Of the installed one; empty where its metadata is missing."""
+    """Of the one that is installed now; empty where its metadata is missing."""
     try:
-        return version("transformers")
+        return _read_version(stamp_of("transformers"))
     except PackageNotFoundError:
         return ""
+
+
+@lru_cache(maxsize=1)
+def _read_version(_: Stamp | None) -> str:
+    """Raises PackageNotFoundError, which is not remembered."""
+    return version("transformers")
 
 
 def parse_architectures(sources: list[str]) -> Architectures:

@@ -19,7 +19,7 @@ from probes.bounds import (
     MIN_CONFIG_INTEGER,
 )
 from probes.workload.description import InvalidModel
-from probes.workload.wording import clean, describe
+from probes.workload.wording import clean, describe, place
 
 # Keys that make transformers load something else than this config, with what to do instead.
 REFUSED = {
@@ -76,13 +76,15 @@ SPECIAL_FLOAT, SPECIAL_FLOATS = "__float__", ("Infinity", "-Infinity", "NaN")
 # What a class works out by itself and writes down all the same.
 _WORKED_OUT = {"num_hidden_layers": "lxmert"}
 
+Place = tuple[str, ...]  # the keys on the way to a value, `huggingface` first
+
 
 def check_config(config: dict[str, Any]) -> dict[str, Any]:
     """A copy with what matters for the architecture, `num_labels` in place of the labels' names.
 
     Raises InvalidModel for code, paths, URLs, and for numbers or nesting beyond the bounds.
     """
-    return _Reader().read_object("huggingface", config, 0)
+    return _Reader().read_object(("huggingface",), config, 0)
 
 
 class _Reader:
@@ -91,7 +93,7 @@ class _Reader:
     def __init__(self) -> None:
         self.entries = 0
 
-    def read_object(self, where: str, written: dict[str, Any], depth: int) -> dict[str, Any]:
+    def read_object(self, where: Place, written: dict[str, Any], depth: int) -> dict[str, Any]:
         checked: dict[str, Any] = {}
         labels = _count_labels(where, written)
         for key, value in written.items():
@@ -99,14 +101,14 @@ class _Reader:
             if worked_out or not _wanted(where, key, value):
                 continue
             self.count(where)
-            checked[key] = self.read(f"{where}.{key}", key, value, depth + 1)
+            checked[key] = self.read((*where, key), key, value, depth + 1)
         return checked if labels is None else checked | {"num_labels": labels}
 
-    def read(self, where: str, key: str, value: Any, depth: int) -> Any:
+    def read(self, where: Place, key: str, value: Any, depth: int) -> Any:
         if depth > MAX_JSON_DEPTH:
             raise InvalidModel(f"The huggingface config nests deeper than {MAX_JSON_DEPTH} levels; no model does.")
         if (key in _NEVER_LISTS and isinstance(value, dict | list)) or (key in _NEVER_NULL and value is None):
-            raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+            raise InvalidModel(f"{place(where)} is {describe(value)}; a whole number is expected.")
         if isinstance(value, dict) and list(value) == [SPECIAL_FLOAT] and value[SPECIAL_FLOAT] in SPECIAL_FLOATS:
             return dict(value)
         if isinstance(value, dict):
@@ -115,11 +117,11 @@ class _Reader:
             return [self.read_item(where, key, item, depth) for item in value]
         return _read_scalar(where, key, value)
 
-    def read_item(self, where: str, key: str, item: Any, depth: int) -> Any:
+    def read_item(self, where: Place, key: str, item: Any, depth: int) -> Any:
         self.count(where)
         return self.read(where, key, item, depth + 1)
 
-    def count(self, where: str) -> None:
+    def count(self, where: Place) -> None:
         self.entries += 1
         if self.entries > MAX_CONFIG_ENTRIES:
             raise InvalidModel(
@@ -127,56 +129,54 @@ class _Reader:
             )
 
 
-def _wanted(where: str, key: Any, value: Any) -> bool:
+def _wanted(where: Place, key: Any, value: Any) -> bool:
     """Whether a key is to be kept. Raises InvalidModel for keys that would load something."""
     if key in REFUSED and value not in (None, "", False) and value != {}:
-        raise InvalidModel(f'Remove "{key}" from {_short(where)}: {REFUSED[key]}. A config here is data, never code.')
+        raise InvalidModel(f'Remove "{key}" from {place(where)}: {REFUSED[key]}. A config here is data, never code.')
     if key in REFUSED or (key in IGNORED and not (key in KEPT and value == KEPT[key])):
         return False
     if isinstance(key, str) and key.startswith("_") and not key.startswith("__"):
         return False  # transformers' own notes
     if not isinstance(key, str) or not _KEY.fullmatch(key):
-        raise InvalidModel(f'{_short(where)} has a key "{clean(key)}" that no config has. Remove it.')
+        raise InvalidModel(f'{place(where)} has a key "{clean(key)}" that no config has. Remove it.')
     return True
 
 
-def _count_labels(where: str, written: dict[str, Any]) -> int | None:
+def _count_labels(where: Place, written: dict[str, Any]) -> int | None:
     """How many labels id2label names; None: it is not there."""
     names = written.get("id2label")
     if names is None:
         return None
     if not isinstance(names, dict | list) or not 1 <= len(names) <= MAX_CONFIG_LABELS:
         raise InvalidModel(
-            f'{_short(where)}: "id2label" must name 1 to {MAX_CONFIG_LABELS} labels; or write num_labels.'
+            f'{place(where)}: "id2label" must name 1 to {MAX_CONFIG_LABELS} labels; or write num_labels.'
         )
     return len(names)
 
 
-def _read_scalar(where: str, key: str, value: Any) -> Any:
+def _read_scalar(where: Place, key: str, value: Any) -> Any:
     if isinstance(value, str):
         return _read_string(where, value)
     if value is None:
         return None
     if isinstance(value, bool):
         if key in _WHOLE or (_is_count(key) and key.startswith(_NUMBERS)):  # first_layer_is_expansion is yes or no
-            raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+            raise InvalidModel(f"{place(where)} is {describe(value)}; a whole number is expected.")
         return value
     if key in _WHOLE and isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int):
         return _read_integer(where, key, value)
     if not isinstance(value, float) or not isfinite(value) or abs(value) > MAX_CONFIG_NUMBER:
-        raise InvalidModel(f"{_short(where)} is {describe(value)}; a finite number is expected.")
+        raise InvalidModel(f"{place(where)} is {describe(value)}; a finite number is expected.")
     if key in _WHOLE:
-        raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+        raise InvalidModel(f"{place(where)} is {describe(value)}; a whole number is expected.")
     if _is_count(key) and not 0 <= value <= MAX_CONFIG_COUNT:
-        raise InvalidModel(
-            f"{_short(where)} is {describe(value)}; a whole number up to {MAX_CONFIG_COUNT} is expected."
-        )
+        raise InvalidModel(f"{place(where)} is {describe(value)}; a whole number up to {MAX_CONFIG_COUNT} is expected.")
     return value
 
 
-def _read_integer(where: str, key: str, value: int) -> int:
+def _read_integer(where: Place, key: str, value: int) -> int:
     words = set(key.split("_"))
     if (key.split("_")[-1] in _SIZELESS or "theta" in words) and not (key in _WHOLE or _is_count(key)):
         return _bounded(where, value, -MAX_CONFIG_NUMBER, MAX_CONFIG_NUMBER)
@@ -186,25 +186,25 @@ def _read_integer(where: str, key: str, value: int) -> int:
     return _bounded(where, value, low, high)
 
 
-def _bounded(where: str, value: int, low: float, high: float) -> int:
+def _bounded(where: Place, value: int, low: float, high: float) -> int:
     if low <= value <= high:
         return value
-    raise InvalidModel(f"{_short(where)} is {describe(value)}; it must lie between {low} and {high}.")
+    raise InvalidModel(f"{place(where)} is {describe(value)}; it must lie between {low} and {high}.")
 
 
-def _read_string(where: str, value: str) -> str:
+def _read_string(where: Place, value: str) -> str:
     if len(value) > MAX_CONFIG_STRING or clean(value[:30]) != value[:30].strip():
-        raise InvalidModel(f"{_short(where)} is not a name: it is too long or not printable. Remove it.")
+        raise InvalidModel(f"{place(where)} is not a name: it is too long or not printable. Remove it.")
     if _PATH.search(value):
-        raise InvalidModel(f"{_short(where)} looks like a path or a URL. Nothing is read or downloaded. Remove it.")
-    key = where.rsplit(".", 1)[-1]
+        raise InvalidModel(f"{place(where)} looks like a path or a URL. Nothing is read or downloaded. Remove it.")
+    key = where[-1]
     if set(key.split("_")) & _SHARES:
-        raise InvalidModel(f"{_short(where)} is {describe(value)}; a number is expected.")
+        raise InvalidModel(f"{place(where)} is {describe(value)}; a number is expected.")
     if _is_count(key) or key in _WHOLE:
         if value.isdigit():
-            raise InvalidModel(f"{_short(where)} is a string; write the number without quotes.")
+            raise InvalidModel(f"{place(where)} is a string; write the number without quotes.")
         if key in _WHOLE:
-            raise InvalidModel(f"{_short(where)} is {describe(value)}; a whole number is expected.")
+            raise InvalidModel(f"{place(where)} is {describe(value)}; a whole number is expected.")
     return value
 
 
@@ -212,7 +212,3 @@ def _is_count(key: str) -> bool:
     """Whether a key says how often something is built."""
     words = set(key.lower().split("_"))
     return bool(words & _COUNTED) and not words & _NOT_COUNTED
-
-
-def _short(where: str) -> str:
-    return clean(where) if len(where) <= 40 else f"{where[:12]}…{clean(where[-27:])}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
+from probes.installed import Stamp, stamp_of
 from probes.workload.architectures import read_architectures
 
 # `layer_norm_eps: float = 1e-12`: classes have such fields since transformers 5, and took any number before.
@@ -15,13 +15,17 @@ _FIELD = re.compile(r"^    (\w+): ([^=\n]*\bfloat\b[^=\n]*)=", re.MULTILINE)
 _TAKES_MORE = re.compile(r"\b(?:int|dict)\b")
 
 
-@lru_cache(maxsize=1024)  # there are fewer model types
 def float_options(model_type: str) -> frozenset[str]:
     """Of the config classes in a model type's folder. Empty where nobody knows."""
-    spec = find_spec("transformers")
-    if spec is None or spec.origin is None or model_type not in read_architectures().model_types:
+    stamp = stamp_of("transformers")
+    if stamp is None or model_type not in read_architectures().model_types:
         return frozenset()
-    folder = _folder(Path(spec.origin).parent / "models", model_type)
+    return _read_float_options(model_type, stamp)
+
+
+@lru_cache(maxsize=1024)  # there are fewer model types
+def _read_float_options(model_type: str, stamp: Stamp) -> frozenset[str]:
+    folder = _folder(Path(stamp[0]).parent / "models", model_type)
     try:
         texts = [path.read_text("utf-8") for path in folder.glob("configuration_*.py")] if folder is not None else []
     except OSError:

@@ -1,7 +1,7 @@
 """How a message names what somebody wrote: cleaned, short, and with the nearest known names."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from probes.bounds import MAX_ECHO_CHARACTERS, MAX_SUGGESTIONS
@@ -19,6 +19,16 @@ def clean(value: object) -> str:
     kept = "".join(c for c in head if unicodedata.category(c)[0] not in "CZ" or c == " ").strip()
     short = kept[:MAX_ECHO_CHARACTERS]
     return short if len(kept) <= MAX_ECHO_CHARACTERS else short[:-1] + "…"
+
+
+def place(keys: Sequence[str]) -> str:
+    """Where in a document something stands: its keys joined by dots, of a long way the first and the last.
+
+    Each is whole or as `clean` shortens it: who may not repeat what was sent looks for that.
+    """
+    names = [clean(key) for key in keys]
+    way = ".".join(names)
+    return way if len(way) <= MAX_ECHO_CHARACTERS or len(names) < 3 else f"{names[0]}.….{names[-1]}"
 
 
 def kind_of(value: object) -> str:

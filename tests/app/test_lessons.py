@@ -297,8 +297,36 @@ def test_a_devices_step_is_foretold_once_it_was_traced_as_a_device_runs_it(tmp_p
         rows = await crosspoint.store.lessons("f")
         for known, plans in ((trace, {ONE.key}), (replace(trace, devices=True), {ONE.key, GPU.key})):
             await crosspoint.store.keep_trace(LEARNED, version, known)
-            assert {lesson.plan.key for lesson in await crosspoint.lessons._priced(profile, rows)} == plans
+            assert {lesson.plan.key for lesson in await crosspoint.lessons._priced("", profile, rows)} == plans
         assert all(row.predicted_by for row in await crosspoint.store.lessons("f"))
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_lesson_is_priced_by_a_trace_of_its_own_processor(tmp_path: Path) -> None:
+    """Machines that share a store ask for the same models; a kernel that one has another may not."""
+    row = replace(a_row(8), predicted_by="an earlier profile")
+
+    async def use(crosspoint: Crosspoint) -> None:
+        store, trace = crosspoint.store, a_trace()
+        await store.keep_lessons("f", [row])
+        priced = []
+        for cpu in ("another", "this"):
+            await store.keep_trace(LEARNED, trace.torch_version, replace(trace, cpu=cpu))
+            priced.append(await crosspoint.lessons._priced("this", PROFILE, await store.lessons("f")))
+        assert [len(lessons) for lessons in priced] == [0, 1]
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_what_was_measured_otherwise_teaches_nothing(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.store.keep_lessons("f", [a_row(8)])
+        assert await crosspoint.store.lessons("f")
+        with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+            connection.execute("UPDATE lessons SET method = method + 1")
+        connection.close()
+        assert not await crosspoint.store.lessons("f")
 
     with_crosspoint(tmp_path, use)
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.advisor.recommendation import Reason
 from app.advisor.request import Request
+from app.advisor.summary import trace_of_summary
 from app.errors import StoreError
 from app.mapping import Map, Row, draw_map
 from app.service import Crosspoint
-from tests.app.advisor.machine import a_profile
-from tests.app.answering.test_recommending import IRIS, obedient
+from probes.hardware import Survey
+from probes.trace import Trace
+from probes.workload.description import Workload
+from tests.app.advisor.build import ONE, a_summary
+from tests.app.advisor.machine import GPU, a_profile
+from tests.app.answering.test_recommending import IRIS, jobs, obedient
 from tests.app.opened import with_crosspoint
+from tests.app.test_busy_cards import BUSY, SUMMARY
 
 SMALL = Request(replace(IRIS, batch_size=16), effort="quick")
+LARGE = Request(replace(IRIS, batch_size=4096), effort="quick")
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +32,11 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
-async def keep_trace(crosspoint: Crosspoint) -> None:
+async def keep_trace(crosspoint: Crosspoint, trace: Trace | None = None) -> None:
     """Of something else, so that no process has to make one."""
     survey = await crosspoint.survey()
     version = survey.software.torch.version if survey.software.torch else None
-    await crosspoint.store.keep_trace(IRIS, version or "unknown", a_profile().networks[0].trace)
+    await crosspoint.store.keep_trace(IRIS, version or "unknown", trace or a_profile().networks[0].trace)
 
 
 def test_what_could_not_be_saved_is_in_the_picture_and_the_reason_beneath(
@@ -89,11 +97,112 @@ def test_a_sentence_is_told_once_with_the_widths_that_it_is_about() -> None:
         return Row(width, None, (), reasons=reasons)
 
     none = Reason("no-calibration", "Nothing is known.")
+    there = [Reason("other-machine", f"{steps} of this model there is known.") for steps in ("What", "Nothing")]
     crowds = [Reason("crowded", f"Others hold {count} cores.") for count in (1, 2)]
     failed = Reason("not-measured", "It failed.", {"possible": True})
-    drawn = Map(IRIS, (1,), (row(0.5, none, crowds[0]), row(1.0, none, crowds[1], failed)))
-    assert [(told.reason, told.widths) for told in drawn.reasons] == [
+    rows = (row(0.5, there[0], none, crowds[0]), row(1.0, there[1], none, crowds[1], failed))
+    assert [(told.reason, told.widths) for told in Map(IRIS, (1,), rows).reasons] == [
+        (there[0], (0.5,)),
         (none, (0.5, 1.0)),
         (crowds[1], (0.5, 1.0)),
+        (there[1], (1.0,)),
         (failed, (1.0,)),
     ]
+
+
+def test_a_width_is_measured_at_a_batch_that_fits(tmp_path: Path) -> None:
+    """Of 1, 2, 4, … 4096 the middle is 64; of this model it takes five times the memory that is free."""
+
+    async def use(crosspoint: Crosspoint) -> Map:
+        free = (await crosspoint.survey()).memory.usable_bytes
+        assert free is not None
+        heavy = Workload(a_summary(parameters=1000, activation_bytes_per_sample=free / 12), 1)
+        await keep_trace(crosspoint, trace_of_summary(heavy))
+        return await draw_map(crosspoint, LARGE, [1.0])
+
+    heard, starts = tmp_path / "jobs", tmp_path / "starts"
+    *interpreter, program = obedient(heard)
+    drawn = with_crosspoint(tmp_path, use, (*interpreter, f"open({str(starts)!r}, 'a').write('x')\n{program}"))
+    assert starts.read_text() == "x", "no process is started for a batch that does not fit"
+    (size,) = jobs(heard)[0]["batch_sizes"]
+    (row,) = drawn.rows
+    fitting = [cell.batch_size for cell in row.cells if cell.may_run]
+    assert size == fitting[len(fitting) // 2] < 64
+    assert [cell.basis for cell in row.cells if cell.batch_size == size] == ["measured"]
+
+
+_REFUSED = "dict(plan=plan, batch_size=size, data='resident', outcome='out-of-memory', reason='It was too large.')"
+# Says how far it is, the less the smaller the batch, and refuses all above two.
+TOO_LARGE = (
+    "say(event='progress', job=job['job'], fraction=size / 16, message='')\n"
+    f"            if size > 2: rows.append({_REFUSED}); continue"
+)
+
+
+def test_a_width_whose_middle_batch_runs_out_of_memory_is_measured_at_a_smaller_one(tmp_path: Path) -> None:
+    said: list[float] = []
+
+    async def use(crosspoint: Crosspoint) -> Map:
+        await keep_trace(crosspoint)
+        return await draw_map(crosspoint, SMALL, [1.0], lambda fraction, _: said.append(fraction))
+
+    heard = tmp_path / "jobs"
+    drawn = with_crosspoint(tmp_path, use, obedient(heard, of_a_step=TOO_LARGE))
+    sizes = [job["batch_sizes"] for job in jobs(heard)]
+    assert sizes.index([4]) < sizes.index([2])
+    (row,) = drawn.rows
+    assert [cell.fits is False for cell in row.cells] == [False, False, True, True, True]
+    assert row.cells[1].basis == "measured"
+    assert said == sorted(said)
+    assert said[-1] >= 4 / 16
+
+
+def test_a_width_is_not_measured_again_when_its_time_is_over(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> Map:
+        await keep_trace(crosspoint)
+        return await draw_map(crosspoint, replace(SMALL, time_limit_seconds=1.0), [1.0])
+
+    heard = tmp_path / "jobs"
+    (row,) = with_crosspoint(tmp_path, use, obedient(heard, of_a_step=TOO_LARGE)).rows
+    assert [job["batch_sizes"] for job in jobs(heard)] == [[4]]
+    assert [cell.fits is False for cell in row.cells] == [False, False, True, True, True]
+
+
+def test_what_cells_rest_on_is_told_though_the_middle_one_was_measured(tmp_path: Path) -> None:
+    told = {"noisy-profile", "experts-evenly-chosen"}
+
+    async def use(crosspoint: Crosspoint) -> tuple[Map, set[str]]:
+        await keep_trace(crosspoint, replace(a_profile().networks[0].trace, evenly_routed=True))
+        profile = a_profile(fingerprint=(await crosspoint.survey()).fingerprint)
+        await crosspoint.store.keep_profile(replace(profile, noise={"spread": 0.5}))
+        drawn = await draw_map(crosspoint, LARGE, [1.0])
+        middle = await crosspoint.recommend(Request(replace(IRIS, batch_size=64)))
+        return drawn, {reason.code for reason in middle.reasons}
+
+    drawn, of_the_middle = with_crosspoint(tmp_path, use, obedient(tmp_path / "jobs"))
+    (row,) = drawn.rows
+    assert {"measured", "predicted"} <= {cell.basis for cell in row.cells}
+    assert not told & of_the_middle
+    assert sorted(each.reason.code for each in drawn.reasons if each.reason.code in told) == sorted(told)
+
+
+def test_a_map_says_who_computes_on_the_card_that_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from probes import survey as surveys
+
+    take = surveys.take_survey
+
+    def with_card(*arguments: Any, **named: Any) -> Survey:
+        return replace(take(*arguments, **named), accelerators=(BUSY,))
+
+    monkeypatch.setattr("probes.survey.take_survey", with_card)
+
+    async def use(crosspoint: Crosspoint) -> Map:
+        profile = a_profile((ONE, GPU), (await crosspoint.survey()).fingerprint)
+        await crosspoint.store.keep_profile(profile)
+        return await draw_map(crosspoint, Request(SUMMARY, "fp32", ("cuda",)), [0.5, 1.0])
+
+    drawn = with_crosspoint(tmp_path, use)
+    assert drawn.plans == (GPU,)
+    (told,) = [told for told in drawn.reasons if told.reason.code == "busy-device"]
+    assert "98 %" in told.reason.text
+    assert told.widths == (0.5, 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError
-from app.measurable import check_measurable, check_outcome, find_devices, with_threads
+from app.measurable import check_measurable, check_outcome, with_threads
 from probes.measurement import Measurement
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
@@ -29,8 +29,8 @@ def test_a_plan_that_this_machine_has_may_be_measured(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        (Plan("meta"), "Devices here: cpu, cuda:0"),
-        (Plan("cuda:3"), "Devices here: cpu, cuda:0"),
+        (Plan("meta"), "not here.*Devices here: cpu.*, cuda:0"),
+        (Plan("cuda:3"), "not here.*Devices here: cpu.*, cuda:0"),
         (Plan("cpu", "tf32"), "It has fp32, bf16"),
         (Plan("cpu", "fp32", 4000), "threads"),
         (Plan("cpu", "fp32", 0), "threads"),
@@ -47,12 +47,10 @@ def test_a_plan_without_threads_has_all_that_may_be_used() -> None:
     assert [plan.threads for plan in with_threads(SURVEY, plans)] == [2, 1, None]
 
 
-def test_devices_go_by_their_own_names() -> None:
-    assert find_devices(SURVEY, []) == ()
-    assert find_devices(SURVEY, ["cuda", "cpu", "cuda:0"]) == ("cuda:0", "cpu")
-    for asked in (["cuda:9"], ["foo"], ["cpu", "cuda:9"]):
-        with pytest.raises(InvalidRequest, match="Devices here: cpu, cuda:0"):
-            find_devices(SURVEY, asked)
+def test_a_plan_on_a_card_that_torch_cannot_use_is_told_why() -> None:
+    hidden = a_survey(gpus=[a_gpu(usable=False, why_not="torch was built without CUDA.", torch_device=None)])
+    with pytest.raises(InvalidRequest, match="NVIDIA A10 cannot be trained on: torch was built without CUDA"):
+        check_measurable(hidden, Request(IRIS), [Plan("cuda:0")])
 
 
 def test_a_job_without_a_measurement_says_the_first_reason() -> None:

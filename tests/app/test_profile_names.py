@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.errors import ProfileRefused
 from app.profile_names import free_name, is_another_machines
-from app.profiles import check_new_name
+from app.profiles import check_new_name, import_profile
 from app.service import Crosspoint
 from probes import bounds
 from probes.profile import Profile
@@ -37,6 +41,26 @@ def test_a_name_that_another_machines_profile_got_while_this_one_was_calibrated_
         assert ours.name == f"{name}-2"
         assert await crosspoint.profile(survey) == await crosspoint.profile(survey, ours.name) == ours
         assert await crosspoint.profile(survey, name) == theirs
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+def test_nor_one_that_comes_while_this_machines_is_kept(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        name = await free_name(crosspoint.store, await crosspoint.survey())
+        taking = list[asyncio.Task[Profile]]()
+        run = crosspoint.lab.run_at_turn
+
+        async def run_and_begin_to_import(*words: Any, **more: Any) -> dict[str, Any]:
+            found = await run(*words, **more)
+            taking.append(asyncio.create_task(import_profile(crosspoint, json.dumps(theirs).encode())))
+            return found
+
+        theirs = a_strangers(name).to_json()
+        crosspoint.lab.run_at_turn = run_and_begin_to_import  # type: ignore[method-assign]
+        ours = await crosspoint.calibrate("quick")
+        (taken,) = await asyncio.gather(*taking, return_exceptions=True)
+        assert isinstance(taken, ProfileRefused) == (ours.name == name)
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path))
 

@@ -26,6 +26,7 @@ from tests.app.advisor.machine import GPU, a_profile
 from tests.app.calibrating import calibrating
 from tests.app.imported import imported_meanwhile
 from tests.app.opened import with_crosspoint
+from tests.app.test_store_trouble import no_room
 
 CALM = a_profile((ONE, GPU))
 
@@ -169,6 +170,53 @@ def test_where_the_store_cannot_be_read_nobody_says_that_a_profile_is_unknown(tm
 def made_on(day: int, name: str, fingerprint: str) -> Profile:
     """On this day of a month."""
     return replace(a_profile(fingerprint=fingerprint), name=name, created_at=f"2026-11-{day}T09:00:00Z")
+
+
+def content_of(profile: Profile) -> bytes:
+    return json.dumps(profile.to_json()).encode()
+
+
+def test_of_two_machines_that_send_a_profile_of_one_name_at_once_one_is_refused(tmp_path: Path) -> None:
+    sent = [content_of(made_on(21, "localhost", machine)) for machine in ("one", "another")]
+
+    async def use(crosspoint: Crosspoint) -> None:
+        taking = (import_profile(crosspoint, content) for content in sent)
+        outcomes = await asyncio.gather(*taking, return_exceptions=True)
+        (refused,) = (outcome for outcome in outcomes if isinstance(outcome, ProfileRefused))
+        assert refused.code == "profile-exists"
+        assert await find_profile(crosspoint, "localhost") in outcomes
+
+    with_crosspoint(tmp_path, use)
+
+
+@pytest.mark.parametrize("days", [(21, 22), (22, 21)])
+def test_of_two_profiles_of_one_machine_that_come_at_once_the_newer_answers(
+    tmp_path: Path, days: tuple[int, int]
+) -> None:
+    sent = [content_of(made_on(day, "rig", "another")) for day in days]
+
+    async def use(crosspoint: Crosspoint) -> None:
+        await asyncio.gather(*(import_profile(crosspoint, content) for content in sent), return_exceptions=True)
+        assert await find_profile(crosspoint, "rig") == made_on(22, "rig", "another")
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_a_removal_that_fails_forgets_nothing_that_is_not_saved_yet(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        stored, unsaved = (made_on(day, "rig", survey.fingerprint) for day in (21, 22))
+        await crosspoint.store.keep_profile(stored, stored)
+        crosspoint.profiles.note(unsaved, unsaved, saved=False)
+        with no_room(), pytest.raises(StoreError, match="not removed"):
+            await forget_profile(crosspoint, "rig")
+        assert await find_profile(crosspoint, "rig") == unsaved
+        await crosspoint.profiles.save_unsaved()
+        assert await crosspoint.store.calibrations("rig", survey.fingerprint, 9) == [unsaved, stored]
+        await forget_profile(crosspoint, "rig")
+        assert await list_profiles(crosspoint) == []
+
+    with_crosspoint(tmp_path, use)
 
 
 async def listed(crosspoint: Crosspoint) -> dict[str, bool]:

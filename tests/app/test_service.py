@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError, UnknownProfile
 from app.lab import Lab
@@ -20,7 +21,7 @@ from app.settings import Settings
 from probes.hardware import Survey
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.build import ONE
+from tests.app.advisor.build import ONE, TWO, a_measurement
 from tests.app.advisor.machine import GPU, a_profile
 from tests.app.calibrating import calibrating
 from tests.app.lab.programs import serving
@@ -285,6 +286,34 @@ def test_another_machines_devices_are_not_looked_for_here(tmp_path: Path) -> Non
             request = Request(IRIS, devices=("cuda:63",), profile="gpu-node", effort=effort)
             answer = await crosspoint.recommend(request)
             assert {option.plan.device for option in answer.options} == {"cuda:63"}
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_what_was_measured_on_the_machine_of_a_profile_counts_where_this_store_keeps_it(tmp_path: Path) -> None:
+    """Of a node with the same home folder, or of this machine before it changed."""
+    question = Request(IRIS, profile="rig", effort="quick")
+
+    async def use(crosspoint: Crosspoint) -> None:
+        def told(answer: Recommendation, code: str) -> str:
+            (reason,) = [reason for reason in answer.reasons if reason.code == code]
+            return reason.text
+
+        await crosspoint.store.keep_profile(replace(a_profile((ONE, TWO), "another"), name="rig"))
+        before = await crosspoint.recommend(question)
+        assert {option.basis for option in before.options} == {"predicted"}
+        assert "No step of this model there is known." in told(before, "other-machine")
+        assert "another machine's" in told(before, "not-measured")
+
+        await crosspoint.store.keep_measurements("another", IRIS, [a_measurement(TWO, IRIS.batch_size, 0.5)])
+        await crosspoint.store.keep_survey(replace(await crosspoint.survey(), fingerprint="another"))
+        after = await crosspoint.recommend(question)
+        (measured,) = [option for option in after.options if option.basis == "measured"]
+        assert measured.plan == TWO
+        assert measured.step_seconds is not None
+        assert measured.step_seconds.median == pytest.approx(0.5)
+        assert "What steps of this model took there counts." in told(after, "other-machine")
+        assert "this machine's from before it changed" in told(after, "not-measured")
 
     with_crosspoint(tmp_path, use)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +20,7 @@ from app.store import Store
 from app.store.database import MIGRATIONS
 from app.store.profiles import KEPT_PROFILES_EACH
 from app.store.store import FILE_NAME
-from probes.measurement import Measurement, Timing
+from probes.measurement import METHOD, Measurement, Timing
 from probes.profile import Profile
 from probes.trace import Affine, Operation, Trace
 from probes.workload.description import ModelDescription, Plan, Workload
@@ -139,6 +141,62 @@ def test_the_latest_measurement_of_a_plan_counts(tmp_path: Path) -> None:
         await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
         await store.keep_measurements("f1", WORKLOAD, [later])
         assert await store.measurements("f1", WORKLOAD) == [later]
+
+    in_store(tmp_path, use)
+
+
+def test_what_was_measured_otherwise_is_not_read_and_takes_no_others_place(tmp_path: Path) -> None:
+    other = replace(MEASUREMENT, method=METHOD + 1)
+
+    async def use(store: Store) -> None:
+        await store.keep_measurements("f1", WORKLOAD, [other])
+        assert await store.measurements("f1", WORKLOAD) == []
+        for _ in range(2):
+            await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
+            assert await store.measurements("f1", WORKLOAD) == [MEASUREMENT]
+
+    in_store(tmp_path, use)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        assert connection.execute("SELECT count(*) FROM measurements").fetchone() == (2,)
+
+
+def test_a_measurement_that_says_no_method_is_of_the_first() -> None:
+    document = MEASUREMENT.to_json()
+    del document["method"]
+    assert Measurement.from_json(document).method == 1
+
+
+def test_machines_that_share_a_store_keep_a_trace_each(tmp_path: Path) -> None:
+    """Which kernels there are is the processor's, and what autocast runs."""
+    one, other = (replace(TRACE, cpu=name) for name in ("one", "other"))
+
+    async def use(store: Store) -> None:
+        for trace in (one, other):
+            await store.keep_trace(WORKLOAD, "2.13.0", trace)
+        found = [await store.trace(WORKLOAD, "2.13.0", name) for name in ("one", "other", "third")]
+        assert found == [one, other, None]
+        await store.keep_trace(WORKLOAD, "2.13.0", TRACE)  # by a survey that could not tell the processor
+        found = [await store.trace(WORKLOAD, "2.13.0", name) for name in ("one", "other", "third", "")]
+        assert found == [one, other, TRACE, TRACE]
+        await store.keep_trace(WORKLOAD, "2.13.0", one)
+        assert await store.trace(WORKLOAD, "2.13.0") == one, "of whichever processor, the newest"
+
+    in_store(tmp_path, use)
+
+
+def test_a_store_from_before_traces_were_a_processors_keeps_them(tmp_path: Path) -> None:
+    made = replace(TRACE, cpu="one")
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+        for script in MIGRATIONS[:5]:
+            connection.executescript(script)
+        connection.execute("PRAGMA user_version = 5")
+        for optimizer, text in (("adamw", json.dumps(made.to_json())), ("sgd", "no document")):
+            row = (WORKLOAD.model.key, "training", optimizer, "2.13.0", 1.0, text)
+            connection.execute("INSERT INTO traces VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    async def use(store: Store) -> None:
+        assert [await store.trace(WORKLOAD, "2.13.0", name) for name in ("one", "other")] == [made, None]
+        assert await store.trace(replace(WORKLOAD, optimizer="sgd"), "2.13.0", "one") is None
 
     in_store(tmp_path, use)
 

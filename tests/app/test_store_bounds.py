@@ -106,6 +106,29 @@ def test_others_profiles_are_bounded_all_together_and_never_at_the_cost_of_this_
     in_store(tmp_path, use)
 
 
+@pytest.mark.parametrize(("machines", "rows"), [(4, 5), (6, 6), (8, 6)])
+def test_of_many_machines_with_one_store_each_keeps_its_newest_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: int, rows: int
+) -> None:
+    """And older ones only as long as there are few in all: they take as much room."""
+    monkeypatch.setattr("app.store.profiles.KEPT_PROFILES", 5)
+    monkeypatch.setattr("app.store.profiles.KEPT_NEWEST", 6)
+    nodes = [replace(PROFILE, name=f"node {number}", fingerprint=f"f {number}") for number in range(machines)]
+
+    async def use(store: Store) -> None:
+        for node in nodes:
+            for effort in ("quick", "full", "full"):
+                await store.keep_profile(replace(node, effort=effort), node)
+        kept = [await store.profile(node.fingerprint) for node in nodes]
+        lost = [None] * max(0, machines - 6)
+        assert kept == [*lost, *(replace(node, effort="full") for node in nodes[len(lost) :])]
+
+    in_store(tmp_path, use)
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        assert connection.execute("SELECT count(*) FROM profiles").fetchone() == (rows,)
+    connection.close()
+
+
 def test_a_list_of_profiles_holds_what_is_told_of_them_and_no_more(tmp_path: Path) -> None:
     noise = {"spread": 0.1, "steal_fraction": None}
     profile = replace(PROFILE, name='"ü"', noise=noise, calibrations=3)

@@ -15,7 +15,7 @@ from app.service import Crosspoint
 from app.torch_word import DOUBT_SECONDS, LONGEST_DOUBT_SECONDS, TorchWord
 from app.upkeep import Upkeep
 from probes import survey as surveys
-from probes.hardware import Accelerator, Outcome, ProbeReport, Software, Survey
+from probes.hardware import Accelerator, Outcome, ProbeReport, Software, Survey, Torch
 from tests.app.advisor.build import a_gpu, a_survey
 from tests.app.lab.programs import program
 from tests.app.opened import with_crosspoint
@@ -25,10 +25,16 @@ SPLIT = replace(FIRST, usable=False, why_not="MIG splits this card")
 PART = a_gpu(id="MIG-7", parent_id="GPU-1", usable=None)
 
 
-def seen(*cards: Accelerator, cuda: str | None = None, driver: str | None = "580.65") -> Survey:
+TORCH = Torch("2.9.0+cu128", "12.8")
+
+
+def seen(
+    *cards: Accelerator, cuda: str | None = None, driver: str | None = "580.65", torch: Torch | None = TORCH
+) -> Survey:
     """cuda: why that does not start."""
     report = ProbeReport(Outcome.OK if cuda is None else Outcome.FAILED, None, cuda)
-    return replace(a_survey(gpus=cards), software=Software(nvidia_driver=driver), probes={"cuda": report})
+    software = Software(nvidia_driver=driver, torch=torch)
+    return replace(a_survey(gpus=cards), software=software, probes={"cuda": report})
 
 
 @pytest.mark.parametrize(
@@ -46,12 +52,21 @@ def seen(*cards: Accelerator, cuda: str | None = None, driver: str | None = "580
         (seen(cuda="SYSTEM_NOT_READY"), seen(FIRST), False),  # the fabric manager came later
         (seen(FIRST), seen(replace(FIRST, usable=False), cuda="CUDA_ERROR_UNKNOWN"), False),
         (seen(cuda="CUDA_ERROR_UNKNOWN"), seen(cuda="CUDA_ERROR_UNKNOWN"), True),
+        (seen(), seen(torch=Torch("2.10.0+cpu")), False),  # it was upgraded, where there is no card as well
+        (seen(FIRST), seen(FIRST, torch=Torch("2.9.0+cu128", "13.0")), False),
+        (seen(FIRST), seen(FIRST, torch=None), True),  # its files are not read now
     ],
 )
 def test_it_holds_while_drivers_tell_of_the_same_cards(then: Survey, now: Survey, holds: bool) -> None:
     word = TorchWord({"devices": []})
     assert word.holds_for(then)
     assert word.holds_for(now) is holds
+
+
+def test_what_was_not_known_of_torch_then_counts_from_when_it_is() -> None:
+    word = TorchWord({"devices": []})
+    assert [word.holds_for(seen(FIRST, torch=torch)) for torch in (None, TORCH, None, TORCH)] == [True] * 4
+    assert not word.holds_for(seen(FIRST, torch=Torch("2.10.0+cu128", "12.8")))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +105,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.cards: tuple[Accelerator, ...] = (FIRST,)
+        self.torch: Torch | None = None  # that is installed in this one's place
         self._devices, self._starts = folder / "devices.json", folder / "starts"
         self.show()
         self.program = program(
@@ -113,7 +129,9 @@ def use_machine(monkeypatch: pytest.MonkeyPatch, folder: Path, use: Use) -> None
     machine, take = Machine(folder), surveys.take_survey
 
     def with_cards(*arguments: Any, **named: Any) -> Survey:
-        return replace(take(*arguments, **named), accelerators=machine.cards)
+        survey = replace(take(*arguments, **named), accelerators=machine.cards)
+        torch = machine.torch or survey.software.torch
+        return replace(survey, software=replace(survey.software, torch=torch))
 
     monkeypatch.setattr("probes.survey.take_survey", with_cards)
     with_crosspoint(folder / "data", lambda crosspoint: use(crosspoint, machine), machine.program)
@@ -136,6 +154,28 @@ def test_a_card_that_came_later_is_asked_about_by_a_process_that_started_later(
             assert [card.usable for card in survey.accelerators] == [False, True]
             await crosspoint.survey(fresh=True)
         assert machine.starts == 2
+
+    use_machine(monkeypatch, tmp_path, use)
+
+
+def test_a_torch_that_was_exchanged_is_told_of_by_what_is_installed_until_it_was_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a machine without cards, too: traces and profiles are of a version."""
+
+    async def use(crosspoint: Crosspoint, machine: Machine) -> None:
+        machine.cards = ()
+        upkeep = Upkeep(crosspoint)
+        await upkeep._learn_torch()
+        told = (await crosspoint.survey()).software.torch
+        assert told is not None
+        assert told.version == "2.13.0", "as torch says of itself"
+        assert machine.starts == 1
+        machine.torch = Torch("2.14.0+cpu")
+        survey = await crosspoint.survey(fresh=True)
+        assert survey.software.torch == machine.torch
+        await upkeep._learn_torch()
+        assert machine.starts == 2, "what was imported before stays what it is"
 
     use_machine(monkeypatch, tmp_path, use)
 

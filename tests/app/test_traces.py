@@ -15,7 +15,7 @@ from app.errors import LabError
 from app.keeping import RunJob
 from app.service import Crosspoint
 from app.traces import OUT_OF_MEMORY_SECONDS, TOO_SLOW_SECONDS, Traces
-from probes.hardware import Cpu, Outcome, ProbeReport
+from probes.hardware import Cpu, Outcome, ProbeReport, Survey
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_measurement
@@ -175,16 +175,36 @@ def test_a_trace_is_of_the_cpu_that_it_was_made_on(tmp_path: Path) -> None:
     with_crosspoint(tmp_path, use, tracing(tmp_path))
 
 
+def without_cpu(survey: Survey) -> Survey:
+    """As where what tells of it took too long."""
+    probes = {**survey.probes, "cpu": ProbeReport(Outcome.TIMEOUT, None, "It took too long.")}
+    return replace(survey, cpu=Cpu(), probes=probes)
+
+
 def test_a_survey_that_does_not_tell_the_cpu_hides_no_trace_and_makes_none_that_is_hidden(tmp_path: Path) -> None:
     async def use(crosspoint: Crosspoint) -> None:
         survey = await crosspoint.survey()
-        probes = {**survey.probes, "cpu": ProbeReport(Outcome.TIMEOUT, None, "It took too long.")}
-        silent = replace(survey, cpu=Cpu(), probes=probes)
+        silent = without_cpu(survey)
         trace = await crosspoint.trace(IRIS)
         other = replace(IRIS, mode="inference")
         made = (await crosspoint.new_trace(silent, other)).value
         for traces in (crosspoint.known_trace, Traces(crosspoint.store).find):  # out of memory, and the store
             assert await traces(silent, IRIS) == trace
             assert await traces(survey, other) == made
+
+    with_crosspoint(tmp_path, use, tracing(tmp_path))
+
+
+def test_what_answers_a_survey_that_does_not_tell_the_cpu_answers_no_later_one(tmp_path: Path) -> None:
+    """Of two machines that share the store: the newest trace may be the other's."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        other = replace(survey, cpu=replace(survey.cpu, name="Another CPU", instruction_sets=("sse2",)))
+        of_both = [(await crosspoint.new_trace(each, IRIS)).value for each in (survey, other)]
+        traces = Traces(crosspoint.store)
+        assert await traces.find(without_cpu(survey), IRIS) == of_both[1]
+        assert [await traces.find(each, IRIS) for each in (survey, other)] == of_both
+        assert of_both[0] != of_both[1]
 
     with_crosspoint(tmp_path, use, tracing(tmp_path))

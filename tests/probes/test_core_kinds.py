@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from probes.core_kinds import split_by_speed
 from probes.cpu import read_cpu
-from probes.hardware import CoreCluster, Cpu
+from probes.hardware import CoreCluster, Cpu, Survey
 from probes.reading import Root
+from probes.survey import take_survey
 from tests.probes.machines import CPU, Files, cpu_files, mask, write_machine
 
 Group = tuple[int, ...]
@@ -53,10 +54,31 @@ def test_intels_kernel_names_the_kinds_of_core(tmp_path: Path) -> None:
     cpu = read(tmp_path, files)
     assert counts(cpu) == (2, 4, 0)
     assert cpu.threads_per_core == 2
+    survey = take_survey(tmp_path, deadline_seconds=60)
+    assert [(one.allowed_physical_cores, one.allowed_logical_cores) for one in survey.cpu.clusters] == [(2, 4), (4, 4)]
     assert cpu.clusters == (
         CoreCluster("performance", "Golden Cove", 2, 4),
         CoreCluster("efficiency", "Gracemont", 4, 4),
     )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "left"), [("0-3", [(2, 4), (0, 0)]), ("4-7", [(0, 0), (4, 4)]), ("0,2,6-7", [(2, 2), (2, 2)])]
+)
+def test_which_kinds_of_core_a_pinned_process_may_use_is_told_and_makes_another_machine(
+    tmp_path: Path, allowed: str, left: list[tuple[int, int]]
+) -> None:
+    survey, other = (pinned(tmp_path / cpus, cpus) for cpus in (allowed, "0-1,4-5"))
+    assert [(one.allowed_physical_cores, one.allowed_logical_cores) for one in survey.cpu.clusters] == left
+    assert survey.cpu.usable_cores == other.cpu.usable_cores == 4.0
+    assert survey.fingerprint != other.fingerprint
+
+
+def pinned(folder: Path, cpus: str) -> Survey:
+    """A hybrid machine of 8 CPUs, of which a process may use these."""
+    files = machine(8, 4, ((4, 5, 6, 7),)) | pmus("0-3", "4-7") | {"proc/cpuinfo": intel(8, 0x97)}
+    status: Files = {"proc/self/status": f"Cpus_allowed_list:\t{cpus}\n"}
+    return take_survey(write_machine(folder, files | status), deadline_seconds=60)
 
 
 def test_meteor_lakes_low_power_cores_sit_apart_from_the_l3(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from probes.fingerprint import (
     Identity,
     compute_fingerprint,
     hash_identity,
+    of_another_process,
     read_identity,
     settle_identity,
     silent_parts,
 )
 from probes.hardware import (
     Accelerator,
+    CoreCluster,
     Cpu,
     Driver,
     Load,
@@ -36,26 +38,26 @@ from probes.identity_changes import explain_changes
 PASSING: dict[type, str] = {
     System: "hostname os kernel architecture virtualization container page_bytes",
     Cpu: "vendor microarchitecture generation tier suffix suffix_meaning identified_by performance_cores "
-    "efficiency_cores low_power_cores threads_per_core offline_logical_cores clusters usable_cores_limit "
+    "efficiency_cores low_power_cores threads_per_core offline_logical_cores usable_cores_limit "
     "allowed_logical_cores numa_nodes "
     "numa_nodes_without_cpus cache_bytes base_frequency_hz max_frequency_hz governor frequency_driver",
     Memory: "total_bytes available_bytes usable_bytes swap_total_bytes swap_used_bytes reclaimable_bytes",
-    Accelerator: "architecture generation tier suffix tier_meaning segment parent_id memory_total_bytes "
-    "memory_free_bytes memory_bandwidth_bytes_per_second unified_memory compute_capability multiprocessors "
-    "pci_address torch_device usable why_not utilization_percent temperature_celsius power_watts power_limit_watts "
+    CoreCluster: "kind microarchitecture max_frequency_hz",
+    Accelerator: "architecture generation tier suffix tier_meaning segment "
+    "memory_free_bytes memory_bandwidth_bytes_per_second unified_memory multiprocessors "
+    "usable why_not utilization_percent temperature_celsius power_watts power_limit_watts power_limit_default_watts "
     "compute_mode throttle_reasons throttle_codes graphics_clock_hz graphics_clock_maximum_hz memory_clock_hz "
-    "memory_clock_maximum_hz memory_bus_bits persistence_mode virtualization mig_mode ecc_enabled "
+    "memory_clock_maximum_hz memory_bus_bits persistence_mode virtualization ecc_enabled "
     "ecc_corrected_errors ecc_uncorrected_errors ecc_needs_reset xids nvlinks nvlinks_maximum "
-    "nvlink_bytes_per_second processes pcie_generation pcie_generation_maximum pcie_lanes pcie_lanes_maximum "
-    "kernel_driver pcie_lanes_slot gfx_target ecc_corrected_errors_lifetime "
-    "ecc_uncorrected_errors_lifetime ecc_repair_failed",
+    "nvlink_bytes_per_second processes pcie_generation pcie_lanes pcie_lanes_maximum "
+    "ecc_corrected_errors_lifetime ecc_uncorrected_errors_lifetime ecc_repair_failed",
     Driver: "kernel_modules library library_version device_files library_error compute_error compute_devices "
     "fabric_manager",
     Torch: "cudnn_version cuda_available device_count current_device architectures",
     Software: "python cuda_driver_version",
 }
 # Facts of which nothing is in the identity.
-PASSING_WHOLE = {"CacheSizes", "CoreCluster", "Limits", "Load", "GpuProcess", "Xid", "Storage", "DeviceFile"}
+PASSING_WHOLE = {"CacheSizes", "Limits", "Load", "GpuProcess", "Xid", "Storage", "DeviceFile"}
 NO_FACTS = {"ProbeReport", "Finding", "Survey"}
 
 CARD = Accelerator("GPU-1", vendor="NVIDIA", name="NVIDIA GeForce RTX 3080 Ti", driver_version="550.54")
@@ -97,7 +99,22 @@ def with_software(**changes: Any) -> Survey:
     return replace(SURVEY, software=replace(SURVEY.software, **changes))
 
 
+def with_cores(performance: tuple[int, int], efficiency: tuple[int, int]) -> Survey:
+    """Of a machine with four of each: how many cores, and CPUs, of each may be used."""
+    fast = CoreCluster("performance", None, 4, 8, None, *performance)
+    return with_cpu(clusters=(fast, CoreCluster("efficiency", None, 4, 4, None, *efficiency)))
+
+
+def with_names(first: str | None, second: str | None) -> Survey:
+    """torch's names of the two cards."""
+    cards = zip(SURVEY.accelerators, (first, second), strict=True)
+    return replace(SURVEY, accelerators=tuple(replace(card, torch_device=name) for card, name in cards))
+
+
 CHANGED_MACHINES = [
+    (with_cores((4, 8), (0, 0)), "allowed cores all -> 4 (8 threads) + 0"),
+    (with_cores((0, 0), (4, 4)), "allowed cores all -> 0 + 4"),
+    (with_names(None, "cuda:0"), "cuda:0 the usual card -> NVIDIA H100"),
     (with_cpu(name="AMD EPYC 9R45"), "CPU AMD EPYC 9R14 -> AMD EPYC 9R45"),
     (with_cpu(sockets=2), "sockets 1 -> 2"),
     (with_cpu(logical_cores=8), "logical cores 16 -> 8"),
@@ -143,6 +160,11 @@ SAME_MACHINES = {
     "hidden from torch": with_card(usable=False, why_not="hidden", torch_device=None),
     "flags of a newer microcode": with_cpu(instruction_sets=("rtm", "smep", "avx2")),
     "after torch was asked": with_software(torch=Torch("2.9.0", "12.8", "9.1", True, 2, 0, ("sm_86",))),
+    "all of its cores allowed": with_cores((4, 8), (4, 4)),
+    "with cores of which nothing is told": with_cpu(clusters=(CoreCluster(None, None, 8, 16),)),
+    "seen by torch": with_names("cuda:0", "cuda:1"),
+    "with the last card hidden": with_names("cuda:0", None),
+    "at half its power": with_card(power_limit_watts=350.0, power_limit_default_watts=700.0, segment="data-center"),
     "read by another crosspoint": with_cpu(microarchitecture="Zen 4", generation="9004", tier=None),
 }
 
@@ -230,6 +252,56 @@ def test_a_card_that_only_cuda_tells_of_is_not_removed_while_cuda_is_late(nvidia
 
 def test_a_cuda_that_is_late_beside_nvml_leaves_nothing_open() -> None:
     assert silent_parts(hanging(SURVEY, "cuda").probes) == frozenset()
+
+
+def test_other_cores_of_the_same_number_are_another_machine() -> None:
+    """As `taskset` gives them, or Kubernetes: four cores of one thread each, or two with both of theirs."""
+    whole, single = (with_cores((2, 4), (0, 0)), with_cores((4, 4), (0, 0)))
+    assert compute_fingerprint(whole) != compute_fingerprint(single)
+    assert explain_changes(read_identity(whole), read_identity(single)) == ("allowed cores 2 (4 threads) + 0 -> 4 + 0",)
+
+
+def test_a_machine_that_was_pinned_before_its_cores_were_told_is_not_said_to_have_had_them_all() -> None:
+    pinned = with_cores((2, 4), (0, 0))
+    now = read_identity(replace(pinned, cpu=replace(pinned.cpu, usable_cores=4.0)))
+    then = {**now, "limits": {name: fact for name, fact in now["limits"].items() if name != "cores"}}
+    assert hash_identity(then) != hash_identity(now)
+    assert explain_changes(then, now) == explain_changes(now, then) == ()
+    freed = read_identity(with_cores((4, 8), (4, 4)))
+    assert "allowed cores 2 (4 threads) + 0 -> all" in explain_changes(now, freed)
+
+
+def test_cores_that_are_all_alike_are_told_by_their_number() -> None:
+    """A machine that was always pinned keeps its fingerprint."""
+    alike = with_cpu(physical_cores=16, usable_cores=4.0)
+    pinned = replace(alike, cpu=replace(alike.cpu, clusters=(CoreCluster(None, None, 16, 16, None, 4, 4),)))
+    assert compute_fingerprint(pinned) == compute_fingerprint(alike)
+
+
+def test_which_cores_are_allowed_stays_known_while_the_processor_is_not_read() -> None:
+    before = read_identity(with_cores((4, 8), (0, 0)))
+    assert settle_identity(hanging(SURVEY, "cpu"), before) == before
+    assert settle_identity(hanging(SURVEY, "cpu"), BEFORE) == BEFORE
+
+
+HIDING = {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+def test_a_cuda_that_is_late_leaves_open_what_a_hiding_variable_makes_of_its_names() -> None:
+    """Only there: where nothing hides cards the names are as usual."""
+    late, hidden = hanging(with_names(None, None), "cuda"), read_identity(with_names(None, "cuda:0"))
+    assert settle_identity(late, None) == settle_identity(late, BEFORE) == BEFORE
+    assert settle_identity(late, None, HIDING)["devices"] is None
+    assert settle_identity(late, hidden, HIDING) == hidden
+    assert settle_identity(late, BEFORE, HIDING) == BEFORE
+    assert settle_identity(late, of_another_process(BEFORE), HIDING)["devices"] is None
+    assert explain_changes(settle_identity(late, None, HIDING), hidden) == ()
+
+
+def test_what_names_stand_for_stays_known_while_the_driver_hangs() -> None:
+    silent, hidden = hanging(replace(SURVEY, accelerators=()), "nvidia"), read_identity(with_names(None, "cuda:0"))
+    assert settle_identity(silent, hidden, HIDING) == hidden
+    assert settle_identity(silent, of_another_process(hidden), HIDING) == BEFORE
 
 
 def test_a_processor_without_a_name_keeps_the_fingerprint_that_the_kernels_word_for_it_gave() -> None:

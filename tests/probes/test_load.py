@@ -1,4 +1,7 @@
+import itertools
 import os
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +81,23 @@ def test_whoever_cannot_wait_for_a_second_survey_measures() -> None:
     load = measure_load(Root(), 0.05)
     assert load.interval_seconds is not None
     assert load.busy_fraction is None or 0 <= load.busy_fraction <= 1
+
+
+def test_our_own_work_is_told_apart_where_psutil_counts_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS and Windows, where the answers after each `quick` took its measuring for others' load."""
+    monkeypatch.setattr(Root, "is_linux", property(lambda _: False))
+    before, is_over = time.process_time(), threading.Event()
+    work = threading.Thread(target=lambda: all(not is_over.is_set() for _ in itertools.count()))
+    work.start()
+    load = measure_load(Root(), 0.5)
+    own = time.process_time() - before
+    is_over.set()
+    work.join()
+    assert load.own_busy_fraction is not None
+    assert load.interval_seconds is not None
+    cores = load.own_busy_fraction * (os.cpu_count() or 1)
+    assert cores * load.interval_seconds == pytest.approx(own, abs=0.15)
+    assert cores > 0.1
 
 
 def test_a_captured_machine_was_read_once(tmp_path: Path) -> None:

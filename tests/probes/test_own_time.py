@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.own_time import parse_ticks, read_own_ticks
+from probes.own_time import ask_own_seconds, parse_ticks, read_own_ticks
 
 SPIN = "n = 0\nwhile n < 3_000_000: n += 1\nprint('spun', flush=True)\ninput()"
 
@@ -59,3 +59,15 @@ def test_a_real_child_counts_while_it_lives_and_after_it_ended() -> None:
         child.communicate(b"\n")
     assert living > before
     assert read_own_ticks() >= living
+
+
+def test_where_there_is_no_proc_a_child_counts_while_it_lives_and_after_it_ended() -> None:
+    before = ask_own_seconds()
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdin=-1, stdout=-1) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        living = ask_own_seconds()
+        child.communicate(b"\n")
+    assert living > before + 0.05
+    if sys.platform != "win32":
+        assert ask_own_seconds() >= living - 0.02

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from app.advisor.curves.crossover import Found, batch_grid, find_crossover, holds_from
-from app.advisor.curves.pairs import Pair
+from app.advisor.curves.pairs import Pair, plans_of
 from app.advisor.recommendation import Crossover, Curve
-from app.advisor.time_model.launch_bound import launch_bound_until
+from app.advisor.time_model.measured import by_plan
 from app.advisor.time_model.step_estimate import compare, weakest
 from app.advisor.time_model.step_time import PlanTime
 from probes import bounds
 from probes.measurement import Measurement
-from probes.workload.description import DATA, Plan, Workload
+from probes.workload.description import DATA, Data, Plan, Workload
 
 # How far beyond the batch asked for to look, and the least to look at: crossovers of small models lie in the
 # thousands. Powers of two up to here cost a dozen estimates.
@@ -22,36 +23,53 @@ LOOK_AHEAD = 16
 LEAST_LARGEST = 4096
 LARGEST = 65536
 
+# By a plan's key, seconds before its steps are steady (startup_of).
+Startups = Mapping[tuple[object, ...], float | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known). smallest: what torch
-    takes at least. failed: by the plan's key, sizes at which it was tried and failed."""
+    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known), where batches reach
+    a device as the workload says. smallest: what torch takes at least. failed: by the plan's key, sizes at which it was
+    tried and failed. otherwise: what each plan can hold where batches arrive in another way; no entry: as much."""
 
     workload: Workload
     times: Mapping[tuple[object, ...], PlanTime]
     room: Mapping[tuple[object, ...], int | None]
     smallest: int = 1
     failed: Mapping[tuple[object, ...], frozenset[int]] = field(default_factory=dict)
+    otherwise: Mapping[Data, Mapping[tuple[object, ...], int | None]] = field(default_factory=dict)
+
+    def fed(self, data: Data) -> Batches:
+        """The same where batches reach a device as `data`."""
+        if data == self.workload.data:
+            return self
+        times = {key: time.fed(data) for key, time in self.times.items()}
+        room = self.otherwise.get(data, self.room)
+        return replace(self, workload=replace(self.workload, data=data), times=times, room=room)
 
     def largest(self, plans: Sequence[Plan]) -> int:
         """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""
         limits = [limit for plan in plans if (limit := self.room.get(plan.key)) is not None]
         return min([largest_worth_looking_at(self.workload), *limits])
 
-    def grid(self, plans: Sequence[Plan]) -> tuple[int, ...]:
+    def grid(self, plans: Sequence[Plan], also: Iterable[int] = ()) -> tuple[int, ...]:
+        """Growing batches that all of these can run: powers of two, the one asked for, those at which one of them ran,
+        and `also`."""
         largest = self.largest(plans)
         if largest < self.smallest:
             return ()
         ran = [self.times[plan.key].measured for plan in plans]
-        also = [batch for row in ran if row is not None for batch in row.batch_sizes]
-        sizes = batch_grid(largest, [self.workload.batch_size, *also])
-        return tuple(size for size in sizes if all(self.can_run(plan, size) for plan in plans))
+        there = [batch for row in ran if row is not None for batch in row.batch_sizes]
+        failed = {batch for plan in plans for batch in self.failed.get(plan.key, ())}
+        sizes = batch_grid(largest, [self.workload.batch_size, *there, *also])
+        return tuple(size for size in sizes if size >= self.smallest and size not in failed)
 
     def can_run(self, plan: Plan, batch_size: int) -> bool:
-        room = self.room.get(plan.key)
+        key = plan.key
+        room = self.room.get(key)
         fits = self.smallest <= batch_size and (room is None or batch_size <= room)
-        return fits and batch_size not in self.failed.get(plan.key, ())
+        return fits and batch_size not in self.failed.get(key, ())
 
 
 def largest_worth_looking_at(workload: Workload) -> int:
@@ -85,22 +103,25 @@ def crossovers_of(
     batches: Batches, pairs: Sequence[Pair], measurements: Sequence[Measurement]
 ) -> tuple[Crossover, ...]:
     """The crossovers of these pairs; with a device in a pair, one for each way of feeding it."""
+    fed = {data: batches.fed(data) for data in DATA}
+    rows, asked = by_plan(measurements), batches.workload.batch_size
+    startups = {plan.key: startup_of(plan, rows.get(plan.key, ()), asked) for plan in plans_of(pairs, None)}
     found: list[Crossover] = []
     for first, second in pairs:
         both_cpu = first.is_cpu and second.is_cpu
         for data in (batches.workload.data,) if both_cpu else DATA:
-            crossover = crossover_of(batches, first, second, data, measurements)
+            crossover = crossover_of(fed[data], first, second, startups)
             if crossover is not None:
                 found.append(crossover)
     return tuple(found)
 
 
 def crossover_of(
-    batches: Batches, first: Plan, second: Plan, data: str, measurements: Sequence[Measurement]
+    batches: Batches, first: Plan, second: Plan, startups: Startups = MappingProxyType({})
 ) -> Crossover | None:
-    """From the first plan to the second, fed in that way; None when of fewer than two batches both are known, or fewer
-    fit."""
-    grid = batches.grid([first, second])
+    """From the first plan to the second; None when of fewer than two batches both are known, or fewer fit. startups: of
+    steps at the batch asked for."""
+    data, grid = batches.workload.data, batches.grid([first, second])
     ours, theirs = batches.times[first.key], batches.times[second.key]
     known = [batch for batch in grid if ours.at(batch, data) is not None and theirs.at(batch, data) is not None]
     found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), known)
@@ -109,6 +130,8 @@ def crossover_of(
     likeliest = _medians_cross_at(ours, theirs, data, known)
     batch_size = _within(found, likeliest)
     estimates = [time.at(at, data) for at in _deciding(found, batch_size, known) for time in (ours, theirs)]
+    is_told = theirs.predicted is not None and not second.is_cpu
+    until = theirs.launch_bound_until(batches.grid([second])) if is_told else None
     return Crossover(
         start=first,
         to=second,
@@ -118,10 +141,9 @@ def crossover_of(
         low=found.low,
         high=found.high,
         medians_cross_at=likeliest,
-        launch_bound_until=launch_bound_until(theirs.predicted, theirs.measured, batches.grid([second]))
-        if theirs.predicted is not None and not second.is_cpu
-        else None,
-        break_even_steps=break_even_steps(ours, theirs, batches, data, measurements),
+        launch_bound_until=until,
+        launch_bound_at_largest=until is None if is_told else None,
+        break_even_steps=break_even_steps(ours, theirs, batches, startups),
         basis=weakest(estimate.basis for estimate in estimates if estimate is not None),
         looked_at=(known[0], known[-1]),
     )
@@ -153,16 +175,14 @@ def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, known: Seque
     return holds_from(is_lower, known)
 
 
-def break_even_steps(
-    first: PlanTime, second: PlanTime, batches: Batches, data: str, measurements: Sequence[Measurement]
-) -> int | None:
+def break_even_steps(first: PlanTime, second: PlanTime, batches: Batches, startups: Startups) -> int | None:
     """Steps at the batch asked for after which the second plan's longer start is repaid; None when a start-up was
     not measured, when one cannot run there or the second is not faster, and on one device, where both start alike."""
     asked = batches.workload.batch_size
     if first.plan.device == second.plan.device or not all(batches.can_run(t.plan, asked) for t in (first, second)):
         return None
-    starts = [startup_of(plan, measurements, asked) for plan in (first.plan, second.plan)]
-    times = [time.seconds(asked, data) for time in (first, second)]
+    starts = [startups.get(time.plan.key) for time in (first, second)]
+    times = [time.seconds(asked, batches.workload.data) for time in (first, second)]
     if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
         return None
     gain = times[0].median - times[1].median
@@ -175,6 +195,7 @@ def startup_of(plan: Plan, measurements: Sequence[Measurement], batch_size: int)
     """Seconds before steps of this batch are steady; None where they were not measured. Of a device the most that was
     measured of the plan at any batch: its context and libraries, which only the first of a process pays. On a CPU what
     the first step takes beyond the others, which goes with its batch."""
-    rows = [row for row in measurements if row.plan.key == plan.key and row.outcome == "ok"]
+    key = plan.key
+    rows = [row for row in measurements if row.plan.key == key and row.outcome == "ok"]
     there = [row.startup_seconds for row in rows if not plan.is_cpu or row.batch_size == batch_size]
     return max((seconds for seconds in there if seconds is not None), default=None)

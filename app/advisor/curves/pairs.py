@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from probes.workload.description import Plan, Precision
 
 Pair = tuple[Plan, Plan]
+# The plans of the CPU that a plan on a device is compared with (app.advisor.curves.rivals).
+Rivals = Callable[[Plan], Iterable[Plan]]
 
 
-def pairs_worth_telling(plans: Sequence[Plan], best: Plan | None) -> tuple[Pair, ...]:
+def pairs_worth_telling(
+    plans: Sequence[Plan],
+    best: Plan | None,
+    rivals: Rivals = lambda on_device: (),
+    kinds: Mapping[str, Hashable] = MappingProxyType({}),
+) -> tuple[Pair, ...]:
     """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16 with either and with the
-    recommended ones; the recommended plan of the CPU against fewer and more threads; the CPU against each device; each
-    device's fp32 against its lower precisions; one device against the next. plans: without settings, whose gain is
-    known at one batch size.
-
-    best: the recommended plan; the CPU plan that devices are compared with is the best one, if it is one.
+    recommended ones; the recommended plan of the CPU against fewer and more threads; each plan on a device against its
+    rivals on the CPU; each device's fp32 against its lower precisions; one device against the next. plans: without
+    settings, whose gain is known at one batch size, and each on one card of those that are alike. best: the recommended
+    plan. kinds: by device, the same for cards that are alike, which are one device here.
     """
     cpu = [plan for plan in plans if plan.is_cpu]
     pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best), *_neighbour_pairs(cpu, best)]
-    devices = tuple(dict.fromkeys(plan.device for plan in plans if not plan.is_cpu))
-    baseline = _cpu_baseline(cpu, best)
-    for device in devices:
-        on_device = [plan for plan in plans if plan.device == device]
-        if baseline is not None:
-            pairs += [(baseline, plan) for plan in on_device]
-        pairs += [(on_device[0], plan) for plan in on_device[1:] if on_device[0].precision == "fp32"]
-    pairs += _device_pairs(plans, devices, best)
+    devices: dict[Hashable, list[Plan]] = {}
+    for plan in plans:
+        if not plan.is_cpu:
+            devices.setdefault(kinds.get(plan.device, plan.device), []).append(plan)
+    for on_device in devices.values():
+        pairs += [(rival, plan) for plan in on_device for rival in rivals(plan)]
+        plain = next((plan for plan in on_device if plan.precision == "fp32"), None)
+        pairs += [(plain, plan) for plan in on_device if plain is not None and plan is not plain]
+    pairs += _device_pairs(devices.values(), best)
     return _once(pairs)
 
 
@@ -70,16 +78,9 @@ def _precision_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
     return pairs
 
 
-def _cpu_baseline(cpu: Sequence[Plan], best: Plan | None) -> Plan | None:
-    if best is not None and best.is_cpu:
-        return best
-    fp32 = [plan for plan in cpu if plan.precision == "fp32"] or list(cpu)
-    return max(fp32, key=lambda plan: plan.threads or 0, default=None)
-
-
-def _device_pairs(plans: Sequence[Plan], devices: Sequence[str], best: Plan | None) -> list[Pair]:
+def _device_pairs(devices: Collection[Sequence[Plan]], best: Plan | None) -> list[Pair]:
     precision: Precision = best.precision if best is not None and not best.is_cpu else "fp32"
-    rows = [plan for device in devices for plan in plans if plan.device == device and plan.precision == precision]
+    rows = [plan for on_device in devices for plan in on_device if plan.precision == precision]
     return [(rows[0], plan) for plan in rows[1:]]
 
 

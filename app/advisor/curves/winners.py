@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from app.advisor.decide import reasons_of
 from app.advisor.known import Known, gather
-from app.advisor.recommendation import Basis, Interval, Option, nothing_fits, plan_name
+from app.advisor.recommendation import Basis, Interval, Option, Reason, nothing_fits, plan_name
 from app.advisor.request import Request
 from app.advisor.time_model.experience import Experience
 from probes.hardware import Survey
@@ -21,7 +22,8 @@ from probes.workload.description import Plan
 class Cell:
     """plan: the one to take; None where no time is known, where nothing fits (fits is False then), or where torch
     refuses every plan (cannot_run); why_not says why. close: others cannot be told from it. slowest_ratio: how many
-    times as long the slowest plan that fits takes."""
+    times as long the slowest plan that fits takes. reasons: of a recommendation of the plan; not in the JSON, as most
+    are the same in each cell."""
 
     batch_size: int
     plan: Plan | None = None
@@ -32,9 +34,17 @@ class Cell:
     slowest_ratio: float | None = None
     cannot_run: bool = False
     why_not: str | None = None
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """Whether some plan may, as far as anybody knows."""
+        return self.fits is not False and not self.cannot_run
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "plan": plan_name(self.plan) if self.plan is not None else None}
+        found = asdict(replace(self, reasons=()))
+        del found["reasons"]
+        return {**found, "plan": plan_name(self.plan) if self.plan is not None else None}
 
 
 def winners(
@@ -52,10 +62,11 @@ def winners(
     at one batch. captured: the machine can only be read. Pure. Raises InvalidRequest."""
     asked = [replace(request, workload=replace(request.workload, batch_size=size)) for size in batch_sizes]
     found = (survey, profile, trace, measurements)
-    return [_cell(gather(*found, each, experience, captured=captured)) for each in asked]
+    known = (gather(*found, each, experience, captured=captured) for each in asked)
+    return [_cell(survey, profile, *both) for both in zip(asked, known, strict=True)]
 
 
-def _cell(known: Known) -> Cell:
+def _cell(survey: Survey, profile: Profile | None, request: Request, known: Known) -> Cell:
     batch_size = known.workload.batch_size
     options = known.options(batch_size)
     ranking = known.ranking(batch_size, options)
@@ -63,8 +74,16 @@ def _cell(known: Known) -> Cell:
     if best is None or best.step_seconds is None:
         return _without_plan(batch_size, options)
     times = [option.step_seconds.median for option in options if option.step_seconds is not None]
-    ratio = max(times) / best.step_seconds.median
-    return Cell(batch_size, best.plan, best.fits, best.step_seconds, best.basis, bool(ranking.close), ratio)
+    return Cell(
+        batch_size,
+        best.plan,
+        best.fits,
+        best.step_seconds,
+        best.basis,
+        bool(ranking.close),
+        slowest_ratio=max(times) / best.step_seconds.median,
+        reasons=reasons_of(survey, profile, request, known, ranking),
+    )
 
 
 def _without_plan(batch_size: int, options: Sequence[Option]) -> Cell:

@@ -41,10 +41,10 @@ def explain_busy_device(
     rests on most. Told where that plan's card is shared, or its time is of when it was; else where a card has no times,
     as it is not calibrated beside others."""
     for card in sorted(survey.accelerators, key=lambda card: best is None or card.torch_device != best.device):
-        here = [option for option in options if option.plan.device == card.torch_device]
+        here = [option for option in options if option.plan.device == card.torch_device and _may_run(option)]
         is_best = best is not None and best.device == card.torch_device
         if is_best and is_busy(card):
-            follows = _what_follows(here, best)
+            follows = _what_follows(row)
         elif is_best and row is not None and row.met_others and card.utilization_percent is not None:
             return _left(card, row)
         elif is_busy(card) and here and all(option.step_seconds is None for option in here):
@@ -57,11 +57,15 @@ def explain_busy_device(
     return None
 
 
-def _what_follows(options: Sequence[Option], best: Plan | None) -> str:
-    option = next((option for option in options if best is not None and option.plan.key == best.key), None)
-    if option is not None and option.basis == "measured":
-        return "The time was measured, and contains as much of theirs as it met."
-    return "The time is of the card with nobody else on it: a step takes longer while they share it."
+def _may_run(option: Option) -> bool:
+    return option.fits is not False and not option.cannot_run
+
+
+def _what_follows(row: Measurement | None) -> str:
+    if row is None or row.met_nobody:
+        return "The time is of the card with nobody else on it: a step takes longer while they share it."
+    beside = " beside others" if row.met_others else ""
+    return f"The time rests on what was measured{beside}, and contains as much of theirs as it met."
 
 
 def _left(card: Accelerator, row: Measurement) -> Reason:

@@ -10,10 +10,14 @@ from app.advisor.recommendation import Option, Reason
 
 
 def explain_crowd(crowd: Crowd | None, options: Sequence[Option], best: Option | None) -> Reason | None:
-    """Told where some plan for the CPU needs a core that others hold."""
-    if crowd is None or not any(crowd.exposure(option.plan) > 0 for option in options):
+    """Told where some plan for the CPU that may run needs a core that others hold."""
+    if crowd is None:
         return None
-    said = [_who(crowd), _what_follows(options), _about_best(crowd, best)]
+    may_run = [option for option in options if option.fits is not False and not option.cannot_run]
+    exposed = [option for option in may_run if crowd.exposure(option.plan) > 0]
+    if not exposed:
+        return None
+    said = [_who(crowd), _what_follows(exposed), _about_best(crowd, best)]
     numbers = {
         "others_cores": crowd.others,
         "free_cores": crowd.free,
@@ -38,10 +42,10 @@ def _who(crowd: Crowd) -> str:
     )
 
 
-def _what_follows(options: Sequence[Option]) -> str:
-    if all(option.step_seconds is None for option in options):
+def _what_follows(exposed: Sequence[Option]) -> str:
+    if all(option.step_seconds is None for option in exposed):
         return ""
-    if not any(option.crowded for option in options):
+    if not any(option.crowded for option in exposed):
         return "The times here were measured among them, and contain it as far as it could be told."
     return (
         "Several threads wait in each operation for the one that lost its core, so a plan with more threads than free "

@@ -45,29 +45,33 @@ def say_where(profile: Profile) -> str:
     return f"{profile.name} ({profile.machine})" if profile.machine else profile.name
 
 
-def explain_elsewhere(profile: Profile) -> Reason:
-    """What an answer for another machine rests on."""
+def explain_elsewhere(profile: Profile, *, is_measured: bool) -> Reason:
+    """What an answer for another machine, or for this one as it was before it changed, rests on. is_measured: steps of
+    this very model ran there, and are kept here."""
     software = ", ".join(f"{name} {version}" for name, version in profile.software.items()) or "unknown software"
-    facts = profile.hardware
-    if facts is None or facts.memory_bytes is None:
-        memory = (
-            "How much memory it has does not stand in the profile, so whether the model fits there is not known; a "
-            "calibration made there anew keeps it."
-        )
-    else:
-        memory = f"Whether it fits is judged by the memory of that machine with nothing else on it: {_sizes(facts)}."
+    known = "What steps of this model took there counts" if is_measured else "No step of this model there is known"
     text = (
-        f"This is another machine's answer, reckoned from the profile {profile.name}, measured at "
-        f"{profile.created_at} with {software}. Nothing of this model was measured there. {memory}"
+        f"This answer is not for this machine as it is now: it is reckoned from the profile {profile.name}, measured "
+        f"at {profile.created_at} with {software}. {known}. "
+        f"{_say_memory(profile.hardware or MachineFacts())}"
     )
     return Reason("other-machine", text, {"profile": profile.name, "machine": profile.machine})
 
 
-def _sizes(facts: MachineFacts) -> str:
-    sizes = [say_bytes(facts.memory_bytes or 0)]
+def _say_memory(facts: MachineFacts) -> str:
+    """By which it is told whether the model fits: a card's own is known where the host's is not."""
+    sizes = [] if facts.memory_bytes is None else [say_bytes(facts.memory_bytes)]
     sizes += [
         f"{say_bytes(card.memory_total_bytes)} on {card.device}"
         for card in facts.accelerators
-        if card.memory_total_bytes
+        if card.memory_total_bytes and not card.unified_memory  # which is the host's
     ]
-    return ", ".join(sizes)
+    judged = f"Whether it fits is judged by the memory of that machine with nothing else on it: {', '.join(sizes)}."
+    if facts.memory_bytes is not None:
+        return judged
+    whose, where = ("its host has", "on its CPU") if sizes else ("it has", "there")
+    unknown = (
+        f"How much memory {whose} does not stand in the profile, so whether the model fits {where} is not known; a "
+        "calibration made there anew keeps it."
+    )
+    return f"{judged} {unknown}" if sizes else unknown

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from app.advisor.environments import Gain, export_lines
+from app.advisor.environments import Gain, bare, export_lines
 from app.advisor.explanations.words import say_duration, say_percent, say_seconds
 from app.advisor.recommendation import Option, Reason
+from app.advisor.starts import Repaid, Starts
 from probes.workload.description import Workload
 
 
@@ -23,45 +24,56 @@ def explain_installed(allocators: Sequence[str]) -> Reason:
     return Reason("allocator-installed", text, {"libraries": list(allocators)})
 
 
-def explain_environment(gains: Sequence[Gain], best: Option) -> Reason | None:
-    """Told of the recommended plan alone."""
+def explain_environment(gains: Sequence[Gain], best: Option, starts: Starts) -> Reason | None:
+    """Told of the recommended plan alone. starts: when those to be paid are repaid."""
     gain = next((gain for gain in gains if gain.plan.key == best.plan.key), None)
     if gain is None:
         return None
     if gain.plan.environment:
         return _explain_exports(gain)
+    if gain.plan.compiled:
+        return _explain_compiled(gain, starts.get(gain.plan.key))
     return _EXPLAIN[gain.plan.changes[0]](gain)
 
 
-def explain_too_late(gains: Sequence[Gain], workload: Workload) -> Reason | None:
-    """gains: those of the recommended plan that a longer run would repay. None where there is none."""
-    if not gains or workload.steps is None:
-        return None
-    gain = gains[0]
-    text = (
-        f"torch.compile does not pay in this run of {workload.steps:,} steps. With it a step takes "
-        f"{_against_control(gain)}. {_price(gain)}"
-    )
-    return Reason("compile-too-late", text, {**_numbers(gain), **_start(gain), "steps": workload.steps})
+def explain_too_late(gains: Sequence[Gain], best: Option, starts: Starts, workload: Workload) -> Reason | None:
+    """Told of the recommended plan compiled, where a longer run would repay that."""
+    for gain in gains:
+        repaid = starts.get(gain.plan.key)
+        if repaid is None or repaid.within(workload.steps) or bare(gain.plan).key != bare(best.plan).key:
+            continue
+        text = (
+            f"torch.compile does not pay in this run of {workload.steps:,} steps. With it a step takes "
+            f"{_against_control(gain)}. {_price(gain, repaid)}"
+        )
+        return Reason("compile-too-late", text, {**_numbers(gain), **_start(gain, repaid), "steps": workload.steps})
+    return None
 
 
-def _explain_compiled(gain: Gain) -> Reason:
+def _explain_compiled(gain: Gain, repaid: Repaid | None) -> Reason:
     text = (
         f"With `model = torch.compile(model)` a step takes {_against_control(gain)}: operations run together that "
-        f"torch otherwise issues one by one. {_price(gain)}"
+        f"torch otherwise issues one by one. {_price(gain, repaid)}"
     )
-    return Reason("compile-pays", text, {**_numbers(gain), **_start(gain)})
+    return Reason("compile-pays", text, {**_numbers(gain), **_start(gain, repaid)})
 
 
-def _price(gain: Gain) -> str:
+def _price(gain: Gain, repaid: Repaid | None) -> str:
+    repay = "" if repaid is None else f", which {repaid.steps:,} steps repay{_against(gain, repaid)}"
     return (
-        f"The first step takes {say_duration(gain.startup_seconds)} where nothing was compiled before, which "
-        f"{gain.break_even_steps:,} steps repay; for another batch size it compiles anew."
+        f"The first step takes {say_duration(gain.startup_seconds)} where nothing was compiled before{repay}; for "
+        "another batch size it compiles anew."
     )
 
 
-def _start(gain: Gain) -> dict[str, Any]:
-    return {"startup_seconds": gain.startup_seconds, "break_even_steps": gain.break_even_steps}
+def _against(gain: Gain, repaid: Repaid) -> str:
+    """Nothing of the plan that is compiled, against which the step was told."""
+    return "" if repaid.against.key == bare(gain.plan).key else f" against {repaid.against.label}"
+
+
+def _start(gain: Gain, repaid: Repaid | None) -> dict[str, Any]:
+    steps = None if repaid is None else repaid.steps
+    return {"startup_seconds": gain.startup_seconds, "break_even_steps": steps}
 
 
 def _explain_flushing(gain: Gain) -> Reason:
@@ -81,10 +93,9 @@ def _explain_layout(gain: Gain) -> Reason:
     return Reason("channels-last-pays", text, _numbers(gain))
 
 
-# By the plan's change.
+# By the plan's change, where it has no start to pay.
 _EXPLAIN: Mapping[str, Callable[[Gain], Reason]] = {
     "channels_last": _explain_layout,
-    "compiled": _explain_compiled,
     "flush_denormal": _explain_flushing,
 }
 

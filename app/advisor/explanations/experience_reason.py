@@ -19,6 +19,8 @@ def explain_experience(time: PlanTime | None, batch_size: int, data: str) -> Rea
     estimate, learned = time.at(batch_size, data), time.learned(batch_size)
     if estimate is None or estimate.basis != "predicted" or learned.weight <= 0:
         return None
+    if estimate.within is not None:  # a measurement, carried so far that it is no more than predicted
+        return None
     voices = time.experience.voices(time.plan, batch_size)
     if not voices:
         return None

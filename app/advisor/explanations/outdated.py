@@ -11,7 +11,11 @@ from probes.profile import Profile
 def explain_outdated(profile: Profile, survey: Survey) -> Reason:
     """What changed since it was measured, as far as it is known, and what to do."""
     changes = (*_software_changes(profile, survey), *_hardware_changes(profile, survey))
-    what = "; ".join(changes) or "a driver, a limit or an instruction set is another one"
+    unsaid = (
+        "a driver, a limit, the kind of cores that may be used, an instruction set or the card behind a device's name "
+        "is another one, or was not told from others then"
+    )
+    what = "; ".join(changes) or unsaid
     text = (
         f"This machine has changed since it was calibrated at {profile.created_at} ({what}), so that profile is not "
         "used. Run `crosspoint calibrate` once; a running service does so by itself, where it may."

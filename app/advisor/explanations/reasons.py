@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from app.advisor.crowding import Crowd
 from app.advisor.curves.over_batches import startup_of
-from app.advisor.environments import Gain, bare, gains_too_late, is_variant
+from app.advisor.environments import Gain, bare, is_variant
 from app.advisor.explanations.advice import Advice
 from app.advisor.explanations.crowded_reason import explain_crowd
 from app.advisor.explanations.elsewhere import explain_elsewhere
@@ -19,12 +19,13 @@ from app.advisor.explanations.noise_signs import signs_of_noise
 from app.advisor.explanations.routing_reason import explain_routing
 from app.advisor.explanations.slow_cores_reason import explain_slow_cores
 from app.advisor.explanations.unknown_work import explain_unknown_work
-from app.advisor.explanations.words import say_duration, say_percent, say_ratio, say_seconds
+from app.advisor.explanations.without_time import explain_without_time
+from app.advisor.explanations.words import say_duration, say_list, say_percent, say_ratio, say_seconds
 from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
+from app.advisor.starts import repaid_starts
 from app.advisor.time_model.intervals import between_processes, narrow
-from app.advisor.tried import OUT_OF_TIME
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
@@ -51,7 +52,7 @@ class Evidence:
     halved: Mapping[str, Precision]  # by device, a precision of two bytes that it has
     elsewhere: bool = False  # the profile is another machine's, and so is the answer
     crowd: Crowd | None = None  # who holds cores of this machine now
-    gains: Sequence[Gain] = ()  # environments that pay
+    gains: Sequence[Gain] = ()  # variants whose steps pay
     rested: Sequence[Measurement] = ()  # what times at the batch asked for rest on
 
     def option(self, plan: Plan) -> Option | None:
@@ -64,14 +65,13 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     about_best: list[Reason | None] = []
     if best is not None:
         plain = evidence.option(bare(best.plan)) or best
+        starts = repaid_starts(evidence.gains, [*evidence.ranking.options, *evidence.ranking.late])
         about_best = [
             _limit(best),
             _run_time(evidence, best),
             _device_choice(evidence, best),
-            explain_environment(evidence.gains, best),
-            explain_too_late(
-                gains_too_late(evidence.measurements, [bare(best.plan)], evidence.workload), evidence.workload
-            ),
+            explain_environment(evidence.gains, best, starts),
+            explain_too_late(evidence.gains, best, starts, evidence.workload),
             _threads(evidence, plain),
             _precision(evidence, plain),
             _reading(evidence, best),
@@ -81,17 +81,24 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
         ]
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [
-        explain_elsewhere(evidence.profile) if evidence.elsewhere and evidence.profile is not None else None,
+        _elsewhere(evidence),
         crowded,
         *_too_big(evidence),
         *_refused(evidence),
-        _uncalibrated(evidence),
+        *explain_without_time(evidence.ranking.unlike, evidence.profile, evidence.advice),
         _predicted_only(evidence, best),
         explain_routing(evidence.trace, best),
         explain_unknown_work(evidence.trace, best),
         _noisy_profile(evidence),
     ]
     return tuple(reason for reason in (*about_best, *general) if reason is not None)
+
+
+def _elsewhere(evidence: Evidence) -> Reason | None:
+    if not evidence.elsewhere or evidence.profile is None:
+        return None
+    is_measured = any(row.outcome == "ok" for row in evidence.measurements)
+    return explain_elsewhere(evidence.profile, is_measured=is_measured)
 
 
 def _limit(best: Option) -> Reason | None:
@@ -227,8 +234,8 @@ def _too_close(ranking: Ranking) -> Reason | None:
         if option.step_seconds is not None
     }
     text = (
-        f"The intervals of {_listed(names)} overlap; {ranking.options[0].plan.label} is named because it "
-        "takes the least: fewer threads, CPU before GPU, fp32 before lower precisions."
+        f"The intervals of {say_list(names)} overlap; {ranking.options[0].plan.label} is named because it takes the "
+        "least: nothing compiled, CPU before GPU, fewer threads, fp32 before lower precisions, no settings."
     )
     return Reason("too-close-to-call", text, {"intervals": ranges})
 
@@ -305,23 +312,6 @@ def _refused(evidence: Evidence) -> Iterable[Reason]:
             yield Reason("cannot-run", f"{option.plan.label} cannot run: {option.why_not}", {})
 
 
-def _uncalibrated(evidence: Evidence) -> Reason | None:
-    """Plans without a time."""
-    unknown = [o for o in evidence.ranking.options if o.fits is not False and not o.cannot_run and not o.step_seconds]
-    if not unknown:
-        return None
-    labels = [option.plan.label for option in unknown]
-    late = [option.note for option in unknown if option.note is not None and OUT_OF_TIME in option.note.lower()]
-    if late:
-        text = f"Nothing is known about the time of {_listed(labels)}. {late[0]}"
-        return Reason("not-reached", text, {"plans": labels})
-    if evidence.profile is None:
-        what = f"This machine has not been calibrated, so nothing is known about the time of {_listed(labels)}."
-    else:
-        what = f"The profile {evidence.profile.name} has nothing for {_listed(labels)}."
-    return Reason("no-calibration", f"{what} {evidence.advice.unknown}", {"plans": labels})
-
-
 def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
     if best is None or best.basis != "predicted" or best.step_seconds is None or evidence.profile is None:
         return None
@@ -344,7 +334,7 @@ def _noisy_profile(evidence: Evidence) -> Reason | None:
     if not signs:
         return None
     text = (
-        f"The machine was busy while the profile {profile.name} was measured: {_listed(list(signs.values()))}. "
+        f"The machine was busy while the profile {profile.name} was measured: {say_list(list(signs.values()))}. "
         "Calibrate again when it is quiet, and predictions will be closer."
     )
     return Reason(
@@ -363,14 +353,6 @@ def _plain(evidence: Evidence) -> list[Option]:
 
 def _median(option: Option) -> float:
     return option.step_seconds.median if option.step_seconds is not None else float("inf")
-
-
-def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; commas inside names make it semicolons."""
-    separator = "; " if any("," in name for name in names) else ", "
-    if len(names) < 2:
-        return "".join(names)
-    return f"{separator.join(names[:-1])} and {names[-1]}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -9,27 +9,28 @@ from app.advisor.explanations.elsewhere import say_where
 from app.advisor.explanations.words import say_bytes, say_ratio, say_seconds
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Option
+from app.advisor.request import Request
 from probes.profile import Profile
-from probes.workload.description import PLAN_CHANGES, Plan, Workload
+from probes.workload.description import PLAN_CHANGES, Plan
 
 
 def say_verdict(
-    ranking: Ranking, workload: Workload, advice: Advice, calibrated: bool, elsewhere: Profile | None = None
+    ranking: Ranking, request: Request, advice: Advice, calibrated: bool, elsewhere: Profile | None = None
 ) -> str:
     """Where to train, how long a step takes, against what, and whether it fits. elsewhere: the profile of the machine
     that this is about, when it is another one."""
     if elsewhere is not None:
         unknown = f"the profile has too few points for it. {advice.unknown}"
-        return f"On {say_where(elsewhere)}: {_say_verdict(ranking, workload, 'there', unknown)}"
+        return f"On {say_where(elsewhere)}: {_say_verdict(ranking, request, 'there', unknown)}"
     unknown = f"this machine has not been calibrated {'for it' if calibrated else 'yet'}. {advice.unknown}"
-    return _say_verdict(ranking, workload, "here", unknown)
+    return _say_verdict(ranking, request, "here", unknown)
 
 
-def _say_verdict(ranking: Ranking, workload: Workload, where: str, unknown: str) -> str:
+def _say_verdict(ranking: Ranking, request: Request, where: str, unknown: str) -> str:
     best = ranking.best
     if best is None or best.step_seconds is None:
-        return _without_answer(ranking, workload, where, unknown)
-    verb = "Train" if workload.mode == "training" else "Run inference"
+        return _without_answer(ranking, request, where, unknown)
+    verb = "Train" if request.workload.mode == "training" else "Run inference"
     about = "" if best.basis == "measured" else "about "
     head = f"{verb} on {say_plan(best.plan)}: {about}{say_seconds(best.step_seconds.median)} a step"
     if ranking.close:
@@ -51,16 +52,18 @@ def say_plan(plan: Plan) -> str:
     return f"the CPU{precision}{threads}{changes}{settings}"
 
 
-def _without_answer(ranking: Ranking, workload: Workload, where: str, unknown: str) -> str:
+def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str) -> str:
+    """Of the plans that were asked for alone, where there may be others."""
     possible = [option for option in ranking.options if option.fits is not False and not option.cannot_run]
-    if ranking.options and not possible:
-        if all(option.cannot_run for option in ranking.options):
-            return f"It cannot run {where}: {ranking.options[0].why_not}"
-        running = [option for option in ranking.options if not option.cannot_run]
-        biggest = max(running, key=lambda option: option.max_batch_size or 0)
-        what = f"Nothing {where} is big enough for batch size {workload.batch_size}."
-        return f"{what} {biggest.why_not or ''}".strip()
-    return f"Not known yet: {unknown}"
+    if not ranking.options or possible:
+        return f"Not known yet: {unknown}"
+    if all(option.cannot_run for option in ranking.options):
+        asked = " as asked" if request.leaves_plans_out else ""
+        return f"It cannot run {where}{asked}: {ranking.options[0].why_not}"
+    running = [option for option in ranking.options if not option.cannot_run]
+    biggest = max(running, key=lambda option: option.max_batch_size or 0)
+    small = "No plan that was asked for has room" if request.leaves_plans_out else f"Nothing {where} is big enough"
+    return f"{small} for batch size {request.workload.batch_size}. {biggest.why_not or ''}".strip()
 
 
 def _against(ranking: Ranking, best: Option) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _LONG = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"))
@@ -40,6 +41,14 @@ def say_ratio(ratio: float) -> str:
 
 def say_percent(share: float) -> str:
     return f"{_two_figures(share * 100)} %"
+
+
+def say_list(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; commas inside names make it semicolons."""
+    separator = "; " if any("," in name for name in names) else ", "
+    if len(names) < 2:
+        return "".join(names)
+    return f"{separator.join(names[:-1])} and {names[-1]}"
 
 
 def _two_figures(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.advisor.like_cards import measured_plan
 from app.advisor.memory_model.device_peaks import bytes_held_at_once, device_peaks
@@ -216,6 +216,16 @@ def with_ahead(activations: Peaks, trace: Trace, plan: Plan, data: Data) -> Peak
         return activations
     lines = with_update(activations, trace, plan).lines
     return Peaks(tuple(Affine(line.constant + more.constant, line.per_sample + more.per_sample) for line in lines))
+
+
+def with_data(memory: MemoryEstimate, plan: Plan, data: Data) -> MemoryEstimate:
+    """The same where batches reach the plan's device as `data`. memory: as estimated; of a CPU, where every way is the
+    same, as it is."""
+    trace = memory.trace
+    if trace is None:
+        return memory
+    activations = with_ahead(activation_peaks(trace, plan), trace, plan, data)
+    return replace(memory, activations=activations, ahead=_ahead(trace, plan, data))
 
 
 def _ahead(trace: Trace, plan: Plan, data: Data) -> Affine:

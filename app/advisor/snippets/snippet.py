@@ -24,8 +24,8 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
 
     The data is random; two comments say where one's own goes.
     """
-    source = source_of(workload)
-    training = workload.mode == "training"
+    training, is_pinned = workload.mode == "training", workload.data == "pinned" and not plan.is_cpu
+    source = source_of(workload, is_pinned=is_pinned)
     blocks = [
         _before_python(plan),
         "\n".join(["import torch", "from torch import nn", *source.imports]),
@@ -33,7 +33,7 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
         "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")']),
         f"{_built(source, workload, plan)}\n{_moved(plan, training)}{_compiled(plan)}",
         _optimizer(workload, plan) if training else "",
-        "# Random stand-ins: your own data goes here.\n" + source.batch,
+        f"# Random stand-ins: your own data goes here.\n{source.batch}{_pinned(source) if is_pinned else ''}",
         _training_loop(source, workload, plan) if training else _inference_loop(source, plan),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -54,6 +54,11 @@ def _moved(plan: Plan, training: bool) -> str:
 
 def _compiled(plan: Plan) -> str:
     return "\nmodel = torch.compile(model)" if plan.compiled else ""
+
+
+def _pinned(source: Source) -> str:
+    """From ordinary memory a copy keeps the host waiting, whatever it is told."""
+    return f"\n# As a DataLoader leaves it with pin_memory=True:\n{source.pin}"
 
 
 def _before_python(plan: Plan) -> str:

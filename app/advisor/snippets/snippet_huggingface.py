@@ -30,6 +30,7 @@ FED_OTHERWISE = frozenset(
         *("bros", "canine", "git", "imagegpt", "perceiver", "pp_lcnet", "shieldgemma2", "siglip2", "xmod"),
     )
 )
+_PIN = "batch = {name: value.pin_memory() for name, value in batch.items()}"
 _FEED = "batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}"
 # As repr writes what JSON has no number for.
 _SPECIAL_FLOAT = re.compile(rf"\{{'{SPECIAL_FLOAT}': ('(?:{'|'.join(SPECIAL_FLOATS)})')\}}")
@@ -70,6 +71,7 @@ def source_of_config(workload: Workload) -> Source:
         imports=[f"from transformers import AutoConfig, {TASKS[task]}"],
         model="\n".join(model),
         batch=inputs,
+        pin=_PIN,
         feed=[_FEED],
         forward="output = model(**batch)",
         loss=["loss = model(**batch).loss"],

@@ -9,20 +9,25 @@ from app.advisor.snippets.snippet_layers import UnknownLayer, write_layers
 from app.advisor.snippets.source import Source
 from probes.workload.description import Workload
 
+# Of inputs and targets.
+_PIN = "x, y = x.pin_memory(), y.pin_memory()"
+_FEED = "x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"
 
-def source_of(workload: Workload) -> Source:
-    """Source that builds this very model; for a summary, of which only totals are known, a small stand-in."""
+
+def source_of(workload: Workload, *, is_pinned: bool = False) -> Source:
+    """Source that builds this very model; for a summary, of which only totals are known, a small stand-in. is_pinned:
+    its batches are put into pinned memory."""
     kind = workload.model.kind
     if kind == "layers":
         try:
             return _layers(workload)
         except UnknownLayer:
-            return _by_crosspoint(workload)
+            return _by_crosspoint(workload, is_pinned=is_pinned)
     if kind == "summary":
         return _stand_in(workload)
     if kind == "huggingface" and can_write(workload):
         return source_of_config(workload)
-    return _by_crosspoint(workload)
+    return _by_crosspoint(workload, is_pinned=is_pinned)
 
 
 def _layers(workload: Workload) -> Source:
@@ -32,8 +37,7 @@ def _layers(workload: Workload) -> Source:
     x = f"torch.randint({content['tokens']}, {_sizes(batch, shape)})" if content.get("tokens") else None
     x = x or f"torch.randn({', '.join(map(str, (batch, *shape)))})"
     forward, loss, y = _loss_of_layers(workload)
-    feed = ["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"]
-    return Source(f"model = {expression}", f"x = {x}\ny = {y}", feed, forward, loss, classes)
+    return Source(f"model = {expression}", f"x = {x}\ny = {y}", _PIN, [_FEED], forward, loss, classes)
 
 
 def _loss_of_layers(workload: Workload) -> tuple[str, list[str], str]:
@@ -58,23 +62,26 @@ def _stand_in(workload: Workload) -> Source:
     return Source(
         model="# A summary has no layers: your model goes here.\nmodel = nn.Linear(16, 4)",
         batch=f"x = torch.randn({workload.batch_size}, 16)\ny = torch.randint(4, ({workload.batch_size},))",
-        feed=["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"],
+        pin=_PIN,
+        feed=[_FEED],
         forward="output = model(x)",
         loss=["loss = nn.functional.cross_entropy(model(x), y)"],
     )
 
 
-def _by_crosspoint(workload: Workload) -> Source:
+def _by_crosspoint(workload: Workload, *, is_pinned: bool) -> Source:
     """Built the way crosspoint measured it, by its own package: for what cannot be written down in a few lines."""
     document = workload.model.to_json()
+    names = "pinned, to_device" if is_pinned else "to_device"
     return Source(
         imports=[
-            "from probes.microtrain.feeding import to_device  # pip install crosspoint",
+            f"from probes.microtrain.feeding import {names}  # pip install crosspoint",
             "from probes.microtrain.models import build_model",
             "from probes.workload.description import ModelDescription",
         ],
         model=f"built = build_model(ModelDescription.from_json({document!r}))\nmodel = built.module",
         batch=f"batch = built.make_batch({workload.batch_size}, None)",
+        pin="(batch,) = pinned([batch])",
         feed=["batch = to_device(batch, device, non_blocking=True)"],
         forward="output = built.forward(model, batch)",
         loss=["loss = built.loss(built.forward(model, batch), batch)"],

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """imports: beyond torch and nn. model: ends with a `model`. batch: makes a batch on the CPU. feed: puts it on
-    `device`. loss: lines that end with a `loss`; forward: one line that runs the model."""
+    """imports: beyond torch and nn. model: ends with a `model`. batch: makes a batch on the CPU. pin: puts it into
+    pinned memory. feed: puts it on `device`. loss: lines that end with a `loss`; forward: one line that runs the
+    model."""
 
     model: str
     batch: str
+    pin: str
     feed: list[str]
     forward: str
     loss: list[str]

@@ -15,8 +15,8 @@ def launch_bound_until(
     predicted: PredictedTime, measured: MeasuredTime | None, batch_sizes: Sequence[int]
 ) -> int | None:
     """The smallest batch from which the device, no longer the host, is the limit at all larger ones looked at; 1 if it
-    is at every one of them, None if it never is. By the prediction, put right by what was measured nearest: else an
-    answer would call a batch limited by launching whose step it has just told to be computing."""
+    is at every one of them, None if it is not at the largest. By the prediction, put right by what was measured
+    nearest: else an answer would call a batch limited by launching whose step it has just told to be computing."""
 
     def device_is_the_limit(batch: int) -> bool:
         return predicted.host_share(batch) * longer_than_told(predicted, measured, batch) <= 1.0

@@ -86,6 +86,14 @@ class MeasuredTime:
         return min(self.batch_sizes, key=lambda size: max(size / batch_size, batch_size / size))
 
 
+def by_plan(measurements: Iterable[Measurement]) -> dict[tuple[object, ...], list[Measurement]]:
+    """Each plan's by its key, in their order: one pass for all that is asked of them."""
+    found: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in measurements:
+        found.setdefault(row.plan.key, []).append(row)
+    return found
+
+
 def measured_times(
     measurements: Iterable[Measurement], plan: Plan, data: str, crowd: Crowd | None = None, *, is_free: bool = False
 ) -> MeasuredTime | None:
@@ -108,8 +116,9 @@ def measured_times(
         return row.is_reckoned and before.slowdown is not None and not is_still_so
 
     by_data: dict[str, dict[int, Measurement]] = {}
+    key = plan.key
     for row in measurements:
-        if row.plan.key == plan.key and _took(row) > 0 and not row.is_first_step:
+        if row.plan.key == key and _took(row) > 0 and not row.is_first_step:
             rows = by_data.setdefault(data if plan.is_cpu else row.data, {})
             before = rows.get(row.batch_size)
             if before is None or not tells_less(row, before):
@@ -120,12 +129,12 @@ def measured_times(
     return MeasuredTime(by_data[chosen], chosen)
 
 
-def begun_times(measurements: Iterable[Measurement], plan: Plan) -> dict[int, float]:
+def begun_times(rows: Iterable[Measurement]) -> dict[int, float]:
     """By batch size, seconds of a plan's first step where it ran no other, then or later: how it was fed is the least
-    of it."""
+    of it. rows: the plan's."""
     begun: dict[int, float] = {}
-    for row in measurements:
-        if row.plan.key == plan.key and _took(row) > 0:
+    for row in rows:
+        if _took(row) > 0:
             begun.pop(row.batch_size, None)
             if row.is_first_step:
                 begun[row.batch_size] = _took(row)

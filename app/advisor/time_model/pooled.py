@@ -16,6 +16,7 @@ from typing import NamedTuple
 from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
 from app.advisor.time_model.means import grouped, mean_timing, rounded
 from app.advisor.time_model.pooled_steps import PooledSteps
+from app.advisor.time_model.same_cards import of_same_cards
 from probes.context import Context
 from probes.profile import NetworkPoint, Point, Profile
 
@@ -33,8 +34,10 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
     """One profile of what counts of the latest calibrations (newest first, at least one) of one machine in one state.
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
-    they have it, but for operations inside steps, which are told as all would have timed them (Levels).
+    they have it, but for operations inside steps, which are told as all would have timed them (Levels). What one tells
+    of a device that was another kind of card then is left out (of_same_cards).
     """
+    calibrations = of_same_cards(calibrations)
     counting = zip(calibrations, counting_plans(calibrations), strict=False)
     pooled = [_only(each, plans) for each, plans in counting if plans]
     newest = pooled[0] if pooled else calibrations[0]
@@ -66,7 +69,7 @@ def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
     measured otherwise than a device's newest calm one, or other networks (of another version of crosspoint), does not
     count for that device.
     """
-    latest = [(each, _plans_of(each)) for each in calibrations[:LOOKED_AT]]
+    latest = [(each, _plans_of(each)) for each in of_same_cards(calibrations[:LOOKED_AT])]
     found: list[set[PlanKey]] = [set() for _ in latest]
     for device in dict.fromkeys(plan[0] for _, plans in latest for plan in plans):
         rows = [_on_device(device, place, each, plans) for place, (each, plans) in enumerate(latest)]

@@ -25,7 +25,7 @@ from app.advisor.time_model.features import (
 )
 from app.advisor.time_model.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
 from app.advisor.time_model.intervals import interval_around
-from app.advisor.time_model.transfer import hidden_transfer, synchronize_seconds, transfer_seconds
+from app.advisor.time_model.transfer import Feeding, feeding_of, hidden_transfer
 from probes.context import Context
 from probes.profile import NetworkPoint, Profile
 from probes.trace import AUTOCAST, Trace
@@ -37,13 +37,15 @@ PRECISIONS_BY_TYPE: dict[str, Precision] = {"float32": "fp32", "bfloat16": "bf16
 
 @dataclass(frozen=True, slots=True)
 class PlanModel:
-    """What a profile knows about one plan: prices of operations, and what they cost in context. number_types: torch's
-    names of those that arithmetic was clocked on inside steps; empty where none was clocked so."""
+    """What a profile knows about one plan: prices of operations, what they cost in context, and what copies to its
+    device do. number_types: torch's names of those that arithmetic was clocked on inside steps; empty where none was
+    clocked so."""
 
     profile: Profile
     plan: Plan
     prices: Prices
     fit: Fit
+    feeding: Feeding
     number_types: frozenset[str] = frozenset()
 
 
@@ -116,7 +118,7 @@ def _make_model(profile: Profile, plan: Plan, mode: str) -> PlanModel | None:
         fit = _fit_on_device(profile, prices, networks)
     else:
         fit = _fit(prices, networks)
-    return PlanModel(profile, plan, prices, fit, _number_types(profile, plan))
+    return PlanModel(profile, plan, prices, fit, feeding_of(profile, plan), _number_types(profile, plan))
 
 
 def _number_types(profile: Profile, plan: Plan) -> frozenset[str]:
@@ -209,6 +211,7 @@ class PredictedTime:
     trace: Trace
     curve: FeatureCurve
     log_every: int | None
+    _known: dict[int, Features] = field(default_factory=dict)
 
     def at(self, batch_size: int, data: str) -> Interval | None:
         """None where the profile lacks what it takes to tell: copies of that kind, or all that the step consists of."""
@@ -219,7 +222,10 @@ class PredictedTime:
         return interval_around(seconds, self.model.fit.spread) if seconds > 0 else None
 
     def _parts(self, batch_size: int) -> Features:
-        return weighted(self.curve.at(batch_size), self.model.fit.factors)
+        """The same for each way of feeding a device."""
+        if batch_size not in self._known:
+            self._known[batch_size] = weighted(self.curve.at(batch_size), self.model.fit.factors)
+        return self._known[batch_size]
 
     def breakdown(self, batch_size: int, data: str, issuing: float = 1.0) -> Breakdown:
         """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing. issuing: how
@@ -234,18 +240,17 @@ class PredictedTime:
     def _device_breakdown(self, parts: Features, batch_size: int, data: str, issuing: float) -> Breakdown:
         host, device = host_and_device(parts)
         host *= issuing
-        profile, plan = self.model.profile, self.model.plan
         copy = self.copy_seconds(batch_size, data)
         return Breakdown(
             transfer=None if copy is None else hidden_transfer(copy, max(host, device), data),
             launch=max(host - device, 0.0),
             compute=device,
-            synchronize=synchronize_seconds(profile, plan) / self.log_every if self.log_every else 0.0,
+            synchronize=self.model.feeding.reading / self.log_every if self.log_every else 0.0,
         )
 
     def copy_seconds(self, batch_size: int, data: str) -> float | None:
         """Of one batch to the device, before any of it is hidden; None where the profile has no copies of that kind."""
-        return transfer_seconds(self.model.profile, self.model.plan, self.trace.input_bytes.at(batch_size), data)
+        return self.model.feeding.copy_seconds(self.trace.input_bytes.at(batch_size), data)
 
     def host_share(self, batch_size: int) -> float:
         """Of a step on a device, how many times as long as the device computes the host takes to issue it."""

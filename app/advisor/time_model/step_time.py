@@ -15,14 +15,14 @@ from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experienc
 from app.advisor.time_model.feeding import fed_otherwise
 from app.advisor.time_model.fitting import Step
 from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
-from app.advisor.time_model.launch_bound import longer_than_told
-from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, measured_times
+from app.advisor.time_model.launch_bound import launch_bound_until, longer_than_told
+from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, by_plan, measured_times
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.step_estimate import StepEstimate, weakest
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
 from probes.trace import Trace
-from probes.workload.description import Plan, Workload
+from probes.workload.description import DATA, Data, Plan, Workload
 
 # What a prediction is off by at one batch it is off by in part at another, half of it this many octaves away: carrying
 # half was 9 % off at another batch in the median of 124 plans of 31 models (31 % at the 90th percentile), all of it 11
@@ -57,7 +57,7 @@ class Correction:
 @dataclass
 class PlanTime:
     """One plan's step time. begun: by batch size, seconds of a first step that had none after it. crowd: who else holds
-    cores now."""
+    cores now. otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
 
     plan: Plan
     measured: MeasuredTime | None
@@ -67,17 +67,24 @@ class PlanTime:
     begun: Mapping[int, float] = field(default_factory=dict)
     crowd: Crowd | None = None
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
+    otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
     _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
+    _launch_bound: dict[tuple[int, ...], int | None] = field(default_factory=dict)
 
     def at(self, batch_size: int, data: str) -> StepEstimate | None:
         """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
-        key = (batch_size, data)
+        key = (batch_size, "" if self.plan.is_cpu else data)  # every way of feeding a CPU is the same
         if key not in self._known:
             calm = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
             if batch_size in self.begun:
                 calm = self._after_first_step(calm, batch_size)
             self._known[key] = None if calm is None else self._among_others(calm, batch_size)
         return self._known[key]
+
+    def fed(self, data: Data) -> PlanTime:
+        """As it is told where `data` is the way asked for: a crossover of that way is no other where another one
+        was."""
+        return self.otherwise.get(data, self)
 
     def seconds(self, batch_size: int, data: str) -> Interval | None:
         estimate = self.at(batch_size, data)
@@ -96,6 +103,15 @@ class PlanTime:
             return Breakdown()
         issuing = longer_than_told(self.predicted, self.measured, batch_size) if not self.plan.is_cpu else 1.0
         return scaled(self.predicted.breakdown(batch_size, data, issuing), estimate.seconds.median)
+
+    def launch_bound_until(self, batch_sizes: tuple[int, ...]) -> int | None:
+        """From which of these the device is the limit (app.advisor.time_model.launch_bound): the same beside each plan
+        that it is compared with. None where nothing is predicted, too."""
+        if self.predicted is None:
+            return None
+        if batch_sizes not in self._launch_bound:
+            self._launch_bound[batch_sizes] = launch_bound_until(self.predicted, self.measured, batch_sizes)
+        return self._launch_bound[batch_sizes]
 
     def learned(self, batch_size: int) -> Learned:
         """What like models say of this plan's prediction."""
@@ -159,7 +175,7 @@ class PlanTime:
         seconds = there if on_cpu else fed_otherwise(there, self.measured, self.predicted, batch_size, data)
         if seconds is None:
             return None
-        told: Basis = "probed" if basis == "measured" and data != self.measured.data else basis
+        told: Basis = "probed" if basis == "measured" and not on_cpu and data != self.measured.data else basis
         row = self.nearest_row(batch_size)
         return self._observed(seconds, told, None if row is None else row.measured_at, carried)
 
@@ -260,25 +276,36 @@ def times_of_plans(
     """Every plan's step time by the plan's key. crowd: who holds cores of this machine now. experience: of like
     models, for the devices that this one has not run on. free: devices on which it is known that nobody else computes
     now. kinds: by device, the same for cards that are alike: what one of them took corrects the others as well."""
-    rows, every = tuple(measurements), workload.readings_every
-    times = [
-        PlanTime(
-            plan,
-            measured_times(rows, plan, workload.data, crowd, is_free=plan.device in free),
-            predict(profile, plan, trace, every) if profile is not None and trace is not None else None,
-            every,
-            begun=begun_times(rows, plan),
-            crowd=crowd,
-        )
-        for plan in plans
-    ]
+    rows, every = by_plan(measurements), workload.readings_every
+    predicted: dict[tuple[object, ...], PredictedTime | None] = {}
+    if profile is not None and trace is not None:
+        predicted = {plan.key: predict(profile, plan, trace, every) for plan in plans}
+
+    def fed(data: Data, plans: Iterable[Plan]) -> dict[tuple[object, ...], PlanTime]:
+        times: list[PlanTime] = []
+        for plan in plans:
+            own, told = rows.get(plan.key, ()), predicted.get(plan.key)
+            measured = measured_times(own, plan, data, crowd, is_free=plan.device in free)
+            times.append(PlanTime(plan, measured, told, every, begun=begun_times(own), crowd=crowd))
+        _correct(times, kinds, experience)
+        return {time.plan.key: time for time in times}
+
+    found = fed(workload.data, plans)
+    on_devices = [plan for plan in plans if not plan.is_cpu]
+    if any(plan.key in rows for plan in on_devices):
+        others = {data: fed(data, on_devices) for data in DATA if data != workload.data}
+        for plan in on_devices:
+            found[plan.key].otherwise = {data: times[plan.key] for data, times in others.items()}
+    return found
+
+
+def _correct(times: Sequence[PlanTime], kinds: Mapping[str, Hashable], experience: Experience | None) -> None:
+    """By what was measured here of this very model, else by what like ones taught."""
     corrections = _corrections(times, kinds)
     for time in times:
         kind = kinds.get(time.plan.device, time.plan.device)
         time.correction = corrections.get(kind, Correction())
-        if kind not in corrections:
-            time.experience = experience
-    return {time.plan.key: time for time in times}
+        time.experience = None if kind in corrections else experience
 
 
 def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> dict[Hashable, Correction]:

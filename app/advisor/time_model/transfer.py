@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from probes.profile import Point, Profile
 from probes.workload.description import Plan
 
 
-def transfer_seconds(profile: Profile, plan: Plan, moved_bytes: float, data: str) -> float | None:
-    """Seconds to put `moved_bytes` on the plan's device; None when the profile did not measure it.
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """Of one plan. pageable, pinned: copies to its device from there, by their growing size. reading: seconds that one
+    reading with `.item()` takes beyond the work it waits for; 0 where it was not measured."""
 
-    Between measured sizes on a straight line, as a copy is a latency and a bandwidth; beyond the largest at its
-    bandwidth, below the smallest at its latency.
-    """
-    if plan.is_cpu or data == "resident":
-        return 0.0
-    pinned = 1.0 if data == "pinned" else 0.0
-    points = [
-        point
-        for point in _points(profile, plan, "transfer")
-        if point.parameters.get("pinned", 0.0) == pinned and point.parameters.get("to_device", 1.0) == 1.0
+    on_cpu: bool
+    pageable: tuple[Point, ...]
+    pinned: tuple[Point, ...]
+    reading: float
+
+    def copy_seconds(self, moved_bytes: float, data: str) -> float | None:
+        """Seconds to put `moved_bytes` on the device; None when the profile did not measure it.
+
+        Between measured sizes on a straight line, as a copy is a latency and a bandwidth; beyond the largest at its
+        bandwidth, below the smallest at its latency.
+        """
+        if self.on_cpu or data == "resident":
+            return 0.0
+        return _interpolate(self.pinned if data == "pinned" else self.pageable, moved_bytes)
+
+
+def feeding_of(profile: Profile, plan: Plan) -> Feeding:
+    """One pass over the points, of which there are hundreds: a question asks about a hundred batches."""
+    points = [point for point in profile.points if point.plan.device == plan.device]
+    copies = [
+        point for point in points if point.constant == "transfer" and point.parameters.get("to_device", 1.0) == 1.0
     ]
-    return _interpolate(points, moved_bytes)
+    readings = (point.seconds.median for point in points if point.constant == "synchronize")
+    pageable, pinned = (_by_size(copies, is_pinned) for is_pinned in (0.0, 1.0))
+    return Feeding(plan.is_cpu, pageable, pinned, min(readings, default=0.0))
 
 
 def hidden_transfer(copy: float, step: float, data: str) -> float:
@@ -31,18 +47,12 @@ def hidden_transfer(copy: float, step: float, data: str) -> float:
     return max(copy - step, 0.0) if data == "pinned" else copy
 
 
-def synchronize_seconds(profile: Profile, plan: Plan) -> float:
-    """Seconds that one reading with `.item()` takes beyond the work it waits for; 0 where it was not measured."""
-    points = _points(profile, plan, "synchronize")
-    return min((point.seconds.median for point in points), default=0.0)
+def _by_size(copies: Iterable[Point], is_pinned: float) -> tuple[Point, ...]:
+    known = (point for point in copies if point.bytes > 0 and point.parameters.get("pinned", 0.0) == is_pinned)
+    return tuple(sorted(known, key=lambda point: point.bytes))
 
 
-def _points(profile: Profile, plan: Plan, constant: str) -> list[Point]:
-    return [point for point in profile.points if point.constant == constant and point.plan.device == plan.device]
-
-
-def _interpolate(points: Sequence[Point], moved_bytes: float) -> float | None:
-    ordered = sorted((point for point in points if point.bytes > 0), key=lambda point: point.bytes)
+def _interpolate(ordered: Sequence[Point], moved_bytes: float) -> float | None:
     if not ordered:
         return None
     if moved_bytes <= ordered[0].bytes:

@@ -62,7 +62,7 @@ function machineFacts(hardware) {
     ["Memory", `${units.bytes(memory.usable_bytes)} usable of ${units.bytes(memory.total_bytes)}`],
   ];
   for (const accelerator of accelerators) facts.push([accelerator.torch_device || "Accelerator", acceleratorLine(accelerator)]);
-  if (!accelerators.length) facts.push(["Accelerator", "none found"]);
+  if (!accelerators.length) facts.push(["Accelerator", hardware.fingerprint ? "none found" : "unknown"]);  // a survey that failed has no fingerprint
   facts.push(["torch", torchLine(software)]);
   return facts;
 }
@@ -253,6 +253,7 @@ function describeCrossover(crossover) {
   const inside = [`data ${crossover.data}`, crossover.basis];
   if (crossover.medians_cross_at && crossover.kind === "undecided") inside.push(`likeliest from batch ${crossover.medians_cross_at} on`);
   if (crossover.launch_bound_until > 1) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
+  if (crossover.launch_bound_at_largest) inside.push("limited by launching up to the largest batch");
   if (crossover.break_even_steps) inside.push(`start-up repaid after ${units.count(crossover.break_even_steps)} steps`);
   return `${sentence} (${inside.join(", ")}).`;
 }
@@ -320,18 +321,20 @@ function keepInAddress(question) {
 }
 
 // Fill the form from the address. Only a question that measures nothing is asked at once: a link starts no measurement.
+// What is asked is what the form holds by then, whatever the address says twice.
 function askFromAddress() {
-  const given = new URLSearchParams(location.search);
+  const given = new Map(new URLSearchParams(location.search));
   if (!given.get("model")) return;
   const form = byId("question");
   for (const [name, value] of given) {
-    if (form.elements.namedItem(name)) form.elements.namedItem(name).value = value;
+    const field = form.querySelector(`[name="${CSS.escape(name)}"]`);
+    if (field) field.value = value;
   }
   if (form.elements.model.value !== given.get("model")) {
     byId("own-model").value = given.get("model");
     byId("own").open = true;
   }
-  if (given.get("effort") === "instant") form.requestSubmit();
+  if (form.elements.effort.value === "instant") form.requestSubmit();
 }
 
 byId("question").addEventListener("submit", answerQuestion);

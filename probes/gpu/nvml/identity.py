@@ -51,7 +51,12 @@ def read_build(card: Card) -> dict[str, Any]:
         "multiprocessors": _count_multiprocessors(card, capability),
         "memory_bus_bits": width,
         "memory_bandwidth_bytes_per_second": _bandwidth(width, clock),
+        "power_limit_default_watts": _watts(card.positive("nvmlDeviceGetPowerManagementDefaultLimit")),
     }
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else round(milliwatts * 1e-3, 3)
 
 
 def _bandwidth(bus_bits: int | None, clock_mhz: int | None) -> float | None:

@@ -20,9 +20,9 @@ from probes.microtrain.building.random_samples import LABELS, make_sampler, take
 from probes.microtrain.building.sample_sizes import config_parts, token_limit
 from probes.microtrain.failures import is_out_of_memory
 from probes.workload.architectures import read_architectures
-from probes.workload.config import SPECIAL_FLOAT
+from probes.workload.config import SPECIAL_FLOAT, Place
 from probes.workload.description import InvalidModel
-from probes.workload.wording import clean
+from probes.workload.wording import clean, place
 
 # Table of transformers' source (probes.workload.architectures) -> the class that reads it.
 AUTO_CLASSES = {
@@ -146,33 +146,33 @@ def prepare(config: Any, task: str) -> None:
 def _name_place(options: dict[str, Any], error: Exception) -> str | None:
     """The place in the config that transformers refuses, where its error tells: an activation's name that it looked
     up, or a value whose kind its config class checks."""
-    places = list(_places("huggingface", options))
+    places = list(_places(("huggingface",), options))
     if isinstance(error, KeyError):
         from transformers.activations import ACT2CLS
 
         for where, value in places:
-            named = isinstance(value, str) and "act" in where.rsplit(".", 1)[-1] and value not in ACT2CLS
+            named = isinstance(value, str) and "act" in where[-1] and value not in ACT2CLS
             if named and re.search(rf"\b{re.escape(value)}\b", str(error)):
                 usual = ", ".join(name for name in ("gelu", "gelu_new", "relu", "silu", "tanh") if name in ACT2CLS)
-                return f"{clean(where)} names no activation that transformers has ({usual}, …)."
+                return f"{place(where)} names no activation that transformers has ({usual}, …)."
     found = re.findall(r"Field '(\w+)' expected (\w+), got", str(error))
     taken = {kind for name, kind in found if name == found[0][0]}
     expected = next((words for kind, words in _KINDS.items() if kind in taken), "of another kind")
-    at = (where for where, _ in places if found and where.rsplit(".", 1)[-1] == found[0][0])
-    return next((f"{clean(where)} has to be {expected}." for where in at), None)
+    at = (where for where, _ in places if found and where[-1] == found[0][0])
+    return next((f"{place(where)} has to be {expected}." for where in at), None)
 
 
 # Where several kinds are taken, the widest number is what is meant.
 _KINDS = {"float": "a number", "int": "a whole number", "str": "a name", "bool": "true or false"}
 
 
-def _places(where: str, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _places(where: Place, options: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
     """Every value of a config with its place, outer ones first."""
     for key, value in options.items():
-        yield f"{where}.{key}", value
+        yield (*where, key), value
     for key, value in options.items():
         if isinstance(value, dict):
-            yield from _places(f"{where}.{key}", value)
+            yield from _places((*where, key), value)
 
 
 def _explain(model_type: str, error: Exception) -> str:

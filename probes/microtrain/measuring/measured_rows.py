@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,17 @@ class MeasuredRows:
         rows += self._unbuilt({(row.plan.key, row.batch_size) for row in rows})
         order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
         return sorted(rows, key=lambda row: order[(row.plan.key, row.batch_size)])
+
+    def paces(self) -> dict[str, float]:
+        """By the threads of plans on the CPU, seconds of the fixed work beside the sample that met the quickest cores;
+        none where nothing read how quick they were."""
+        found: dict[str, float] = {}
+        for entry in self.contest.entries:
+            threads = self.runs[id(entry)].plan.threads
+            for reading in entry.readings:
+                if threads is not None and reading is not None:
+                    found[str(threads)] = min(significant(reading), found.get(str(threads), math.inf))
+        return found
 
     def _unbuilt(self, told: set[tuple[object, int]]) -> list[Measurement]:
         """Of those not told yet: the time was over while the model was built, before there was anything to run."""

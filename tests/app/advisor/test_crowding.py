@@ -13,7 +13,7 @@ from app.advisor.recommendation import Interval, Option
 from probes.hardware import Cpu, Load, Survey
 from probes.measurement import Measurement, Overheads
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import GB, ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 CALM = Load(load_average=0.2, steal_fraction=0.0, busy_fraction=0.02, interval_seconds=1.0, own_busy_fraction=0.0)
@@ -171,6 +171,17 @@ def test_where_no_time_is_known_a_crowd_is_told_without_what_it_did_to_times() -
     found = recommend(a_machine(HALF), None, None, [], Request(a_workload(64)))
     (reason,) = (reason for reason in found.reasons if reason.code == "crowded")
     assert reason.text.endswith("usable ones are free.")
+
+
+@pytest.mark.parametrize(("usable_bytes", "told"), [(8 * GB, True), (10**6, False)])
+def test_a_card_s_time_is_not_said_to_be_measured_among_those_who_hold_cores(usable_bytes: int, *, told: bool) -> None:
+    """Where the CPU's plans have no time, or do not fit."""
+    survey = replace(a_survey(gpus=[a_gpu()], usable_bytes=usable_bytes), load=replace(CALM, busy_fraction=1.0))
+    found = recommend(survey, a_profile((GPU,)), None, [], Request(a_workload(64), "fp32"))
+    assert found.recommended == GPU
+    crowded = [reason.text for reason in found.reasons if reason.code == "crowded"]
+    assert bool(crowded) is told
+    assert all(text.endswith("usable ones are free.") for text in crowded)
 
 
 def test_the_verdict_does_not_compare_with_a_guess_between_extremes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.advisor import InvalidRequest, Request, recommend
 from app.advisor.plans import candidate_plans
+from probes.measurement import Measurement
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
 from tests.app.advisor.build import (
     ONE,
@@ -22,6 +24,27 @@ from tests.app.advisor.build import (
     a_workload,
 )
 from tests.app.advisor.machine import GPU, a_profile
+
+
+class Counted(list[Measurement]):
+    """How often it was gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Measurement]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_measurements_are_gone_through_as_often_for_many_plans_as_for_few() -> None:
+    """A store may hold hundreds of them, and a machine eight cards."""
+    passes: list[int] = []
+    for cards in (1, 8):
+        rows = Counted(a_measurement(plan, size, 0.1 * size) for plan in (ONE, GPU) for size in (4, 16, 64))
+        gpus = [a_gpu(id=f"GPU-{place}", name=f"card {place}", torch_device=f"cuda:{place}") for place in range(cards)]
+        recommend(a_survey(gpus=gpus), a_profile((ONE, GPU)), None, rows, Request(a_workload()))
+        passes.append(rows.passes)
+    assert passes[0] == passes[1]
 
 
 def test_the_document_has_the_fields_that_were_promised() -> None:
@@ -82,6 +105,7 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "high",
         "medians_cross_at",
         "launch_bound_until",
+        "launch_bound_at_largest",
         "break_even_steps",
         "basis",
         "looked_at",

@@ -250,6 +250,62 @@ def test_a_run_too_short_to_repay_it_is_not_told_to_compile() -> None:
     assert answer(compiled(), dataset_samples=161, epochs=10).recommended == COMPILED
 
 
+def test_a_start_is_repaid_against_whatever_else_is_best() -> None:
+    """Not against its own control alone: the whole run is what counts."""
+    rows = (tried(0.42), compiled(0.4))
+    found = answer(*rows, dataset_samples=120 * 16)
+    assert found.recommended == KEEPING
+    assert COMPILED.key not in plans(found)
+    (reason,) = (reason for reason in found.reasons if reason.code == "compile-too-late")
+    assert reason.evidence["steps"] == 120
+    assert reason.evidence["break_even_steps"] == pytest.approx(19.9 / (0.42 - 0.4), abs=1)
+    assert f"steps repay against {KEEPING.label}" in reason.text
+    for longer in ({"dataset_samples": 1000 * 16}, {}):
+        found = answer(*rows, **longer)
+        assert found.recommended == COMPILED
+        (reason,) = (reason for reason in found.reasons if reason.code == "compile-pays")
+        assert reason.evidence["break_even_steps"] == pytest.approx(19.9 / (0.42 - 0.4), abs=1)
+
+
+def test_a_start_is_repaid_by_the_times_that_are_told() -> None:
+    """Of the plan among the others, which may be far from those of the trial."""
+    row = replace(compiled(0.9), control=timing(1.2))
+    found = answer(row, among=0.6, dataset_samples=133 * 16)
+    assert found.recommended == TWO
+    (reason,) = (reason for reason in found.reasons if reason.code == "compile-too-late")
+    assert reason.evidence["break_even_steps"] == 133
+    assert answer(row, among=0.6, dataset_samples=134 * 16).recommended == COMPILED
+
+
+def test_a_start_that_no_run_repays_is_no_option_of_one_whose_length_is_told() -> None:
+    rows = (tried(0.4), compiled(0.42))
+    assert COMPILED.key in plans(answer(*rows))
+    found = answer(*rows, dataset_samples=10**6 * 16)
+    assert found.recommended == KEEPING
+    assert COMPILED.key not in plans(found)
+    assert not {"compile-pays", "compile-too-late"} & codes(found)
+
+
+def test_without_a_time_of_what_is_compiled_the_best_that_has_one_is_what_it_is_held_against() -> None:
+    """Nothing else could be recommended instead; and where nothing has a time, what repays it is not known."""
+    for rows, steps in (REST, 40), ([], None):
+        found = recommend(a_survey(), None, None, [*rows, compiled()], Request(a_workload(dataset_samples=1600)))
+        assert found.recommended == COMPILED
+        (reason,) = (reason for reason in found.reasons if reason.code == "compile-pays")
+        assert reason.evidence["break_even_steps"] == steps
+        assert ("steps repay against" in reason.text) is (steps is not None)
+
+
+@pytest.mark.parametrize("rival", [tried(0.48), a_measurement(TWO_BF16, 16, 0.48)])
+def test_of_equals_the_one_to_compile_is_never_the_cheaper(rival: Measurement) -> None:
+    rows = [a_measurement(ONE, 16, 0.9), a_measurement(ONE_BF16, 16, 2.0), a_measurement(TWO, 16, 0.6)]
+    found = recommend(a_survey(), None, None, [*rows, rival, compiled(0.484)], Request(a_workload()))
+    assert found.recommended == rival.plan
+    (reason,) = (reason for reason in found.reasons if reason.code == "too-close-to-call")
+    assert COMPILED.label in reason.text
+    assert "nothing compiled" in reason.text
+
+
 def test_a_run_whose_length_is_told_counts_compiling() -> None:
     found = answer(compiled(), dataset_samples=16_000)
     (reason,) = (reason for reason in found.reasons if reason.code == "run-time")

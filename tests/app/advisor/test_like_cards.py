@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import Recommendation, Request, recommend
+from app.advisor.curves.over_batches import largest_worth_looking_at
 from app.advisor.like_cards import (
     devices_to_calibrate,
     free_devices,
@@ -21,8 +22,9 @@ from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
 from probes.hardware import Accelerator
 from probes.measurement import Measurement
+from probes.profile import Profile
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_summary, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 SECOND = Plan("cuda:1", "fp32")
@@ -110,6 +112,56 @@ def test_what_others_do_on_one_card_is_not_told_of_its_free_twin() -> None:
 def test_the_answer_is_not_compared_with_the_same_plan_on_its_twin() -> None:
     for found in (answer(), answer(slower_than_told())):
         assert "as fast as" not in found.verdict
+
+
+SMALL = a_summary(parameters=1000, flops_per_sample=1e3, activation_bytes_per_sample=1e3, operations=20)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "first", "second"),
+    [
+        (16, {"memory_free_bytes": 0}, {}),
+        (16, {"memory_free_bytes": 550_000_000, "utilization_percent": 90.0}, {"utilization_percent": 0.0}),
+        (1_000_000, {"memory_free_bytes": 0}, {"memory_free_bytes": 800_000_000}),
+    ],
+    ids=["one is full", "one is shared", "neither holds so much"],
+)
+def test_crossovers_are_told_of_the_card_that_has_room(
+    batch_size: int, first: dict[str, object], second: dict[str, object]
+) -> None:
+    """Also where the CPU is recommended, and so neither of the two."""
+    survey = a_survey(gpus=gpus(first, second))
+    workload = replace(a_workload(batch_size), model=SMALL)
+    found = recommend(survey, PROFILE, None, [], Request(workload, "fp32"))
+    assert found.recommended == ONE
+    assert {row.to.key for row in found.crossovers} == {SECOND.key}
+    (told,) = (row for row in found.crossovers if row.data == "resident")
+    (option,) = (option for option in found.options if option.plan == SECOND)
+    assert told.looked_at[1] == min(option.max_batch_size or 0, largest_worth_looking_at(workload))
+
+
+@pytest.mark.parametrize("profile", [None, PROFILE])
+def test_crossovers_are_told_of_the_card_that_was_measured_with_nobody_else_on_it(profile: Profile | None) -> None:
+    """One thread is ahead at the batch asked for, and is left for the card at a larger one."""
+    rows = [a_measurement(ONE, batch, 0.001 * batch) for batch in (4, 16, 256)]
+    rows += [a_measurement(SECOND, batch, 0.05, device_busy_fraction=0.0) for batch in (4, 16, 256)]
+    rows += [a_measurement(GPU, 16, 3.0, device_busy_fraction=0.9)]
+    survey = a_survey(gpus=gpus({"utilization_percent": 90.0}, {"utilization_percent": 0.0}))
+    found = recommend(survey, profile, None, rows, Request(replace(a_workload(16), model=SMALL), "fp32"))
+    assert found.recommended == ONE
+    told = [row for row in found.crossovers if row.start == ONE and row.data == "pageable"]
+    assert [(row.to, row.kind, row.basis) for row in told] == [(SECOND, "at", "probed")]
+
+
+def test_each_precision_s_crossovers_are_told_of_the_card_that_it_was_measured_on() -> None:
+    """And those between the two, as the cards are alike."""
+    halved = Plan("cuda:0", "fp16")
+    lines = ((ONE, 0.0, 0.001), (SECOND, 0.05, 0.0), (halved, 0.06, 0.0))
+    rows = [a_measurement(plan, batch, at + slope * batch) for plan, at, slope in lines for batch in (4, 16, 256)]
+    survey = a_survey(gpus=gpus({"compute_capability": "7.5"}, {"compute_capability": "7.5"}))
+    found = recommend(survey, None, None, rows, Request(replace(a_workload(16), model=SMALL)))
+    pairs = [(row.start, row.to, row.basis) for row in found.crossovers if row.data == "pageable"]
+    assert pairs == [(ONE, halved, "probed"), (ONE, SECOND, "probed"), (SECOND, halved, "probed")]
 
 
 def test_on_another_machine_too_they_are_no_rivals() -> None:

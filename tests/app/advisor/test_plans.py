@@ -5,12 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor import recommend
-from app.advisor.plans import candidate_plans, thread_counts
+from app.advisor.plans import candidate_plans, find_devices, thread_counts
+from app.advisor.recommendation import Reason
 from app.advisor.request import InvalidRequest, Request
-from probes.hardware import Accelerator, Cpu
+from probes.hardware import Accelerator, Cpu, Survey
 from probes.workload.description import Plan
-from tests.app.advisor.build import a_gpu, a_measurement, a_survey, a_workload
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.build import ONE, ONE_BF16, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU, a_profile
+
+TURING = a_gpu(name="Tesla T4", compute_capability="7.5")
 
 
 def labels(plans: object) -> list[str]:
@@ -77,6 +80,51 @@ def test_a_card_that_torch_cannot_use_is_no_plan() -> None:
         candidate_plans(survey, Request(a_workload(), devices=("cuda:0",)))
 
 
+# As probes.gpu.judge leaves it: torch has no name for what it cannot use.
+NO_CUDA = {"usable": False, "why_not": "torch was built without CUDA.", "torch_device": None}
+WITHOUT_CUDA = a_gpu(**NO_CUDA)
+RADEON = a_gpu(vendor="AMD", name="AMD Radeon RX 7900 XTX", compute_capability=None, **NO_CUDA)
+
+
+@pytest.mark.parametrize("card", [WITHOUT_CUDA, RADEON])
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:1"])
+def test_a_card_without_a_name_is_told_of_by_any_that_may_mean_it(card: Accelerator, device: str) -> None:
+    survey = a_survey(gpus=[card])
+    with pytest.raises(InvalidRequest, match=rf"{card.name} .* torch was built without CUDA\. Devices here: cpu"):
+        candidate_plans(survey, Request(a_workload(), devices=(device,)))
+    with pytest.raises(InvalidRequest, match=rf"{card.name} .* torch was built without CUDA\. Devices here: cpu"):
+        find_devices(survey, (device,))
+
+
+def test_of_several_cards_the_one_of_that_name_is_told_of_and_nvidia_s_before_amd_s() -> None:
+    named = replace(WITHOUT_CUDA, torch_device="cuda:1", why_not="its driver is too old", name="NVIDIA A40")
+    for device, name in (("cuda:0", "NVIDIA A10"), ("cuda:1", "NVIDIA A40")):
+        with pytest.raises(InvalidRequest, match=f"^{name} "):
+            find_devices(a_survey(gpus=[RADEON, WITHOUT_CUDA, named]), (device,))
+
+
+@pytest.mark.parametrize("others", [(), (RADEON,)])
+def test_another_number_than_a_usable_card_s_is_not_here(others: tuple[Accelerator, ...]) -> None:
+    """Nor is it another vendor's: a torch that has names for NVIDIA's cards has none for AMD's."""
+    with pytest.raises(InvalidRequest, match=r"^A device was asked for that is not here\."):
+        find_devices(a_survey(gpus=[a_gpu(), *others]), ("cuda:1",))
+
+
+def test_another_number_than_a_usable_card_s_may_be_its_neighbour_s() -> None:
+    broken = replace(WITHOUT_CUDA, name="NVIDIA A40", why_not="it fell off the bus")
+    with pytest.raises(InvalidRequest, match=r"^NVIDIA A40 cannot be trained on: it fell off the bus\."):
+        find_devices(a_survey(gpus=[RADEON, a_gpu(), broken]), ("cuda:1",))
+
+
+def test_devices_go_by_their_own_names() -> None:
+    survey = a_survey(gpus=[a_gpu()])
+    assert find_devices(survey, []) == ()
+    assert find_devices(survey, ["cuda", "cpu", "cuda:0"]) == ("cuda:0", "cpu")
+    for asked in (["cuda:9"], ["foo"], ["cpu", "cuda:9"]):
+        with pytest.raises(InvalidRequest, match=r"Devices here: cpu \(A CPU\), cuda:0 \(NVIDIA A10\)\."):
+            find_devices(survey, asked)
+
+
 def test_a_device_that_is_not_here_is_answered_with_those_that_are() -> None:
     with pytest.raises(InvalidRequest, match=r"cpu \(A CPU\), cuda:0 \(NVIDIA A10\)") as caught:
         candidate_plans(a_survey(gpus=[a_gpu()]), Request(a_workload(), devices=("cuda:7",)))
@@ -95,8 +143,36 @@ def test_only_the_precision_asked_for_is_looked_at() -> None:
 
 
 def test_a_precision_that_no_device_has_is_refused_with_the_devices_here() -> None:
-    with pytest.raises(InvalidRequest, match=r"tf32.*Here: cpu"):
+    with pytest.raises(InvalidRequest, match=r"tf32\. Here: cpu \(fp32, bf16\)\. Leave precision at auto\.$"):
         candidate_plans(a_survey(), Request(a_workload(), precision="tf32"))
+    here = a_survey(gpus=[TURING, a_gpu(torch_device="cuda:1")])
+    told = r"cuda:0 \(fp32, fp16\), cuda:1 \(.*\)\. Leave precision at auto, or ask for cuda:1\.$"
+    with pytest.raises(InvalidRequest, match=told):
+        candidate_plans(here, Request(a_workload(), precision="tf32", devices=("cuda:0",)))
+
+
+def test_a_device_without_the_precision_asked_for_is_named_with_those_that_it_has() -> None:
+    survey = a_survey(gpus=[TURING, a_gpu(id="GPU-2", torch_device="cuda:1")])
+    (reason,) = left_out(survey, Request(a_workload(), precision="bf16"))
+    assert reason.text == "There is no plan in bf16 for cuda:0, which has fp32 and fp16."
+    assert reason.evidence == {"precision": "bf16", "precisions": {"cuda:0": ["fp32", "fp16"]}}
+    (reason,) = left_out(survey, Request(a_workload(), precision="tf32"))
+    assert reason.text.endswith("for cpu, which has fp32 and bf16, and for cuda:0, which has fp32 and fp16.")
+    assert not left_out(survey, Request(a_workload(), precision="fp32"))
+    assert not left_out(survey, Request(a_workload()))
+    assert not left_out(survey, Request(a_workload(), precision="bf16", devices=("cpu", "cuda:1")))
+
+
+def test_another_machine_s_device_without_it_is_named_too() -> None:
+    profile = a_profile((ONE, ONE_BF16, GPU), fingerprint="elsewhere")
+    found = recommend(a_survey(), profile, None, [], Request(a_workload(), precision="bf16", profile="made-up"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "precision-not-there"]
+    assert reason.evidence["precisions"] == {"cuda:0": ["fp32"]}
+
+
+def left_out(survey: Survey, request: Request) -> list[Reason]:
+    reasons = recommend(survey, None, None, [], request).reasons
+    return [reason for reason in reasons if reason.code == "precision-not-there"]
 
 
 def test_thread_counts_that_a_calibration_left_out_are_named_where_they_were_tried() -> None:
@@ -143,7 +219,7 @@ APPLE = a_gpu(vendor="Apple", name="Apple M4 Max", torch_device="mps", compute_c
 ARC = a_gpu(vendor="Intel", name="Intel Arc B580", torch_device="xpu:0", compute_capability=None)
 
 
-@pytest.mark.parametrize(("card", "device"), [(APPLE, "mps"), (ARC, "xpu:0"), (ARC, "xpu")])
+@pytest.mark.parametrize(("card", "device"), [(APPLE, "mps"), (APPLE, "mps:0"), (ARC, "xpu:0"), (ARC, "xpu")])
 @pytest.mark.parametrize("usable", [True, None])
 def test_a_card_that_is_not_measured_here_is_named(card: Accelerator, device: str, usable: bool | None) -> None:
     survey = a_survey(gpus=[replace(card, usable=usable)])

@@ -69,7 +69,7 @@ def test_where_plans_cross_is_found_however_far_off_it_was_foretold(slower: floa
         sizes.append(probe.batch_size)
         rows += [a_measurement(plan, probe.batch_size, true_step(plan, probe.batch_size)) for plan in probe.plans]
     known = what_is_known(rows, 256, a_profile((ONE, TWO)))
-    told = crossover_of(known.batches(known.options(256)), ONE, TWO, known.workload.data, ())
+    told = crossover_of(known.batches(known.ranking(256, known.options(256))), ONE, TWO)
     true = next(size for size in range(1, 10**6) if true_step(TWO, size) < true_step(ONE, size))
     assert told is not None
     assert told.medians_cross_at == pytest.approx(true, rel=0.2, abs=1)

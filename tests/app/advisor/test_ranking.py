@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,13 @@ def test_a_rival_ten_times_slower_is_no_rival_and_one_ten_times_faster_is_certai
 
 def test_the_cheaper_plan_has_fewer_threads_then_no_gpu_then_fp32() -> None:
     assert sorted([GPU, TWO_BF16, TWO, ONE_BF16, ONE], key=cost_order) == [ONE, ONE_BF16, TWO, TWO_BF16, GPU]
+
+
+def test_what_has_to_be_compiled_is_the_dearest_and_an_environment_is_one_setting() -> None:
+    compiled, channels_last = replace(ONE, compiled=True), replace(ONE, channels_last=True)
+    assert sorted([compiled, GPU, TWO_BF16, channels_last], key=cost_order) == [channels_last, TWO_BF16, GPU, compiled]
+    exported = replace(ONE, environment={"MALLOC_MMAP_THRESHOLD_": "1", "MALLOC_TRIM_THRESHOLD_": "1"})
+    assert cost_order(ONE) < cost_order(exported) == cost_order(channels_last)
 
 
 def test_a_ratio_that_is_known_better_than_the_times_decides() -> None:

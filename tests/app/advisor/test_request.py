@@ -15,6 +15,7 @@ from tests.app.advisor.build import a_workload
         {"time_limit_seconds": -1.0},
         {"time_limit_seconds": math.nan},
         {"time_limit_seconds": math.inf},
+        {"time_limit_seconds": 3.0},  # of instant, which measures nothing
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused_with_a_sentence(changes: dict[str, object]) -> None:

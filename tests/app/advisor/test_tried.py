@@ -59,8 +59,37 @@ def test_what_torch_cannot_do_it_cannot_at_any_batch() -> None:
     assert not option_of(ran_since, ONE_BF16).cannot_run
 
 
-def test_what_failed_once_and_ran_at_that_batch_runs() -> None:
-    rows = [not_run(ONE, 16, "failed", "A fault."), a_measurement(ONE, 16, 1.0)]
+@pytest.mark.parametrize("outcome", ["failed", "unsupported"])
+def test_a_batch_that_a_plan_did_not_run_is_not_told_by_others_that_it_ran(outcome: str) -> None:
+    """As a model of one's own that refuses odd batches."""
+    rows = [a_measurement(plan, size, size / 64) for plan in (ONE, TWO) for size in (16, 64, 256)]
+    rows += [not_run(plan, 63, outcome, "Odd batches are not supported.") for plan in (ONE, TWO)]
+    option = option_of(answer(rows, batch_size=63), ONE)
+    assert (option.cannot_run, option.why_not) == (True, "Odd batches are not supported.")
+    assert "It cannot run here" in predicted(rows, 63, autocast_refused="No kernel.").verdict
+    assert not option_of(answer(rows, batch_size=65), ONE).cannot_run
+    found = predicted(rows, 63, survey=a_survey(usable_bytes=200 * GB))
+    seconds = next(curve.step_seconds for curve in found.curves if curve.plan == ONE)
+    known = dict(zip(found.curve_batch_sizes, seconds, strict=True))
+    assert known[63] is None
+    assert known[64] is not None
+
+
+def test_a_refusal_at_another_batch_says_so_where_the_plan_ran_at_none() -> None:
+    """A kernel may refuse what is too large for it alone."""
+    rows = [not_run(GPU, 4096, "unsupported", "torch cannot do this here: CUDNN_STATUS_NOT_SUPPORTED")]
+    told = "CUDNN_STATUS_NOT_SUPPORTED (so it was at batch size 4096)."
+    survey = a_survey(gpus=[a_gpu()])
+    elsewhere, there = (
+        option_of(recommend(survey, PROFILE, None, rows, Request(a_workload(size))), GPU) for size in (16, 4096)
+    )
+    assert (elsewhere.why_not or "").endswith(told)
+    assert (there.why_not or "").endswith("CUDNN_STATUS_NOT_SUPPORTED")
+
+
+@pytest.mark.parametrize("outcome", ["failed", "unsupported"])
+def test_what_did_not_run_once_and_ran_at_that_batch_runs(outcome: str) -> None:
+    rows = [not_run(ONE, 16, outcome, "A fault."), a_measurement(ONE, 16, 1.0)]
     assert not option_of(answer(rows), ONE).cannot_run
 
 

@@ -46,6 +46,7 @@ def obedient(
     of_a_trace: str = "pass",
     of_a_step: str = "pass",
     to_begin: float = 0.0,
+    more: str = "",
 ) -> tuple[str, ...]:
     """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads."""
     return serving(
@@ -60,7 +61,7 @@ def obedient(
         f"        {of_a_step}",
         "        step = dict(median=s, low=s * .99, high=s * 1.01, samples=[s] * 9)",
         "        rows.append(dict(plan=plan, batch_size=size, data='resident', outcome='ok', step=step, steps=90))",
-        f"result = dict(measurements=rows, noise={{}}, to_begin_seconds={to_begin})",
+        f"result = dict(measurements=rows, noise={{}}, to_begin_seconds={to_begin}{more})",
         "say(event='result', job=job['job'], result=result)",
     )
 

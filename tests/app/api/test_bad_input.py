@@ -88,6 +88,7 @@ INVALID: dict[str, dict[str, Any]] = {
     "device of another kind": {**IRIS, "devices": [{}]},
     "no time": {**IRIS, "time_limit_seconds": 0},
     "negative time": {**IRIS, "time_limit_seconds": -1},
+    "time for measuring nothing": {**IRIS, "time_limit_seconds": 5},
     "unknown profile": {**IRIS, "profile": MARK},
     "reading the loss every zeroth step": {**IRIS, "log_every": 0},
     "empty data set": {**IRIS, "dataset": {"samples": 0}},

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
+from app.advisor.plans import find_devices
+from app.advisor.request import InvalidRequest
 from app.api.echo import without_echo
 from app.api.problems import _answer
 from app.errors import UnknownProfile
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
 from probes.workload.wording import clean
+from tests.app.advisor.build import a_gpu, a_survey
 
 
 def test_a_name_that_is_not_ours_goes() -> None:
@@ -31,10 +36,59 @@ def test_words_of_ours_stay_though_they_were_sent() -> None:
 def test_a_shortened_name_goes_too() -> None:
     long = 'zqz0 "' + "0" * 100
     assert without_echo(f'The model "{clean(long)}" is not known.', {"model": long}) == 'The model "…" is not known.'
-    assert "aaa" not in without_echo('The model "aaaaaaaaaa…" is not known.', {"model": "a" * 100})
+    assert "aaa" not in without_echo(f'The model "{clean("a" * 100)}" is not known.', {"model": "a" * 100})
 
 
-@pytest.mark.parametrize("message", ['Write {"huggingface": …} here.', "known are (gelu, relu, …)."])
+def test_a_long_name_goes_where_nobody_shortened_it() -> None:
+    """As in what transformers says."""
+    long = "zqz" + "a" * 100
+    assert without_echo(f"{long} was not understood.", {"problem_type": long}) == "… was not understood."
+
+
+@pytest.mark.parametrize("count", range(2, 26))
+def test_a_key_goes_whole_whatever_blanks_are_in_it(count: int) -> None:
+    key = " ".join(["zqz"] * count)
+    for config in ({key: 10**30}, {key: "a/b"}, {"zqz": {key: {key: 10**30}}}, {key: {"bad key!": 1}}):
+        model = {"huggingface": {"model_type": "bert", **config}}
+        with pytest.raises(InvalidModel) as caught:
+            parse_model(model)
+        assert "zqz" in str(caught.value)
+        assert "zqz" not in without_echo(str(caught.value), {"model": model})
+
+
+@pytest.mark.parametrize(
+    ("model", "sent"),
+    [
+        ("meta-llama/Llama-2-7b-hf", "meta-llama/Llama-2-7b-hf"),
+        ("mobilenet", "mobilenet"),
+        ({"huggingface": {"model_type": "bert"}, "task": "lm"}, "lm"),
+        ({"layers": [{"type": "conv2d", "out": 8, "kernel_size": 3}], "input_shape": [4]}, "…"),
+    ],
+    ids=str,
+)
+def test_of_what_helps_nothing_goes_with_what_was_sent(model: Any, sent: str) -> None:
+    with pytest.raises(InvalidModel) as caught:
+        parse_model(model)
+    message = str(caught.value)
+    assert without_echo(message, {"model": model}) == message.replace(f'"{sent}"', '"…"')
+
+
+def detail_of(error: Exception, sent: object) -> str:
+    """What a client is told that sent this."""
+    request = Request({"type": "http"})
+    request.state.sent = sent
+    return str(json.loads(bytes(asyncio.run(_answer(request, error)).body))["detail"])
+
+
+def test_names_of_what_is_here_stay_though_they_were_sent() -> None:
+    known = UnknownProfile(("rig-2", "old rig"))
+    assert detail_of(known, {"profile": "rig"}) == str(known)
+    with pytest.raises(InvalidRequest) as caught:
+        find_devices(a_survey(gpus=[a_gpu()]), ["NVIDIA A10"])
+    assert "cuda:0 (NVIDIA A10)" in detail_of(caught.value, {"devices": ["NVIDIA A10"]})
+
+
+@pytest.mark.parametrize("message", ['Write {"huggingface": {…}}, or not.', "known are (gelu, relu, …)."])
 def test_an_ellipsis_of_ours_takes_nothing_along(message: str) -> None:
     assert without_echo(message, {"model": "zzmine"}) == message
 

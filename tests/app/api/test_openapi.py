@@ -186,6 +186,17 @@ def test_the_page_may_run_nothing_but_its_own(client: httpx.Client) -> None:
         assert client.get(address).is_success, address
 
 
+@pytest.mark.parametrize("address", ["/", "/docs", "/docs/oauth2-redirect", "/static/page.html", "/static/report.html"])
+def test_no_document_is_shown_in_a_frame_of_somebody_elses(client: httpx.Client, address: str) -> None:
+    """Who clicks there would ask us from our own page."""
+    page = client.get(address)
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["x-frame-options"] == "DENY"
+    policy = page.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert ("default-src 'self'" in policy) is not address.startswith("/docs")  # whose scripts stand in it
+
+
 def test_the_page_about_http_names_every_address(description: dict[str, Any]) -> None:
     addresses = [address.replace("/measurements/{name}", "/measurements/{id}") for address in description["paths"]]
     addresses = [address.replace("/calibrations/{name}", "/calibrations/{id}") for address in addresses]

@@ -129,6 +129,15 @@ def test_a_profile_answers_for_the_machine_that_it_was_measured_on(client: httpx
     assert answer["snippet"]
 
 
+def test_a_profile_that_has_nothing_for_a_question_is_not_called_by_the_name_that_was_sent(
+    client: httpx.Client, rig: Profile
+) -> None:
+    question = {"model": {"summary": SUMMARY}, "batch_size": 16, "profile": NAME, "devices": ["cuda:7"]}
+    detail = assert_problem(client.post("/recommend", json=question), 422)["detail"]
+    assert "cuda:0 (fp32)" in detail
+    assert NAME not in detail
+
+
 def test_without_the_machines_facts_whether_it_fits_is_unknown_and_the_answer_says_why(
     client: httpx.Client, rig: Profile, server: Server
 ) -> None:

@@ -17,6 +17,7 @@ from app.cli.endings import CommandFailed, ExitCode
 from app.cli.main import main
 from app.cli.map import check_drawn
 from app.cli.map_view import letter_of, show_map, write_svg
+from app.errors import LabError
 from app.lab import Lab
 from app.mapping import Map, Row
 from app.service import Crosspoint
@@ -79,8 +80,17 @@ def test_what_torch_refuses_is_told_apart_from_what_nobody_knows(capsys: pytest.
     assert "Batch 1: torch refuses to train batch norm" in capsys.readouterr().out
     check_drawn(replace(drawn, batch_sizes=(1,), rows=(Row(1.0, None, (cells[0],)),)))  # as a recommendation ends
     large = winners(a_survey(usable_bytes=10**6), None, traced(DENSE, "training"), [], asked, (1, 2))
-    with pytest.raises(CommandFailed, match="every plan needs more memory"):
+    with pytest.raises(CommandFailed, match="from 2 on: every plan asked for needs more memory"):
         check_drawn(Map(asked.workload, (1, 2), (Row(1.0, None, tuple(large)),)))
+
+
+def test_what_failed_at_a_width_is_not_told_as_too_big_where_the_others_are() -> None:
+    """Nobody looked at the smallest, which may fit."""
+    failed = Row(0.25, None, (), "It was ended.", LabError("died", "It was ended."))
+    too_big, unknown = Row(1.0, None, (Cell(1, fits=False),)), Row(1.0, None, (Cell(1),))
+    with pytest.raises(LabError, match="It was ended"):
+        check_drawn(Map(a_workload(), (1,), (failed, too_big)))
+    check_drawn(Map(a_workload(), (1,), (failed, unknown)))
 
 
 def test_letters_json_and_svg_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,11 +104,12 @@ def test_letters_json_and_svg_say_the_same(tmp_path: Path, capsys: pytest.Captur
     assert machines["widths"] == [0.5, 2.0]
     assert [row["width"] for row in document["rows"]] == [0.5, 2.0]
     assert all(len(row["cells"]) == 7 for row in document["rows"])
+    assert not any("reasons" in cell for row in document["rows"] for cell in row["cells"])
     assert main(words) == ExitCode.DONE
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert ", on rig" in shown.splitlines()[0]
-    assert "This is another machine's answer" in shown
+    assert "This answer is not for this machine as it is now" in shown
     assert "Times: 14 predicted." in shown
     for place, plan in enumerate(document["plans"]):
         assert f"{'ABCDEF'[place]}  {plan['device']} {plan['precision']}" in shown
@@ -170,7 +181,7 @@ def test_a_map_of_what_fits_nowhere_is_drawn_and_ends_with_code_3(capsys: pytest
     assert main(["map", huge, "--widths", "1", "--largest-batch", "2"]) == ExitCode.NOTHING_FITS
     written, said = capsys.readouterr()
     assert "nothing fits" in written
-    assert "every plan needs more memory" in said
+    assert "every plan asked for needs more memory" in said
 
 
 def test_a_map_of_which_nothing_is_known_yet_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:

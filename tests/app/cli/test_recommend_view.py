@@ -123,6 +123,18 @@ def test_the_likeliest_batch_is_told_where_it_is_not_certain(kind: str, told: bo
 
 
 @pytest.mark.parametrize(
+    ("until", "at_largest", "words"),
+    [(12, False, "until batch 12"), (None, True, "up to the largest batch"), (1, False, None), (None, None, None)],
+)
+def test_how_far_a_device_waits_for_the_host_is_told_where_it_is_known(
+    until: int | None, at_largest: bool | None, words: str | None
+) -> None:
+    crossover = replace(CROSSOVER, launch_bound_until=until, launch_bound_at_largest=at_largest)
+    sentence = describe_crossover(crossover.to_json())
+    assert f"limited by launching {words}" in sentence if words else "limited" not in sentence
+
+
+@pytest.mark.parametrize(
     ("kind", "words"),
     [
         ("at", "cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (2 to 4)"),

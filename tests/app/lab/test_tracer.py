@@ -20,6 +20,7 @@ from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.lab.programs import ECHO, HANGING, READY, program, serving
 from tests.app.lab.test_child import is_gone
+from tests.installing import install
 
 ARGUMENTS = serving('say(event="result", job=job["job"], result={"arguments": sys.argv[1:]})')
 LAYERS = {"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}
@@ -84,6 +85,40 @@ def test_after_so_many_traces_another_process_takes_the_place_of_the_first(monke
     one, two = asyncio.run(use())
     assert is_gone(one)
     assert is_gone(two)
+
+
+def test_what_was_installed_anew_is_imported_by_another_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("app.lab.tracer.PACKAGES", ("made_up_torch",))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def use() -> list[list[str]]:
+        tracer = Tracer(60.0, set(), HISTORY, lambda: None)
+        asked = []
+        for version in (None, "1", "1", "22"):
+            if version is not None:
+                install(tmp_path, "made_up_torch", version)
+            asked.append((await tracer.run({"kind": "trace"}))["asked"])
+        await tracer.close()
+        return asked
+
+    assert [len(jobs) for jobs in asyncio.run(use())] == [1, 1, 1, 1]
+
+
+def test_the_process_stays_while_nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("app.lab.tracer.PACKAGES", ("made_up_torch", "not_installed"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install(tmp_path, "made_up_torch", "1")
+
+    async def use() -> list[str]:
+        tracer = Tracer(60.0, set(), HISTORY, lambda: None)
+        for _ in range(2):
+            asked = (await tracer.run({"kind": "trace"}))["asked"]
+        await tracer.close()
+        return list(asked)
+
+    assert len(asyncio.run(use())) == 2
 
 
 def test_who_takes_its_place_is_as_ready_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

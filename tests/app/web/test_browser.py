@@ -1,5 +1,6 @@
 """The page and the report in a real browser, the page over a real service."""
 
+import json
 import os
 import re
 import signal
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from app.surveyor import _unanswered
 from app.web.report import render_report
-from tests.app.serving import running_server
+from probes.hardware import Outcome
+from tests.app.serving import running_server, wait_until
 from tests.app.web.browser import Tab, needs_chromium, opened_tab, render
 from tests.app.web.test_report import make_result
 from tests.probes.machines import write_machine, x86_machine
@@ -56,10 +59,17 @@ def test_an_unknown_model_is_a_sentence_with_near_names(service: str, tmp_path: 
     assert re.search(r'<section id="answer"[^>]*hidden', document)
 
 
-def test_a_link_starts_no_measurement(service: str, tmp_path: Path) -> None:
-    document, _ = render(f"{service}/?model=iris-mlp&effort=thorough", tmp_path)
+@pytest.mark.parametrize("efforts", ["effort=thorough", "effort=instant&effort=thorough"])
+def test_a_link_starts_no_measurement(service: str, tmp_path: Path, efforts: str) -> None:
+    document, _ = render(f"{service}/?model=iris-mlp&{efforts}", tmp_path)
     assert re.search(r'<section id="answer"[^>]*hidden', document)
     assert text_of(document, "problem") == ""
+
+
+def test_the_page_of_the_api_runs_under_its_policy(service: str, tmp_path: Path) -> None:
+    document, console = render(f"{service}/docs", tmp_path)
+    assert console == []
+    assert re.search(r'data-path="/recommend"', document)
 
 
 def test_the_report_draws_its_charts_without_any_network(tmp_path: Path) -> None:
@@ -83,6 +93,21 @@ def test_two_complaints_are_told_once_each(service: str, tmp_path: Path) -> None
 def tab(tmp_path: Path) -> Iterator[Tab]:
     with opened_tab(tmp_path / "profile") as tab:
         yield tab
+
+
+def test_a_link_fills_what_can_be_chosen_and_nothing_else(service: str, tab: Tab) -> None:
+    tab.open(f"{service}/?model=iris-mlp&own-model=resnet-50&batch_size=7")
+    wait_until(lambda: tab.run("byId('batch-size').value") == "7", "the batch of the address is in the form")
+    assert tab.run("byId('own-model').value") == ""
+
+
+@pytest.mark.parametrize(("fingerprint", "told"), [("", "unknown"), ("f", "none found")])
+def test_of_cards_that_nobody_looked_for_none_is_said_to_be_missing(
+    service: str, tab: Tab, fingerprint: str, told: str
+) -> None:
+    survey = {**_unanswered("it took too long", Outcome.TIMEOUT).to_json(), "fingerprint": fingerprint}
+    tab.open(service)
+    assert dict(tab.run(f"machineFacts({json.dumps(survey)})"))["Accelerator"] == told
 
 
 def is_pressed(tab: Tab) -> bool:

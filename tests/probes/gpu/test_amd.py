@@ -43,7 +43,7 @@ RADEON = (
     )
     | sensors(
         temp1_input="41000\n", temp1_label="edge\n", temp2_input="47000\n", temp2_label="junction\n",
-        power1_average="18000000\n", power1_cap="327000000\n",
+        power1_average="18000000\n", power1_cap="327000000\n", power1_cap_default="339000000\n",
         freq1_input="500000000\n", freq1_label="sclk\n", freq2_input="96000000\n", freq2_label="mclk\n",
     )
     | node(1)
@@ -60,7 +60,8 @@ def test_a_radeon_tells_all_of_itself(tmp_path: Path) -> None:
     assert (card.id, card.gfx_target, card.architecture) == ("GPU-a1b2c3d4e5f60718", "gfx1100", "RDNA 3")
     assert (card.memory_total_bytes, card.memory_free_bytes) == (24 * GIB, 22 * GIB)
     assert (card.multiprocessors, card.memory_bus_bits, card.utilization_percent) == (96, 384, 37.0)
-    assert (card.temperature_celsius, card.power_watts, card.power_limit_watts) == (41.0, 18.0, 327.0)
+    assert (card.temperature_celsius, card.power_watts) == (41.0, 18.0)
+    assert (card.power_limit_watts, card.power_limit_default_watts) == (327.0, 339.0)
     assert (card.graphics_clock_hz, card.graphics_clock_maximum_hz) == (500_000_000, 2_525_000_000)
     assert (card.memory_clock_hz, card.memory_clock_maximum_hz) == (96_000_000, 1_249_000_000)
 

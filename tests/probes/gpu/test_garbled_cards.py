@@ -21,8 +21,9 @@ BUS: Files = {f"{FOLDER}/{name}": text for name, text in
 FILES: Files = RADEON | BUS | {name.replace("0000:03:00.0", PLACE): text for name, text in XE.items()}
 NUMBERS = (
     "utilization_percent", "memory_total_bytes", "memory_free_bytes", "power_watts", "power_limit_watts",
-    "multiprocessors", "memory_bus_bits", "graphics_clock_hz", "graphics_clock_maximum_hz", "memory_clock_hz",
-    "memory_clock_maximum_hz", "ecc_corrected_errors", "ecc_uncorrected_errors", "pcie_generation", "pcie_lanes",
+    "power_limit_default_watts", "multiprocessors", "memory_bus_bits", "graphics_clock_hz", "graphics_clock_maximum_hz",
+    "memory_clock_hz", "memory_clock_maximum_hz", "ecc_corrected_errors", "ecc_uncorrected_errors", "pcie_generation",
+    "pcie_lanes",
 )  # fmt: skip
 
 TEXTS = st.one_of(

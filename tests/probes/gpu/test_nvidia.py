@@ -20,7 +20,7 @@ def test_a_healthy_card_is_read_in_full(monkeypatch: pytest.MonkeyPatch) -> None
     assert (card.compute_capability, card.multiprocessors, card.pci_address) == ("8.6", 80, "0000:01:00.0")
     assert (card.memory_total_bytes, card.memory_free_bytes, card.unified_memory) == (12 << 30, 5 << 30, False)
     assert (card.utilization_percent, card.temperature_celsius, card.power_watts) == (7, 41, pytest.approx(30.1))
-    assert (card.power_limit_watts, card.memory_bus_bits) == (350, 384)
+    assert (card.power_limit_watts, card.power_limit_default_watts, card.memory_bus_bits) == (350, 360, 384)
     assert (card.graphics_clock_hz, card.graphics_clock_maximum_hz) == (210_000_000, 2_100_000_000)
     assert (card.memory_clock_hz, card.memory_clock_maximum_hz) == (405_000_000, 9_501_000_000)
     assert (card.persistence_mode, card.virtualization, card.mig_mode) == (True, "passthrough", None)

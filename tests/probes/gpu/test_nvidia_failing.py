@@ -45,6 +45,7 @@ OWN_FACTS = {
     "nvmlDeviceGetTemperature": {"temperature_celsius"},
     "nvmlDeviceGetPowerUsage": {"power_watts"},
     "nvmlDeviceGetEnforcedPowerLimit": {"power_limit_watts"},
+    "nvmlDeviceGetPowerManagementDefaultLimit": {"power_limit_default_watts"},
     "nvmlDeviceGetClockInfo": {"graphics_clock_hz", "memory_clock_hz"},
     "nvmlDeviceGetMaxClockInfo": {
         "graphics_clock_maximum_hz", "memory_clock_maximum_hz", "memory_bandwidth_bytes_per_second"

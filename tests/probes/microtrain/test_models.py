@@ -215,6 +215,14 @@ def test_a_config_that_transformers_refuses_is_the_users_to_mend(config: dict[st
         ({"model_type": "bert", "hidden_act": "zzz"}, "huggingface.hidden_act names no activation that transformers"),
         ({"model_type": "gpt2", "activation_function": "zzz"}, "huggingface.activation_function names no activation"),
         ({"model_type": "bert", "type_vocab_size": [2]}, "huggingface.type_vocab_size has to be a whole number."),
+        (
+            {"model_type": "bert", "hidden_act": "zzz", "an act that is called as nobody calls it": "zzz"},
+            "huggingface.hidden_act names",
+        ),
+        (
+            {"model_type": "bert", "an act that is called as nobody calls it": "zzz", "hidden_act": "zzz"},
+            "huggingface.an act that is called as nobody calls it names no activation",
+        ),
     ],
     ids=str,
 )

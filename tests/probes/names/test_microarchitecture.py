@@ -188,6 +188,7 @@ def test_flags_that_a_part_cannot_have_are_believed_over_its_numbers() -> None:
     assert (found.name, found.believed, found.archspec) == ("Sapphire Rapids", FLAGS, "sapphirerapids")
     assert "Rocket Lake" in (found.reason or "")
     assert "Emerald Rapids" in (found.reason or "")
+    assert "Granite Rapids or Diamond Rapids would differ in nothing that most kernels show" in (found.reason or "")
 
 
 def test_flags_that_fit_several_parts_name_none_of_them() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -17,30 +17,13 @@ from app.advisor.curves.over_batches import (
 from app.advisor.recommendation import Crossover, CrossoverKind
 from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
-from app.advisor.time_model.intervals import interval_around
 from app.advisor.time_model.measured import MeasuredTime
-from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes import bounds
 from probes.measurement import Measurement, Overheads
-from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_workload
+from tests.app.advisor.curves.drawn import ERRORS, Curve, Drawn
 from tests.app.advisor.machine import GPU, a_profile
-
-Curve = Callable[[int], float]
-# Each plan's errors on three networks left out: large, and alike.
-ERRORS: Mapping[str, float] = {"a": 0.5, "b": -0.4, "c": 0.3}
-
-
-class Drawn(PlanTime):
-    """A prediction that is a drawn curve, off by half either way, as the other plan's would be too."""
-
-    def __init__(self, plan: Plan, curve: Curve, errors: Mapping[str, float] | None = ERRORS) -> None:
-        super().__init__(plan, None, None, None)
-        self.curve, self.errors = curve, errors
-
-    def at(self, batch_size: int, data: str) -> StepEstimate | None:
-        return StepEstimate(interval_around(self.curve(batch_size), 0.5), "predicted", self.errors)
 
 
 def crossing(first: Curve, second: Curve, errors: Mapping[str, float] | None = ERRORS, room: int = 4096) -> Crossover:
@@ -236,6 +219,27 @@ def test_where_a_device_was_measured_what_limits_it_there_is_what_was_measured()
     assert computing is not None
     assert computing <= 64
     assert launching is None or launching > 64
+
+
+def test_a_device_that_waits_for_the_host_at_every_batch_is_no_device_of_which_nothing_is_predicted() -> None:
+    workload = a_workload(64)
+    waits = Overheads(launch_seconds=1.0, device_busy=0.1)
+    rows = [a_measurement(plan, batch, 1.0, overheads=waits) for plan in (ONE, GPU) for batch in (32, 64)]
+
+    def told(room: int, *, calibrated: bool = True) -> tuple[int | None, bool | None]:
+        profile = a_profile((ONE, ONE_BF16, GPU)) if calibrated else None
+        times = times_of_plans((ONE, ONE_BF16, GPU), profile, trace_of_summary(workload), rows, workload)
+        batches = Batches(workload, times, {GPU.key: room})
+        on_cpu = crossovers_of(batches, [(ONE, ONE_BF16)], rows)
+        assert {(row.launch_bound_until, row.launch_bound_at_largest) for row in on_cpu} <= {(None, None)}
+        found = crossovers_of(batches, [(ONE, GPU)], rows)[0]
+        return found.launch_bound_until, found.launch_bound_at_largest
+
+    assert told(64) == (None, True)
+    until, at_largest = told(10**6)
+    assert until is not None
+    assert not at_largest
+    assert told(64, calibrated=False) == (None, None)
 
 
 @pytest.mark.parametrize(("launch", "busy"), [(0.5, 1.0), (1.0, 0.3), (0.4, None)])

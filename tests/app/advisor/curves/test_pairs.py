@@ -30,14 +30,23 @@ def test_precisions_are_compared_with_the_threads_that_are_recommended() -> None
     }
 
 
-def test_devices_are_compared_with_the_best_of_the_cpu_and_with_fp32() -> None:
-    pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], FOUR)
-    for pair in ((FOUR, GPU), (FOUR, GPU_BF16), (GPU, GPU_BF16)):
+def test_devices_are_compared_with_their_rivals_on_the_cpu_and_with_fp32() -> None:
+    pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], FOUR, lambda plan: (FOUR,) if plan == GPU else (FOUR, ONE))
+    for pair in ((FOUR, GPU), (FOUR, GPU_BF16), (ONE, GPU_BF16), (GPU, GPU_BF16)):
         assert pair in pairs
+    assert (ONE, GPU) not in pairs
+
+
+def test_cards_that_are_alike_are_one_device() -> None:
+    """Each plan on one of them, wherever it is known best."""
+    halved, twin = Plan("cuda:0", "bf16"), Plan("cuda:1")
+    pairs = pairs_worth_telling([*CPU, halved, twin], ONE, lambda plan: (ONE,), {"cuda:0": "A10", "cuda:1": "A10"})
+    on_device = [pair for pair in pairs if not pair[1].is_cpu]
+    assert on_device == [(ONE, halved), (ONE, twin), (twin, halved)]
 
 
 def test_no_pair_is_told_twice_and_every_plan_has_a_curve() -> None:
-    pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], GPU)
+    pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], GPU, lambda plan: (ONE, ONE))
     assert len(pairs) == len({(first.key, second.key) for first, second in pairs})
     curves = plans_of(pairs, GPU)
     assert curves[0] == GPU

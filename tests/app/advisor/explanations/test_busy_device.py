@@ -45,12 +45,40 @@ def test_a_card_that_is_free_or_shows_pictures_is_no_reason_for_anything(percent
 def test_what_others_do_to_a_time_depends_on_whether_it_met_them() -> None:
     assert "nobody else on it" in (explain(98.0) or "")
     assert "98 %" in (explain(98.0) or "")
-    assert "contains as much of theirs" in (explain(98.0, GPU, "measured") or "")
+
+
+@pytest.mark.parametrize("basis", ["measured", "probed", "predicted"])
+@pytest.mark.parametrize(
+    ("busy_then", "told"),
+    [(0.97, "measured beside others, and contains"), (0.0, "nobody else on it"), (None, "measured, and contains")],
+)
+def test_at_whatever_batch_a_time_contains_what_the_measurement_met_that_it_rests_on(
+    basis: Basis, busy_then: float | None, told: str
+) -> None:
+    row = a_measurement(GPU, 16, 0.2, device_busy_fraction=busy_then)
+    assert told in (explain(98.0, GPU, basis, row) or "")
+
+
+@pytest.mark.parametrize(("batch_size", "basis"), [(16, "measured"), (32, "probed"), (64, "predicted")])
+def test_an_answer_says_so_of_other_batches_too(batch_size: int, basis: Basis) -> None:
+    rows = [a_measurement(GPU, 16, 0.2, device_busy_fraction=0.97)]
+    survey = a_survey(gpus=[a_gpu(utilization_percent=98.0)])
+    request = Request(a_workload(batch_size), "fp32", ("cuda",))
+    found = recommend(survey, a_profile((ONE, GPU)), None, rows, request)
+    assert [option.basis for option in found.options] == [basis]
+    (reason,) = (reason for reason in found.reasons if reason.code == "busy-device")
+    assert "beside others, and contains" in reason.text
 
 
 def test_of_a_card_that_is_not_recommended_only_the_missing_calibration_is_told() -> None:
     assert explain(98.0, ONE) is None
     assert "not calibrated meanwhile" in (explain(98.0, ONE, None) or "")
+
+
+def test_a_card_that_is_too_small_has_no_times_for_that_alone() -> None:
+    options = [replace(an_option(GPU, None), fits=False), an_option(ONE, "predicted")]
+    survey = a_survey(gpus=[a_gpu(utilization_percent=98.0)])
+    assert explain_busy_device(survey, options, ONE, None) is None
 
 
 def test_a_time_that_was_measured_beside_others_says_so_when_they_have_left() -> None:

@@ -49,6 +49,21 @@ def test_a_plan_that_was_not_reached_in_time_is_neither_refused_nor_forgotten() 
     assert "not measured" in (two.note or "")
 
 
+def test_what_was_not_reached_is_told_apart_from_what_nobody_calibrated() -> None:
+    """More time would run bf16. It would never run the second of two cards that are alike: that is told where neither
+    of the two has a time."""
+    late = "The time was over before its first step: a smaller batch or more time would do."
+    rows = [*measured(one=1.0, two=0.6, one_bf16=2.0), a_measurement(GPU, 16, 0.1)]
+    rows.append(a_measurement(TWO_BF16, 16, 1.0, outcome="failed", step=None, reason=late))
+    cards = [a_gpu(compute_capability="7.5"), a_gpu(id="GPU-2", torch_device="cuda:1", compute_capability="7.5")]
+    found = recommend(a_survey(gpus=cards), None, None, rows, Request(a_workload(), effort="quick"))
+    told = {reason.code: reason for reason in found.reasons}
+    assert told["not-reached"].evidence["plans"] == [TWO_BF16.label]
+    assert told["not-reached"].text.endswith(late)
+    assert told["no-calibration"].evidence["plans"] == [Plan("cuda:0", "fp16").label]
+    assert "cuda:1" not in told["no-calibration"].text
+
+
 @pytest.mark.parametrize(("usable", "told"), [(99 * 10**6, True), (100 * 10**6, False), (None, False)])
 def test_weights_that_the_host_s_memory_does_not_hold_have_to_be_built_on_the_device(
     usable: int | None, told: bool

@@ -8,8 +8,10 @@ import pytest
 
 from app.advisor import InvalidRequest, Request, recommend
 from app.advisor.summary import trace_of_summary
+from probes.machine_facts import DeviceFacts, MachineFacts
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
 from tests.app.advisor.build import (
+    GB,
     ONE,
     ONE_BF16,
     TWO,
@@ -63,7 +65,7 @@ def test_a_plan_whose_step_failed_in_tracing_cannot_run_and_has_no_crossover() -
     assert {plan.precision for crossover in found.crossovers for plan in (crossover.start, crossover.to)} == {"fp32"}
     assert {curve.plan.precision for curve in found.curves} == {"fp32"}
     asked = Request(a_workload(), precision="bf16")
-    assert "cannot run" in recommend(a_survey(), a_profile(), REFUSED, [], asked).verdict
+    assert "It cannot run here as asked: " in recommend(a_survey(), a_profile(), REFUSED, [], asked).verdict
 
 
 def test_a_plan_that_ran_can_whatever_tracing_said() -> None:
@@ -78,6 +80,32 @@ def test_another_machine_or_device_may_run_what_this_processor_cannot() -> None:
     found = recommend(a_survey(), elsewhere, REFUSED, [], request)
     assert not any(option.cannot_run for option in found.options)
     assert {option.plan.precision for option in found.options} == {"fp32", "bf16"}
+
+
+CARD = DeviceFacts("cuda:0", "NVIDIA A10", 24 * GB, "8.6")
+
+
+@pytest.mark.parametrize(
+    ("facts", "told", "not_told"),
+    [
+        (MachineFacts(memory_bytes=8 * GB, accelerators=(CARD,)), "8.0 GB, 24 GB on cuda:0.", "not known"),
+        (MachineFacts(accelerators=(CARD,)), "24 GB on cuda:0. How much memory its host has does not", "it has"),
+        (MachineFacts(accelerators=(replace(CARD, unified_memory=True),)), "How much memory it has does not", "judged"),
+        (MachineFacts(), "How much memory it has does not stand in the profile", "judged"),
+        (None, "How much memory it has does not stand in the profile", "judged"),
+    ],
+)
+def test_whether_it_fits_another_machine_is_told_by_what_is_known_of_each_device(
+    facts: MachineFacts | None, told: str, not_told: str
+) -> None:
+    profile = replace(a_profile((ONE, GPU), fingerprint="elsewhere"), hardware=facts)
+    found = recommend(a_survey(), profile, None, [], Request(a_workload(), profile="made-up"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "other-machine"]
+    assert told in reason.text
+    assert not_told not in reason.text
+    fits = {option.plan.device: option.fits for option in found.options}
+    assert (fits["cpu"] is None) == (facts is None or facts.memory_bytes is None)
+    assert (fits["cuda:0"] is None) == ("on cuda:0" not in told)
 
 
 def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_what_does_not_fit_says_how_much_is_missing_and_which_batch_would() -> N
         (450 * 10**6, "adamw", "with the optimizer sgd"),
         (250 * 10**6, "adamw", "inference of one would"),
         (250 * 10**6, "sgd", "inference of one would"),
-        (50 * 10**6, "adamw", "weights alone take 100 MB"),
+        (50 * 10**6, "adamw", "weights alone take 100 MB: it takes a smaller model, or a larger machine"),
     ],
 )
 def test_when_not_one_sample_fits_something_else_is_offered(usable: int, optimizer: str, remedy: str) -> None:
@@ -51,6 +52,20 @@ def test_when_not_one_sample_fits_something_else_is_offered(usable: int, optimiz
     found = recommend(a_survey(usable_bytes=usable), None, None, [], request)
     assert found.options[0].max_batch_size == 0
     assert remedy in (found.options[0].why_not or "")
+
+
+@pytest.mark.parametrize("asked", [{"devices": ("cuda",)}, {"precision": "fp32", "devices": ("cuda:0",)}])
+def test_a_card_that_is_too_small_says_nothing_of_what_was_not_asked_for(asked: dict[str, Any]) -> None:
+    survey = a_survey(gpus=[a_gpu(memory_free_bytes=50 * 10**6)], usable_bytes=100 * GB)
+    found = recommend(survey, None, None, [], Request(a_workload(), **asked))
+    assert found.nothing_fits
+    assert found.verdict.startswith("No plan that was asked for has room for batch size 16. ")
+    assert "it takes a smaller model, or a device with more memory" in found.verdict
+    everything = recommend(survey, None, None, [], Request(a_workload()))
+    assert not everything.nothing_fits
+    texts = [option.why_not for option in everything.options if option.fits is False]
+    assert texts
+    assert not any("machine" in str(text) for text in texts)
 
 
 @pytest.mark.parametrize(

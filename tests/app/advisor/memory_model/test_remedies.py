@@ -174,6 +174,6 @@ def test_checkpointing_is_no_remedy_for_what_checkpoints_already(
     memory = replace(estimate_memory(None, None, trace, [], ONE), overhead=0, available=10**6)
     option = Option(ONE, False, "", None, None, None, Breakdown(), memory.parts(4096), None)
     changes = {remedy.change for remedy in remedies_for(option, trace, workload)}
-    assert "bf16" in changes
+    assert "the optimizer sgd" in changes  # bf16 saves nothing where its kernels take as much inside (AMX)
     assert ("gradient checkpointing, about" in changes) is (name == "plain")
     assert is_checkpointed(trace) is (name == "checkpointed")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import torch
 
 RUN_ALL = """
@@ -36,6 +37,18 @@ def run_all(snippets: dict[str, str]) -> dict[str, str]:
 def on_the_cpu(snippet: str) -> str:
     """A device's, where there is none."""
     return snippet.replace("cuda:0", "cpu")
+
+
+def pins(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """What is put into pinned memory from now on: there is none where there is no device."""
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    return pinned
 
 
 def prepared_on_meta(snippet: str) -> dict[str, Any]:

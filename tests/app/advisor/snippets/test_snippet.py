@@ -12,7 +12,7 @@ from probes.microtrain.models import build_model
 from probes.workload.description import ModelDescription, Plan, Workload
 from probes.workload.layers import LAYER_TYPES, parse_layers
 from tests.app.advisor.build import a_workload
-from tests.app.advisor.snippets.pasting import on_the_cpu, prepared_on_meta, run_all
+from tests.app.advisor.snippets.pasting import on_the_cpu, pins, prepared_on_meta, run_all
 
 IMAGE, SERIES, TEXT = [3, 16, 16], [12, 8], [10]
 EMBEDDING = {"type": "embedding", "in": 50, "out": 8}
@@ -240,6 +240,25 @@ def test_a_device_s_model_is_built_there_and_never_on_the_host(name: str) -> Non
     """A host's memory may be the smaller one."""
     pasted = prepared_on_meta(write_snippet(Workload(a_model(name), 2), Plan("cuda:0")))
     assert {parameter.device.type for parameter in pasted["model"].parameters()} <= {"meta"}
+
+
+@pytest.mark.parametrize("model", [a_model("linear"), a_workload().model])
+def test_a_batch_that_was_timed_from_pinned_memory_lies_there_in_the_snippet(
+    model: ModelDescription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = pins(monkeypatch)
+    pasted = prepared_on_meta(write_snippet(Workload(model, 2, data="pinned"), Plan("cuda:0")))
+    assert [id(tensor) for tensor in pinned] == [id(pasted["x"]), id(pasted["y"])]
+    for workload, plan in (Workload(model, 2), Plan("cuda:0")), (Workload(model, 2, data="pinned"), Plan("cpu")):
+        assert "pin" not in write_snippet(workload, plan)
+
+
+def test_what_crosspoint_builds_imports_what_pins_where_a_batch_is_pinned() -> None:
+    workload = Workload(ModelDescription("python", "own:model", {}), 2, data="pinned")
+    on_cpu, on_device = (write_snippet(workload, Plan(device)) for device in ("cpu", "cuda:0"))
+    assert "import pinned, to_device" in on_device
+    assert "(batch,) = pinned([batch])" in on_device
+    assert "pinned" not in on_cpu.replace(repr(workload.model.to_json()), "")
 
 
 def test_the_loop_of_inference_never_holds_two_outputs() -> None:

@@ -12,7 +12,7 @@ from probes.microtrain.models import build_model
 from probes.workload.architectures import TASKS
 from probes.workload.description import Mode, ModelDescription, Plan, Workload
 from probes.workload.huggingface import parse_huggingface
-from tests.app.advisor.snippets.pasting import on_the_cpu, prepared_on_meta, run_all
+from tests.app.advisor.snippets.pasting import on_the_cpu, pins, prepared_on_meta, run_all
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 BERT = {"model_type": "bert", "vocab_size": 60, **SMALL}
@@ -174,6 +174,15 @@ def test_a_device_s_model_is_built_there_and_fed_as_it_was_measured(name: str, m
     if mode == "inference" and name in WRITTEN:
         del measured["labels"]
     assert kinds(pasted["batch"]) == measured
+
+
+@pytest.mark.parametrize("name", ["encoder", "boxes"])
+def test_a_batch_that_was_timed_from_pinned_memory_lies_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = pins(monkeypatch)
+    workload = Workload(configured(name), 2, data="pinned")
+    pasted = prepared_on_meta(write_snippet(workload, Plan("cuda:0")))
+    assert pinned
+    assert {id(tensor) for tensor in pinned} == {id(value) for value in pasted["batch"].values()}
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from app.advisor.time_model.experience import NOTHING, Experience, Learned, Less
 from app.advisor.time_model.likeness import likeness
 from probes.signature import Signature, signature_of
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_summary, a_survey, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_measurement, a_summary, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 STEP = Signature({"aten.mm forward": 0.7, "aten.relu forward": 0.3}, -6.0, -9.0)
@@ -87,14 +88,14 @@ def test_workloads_that_agree_narrow_the_interval_and_those_that_do_not_widen_it
     assert NOTHING.spread(0.3) == pytest.approx(0.3)
 
 
-def an_experience(ratio: float, batch_size: int = 16) -> Experience:
+def an_experience(ratio: float, batch_size: int = 16, plans: Sequence[Plan] = (ONE, TWO)) -> Experience:
     """Of three workloads nearly like the one asked for, each off by this."""
     lessons = []
     for number in range(3):
         other = trace_of_summary(replace(a_workload(), model=a_summary(parameters=25_000_000 + number)))
         signature = signature_of(other, batch_size)
         assert signature is not None
-        lessons += [Lesson(f"w{number}", "training", plan, signature, math.log(ratio)) for plan in (ONE, TWO)]
+        lessons += [Lesson(f"w{number}", "training", plan, signature, math.log(ratio)) for plan in plans]
     return Experience(lessons, trace_of_summary(a_workload()))
 
 
@@ -138,6 +139,19 @@ def test_its_own_measurements_say_more_than_those_of_others() -> None:
     answers = [recommend(a_survey(), a_profile(), None, rows, Request(a_workload()), more)
                for more in (None, an_experience(3.0))]  # fmt: skip
     assert answers[0].to_json() == answers[1].to_json()
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_measurement_that_is_carried_far_is_not_said_to_be_what_others_taught(*, ran: bool) -> None:
+    """Nor is it corrected by them, though it was taken beside others on the card, and corrects no other plan."""
+    rows = [a_measurement(GPU, 32, 0.5, device_busy_fraction=0.97)] if ran else []
+    question = Request(a_workload(128), "fp32", ("cuda",))
+    survey, profile = a_survey(gpus=[a_gpu()]), a_profile((ONE, GPU))
+    experience = an_experience(1.5, batch_size=128, plans=(GPU,))
+    without, found = (recommend(survey, profile, None, rows, question, more) for more in (None, experience))
+    assert [option.basis for option in found.options] == ["predicted"]
+    assert (without.options == found.options) is ran
+    assert ("learned-from-like-models" in {reason.code for reason in found.reasons}) is not ran
 
 
 def test_without_a_profile_nothing_is_made_of_others() -> None:

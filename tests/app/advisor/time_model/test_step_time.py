@@ -125,9 +125,9 @@ def test_one_sample_after_the_first_steps_is_a_measurement() -> None:
 
 def test_a_first_step_counts_until_more_was_measured() -> None:
     begun, later = a_first_step(ONE, 16, 1.9), replace(a_measurement(ONE, 16, 0.5), data="resident")
-    assert begun_times([begun], ONE) == {16: 1.9}
-    assert begun_times([begun, later], ONE) == {}
-    assert begun_times([later, a_first_step(ONE, 32, 2.0)], ONE) == {32: 2.0}
+    assert begun_times([begun]) == {16: 1.9}
+    assert begun_times([begun, later]) == {}
+    assert begun_times([later, a_first_step(ONE, 32, 2.0)]) == {32: 2.0}
 
 
 def test_a_first_step_says_no_more_than_that_others_take_no_longer() -> None:

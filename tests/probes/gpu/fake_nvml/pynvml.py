@@ -177,6 +177,10 @@ def nvmlDeviceGetEnforcedPowerLimit(handle: Any) -> int:
     return 350000
 
 
+def nvmlDeviceGetPowerManagementDefaultLimit(handle: Any) -> int:
+    return 360000
+
+
 def nvmlDeviceGetCurrentClocksEventReasons(handle: Any) -> int:
     return 0x5
 

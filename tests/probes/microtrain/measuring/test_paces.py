@@ -24,6 +24,13 @@ def test_a_machine_slower_than_its_profile_says_is_told_as_never_calm() -> None:
     assert rows[0].slowdown is None
 
 
+def test_a_measurement_tells_how_quick_the_cores_were_whatever_its_profile_says() -> None:
+    _, session = measured(DENSE, ONE, seconds=1.0, paces={"1": 1e-9, "7": 1e-9})
+    paces = session.result()["paces"]
+    assert paces.keys() == {"1"}
+    assert 1e-6 < paces["1"] < 0.1
+
+
 @pytest.mark.parametrize("paces", [[1.0], {"one": 1.0}, {"1": 0}, {"1": None}, {"-1": 1.0}])
 def test_paces_that_are_none_are_refused(paces: object) -> None:
     with pytest.raises(Failure, match="paces"):

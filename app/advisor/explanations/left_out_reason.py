@@ -1,0 +1,19 @@
+"""Devices that do not have the precision asked for: why the answer is without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.advisor.explanations.words import say_list
+from app.advisor.recommendation import Reason
+from probes.workload.description import Precision
+
+
+def explain_left_out(left_out: Mapping[str, Sequence[Precision]], precision: str) -> Reason | None:
+    """left_out: by device of which no plan is in that precision, those that it has. None where there is none."""
+    if not left_out:
+        return None
+    told = (f"for {device}, which has {say_list(precisions)}" for device, precisions in left_out.items())
+    text = f"There is no plan in {precision} {', and '.join(told)}."
+    numbers = {"precision": precision, "precisions": {device: [*having] for device, having in left_out.items()}}
+    return Reason("precision-not-there", text, numbers)
