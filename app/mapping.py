@@ -29,6 +29,7 @@ OF_THE_MACHINE = frozenset(
         "no-survey",
         "stale-profile",
         "noisy-profile",
+        "slower-than-calibrated",
         "crowded",
         "busy-device",
         "unknown-device",
@@ -187,7 +188,8 @@ async def _answered(
 ) -> tuple[Recommendation, list[Cell]]:
     """The answer at the middle one of the sizes that may fit, and a cell for each size. Where its own size does not fit
     after all, as where all plans ran out of memory there, it is asked again among those that are left, in what is left
-    of the time. Raises LabError."""
+    of the time. Raises LabError: of a model that cannot be traced also where it ran out of memory, as nothing tells
+    then what would fit."""
     measures = asked.effort != "instant"
     left = await _fitting(crosspoint, asked, sizes, on_progress) if measures else list(sizes)
     while True:

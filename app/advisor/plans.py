@@ -176,13 +176,13 @@ def why_not_here(survey: Survey, device: str) -> str:
 def _cards_meant(survey: Survey, device: str) -> Iterator[Accelerator]:
     """Those of its name, and then those that a name of this kind may mean: torch gives none to what it cannot use, and
     which card a number means nobody can tell then. Built for one vendor's cards it has names for no other's."""
-    kind = device.partition(":")[0]
+    kind, usable = device.partition(":")[0], cuda_accelerators(survey)
     yield from (card for card in survey.accelerators if card.torch_device in (device, kind))
     named = {card.vendor for card in survey.accelerators if (card.torch_device or "").partition(":")[0] == kind}
     for vendor in VENDORS_OF.get(kind, ()):
         if named and vendor not in named:
             continue
-        of_kind = (card for card in survey.accelerators if card.vendor == vendor)
+        of_kind = (card for card in survey.accelerators if card.vendor == vendor and card not in usable)
         yield from (card for card in of_kind if device == kind or card.torch_device is None)
 
 

@@ -84,9 +84,11 @@ class NvmlWatch:
 
     def stop(self) -> None:
         """Ends the process and waits for it, two seconds at most; harmless when nothing runs."""
-        self._stopping.set()
-        if self._keeper is not None:
-            self._keeper.join(4 * _END_SECONDS)
+        with self._lock:  # not between a keeper's making and its start: it could not be waited for
+            self._stopping.set()
+            keeper = self._keeper
+        if keeper is not None:
+            keeper.join(4 * _END_SECONDS)
 
     def _keep(self, stopping: threading.Event) -> None:
         """Keeps one process running, with growing pauses where it does not last."""

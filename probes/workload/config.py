@@ -193,7 +193,7 @@ def _bounded(where: Place, value: int, low: float, high: float) -> int:
 
 
 def _read_string(where: Place, value: str) -> str:
-    if len(value) > MAX_CONFIG_STRING or clean(value[:30]) != value[:30].strip():
+    if len(value) > MAX_CONFIG_STRING or not value.isprintable() or clean(value[:30]) != value[:30].strip():
         raise InvalidModel(f"{place(where)} is not a name: it is too long or not printable. Remove it.")
     if _PATH.search(value):
         raise InvalidModel(f"{place(where)} looks like a path or a URL. Nothing is read or downloaded. Remove it.")

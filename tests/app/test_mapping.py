@@ -99,12 +99,14 @@ def test_a_sentence_is_told_once_with_the_widths_that_it_is_about() -> None:
     none = Reason("no-calibration", "Nothing is known.")
     there = [Reason("other-machine", f"{steps} of this model there is known.") for steps in ("What", "Nothing")]
     crowds = [Reason("crowded", f"Others hold {count} cores.") for count in (1, 2)]
+    slower = [Reason("slower-than-calibrated", f"At least {times} times as long.") for times in (1.6, 1.7)]
     failed = Reason("not-measured", "It failed.", {"possible": True})
-    rows = (row(0.5, there[0], none, crowds[0]), row(1.0, there[1], none, crowds[1], failed))
+    rows = (row(0.5, there[0], none, crowds[0], slower[0]), row(1.0, there[1], none, crowds[1], slower[1], failed))
     assert [(told.reason, told.widths) for told in Map(IRIS, (1,), rows).reasons] == [
         (there[0], (0.5,)),
         (none, (0.5, 1.0)),
         (crowds[1], (0.5, 1.0)),
+        (slower[1], (0.5, 1.0)),
         (there[1], (1.0,)),
         (failed, (1.0,)),
     ]

@@ -31,6 +31,7 @@ def test_a_plan_that_this_machine_has_may_be_measured(plan: Plan) -> None:
     [
         (Plan("meta"), "not here.*Devices here: cpu.*, cuda:0"),
         (Plan("cuda:3"), "not here.*Devices here: cpu.*, cuda:0"),
+        (Plan("cuda"), "not here.*Devices here: cpu.*, cuda:0"),
         (Plan("cpu", "tf32"), "It has fp32, bf16"),
         (Plan("cpu", "fp32", 4000), "threads"),
         (Plan("cpu", "fp32", 0), "threads"),

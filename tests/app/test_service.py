@@ -302,7 +302,7 @@ def test_what_was_measured_on_the_machine_of_a_profile_counts_where_this_store_k
         await crosspoint.store.keep_profile(replace(a_profile((ONE, TWO), "another"), name="rig"))
         before = await crosspoint.recommend(question)
         assert {option.basis for option in before.options} == {"predicted"}
-        assert "No step of this model there is known." in told(before, "other-machine")
+        assert "No step of this model that these plans took there is known." in told(before, "other-machine")
         assert "another machine's" in told(before, "not-measured")
 
         await crosspoint.store.keep_measurements("another", IRIS, [a_measurement(TWO, IRIS.batch_size, 0.5)])

@@ -49,7 +49,11 @@ def explain_elsewhere(profile: Profile, *, is_measured: bool) -> Reason:
     """What an answer for another machine, or for this one as it was before it changed, rests on. is_measured: steps of
     this very model ran there, and are kept here."""
     software = ", ".join(f"{name} {version}" for name, version in profile.software.items()) or "unknown software"
-    known = "What steps of this model took there counts" if is_measured else "No step of this model there is known"
+    known = (
+        "What steps of this model took there counts"
+        if is_measured
+        else "No step of this model that these plans took there is known"
+    )
     text = (
         f"This answer is not for this machine as it is now: it is reckoned from the profile {profile.name}, measured "
         f"at {profile.created_at} with {software}. {known}. "

@@ -97,7 +97,8 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
 def _elsewhere(evidence: Evidence) -> Reason | None:
     if not evidence.elsewhere or evidence.profile is None:
         return None
-    is_measured = any(row.outcome == "ok" for row in evidence.measurements)
+    told = {option.plan.key for option in evidence.ranking.options}
+    is_measured = any(row.outcome == "ok" and row.plan.key in told for row in evidence.measurements)
     return explain_elsewhere(evidence.profile, is_measured=is_measured)
 
 

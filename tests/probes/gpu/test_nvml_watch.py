@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -83,6 +84,25 @@ def test_stopping_ends_the_process_and_starting_again_goes_on(scene: Scene) -> N
     assert not is_running(pid)
     scene.watch.start()
     scene.until(lambda _: len(scene.started()) == 2)
+
+
+def test_stopping_waits_for_one_that_is_just_beginning(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = threading.Event()
+
+    class SlowToStart(threading.Thread):
+        def start(self) -> None:
+            made.set()
+            time.sleep(0.2)
+            super().start()
+
+    beginning = threading.Thread(target=scene.watch.start)
+    monkeypatch.setattr(threading, "Thread", SlowToStart)
+    beginning.start()
+    assert made.wait(PLENTY)
+    scene.watch.stop()  # what has not been started cannot be joined
+    beginning.join()
+    assert scene.watch._keeper is not None
+    assert not scene.watch._keeper.is_alive()
 
 
 def test_a_card_that_goes_and_one_that_comes_are_seen(scene: Scene) -> None:

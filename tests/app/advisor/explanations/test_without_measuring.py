@@ -9,6 +9,7 @@ import pytest
 from app.advisor import InvalidRequest, Request, recommend
 from app.advisor.summary import trace_of_summary
 from probes.machine_facts import DeviceFacts, MachineFacts
+from probes.workload.description import Plan
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
 from tests.app.advisor.build import (
     GB,
@@ -122,3 +123,12 @@ def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory(
             [],
             Request(a_workload(), devices=("cuda:0",), profile="made-up"),
         )
+
+
+@pytest.mark.parametrize(("plan", "counts"), [(ONE, True), (GPU, False)])
+def test_steps_of_a_plan_that_the_profile_has_not_are_not_said_to_count(plan: Plan, *, counts: bool) -> None:
+    profile = a_profile((ONE,), fingerprint="elsewhere")
+    row = a_measurement(plan, 32, 0.1)
+    found = recommend(a_survey(), profile, None, [row], Request(a_workload(), profile="made-up"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "other-machine"]
+    assert ("took there counts" in reason.text) is counts
