@@ -13,6 +13,8 @@ from app.advisor.request import Request
 from probes.profile import Profile
 from probes.workload.description import PLAN_CHANGES, Plan
 
+ALIKE = 0.05  # of two times: nearer than that, one is not said to be the faster
+
 
 def say_verdict(
     ranking: Ranking, request: Request, advice: Advice, calibrated: bool, elsewhere: Profile | None = None
@@ -81,7 +83,8 @@ def _against(ranking: Ranking, best: Option) -> str:
         least = other.step_seconds.low / best.step_seconds.median
         return f", at least {say_ratio(least)} as fast as {say_plan(other.plan)}"
     ratio = other.step_seconds.median / best.step_seconds.median
-    return f", {say_ratio(ratio)} as fast as {say_plan(other.plan)}"
+    times = "about" if abs(ratio - 1) < ALIKE else say_ratio(ratio)
+    return f", {times} as fast as {say_plan(other.plan)}"
 
 
 def _fit(best: Option) -> str:

@@ -127,6 +127,12 @@ def test_the_fastest_measured_plan_is_recommended_with_its_time() -> None:
     assert found.options[0].samples_per_second == pytest.approx(16 / 0.6)
 
 
+def test_what_is_hardly_faster_is_not_said_to_be_one_time_as_fast() -> None:
+    found = answer(measured(**{**ALL_FOUR, "one": 0.626}))
+    assert found.recommended == TWO
+    assert ", about as fast as the CPU with one thread" in found.verdict
+
+
 def test_what_cannot_be_told_apart_goes_to_the_cheaper_plan() -> None:
     found = answer(measured(**{**ALL_FOUR, "one": 0.605}))
     assert found.recommended == ONE
