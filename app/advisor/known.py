@@ -180,13 +180,7 @@ def gather(
     plans = _plans(survey, elsewhere, request)
     all_plans = plans if request.precision == "auto" else _plans(survey, elsewhere, replace(request, precision="auto"))
     machine = survey if elsewhere is None else idle_survey(elsewhere.hardware) if elsewhere.hardware else None
-    kind = workload.model.kind
-    memory = {
-        plan.key: None
-        if trace is None
-        else estimate_memory(machine, profile, trace, measurements, plan, kind, workload.data)
-        for plan in plans
-    }
+    memory = _memory_of(machine, profile, trace, measurements, plans, workload)
     rooms = {plan.device: room_for(machine, profile, plan) for plan in plans}
     host_bytes = machine.memory.usable_bytes if machine is not None else None
     crowd = crowd_of(survey) if elsewhere is None else None
@@ -197,10 +191,8 @@ def gather(
     rows = by_plan(measurements)
     plans = _without_left_out(plans, times, rows.keys())
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
-    for gain in gains:
-        measured = measured_beside(measurements, gain, times[bare(gain.plan).key].measured, workload.data)
-        times[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.readings_every, crowd=crowd)
-        memory[gain.plan.key] = memory[bare(gain.plan).key]
+    times |= _times_of_variants(gains, times, measurements, workload, crowd)
+    memory |= {gain.plan.key: memory[bare(gain.plan).key] for gain in gains}
     untold = _untold_type(profile, plans, trace)
     advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured, untold_type=untold)
     halved, left_out = halved_precisions(all_plans), left_out_precisions(plans, all_plans)
@@ -223,6 +215,36 @@ def gather(
         busy,
         left_out,
     )
+
+
+def _memory_of(
+    machine: Survey | None,
+    profile: Profile | None,
+    trace: Trace | None,
+    measurements: Sequence[Measurement],
+    plans: Sequence[Plan],
+    workload: Workload,
+) -> dict[tuple[object, ...], MemoryEstimate | None]:
+    """By plan; None without a trace. machine: whose memory it is; None: nobody knows how much there is."""
+    if trace is None:
+        return dict.fromkeys(plan.key for plan in plans)
+    kind, data = workload.model.kind, workload.data
+    return {plan.key: estimate_memory(machine, profile, trace, measurements, plan, kind, data) for plan in plans}
+
+
+def _times_of_variants(
+    gains: Sequence[Gain],
+    times: Mapping[tuple[object, ...], PlanTime],
+    measurements: Sequence[Measurement],
+    workload: Workload,
+    crowd: Crowd | None,
+) -> dict[tuple[object, ...], PlanTime]:
+    """Of what was measured beside its plain plan, whose times are among `times`."""
+    found = {}
+    for gain in gains:
+        measured = measured_beside(measurements, gain, times[bare(gain.plan).key].measured, workload.data)
+        found[gain.plan.key] = PlanTime(gain.plan, measured, None, workload.readings_every, crowd=crowd)
+    return found
 
 
 def _plans(survey: Survey, elsewhere: Profile | None, request: Request) -> tuple[Plan, ...]:
