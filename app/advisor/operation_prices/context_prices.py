@@ -1,9 +1,9 @@
 """What one operation costs inside a step under a plan: read off the operations that were timed in whole steps.
 
-An operation's price is a baseline for its size (for heavy ones what its arithmetic takes alone, for light ones what
-operations that move as many bytes take) times what operations of its name took beyond theirs
-(app.advisor.operation_prices.samples). So a size that was never timed follows the baseline, a variant that was never
-timed follows its name, and a name that was never timed its kind.
+An operation's price is a baseline for its size (what light operations that move as many bytes take, and for heavy ones
+what their arithmetic takes at the machine's best on top of that, docs/decisions/0005) times what operations of its name
+took beyond theirs (app.advisor.operation_prices.samples). So a size that was never timed follows the baseline, a
+variant that was never timed follows its name, and a name that was never timed its kind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -37,9 +37,6 @@ NEXT_TO_NOTHING_BYTES = 4096
 # nearest whatever its size (docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
-
-AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
-
 
 NONE = Samples()
 
@@ -78,20 +75,19 @@ def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
 
 @dataclass
 class ContextPrices:
-    """Prices under one plan. alone: seconds that heavy arithmetic takes by itself, None where nothing is known.
+    """Prices under one plan.
 
-    floor: the least that any operation took, which its arithmetic comes on top of. issue: what lies between operations;
-    None where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
-    roofs: by heavy kind, the flops a second that nothing exceeds; no light operation exceeds those of products.
+    floor: the least that any operation took, which its arithmetic comes on top of. roofs: by heavy kind, the flops a
+    second that nothing exceeds; no light operation exceeds those of products. issue: what lies between operations; None
+    where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
     overheads: of operations on next to nothing, by the footprint of the step that they were timed in.
     """
 
-    alone: AloneSeconds
     light: LightBaseline
     floor: float
+    roofs: Mapping[Kind, float]
     issue: IssuePrices | None = None
     blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
-    roofs: Mapping[Kind, float] = field(default_factory=dict)
     overheads: Samples = field(default_factory=Samples)
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: Remembered = field(default_factory=Remembered)
@@ -108,8 +104,7 @@ class ContextPrices:
     def _least(self, operation: ContextOperation) -> float:
         """At the roof: where several samples lie one beside the other, a slope leads on to above it. Light operations
         are priced by their bytes, and some compute far more (an inverse, eigenvalues)."""
-        roof = self.roofs.get(operation.kind, self.roofs.get("matmul"))
-        return operation.flops / roof if roof else 0.0
+        return operation.flops / self.roofs.get(operation.kind, self.roofs["matmul"])
 
     def _by_samples(self, operation: ContextOperation, footprint: float, often: float, without: str | None) -> float:
         _, size, _ = self._baseline(operation)
@@ -212,17 +207,17 @@ class ContextPrices:
         those is an operation of its own (bf16's backward of attention takes 50 us a block here, and little more where
         it has eight times the arithmetic)."""
         log_bytes = math.log1p(moved_bytes(operation))
+        moving = self.light.log_seconds_at(log_bytes)
         if operation.kind in HEAVY_KINDS and operation.flops >= 1:
-            alone = self.alone(operation.kind, operation.flops, moved_bytes(operation))
-            if alone is not None:
-                size = math.log(operation.flops)
-                block = self.blocks.get(kernel_of(operation)) if operation.grain >= 1 else None
-                if block is not None:
-                    seconds = block.seconds(operation.flops, operation.grain)
-                    return math.log(seconds), size, math.log(operation.grain)
-                return math.log(self.floor + alone), size, size - log_bytes
+            size = math.log(operation.flops)
+            block = self.blocks.get(kernel_of(operation)) if operation.grain >= 1 else None
+            if block is not None:
+                seconds = block.seconds(operation.flops, operation.grain)
+                return math.log(seconds), size, math.log(operation.grain)
+            seconds = self.floor + self._least(operation) + math.exp(moving)
+            return math.log(seconds), size, size - log_bytes
         window = WINDOW_WEIGHT * math.log(operation.grain) if operation.grain >= 1 else 0.0
-        return self.light.log_seconds_at(log_bytes), log_bytes, window
+        return moving, log_bytes, window
 
     def _near(
         self,
@@ -268,18 +263,17 @@ def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
 def context_prices(
     contexts: Sequence[Context],
     mode: str,
-    alone: AloneSeconds,
+    peak: float,
     issue: IssuePrices | None = None,
-    peak: float | None = None,
 ) -> ContextPrices | None:
     """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack.
-    peak: flops a second of the quickest product that ran alone; None: nothing is held to a roof."""
+    peak: flops a second of the quickest product that ran alone."""
     costs = [cost for context in contexts for cost in context.costs]
     light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
     if light is None:
         return None
     floor, blocks = min(cost.seconds for cost in costs), _block_prices(costs)
-    prices = ContextPrices(alone, light, floor, issue, blocks, {} if peak is None else _roofs(costs, peak))
+    prices = ContextPrices(light, floor, _roofs(costs, peak), issue, blocks)
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
     prices.share_samples()

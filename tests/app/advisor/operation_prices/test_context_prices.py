@@ -35,7 +35,7 @@ def a_context(*operations: ContextOperation, network: str = "a", times: float = 
 
 
 def prices_of(*contexts: Context) -> ContextPrices:
-    prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / RATE + moved / BANDWIDTH)
+    prices = context_prices(contexts, "training", RATE)
     assert prices is not None
     return prices
 
@@ -172,10 +172,19 @@ def test_keys_that_tell_of_the_same_operations_are_solved_once() -> None:
     assert [len(each.rows) for each in apart] == [1, 2]
 
 
-def test_arithmetic_that_was_never_timed_in_a_step_costs_what_it_takes_alone() -> None:
+def test_arithmetic_that_was_never_timed_in_a_step_costs_the_machine_s_best_and_moving_its_bytes() -> None:
     prices = prices_of(a_context(*SIZES))
     product = an_operation("aten.mm", 1e6, 1e9)
     assert prices.seconds(product, FOOTPRINT) == pytest.approx(true_seconds(product), rel=0.2)
+
+
+def test_large_products_that_move_much_do_not_tell_of_one_that_moves_little() -> None:
+    """What was clocked of many FLOPs waits for memory; what waits for arithmetic was clocked on fewer."""
+    small = [an_operation("aten.mm", moved=flops / 100, flops=flops) for flops in (1e6, 1e7, 1e8)]
+    moving = [an_operation("aten.mm", moved=flops / 2, flops=flops) for flops in (1e8, 1e9)]
+    prices = prices_of(a_context(*SIZES, *small), a_context(*SIZES, *moving, network="b"))
+    product = an_operation("aten.mm", moved=2e7, flops=2e9)
+    assert prices.seconds(product, FOOTPRINT) == pytest.approx(true_seconds(product), rel=0.1)
 
 
 def test_without_a_network_its_times_are_not_known() -> None:
@@ -206,8 +215,8 @@ def test_a_clock_that_disturbed_a_step_is_put_right_by_the_step() -> None:
 
 
 def test_nothing_timed_is_no_price() -> None:
-    assert context_prices([], "training", lambda *_: 1.0) is None
-    assert context_prices([replace(a_context(), costs=())], "training", lambda *_: 1.0) is None
+    assert context_prices([], "training", RATE) is None
+    assert context_prices([replace(a_context(), costs=())], "training", RATE) is None
 
 
 def blocks_of(count: int, grain: float) -> ContextOperation:
@@ -296,25 +305,24 @@ def test_no_slope_leads_on_to_above_the_machine_s_roof() -> None:
     products = [an_operation("aten.mm", moved=1e9 / 10**power, flops=1e9) for power in range(4)]
     costs = tuple(OperationCost(each, 1, each.flops / (1e9 * 3**power), 0.1) for power, each in enumerate(products))
     contexts = [Context("a", 8, "training", PLAN, (*costs, OperationCost(SIZES[0], 1, 2e-6, 0.1)))]
-    further = an_operation("aten.mm", moved=1e5, flops=1e9)
 
-    def seconds(peak: float | None, operation: ContextOperation = further) -> float:
-        prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / 1e9, peak=peak)
+    def seconds(peak: float, operation: ContextOperation) -> float:
+        prices = context_prices(contexts, "training", peak)
         assert prices is not None
         return prices.seconds(operation, FOOTPRINT)
 
-    assert seconds(None) < 1e9 / 32e9
-    assert seconds(30e9) == pytest.approx(1e9 / 30e9)  # nothing was quicker, clocked or alone
-    assert seconds(1e9) == pytest.approx(1e9 / 27e9)  # the quickest that was clocked
-    assert seconds(60e9) == pytest.approx(seconds(None))
-    assert seconds(30e9, products[0]) == pytest.approx(seconds(None, products[0]))
+    further = an_operation("aten.mm", moved=1e5, flops=1e9)
+    assert seconds(1e12, further) < 1e9 / 32e9  # where the roof is far above
+    assert seconds(30e9, further) == pytest.approx(1e9 / 30e9)  # nothing was quicker, clocked or alone
+    assert seconds(1e9, further) == pytest.approx(1e9 / 27e9)  # the quickest that was clocked
+    assert seconds(30e9, products[0]) == pytest.approx(1.0, rel=0.2)
 
 
 def test_a_light_operation_that_computes_takes_no_less_than_products_of_as_much() -> None:
     """Of an inverse nothing was clocked, and it moves next to nothing."""
     moves = an_operation("aten.linalg_inv_ex", moved=1e4)
     contexts = [a_context(*SIZES, an_operation("aten.mm", moved=1e5, flops=1e9))]
-    prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / 40e9, peak=40e9)
+    prices = context_prices(contexts, "training", 40e9)
     assert prices is not None
     assert prices.seconds(moves, FOOTPRINT) < 1e-4
     assert prices.seconds(moves._replace(flops=1e9), FOOTPRINT) == pytest.approx(1e9 / max(40e9, RATE), rel=0.1)
@@ -325,6 +333,6 @@ def test_a_convolution_may_be_quicker_than_a_product_of_as_many_flops() -> None:
     quick = an_operation("aten.convolution", moved=1e6, flops=1e9)._replace(kind="convolution")
     cost = OperationCost(quick, 1, 1e9 / 80e9, 0.1)
     contexts = [Context("a", 8, "training", PLAN, (cost, OperationCost(SIZES[0], 1, 2e-6, 0.1)))]
-    prices = context_prices(contexts, "training", lambda kind, flops, moved: flops / 40e9, peak=40e9)
+    prices = context_prices(contexts, "training", 40e9)
     assert prices is not None
     assert prices.seconds(quick, FOOTPRINT) == pytest.approx(1e9 / 80e9, rel=0.1)
