@@ -37,6 +37,7 @@ from probes.microtrain.plans import (
 )
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.processes.footprint import read_resident_bytes
+from probes.microtrain.processes.touched_memory import touch_memory
 from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.quiet.noise import Moment, Noise, QueueTime, noise_between, read_moment
 from probes.microtrain.quiet.pace import read_pace
@@ -54,6 +55,7 @@ Calms = defaultdict[int | None, Calm]  # by threads
 # From the job's beginning to its end; starting its process before and pooling four of them after take five more.
 SECONDS: dict[Effort, float] = {"quick": 23.0, "full": 52.0}
 LEAST_SHARE = 0.5  # of the time is for measuring, however long tracing took
+TOUCHING_SHARE = 0.04  # of the time at most goes to memory that this machine has not been given yet
 QUICK_THREAD_COUNTS = 4  # on machines with many cores
 NETWORK_WEIGHT = 5.0  # time for one network's point, against one of a constant's
 
@@ -211,7 +213,9 @@ class CalibrationRun:
             self._report((now - self._begun) / self._job.seconds, message)
 
     def measure(self) -> tuple[list[Point], list[NetworkPoint], list[Context]]:
-        self._report(0.0, "tracing the micro-networks")
+        self._report(0.0, "touching memory")
+        touch_memory(TOUCHING_SHARE * self._job.seconds)
+        self._say("tracing the micro-networks")
         self._networks.prepare()
         self._measure_overheads()
         now = time.perf_counter()

@@ -152,7 +152,7 @@ MICRO_NETWORKS: tuple[MicroNetwork, ...] = (
     MicroNetwork("mlp-middling", _linear(320, 2, 12, bias=True), [150], (24, 160, 768)),
     MicroNetwork("mlp-wide", _linear(512, 2, 10), [784], (8, 64, 256)),
     MicroNetwork("mlp-deep", _linear(192, 8, 20, "gelu", 0.2), [64], (4, 32, 512)),
-    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128)),
+    MicroNetwork("mlp-huge", _linear(1536, 2, 100, "sigmoid", bias=False), [1024], (4, 128), 512),
     MicroNetwork("mlp-broad", _linear(2304, 1, 8, "gelu", 0.1, bias=False), [64], (16, 128), 4096),
     # As many classes as a language model has words: losses and products of tall and of flat matrices.
     MicroNetwork("mlp-classes", _linear(96, 1, 8_000), [64], (16, 256), 1024),
