@@ -25,7 +25,7 @@ from app.answering.lasting_paces import paces_now
 from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
 from app.answering.real_steps import RealSteps
 from app.answering.survey_at_turn import SurveyAtTurn
-from app.answering.trial_time import seconds_kept_back
+from app.answering.trial_time import preparing_seconds, seconds_kept_back
 from app.answering.variants import compiling_may_pay, seconds_of_best
 from app.errors import LabError
 from app.fitted_thread import in_fitted_thread
@@ -136,7 +136,7 @@ class Recommending:
                     await self._steps.probe(child, survey, profile, trace, self.measuring_seconds_left() - kept_back)
                     await child.end()  # its memory is wanted
                     if trace and kept_back:
-                        await self._try_variants(survey, profile, trace, child.start_seconds)
+                        await self._try_variants(survey, profile, trace, self._start_seconds(child))
         except LabError as error:
             if (trace is None and ticket.running and not self._following.untraceable) or error.code in _USERS_TO_MEND:
                 raise
@@ -170,7 +170,11 @@ class Recommending:
             return 0.0
         compiling = await asyncio.to_thread(compiling_may_pay, estimate, trace)
         seconds, step = self._request.measuring_seconds, seconds_of_best(estimate)
-        return seconds_kept_back(seconds, child.start_seconds, step, compiling=compiling)
+        return seconds_kept_back(seconds, self._start_seconds(child), step, compiling=compiling)
+
+    def _start_seconds(self, child: Child) -> float:
+        """Of a process like this one, until it has the model to run."""
+        return child.start_seconds + preparing_seconds(self._request.workload)
 
     async def _try_variants(self, survey: Survey, profile: Profile | None, trace: Trace, start_seconds: float) -> None:
         """Measure what may make the best plan faster."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.workload.description import Plan
+from probes.workload.description import Plan, Workload
 
 # Turns that each of the two gets: two at least, for one each cannot tell an environment from a busy moment. Each is in
 # a process of its own where the time does for two such.
@@ -12,6 +12,9 @@ LEAST_TURNS = 2
 # A turn builds the model, warms up and takes samples; shorter ones would be all warm-up.
 LEAST_TURN_SECONDS = 1.0
 STEPS_A_TURN = 8
+# On top of a fresh process's first turn: it imports what torch's first optimizer wants (0.85 s on two cores of an Intel
+# Xeon with AMX), and what builds a config's model (another 1.0 s there).
+IMPORT_SECONDS, IMPORT_CONFIGS_SECONDS = 1.0, 1.0
 # Of the time for measuring, kept back for this; the plans' own contest comes first. More where the model is likely to
 # be compiled: such steps are short, and the contest needs little.
 SHARE, SHARE_COMPILING = 0.4, 0.65
@@ -21,13 +24,18 @@ PROCESSES = 2
 LEAST_COMPILE_SECONDS = 20.0
 
 
+def preparing_seconds(workload: Workload) -> float:
+    """From when a fresh process is ready until it has a model of this workload to run."""
+    return IMPORT_SECONDS + (IMPORT_CONFIGS_SECONDS if workload.model.kind == "huggingface" else 0.0)
+
+
 def least_turn_seconds(step_seconds: float | None) -> float:
     """step_seconds: of the plan that is varied, as far as is known."""
     return max(LEAST_TURN_SECONDS, STEPS_A_TURN * (step_seconds or 0.0))
 
 
 def least_seconds(start_seconds: float, step_seconds: float | None = None, *, compiled: bool) -> float:
-    """Below which a trial tells nothing."""
+    """Below which a trial tells nothing. start_seconds: until a process has a model to run."""
     turns = PROCESSES * (start_seconds + LEAST_TURNS * least_turn_seconds(step_seconds))
     return turns + LEAST_COMPILE_SECONDS if compiled else turns
 

@@ -12,7 +12,7 @@ from app import labjobs
 from app.advisor.environments import bare, scaled_parts
 from app.advisor.recommendation import Recommendation
 from app.answering.compiling import compiling_environment
-from app.answering.trial_time import LEAST_TURN_SECONDS, LEAST_TURNS, PROCESSES, least_turn_seconds
+from app.answering.trial_time import LEAST_TURN_SECONDS, LEAST_TURNS, PROCESSES, least_turn_seconds, preparing_seconds
 from app.answering.variants import plain_option
 from app.errors import LabError
 from app.keeping import parse_sent
@@ -89,7 +89,7 @@ class Trial:
         """Whether it compiled, and in time for what comes after. Raises LabError when it took longer."""
         self.on_turn(0.0, "compiling the model")
         job = self._job(self.plan, LEAST_TURN_SECONDS)
-        turns = child.start_seconds + PROCESSES * LEAST_TURNS * LEAST_TURN_SECONDS
+        turns = child.start_seconds + self._preparing_seconds + PROCESSES * LEAST_TURNS * LEAST_TURN_SECONDS
         if left <= turns:
             return False
         result = await child.run(job, left - turns)
@@ -98,29 +98,37 @@ class Trial:
     async def _take_turns(self, control: Child, treated: Child, begun: float, end: float) -> bool:
         """One each where others are to go on after it, else as many as the time does for. begun: when these two
         processes were. Gives whether others are to go on."""
-        left, starts = end - self.clock(), control.start_seconds + treated.start_seconds
+        preparing = {control: self._preparing_seconds, treated: 0.0 if self.plan.compiled else self._preparing_seconds}
+        left = end - self.clock() - sum(preparing.values())
+        starts = control.start_seconds + treated.start_seconds + sum(preparing.values())
         apart = self._processes > 1 or self._may_go_on_in_others(left, starts)
         turn = self._least_turn_seconds if apart else self._turn_seconds(left)
         while turn is not None and len(self._rows[True]) < MOST_TURNS:
-            turn_begun = self.clock()
+            turn_begun = self.clock() + sum(preparing.values())
             self.on_turn(len(self._rows[True]) / MOST_TURNS, "measuring what else may pay")
-            if not await self._take_one_each(control, treated, turn):
+            if not await self._take_one_each({child: turn + before for child, before in preparing.items()}, treated):
                 return False
             now = self.clock()
             if apart and now + (now - begun) <= end:
                 return len(self._rows[True]) < MOST_TURNS
             if self._processes > 1 or now + (now - turn_begun) > end:
                 return False
+            preparing = dict.fromkeys(preparing, 0.0)
         return False
 
-    async def _take_one_each(self, control: Child, treated: Child, seconds: float) -> bool:
-        """Whether both tell something."""
-        for child, changed in ((control, False), (treated, True)):
-            row = await self._turn(child, self.plan if changed else bare(self.plan), seconds)
+    async def _take_one_each(self, seconds: Mapping[Child, float], treated: Child) -> bool:
+        """Whether both tell something. seconds: of each, the control first."""
+        for child, mine in seconds.items():
+            changed = child is treated
+            row = await self._turn(child, self.plan if changed else bare(self.plan), mine)
             self._rows[changed].append(row)
             if not _tells(row):
                 return False
         return True
+
+    @property
+    def _preparing_seconds(self) -> float:
+        return preparing_seconds(self.workload)
 
     @property
     def _least_turn_seconds(self) -> float:

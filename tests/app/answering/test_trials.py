@@ -53,7 +53,7 @@ def standing_still() -> float:
     return 0.0
 
 
-def a_trial(lab: Lab, seconds: float = 8.0, **changes: Any) -> Trial:
+def a_trial(lab: Lab, seconds: float = 10.0, **changes: Any) -> Trial:
     facts: dict[str, Any] = {"step_seconds": 1e-4, "on_turn": lambda fraction, message: None, "clock": standing_still}
     return Trial(
         lab, a_survey(), seconds=seconds, **{"workload": Workload(MLP, 4), "plan": KEEPING, **facts, **changes}
@@ -94,7 +94,7 @@ def test_a_plan_runs_with_its_environment_in_a_real_process_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
-    found = run(tmp_path, None, seconds=4.0)
+    found = run(tmp_path, None, seconds=6.0)
     assert found is not None
     assert found.outcome == "ok"
     assert found.plan == KEEPING
@@ -111,7 +111,7 @@ def test_a_network_of_convolutions_runs_channels_last_in_a_real_process(
 ) -> None:
     monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     plan = replace(ONE, channels_last=True)
-    found = run(tmp_path, None, seconds=4.0, workload=Workload(CNN, 2), plan=plan)
+    found = run(tmp_path, None, seconds=6.0, workload=Workload(CNN, 2), plan=plan)
     assert found is not None
     assert (found.outcome, found.plan) == ("ok", plan)
     assert found.control is not None
@@ -123,9 +123,22 @@ def test_a_fading_network_shows_its_denormals_and_what_flushing_changes_in_real_
 ) -> None:
     monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     fading = python_model("tests.probes.microtrain.fading:fading")
-    found = run(tmp_path, None, seconds=4.0, workload=Workload(fading, 16, "inference"), plan=FLUSHING)
+    found = run(tmp_path, None, seconds=6.0, workload=Workload(fading, 16, "inference"), plan=FLUSHING)
     assert found is not None
     assert (found.outcome, found.plan, found.denormal_share) == ("ok", FLUSHING, 0.0)
+    assert found.control is not None
+
+
+def test_a_config_s_model_has_its_steps_though_its_processes_import_the_library_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of a tenth of a second: a turn's time was over by the second one."""
+    monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
+    config = {"model_type": "swin", "image_size": 112, "embed_dim": 48, "depths": [2, 2, 2], "num_heads": [2, 4, 8]}
+    model = parse_model({"huggingface": config, "task": "image-classification"})
+    found = run(tmp_path, None, seconds=8.0, workload=Workload(model, 4), plan=FLUSHING, step_seconds=0.1)
+    assert found is not None
+    assert (found.outcome, found.plan) == ("ok", FLUSHING)
     assert found.control is not None
 
 
@@ -185,7 +198,7 @@ def test_a_compiler_that_hangs_is_ended_in_time_and_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(LabError, match="deadline"):
-        run(tmp_path, compiling("time.sleep(600)"), plan=COMPILED, seconds=4.5)
+        run(tmp_path, compiling("time.sleep(600)"), plan=COMPILED, seconds=5.5)
     assert not list(tmp_path.glob("crosspoint-compile-*"))
 
 
@@ -227,7 +240,7 @@ def test_each_turn_has_a_process_of_its_own_and_a_sample_is_what_one_took(tmp_pa
 
 
 def test_a_trial_without_time_for_more_processes_takes_its_turns_in_two_and_pools_them(tmp_path: Path) -> None:
-    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]), seconds=4.0)
+    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]), seconds=6.0)
     assert found is not None
     assert found.step is not None
     assert found.control is not None
@@ -242,7 +255,7 @@ def test_a_trial_without_time_for_more_processes_takes_its_turns_in_two_and_pool
 def test_processes_that_turn_out_to_take_too_long_are_the_last_ones(tmp_path: Path) -> None:
     """There is time for more turns in these, not for two more processes."""
     ticks: Iterator[float] = iter((0.0, 0.0, 0.0, 4.0, 4.5, 4.5, 5.0, 5.0, 5.5, 5.5, 6.0))
-    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]), clock=lambda: next(ticks))
+    found = run(tmp_path, answering(0.5, lines=[noting(tmp_path)]), seconds=8.5, clock=lambda: next(ticks))
     assert found is not None
     assert len({process for process, _ in turns(tmp_path)}) == 2
     assert found.processes == 1
@@ -261,7 +274,7 @@ def test_the_parts_of_a_step_are_those_of_all_turns_together(tmp_path: Path) -> 
 
 
 def test_without_time_for_two_turns_each_nothing_is_concluded(tmp_path: Path) -> None:
-    assert run(tmp_path, answering(0.5), seconds=3.9) is None
+    assert run(tmp_path, answering(0.5), seconds=5.9) is None
     assert run(tmp_path, answering(0.5), step_seconds=1.0) is None
 
 
