@@ -1,13 +1,14 @@
 """What `instant` of the code as it stands says of a kept run of benchmarks.estimates: by that run's own calibrations.
 
-python -m benchmarks.retell FILE [--all-calibrations | --at-least N] [--store FOLDER] [--output FILE]
+python -m benchmarks.retell FILE [--all-calibrations | --at-least N | --by FILE …] [--store FOLDER] [--output FILE]
 
 Prices, fits and rules can be tried in minutes so, against an hour of truth, and a run's table told again by later
 code. FILE: what the run wrote, with its calibrations beside it (estimates_profile_1.json and so on). `instant` is told
 as in the run: of each block by its calibration and those before it, and of a machine on which nobody else computes.
 --all-calibrations: of every block by all of the run's calibrations, those after it among them, as a service tells that
 has made so many; a run's first block has one alone. --at-least 2: as a service tells from its first minutes on, which
-calibrates twice within them. Rules of thumb are told anew, too; truth and `quick` stay as they were measured. Traces
+calibrates twice within them. --by: by all of these exported calibrations instead, of the same machine in another hour.
+Rules of thumb are told anew, too; truth and `quick` stay as they were measured. Traces
 are those of this code and torch; a store keeps them for the next time. This measures nothing, and any machine does for
 it.
 """
@@ -84,16 +85,23 @@ async def retell(rows: Sequence[Document], calibrations: Sequence[Profile], cros
     return [again.get(id(row), row) for row in rows]
 
 
-async def run_retell(document: Mapping[str, Any], result: Path, store: Path, *, at_least: float = 1) -> Document:
+async def run_retell(
+    document: Mapping[str, Any], calibrations: Sequence[Profile], store: Path, *, at_least: float = 1
+) -> Document:
     """The document again, with its table. at_least: so many calibrations tell of each block, or all where there are
-    fewer. Raises FileNotFoundError, InvalidProfile, LabError."""
-    calibrations, rows = read_calibrations(result), document["rows"]
-    last = len(calibrations) - 1
+    fewer. Raises LabError."""
+    rows, last = document["rows"], len(calibrations) - 1
     least = int(min(at_least - 1, last))
     rows = [{**row, "block": max(row["block"], least)} if row.get("block", last + 1) <= last else row for row in rows]
     async with Crosspoint(Settings.from_environment(data_dir=store, learning=False)) as crosspoint:
         rows = await retell(rows, calibrations, crosspoint)
     return {**document, "table": make_table(rows), "rows": rows}
+
+
+def by_others(document: Mapping[str, Any], count: int) -> Document:
+    """Each of its blocks as one that so many calibrations tell of."""
+    rows = [{**row, "block": count - 1} if "block" in row else row for row in document["rows"]]
+    return {**document, "rows": rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,17 +111,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     many = parser.add_mutually_exclusive_group()
     many.add_argument("--all-calibrations", action="store_true", help="tell each block by all of them")
     many.add_argument("--at-least", type=int, default=1, metavar="N", help="tell each block by N of them, or more")
+    many.add_argument("--by", nargs="+", type=Path, metavar="FILE", help="tell each block by these instead")
     parser.add_argument("--store", type=Path, help="keeps traces for the next time")
     parser.add_argument("--output", type=output_file)
     chosen = parser.parse_args(arguments)
     try:
         document = json.loads(chosen.result.read_text(encoding="utf-8"))
-        read_calibrations(chosen.result)
+        other = [parse_profile(file.read_bytes()) for file in chosen.by or ()]
+        calibrations = other or read_calibrations(chosen.result)
+        document = by_others(document, len(other)) if other else document
     except (OSError, ValueError) as error:
         parser.error(f"{chosen.result} cannot be told again: {error}")
     with tempfile.TemporaryDirectory() as folder:
         at_least = math.inf if chosen.all_calibrations else chosen.at_least
-        again = asyncio.run(run_retell(document, chosen.result, chosen.store or Path(folder), at_least=at_least))
+        again = asyncio.run(run_retell(document, calibrations, chosen.store or Path(folder), at_least=at_least))
     if chosen.output is not None:
         chosen.output.write_text(json.dumps(again, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(describe_table(again["table"]) + "\n")

@@ -44,9 +44,10 @@ LAYER_COUNTS = (
 KINDS = ("full_attention", "sliding_attention")
 SUPPLIED: dict[str, Document] = {
     "bamba": {"attn_layer_indices": [0]},
-    "beit": {"out_indices": [3, 5, 7, 11]},
+    "beit": {"out_indices": [3, 5, 7, 11], "use_relative_position_bias": True},
     "blt": {"use_cache": False},
     "cohere_compass_text": {"rope_parameters": {kind: {"rope_type": "default", "rope_theta": 1e4} for kind in KINDS}},
+    "data2vec-vision": {"use_relative_position_bias": True},
     "dbrx": {"attn_config": {"kv_n_heads": 8, "clip_qkv": 8, "rope_theta": 5e5}},
     "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 16, "topk_group": 1, "n_group": 1},
     "dots1": {"n_routed_experts": 16, "num_experts_per_tok": 6, "n_shared_experts": 2},

@@ -35,7 +35,7 @@ def test_instant_and_rules_of_thumb_are_told_anew_and_all_else_stays(kept: Path,
     before = json.loads(kept.read_text(encoding="utf-8"))
     for row in before["rows"][:2]:
         row["instant"] = row["baselines"] = None
-    after = asyncio.run(run_retell(before, kept, tmp_path / "store"))
+    after = asyncio.run(run_retell(before, read_calibrations(kept), tmp_path / "store"))
     for old, new in zip(before["rows"][:2], after["rows"], strict=False):
         assert (new["truth"], new["quick"]) == (old["truth"], old["quick"])
         assert set(new["instant"]["options"]) == set(old["truth"])
@@ -70,9 +70,23 @@ def test_each_block_may_be_told_by_more_calibrations(kept: Path, tmp_path: Path,
     document = json.loads(kept.read_text(encoding="utf-8"))
     row = document["rows"][0]
     document["rows"] = [{**row, "block": block} for block in range(3)]
-    told = asyncio.run(run_retell(document, kept, tmp_path / "store", at_least=at_least))["rows"]
+    told = asyncio.run(run_retell(document, read_calibrations(kept), tmp_path / "store", at_least=at_least))["rows"]
     assert told[0]["instant"] == told[1]["instant"] not in told[0]["instant of each calibration alone"]
     assert told[2] == document["rows"][2]
+
+
+def test_every_block_may_be_told_by_calibrations_of_another_hour(kept: Path, tmp_path: Path) -> None:
+    document = json.loads(kept.read_text(encoding="utf-8"))
+    document["rows"] = [{**document["rows"][0], "block": block} for block in range(3)]
+    kept.write_text(json.dumps(document), encoding="utf-8")
+    other = tmp_path / "another_hour.json"
+    profile_file(kept, 2).replace(other)
+    profile_file(kept, 1).unlink()
+    output = tmp_path / "told.json"
+    assert main([str(kept), "--by", str(other), "--store", str(tmp_path / "store"), "--output", str(output)]) == 0
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert all(row["instant"] == rows[0]["instant"] for row in rows)
+    assert [row["instant of each calibration alone"] for row in rows] == [[row["instant"]] for row in rows]
 
 
 def test_a_run_without_its_calibrations_is_said_to_be_one(tmp_path: Path) -> None:

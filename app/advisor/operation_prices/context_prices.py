@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -37,6 +37,8 @@ NEXT_TO_NOTHING_BYTES = 4096
 # nearest whatever its size (docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
+
+AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
 
 NONE = Samples()
 
@@ -80,7 +82,9 @@ class ContextPrices:
     floor: the least that any operation took, which its arithmetic comes on top of. roofs: by heavy kind, the flops a
     second that nothing exceeds; no light operation exceeds those of products. issue: what lies between operations; None
     where it was not counted what issues them. blocks: by kernel (kernel_of), of those that work through blocks.
-    overheads: of operations on next to nothing, by the footprint of the step that they were timed in.
+    overheads: of operations on next to nothing, by the footprint of the step that they were timed in. alone: seconds
+    that heavy arithmetic takes by itself, for what has no like in a step (see _alone_seconds). clocked: the kinds that
+    have.
     """
 
     light: LightBaseline
@@ -89,6 +93,8 @@ class ContextPrices:
     issue: IssuePrices | None = None
     blocks: Mapping[tuple[str, str], BlockPrice] = field(default_factory=dict)
     overheads: Samples = field(default_factory=Samples)
+    alone: AloneSeconds | None = None
+    clocked: frozenset[Kind] = frozenset()
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: Remembered = field(default_factory=Remembered)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
@@ -214,10 +220,19 @@ class ContextPrices:
             if block is not None:
                 seconds = block.seconds(operation.flops, operation.grain)
                 return math.log(seconds), size, math.log(operation.grain)
-            seconds = self.floor + self._least(operation) + math.exp(moving)
+            alone = self._alone_seconds(operation)
+            seconds = self.floor + (self._least(operation) + math.exp(moving) if alone is None else alone)
             return math.log(seconds), size, size - log_bytes
         window = WINDOW_WEIGHT * math.log(operation.grain) if operation.grain >= 1 else 0.0
         return moving, log_bytes, window
+
+    def _alone_seconds(self, operation: ContextOperation) -> float | None:
+        """Of a kind that was clocked in no step, and of a kernel of blocks that was not, whose like are priced by the
+        block: no product tells what a convolution or an attention reaches. None for others, or where nothing is
+        known."""
+        if self.alone is None or (operation.kind in self.clocked and operation.grain < 1):
+            return None
+        return self.alone(operation.kind, operation.flops, moved_bytes(operation))
 
     def _near(
         self,
@@ -265,15 +280,17 @@ def context_prices(
     mode: str,
     peak: float,
     issue: IssuePrices | None = None,
+    alone: AloneSeconds | None = None,
 ) -> ContextPrices | None:
     """Of one plan's contexts; None without any. Those of the other mode tell of operations that this mode's lack.
-    peak: flops a second of the quickest product that ran alone."""
+    peak: flops a second of the quickest product that ran alone. alone: see ContextPrices."""
     costs = [cost for context in contexts for cost in context.costs]
     light = light_baseline(cost for cost in costs if cost.operation.kind not in HEAVY_KINDS)
     if light is None:
         return None
     floor, blocks = min(cost.seconds for cost in costs), _block_prices(costs)
-    prices = ContextPrices(light, floor, _roofs(costs, peak), issue, blocks)
+    clocked = frozenset(cost.operation.kind for cost in costs)
+    prices = ContextPrices(light, floor, _roofs(costs, peak), issue, blocks, alone=alone, clocked=clocked)
     for context in contexts:
         prices.learn_context(context, is_same_mode=context.mode == mode)
     prices.share_samples()

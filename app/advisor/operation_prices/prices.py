@@ -16,11 +16,11 @@ from app.advisor.operation_prices.issuing_prices import IssuingPrices, issuing_p
 from app.advisor.operation_prices.kernel_prices import KernelPrices, kernel_prices
 from probes.context import Context
 from probes.profile import NetworkPoint, Point, Profile
-from probes.trace import Operation
+from probes.trace import Kind, Operation
 from probes.workload.description import Plan
 
-# Kinds whose cost follows their arithmetic; the rest follows the bytes moved. Each is priced with the points of the
-# first constant in its row that the profile has.
+# Kinds whose cost follows their arithmetic; the rest follows the bytes moved. Alone, each is priced with the points of
+# the first constant in its row that the profile has.
 HEAVY: dict[str, tuple[str, ...]] = {
     "matmul": ("matmul",),
     "convolution": ("convolution", "matmul"),
@@ -193,7 +193,7 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
         kernels = kernel_prices([context for context in here if context.plan.key == plan.key], points)
         issuing = issuing_prices(here, mode)
         return Prices(plan, dispatch, arithmetic, moving, optimizers, work, issuing=issuing, kernels=kernels)
-    context = _context(profile, plan, mode, arithmetic["matmul"].peak, fault)
+    context = _context(profile, plan, mode, arithmetic, fault)
     return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, fault)
 
 
@@ -219,10 +219,16 @@ def _price_of_fresh(points: Sequence[Point]) -> FaultPrice | None:
     return FaultPrice((fresh.seconds.median - again.seconds.median) / faults, fresh.bytes / faults)
 
 
-def _context(profile: Profile, plan: Plan, mode: str, peak: float, fault: FaultPrice | None) -> ContextPrices | None:
-    """From steps of this mode, and of the other for what these lack. peak: see context_prices."""
+def _context(
+    profile: Profile, plan: Plan, mode: str, arithmetic: dict[str, ArithmeticTable], fault: FaultPrice | None
+) -> ContextPrices | None:
+    """From steps of this mode, and of the other for what these lack."""
     mine = [context for context in profile.contexts if context.plan.key == plan.key]
     wanted = mode if any(context.mode == mode for context in mine) else "training"
+
+    def alone(kind: Kind, flops: float, moved: float) -> float | None:
+        table = arithmetic.get(kind)
+        return table.seconds(flops, moved) if table is not None else None
 
     steps = {
         (point.name, point.batch_size, point.trace.mode): point
@@ -232,7 +238,7 @@ def _context(profile: Profile, plan: Plan, mode: str, peak: float, fault: FaultP
     ran = [(each, steps.get((each.network, each.batch_size, each.mode))) for each in mine]
     issue = _issue_prices(ran, fault)
     calm = [undisturbed(each, None if step is None else step.seconds.median, issue) for each, step in ran]
-    return context_prices(calm, wanted, peak, issue)
+    return context_prices(calm, wanted, arithmetic["matmul"].peak, issue, alone)
 
 
 def _issue_prices(ran: Sequence[tuple[Context, NetworkPoint | None]], fault: FaultPrice | None) -> IssuePrices | None:

@@ -187,6 +187,19 @@ def test_large_products_that_move_much_do_not_tell_of_one_that_moves_little() ->
     assert prices.seconds(product, FOOTPRINT) == pytest.approx(true_seconds(product), rel=0.1)
 
 
+def test_a_kind_that_no_step_had_costs_what_it_takes_alone() -> None:
+    """A product's best rate says nothing of a convolution, nor of attention that works through blocks."""
+    product = an_operation("aten.mm", 1e6, 1e9)
+    prices = context_prices(
+        [a_context(*SIZES, product)], "training", 1e12, alone=lambda kind, flops, moved: flops / 1e9
+    )
+    assert prices is not None
+    convolution = an_operation("aten.convolution", 1e6, 1e9)._replace(kind="convolution")
+    assert prices.seconds(convolution, FOOTPRINT) == pytest.approx(1.0, rel=0.01)
+    assert prices.seconds(blocks_of(1000, 1e6), FOOTPRINT) == pytest.approx(1.0, rel=0.01)
+    assert prices.seconds(product, FOOTPRINT) == pytest.approx(true_seconds(product), rel=0.1)
+
+
 def test_without_a_network_its_times_are_not_known() -> None:
     tanh = an_operation("aten.tanh", 1e6)
     prices = prices_of(a_context(*SIZES), a_context(tanh, network="b", times=20.0))
