@@ -24,11 +24,12 @@ from probes.memory import read_memory
 from probes.reading import Root, Unreadable
 
 _DEVICES = "/sys/bus/pci/devices"
-# Kernel driver -> what its folder in /sys tells of a card, in some tenths of a millisecond.
-_SYSFS_READERS: dict[str | None, Callable[[Root, Accelerator], Accelerator]] = {
+# Kernel driver -> what its folder in /sys tells of a card, in some tenths of a millisecond. The number: bytes that the
+# machine's own memory has left, which AMD's graphics inside a processor draw from.
+_SYSFS_READERS: dict[str | None, Callable[[Root, Accelerator, int | None], Accelerator]] = {
     "amdgpu": read_amd,
-    "i915": read_intel,
-    "xe": read_intel,
+    "i915": lambda root, card, _: read_intel(root, card),
+    "xe": lambda root, card, _: read_intel(root, card),
 }
 # What a card told this many intervals ago, and a start's worth, is no longer now.
 STALE_INTERVALS = 3
@@ -111,23 +112,24 @@ class LiveReader:
     def read(self, known: Sequence[Accelerator]) -> Live:
         """Never waits for a driver. known: the cards of the last survey."""
         root, watched = Root(self._path), self._watch.latest()
-        cards, outdated = self._read_cards(root, known, watched)
+        memory = _read_memory(root)
+        cards, outdated = self._read_cards(root, known, watched, memory)
         return Live(
             read_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             load=read_load(root),
-            memory=_read_memory(root),
+            memory=memory,
             accelerators=tuple(_show(card) for card in cards),
             reason=watched.reason,
             outdated=outdated or self._bus_has_changed(root, known),
         )
 
     def _read_cards(
-        self, root: Root, known: Sequence[Accelerator], watched: Watched
+        self, root: Root, known: Sequence[Accelerator], watched: Watched, memory: Memory
     ) -> tuple[tuple[Accelerator, ...], bool]:
         if watched.age_seconds is None and time.monotonic() - self._started < STALE_SECONDS:
             return tuple(known), False  # just started: the survey is as new as anything
         cards, outdated = update_cards(known, watched, self._stale_seconds)
-        return tuple(_read_sysfs(root, card) for card in cards), outdated
+        return tuple(_read_sysfs(root, card, memory.available_bytes) for card in cards), outdated
 
     def _bus_has_changed(self, root: Root, known: Sequence[Accelerator]) -> bool:
         """Since the first reading with these known cards: one was put in or taken out."""
@@ -171,11 +173,11 @@ def with_live_facts(card: Accelerator, facts: Mapping[str, Any]) -> Accelerator:
     return replace(card, **changes)
 
 
-def _read_sysfs(root: Root, card: Accelerator) -> Accelerator:
+def _read_sysfs(root: Root, card: Accelerator, available_bytes: int | None) -> Accelerator:
     read = _SYSFS_READERS.get(card.kernel_driver)
     if read is None or card.pci_address is None:
         return card
-    told = read(root, with_live_facts(card, {}))
+    told = read(root, with_live_facts(card, {}), available_bytes)
     return with_live_facts(card, {name: getattr(told, name) for name in LIVE_FIELDS})
 
 

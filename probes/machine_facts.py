@@ -10,7 +10,7 @@ from typing import Any
 
 from probes import bounds
 from probes.checked import check_count, check_list, check_number, check_object, check_text, make_printable, member
-from probes.hardware import Survey
+from probes.hardware import Accelerator, Memory, Survey
 
 MAX_BYTES = 10**17
 SAME_MEMORY = 0.02  # so much more or less is the same memory
@@ -20,7 +20,8 @@ DEVICE_PATTERN = r"[a-z]{2,16}(:\d{1,4})?"
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """An accelerator that torch can use. device: torch's name for it."""
+    """An accelerator that torch can use. device: torch's name for it. unified_memory: what it has is what the machine
+    has (shares_all_memory); False of a pool that a driver set apart, whose size stands here as a card's own."""
 
     device: str
     name: str | None = None
@@ -98,12 +99,19 @@ def facts_of(survey: Survey) -> MachineFacts:
                 make_printable(card.name) if card.name else None,
                 card.memory_total_bytes,
                 card.compute_capability,
-                bool(card.unified_memory),
+                shares_all_memory(card, survey.memory),
             )
             for card in survey.accelerators
             if card.usable and card.torch_device
         ),
     )
+
+
+def shares_all_memory(card: Accelerator, memory: Memory) -> bool:
+    """Whether the machine's memory is the card's. AMD's driver may tell of a pool: what was set aside for the card, and
+    the machine lacks then, or the share that the card may take of it."""
+    has_pool = card.vendor == "AMD" and card.memory_total_bytes not in (None, memory.total_bytes)
+    return bool(card.unified_memory) and not has_pool
 
 
 def changes_since(before: MachineFacts, survey: Survey) -> tuple[str, ...]:

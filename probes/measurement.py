@@ -103,7 +103,8 @@ class Measurement:
     # reckoned back from those that a neighbour may have slowed, or else what steps took (probes.microtrain.quiet.calm).
     slow_share: float | None = None
     slowdown: float | None = None
-    denormal_share: float | None = None  # of the floating-point numbers that a step on a CPU makes or leaves
+    # Of the floating-point numbers that a step on a CPU makes or leaves; with a control, that one's.
+    denormal_share: float | None = None
     # Free on the plan's device before, where it ran out of memory, or where nobody knows what it took.
     available_bytes: int | None = None
     device_busy_fraction: float | None = None  # of the time just before, that others computed on its device

@@ -9,12 +9,19 @@ from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.curves.over_batches import Batches
 from app.advisor.curves.pairs import Pair, pairs_worth_telling
 from app.advisor.curves.rivals import RivalsOnCpu
-from app.advisor.environments import Gain, bare, gains_that_pay, measured_beside
+from app.advisor.environments import Gain, bare, gains_that_pay, is_variant, measured_beside
 from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.like_cards import kinds_elsewhere, same_kinds, unlike_plans
-from app.advisor.memory_model.memory import MemoryEstimate, Room, estimate_memory, room_for, with_data
+from app.advisor.memory_model.memory import (
+    MemoryEstimate,
+    Room,
+    data_set_bytes,
+    estimate_memory,
+    room_for,
+    with_data,
+)
 from app.advisor.one_value import explain_one_value
 from app.advisor.options import largest_batch, option_for
 from app.advisor.plans import candidate_plans, halved_precisions, left_out_precisions, profiled_plans
@@ -28,7 +35,7 @@ from app.advisor.time_model.measured import by_plan
 from app.advisor.time_model.predicted import untold_type
 from app.advisor.time_model.step_estimate import shared_spread
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
-from app.advisor.tried import Tried, failed_at, tried
+from app.advisor.tried import Tried, failed_at, tried, tried_varied, with_data_set
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -81,7 +88,12 @@ class Known:
         return option_for(self.times[plan.key], memory, outcome, workload, self.advice.unknown)
 
     def _tried(self, plan: Plan, workload: Workload, smallest: int) -> Tried:
-        return replace(tried(self.rows.get(plan.key, ()), workload, self.rooms[plan.device]), smallest=smallest)
+        room, data_set = self.rooms[plan.device], data_set_bytes(self.trace, workload)
+        rows = with_data_set(self.rows.get(plan.key, ()), data_set)
+        if not is_variant(plan):
+            return replace(tried(rows, workload, room), smallest=smallest)
+        plain = with_data_set(self.rows.get(bare(plan).key, ()), data_set)
+        return replace(tried_varied(rows, plain, workload, room), smallest=smallest)
 
     def _refused_in_trace(self, plan: Plan) -> str | None:
         """Why a step fails on this machine's CPU, known from tracing it; another machine may run it."""
@@ -127,20 +139,28 @@ class Known:
     def batches(self, ranking: Ranking) -> Batches:
         """What to look at over the batch: the plans of these options."""
         room = {option.plan.key: option.max_batch_size for option in ranking.options}
-        failed = {key: failed_at(rows) for key, rows in self.rows.items()}
-        # From pinned memory a device is sent the next batch as well; all else takes as much of it.
-        others = [way for way in DATA if (way == "pinned") != (self.workload.data == "pinned")]
-        fed = {**room, **self._room_fed(others[0], [option.plan for option in ranking.unlike])}
-        return Batches(self.workload, self.times, room, self.smallest, failed, dict.fromkeys(others, fed))
+        untold = [option.plan for option in ranking.options if option.max_batch_size is None]
+        room |= self._room_fed(self.workload.data, untold)  # by all that a device has, where nobody knows what is free
+        failed = {key: failed_at(rows, self.workload) for key, rows in self.rows.items()}
+        # From pinned memory a device is sent the next batch as well, and all resident data lie there.
+        takes = {way: (way == "pinned", self._data_set(way)) for way in DATA}
+        others = [way for way in DATA if takes[way] != takes[self.workload.data]]
+        plans = [option.plan for option in ranking.unlike]
+        fed = {way: {**room, **self._room_fed(way, plans)} for way in others}
+        return Batches(self.workload, self.times, room, self.smallest, failed, fed)
+
+    def _data_set(self, data: Data) -> int:
+        return data_set_bytes(self.trace, replace(self.workload, data=data))
 
     def _room_fed(self, data: Data, plans: Iterable[Plan]) -> dict[tuple[object, ...], int | None]:
-        """Samples that each of these on a device holds where its batches arrive so; on a CPU every way is the same."""
-        workload, smallest = replace(self.workload, data=data), self.smallest
+        """Samples that each of these on a device holds where its batches arrive so; on a CPU every way is the same but
+        for resident data."""
+        workload, smallest, data_set = replace(self.workload, data=data), self.smallest, self._data_set(data)
         found: dict[tuple[object, ...], int | None] = {}
         for plan in plans:
-            if not plan.is_cpu:
-                memory = self.memory[plan.key]
-                fed = None if memory is None else with_data(memory, plan, data)
+            memory = self.memory[plan.key]
+            if not plan.is_cpu or (memory is not None and memory.data_set != data_set):
+                fed = None if memory is None else with_data(memory, plan, data, data_set)
                 found[plan.key] = largest_batch(fed, self._tried(plan, workload, smallest))
         return found
 
@@ -228,8 +248,10 @@ def _memory_of(
     """By plan; None without a trace. machine: whose memory it is; None: nobody knows how much there is."""
     if trace is None:
         return dict.fromkeys(plan.key for plan in plans)
-    kind, data = workload.model.kind, workload.data
-    return {plan.key: estimate_memory(machine, profile, trace, measurements, plan, kind, data) for plan in plans}
+    kind, data, data_set = workload.model.kind, workload.data, data_set_bytes(trace, workload)
+    return {
+        plan.key: estimate_memory(machine, profile, trace, measurements, plan, kind, data, data_set) for plan in plans
+    }
 
 
 def _times_of_variants(

@@ -26,7 +26,7 @@ def option_for(
     raised = raised_to(memory, outcome.took) if memory is not None else None
     fits, why_not = _fits(raised, outcome, workload, plan)
     parts = _parts(_told_by(memory, raised, outcome, batch), outcome, batch)
-    largest = _max_batch(raised, outcome)
+    largest = _told_largest(raised, outcome)
     if fits is False or outcome.refused is not None:
         why_not = outcome.refused or why_not
         empty = Option(plan, fits, why_not, None, None, None, Breakdown(), parts, largest)
@@ -87,7 +87,10 @@ def _fits(
         return False, f"It ran out of memory here at batch size {outcome.too_big}. {remedy}"
     if outcome.outgrown is not None and batch >= outcome.outgrown[0]:
         size, took = outcome.outgrown
-        now = f"it took {say_bytes(took)} here, and {say_bytes(outcome.room.free or 0)} are free on {plan.device} now"
+        data_set = 0 if memory is None else memory.data_set
+        also = f", its data set takes {say_bytes(data_set)}" if data_set else ""
+        free = f"{say_bytes(outcome.room.free or 0)} are free on {plan.device} now"
+        now = f"it took {say_bytes(took - data_set)} here{also}, and {free}"
         return False, f"At batch size {size} {now}. {_remedy(memory, outcome, workload, plan)}"
     if memory is None:
         return None, None
@@ -97,11 +100,14 @@ def _fits(
 
 def explain_missing(memory: MemoryEstimate, outcome: Tried, workload: Workload, plan: Plan) -> str:
     """How much memory is missing, and what would make it fit."""
-    available = memory.available or 0
+    limit = memory.limit or 0
     need = memory.peak(workload.batch_size)
+    missing, remedy = say_bytes(need - limit), _remedy(memory, outcome, workload, plan)
+    if memory.available is None:
+        has = f"{plan.device} has {say_bytes(limit)}, of which nobody knows how much is free"
+        return f"It needs {say_bytes(need)} and {has}: at least {missing} are missing. {remedy}"
     return (
-        f"It needs {say_bytes(need)} and {say_bytes(available)} are free on {plan.device}: "
-        f"{say_bytes(need - available)} are missing. {_remedy(memory, outcome, workload, plan)}"
+        f"It needs {say_bytes(need)} and {say_bytes(limit)} are free on {plan.device}: {missing} are missing. {remedy}"
     )
 
 
@@ -109,38 +115,45 @@ def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload, p
     """The first thing that would make it fit, the least intrusive first. What ran, or did not, knows better than what
     is estimated."""
     smaller = workload.batch_size > 1
-    largest, estimated = _max_batch(memory, outcome), memory.max_batch_size() if memory is not None else None
+    largest = _told_largest(memory, outcome)
+    estimated = None if memory is None or memory.available is None else memory.max_batch_size()
     if smaller and largest is not None and 1 <= largest < workload.batch_size and largest in (estimated, outcome.ran):
         unknown = memory is not None and memory.overhead is None and largest != outcome.ran
         return f"A batch of {largest} would fit{', or somewhat less: {BESIDE}' if unknown else ''}."
     if smaller and largest != 0:
         return "A smaller batch may fit."
     none = "Not even one sample fits" if outcome.smallest == 1 else f"Not even {outcome.smallest} samples fit"
-    if memory is None or memory.available is None:
+    if memory is None or memory.limit is None:
         return f"{none}: {_else(on_cpu=plan.is_cpu)}."
-    return _remedy_of_least(memory, workload, memory.available, outcome.smallest, none)
+    return _remedy_of_least(memory, workload, memory.limit, outcome.smallest, none)
 
 
-def _remedy_of_least(memory: MemoryEstimate, workload: Workload, available: int, smallest: int, none: str) -> str:
-    """Where the smallest batch that torch takes does not fit. none: that, in words."""
-    room = available - memory.peak(smallest)
+def _remedy_of_least(memory: MemoryEstimate, workload: Workload, limit: int, smallest: int, none: str) -> str:
+    """Where the smallest batch that torch takes does not fit. limit: the estimate's. none: that, in words."""
+    room = limit - memory.peak(smallest)
     if room >= 0:  # and yet it did not run
         return f"{none}: {_else(on_cpu=memory.on_cpu)}."
-    would = "one" if smallest == 1 else f"{smallest}"
+    one = "one" if smallest == 1 else f"{smallest}"
+    would = "would" if memory.available is not None else "may"
+    if memory.data_set and room + memory.data_set >= 0:
+        return f"{none} beside {say_bytes(memory.data_set)} of resident data; with pageable data {one} {would}."
     lighter = _lighter_optimizer(memory, workload, smallest)
     if lighter is not None and room + lighter[1] >= 0:
-        return f"{none}; with the optimizer {lighter[0]} {would} would."
+        return f"{none}; with the optimizer {lighter[0]} {one} {would}."
     training_only = memory.gradients + memory.optimizer + memory.update_beyond(smallest)
     if workload.mode == "training" and room + training_only >= 0:
-        return f"{none} in training; inference of one would."
-    if memory.weights > available:
+        return f"{none} in training; inference of one {would}."
+    if memory.weights > limit:
         larger = _larger(on_cpu=memory.on_cpu)
         return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or {larger}."
-    return f"{none}: {_else(on_cpu=memory.on_cpu)}."
+    whatever_inputs = memory.fixed - memory.data_set + memory.update >= limit
+    return f"{none}: {_else(on_cpu=memory.on_cpu, whatever_inputs=whatever_inputs)}."
 
 
-def _else(*, on_cpu: bool) -> str:
-    return f"it takes smaller inputs, a smaller model, or {_larger(on_cpu=on_cpu)}"
+def _else(*, on_cpu: bool, whatever_inputs: bool = False) -> str:
+    """whatever_inputs: what does not grow with them is too much by itself."""
+    inputs = "" if whatever_inputs else "smaller inputs, "
+    return f"it takes {inputs}a smaller model, or {_larger(on_cpu=on_cpu)}"
 
 
 def _larger(*, on_cpu: bool) -> str:
@@ -169,7 +182,7 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     if held is None:
         return parts
     of_process = 0 if memory.on_cpu else memory.overhead or 0  # which a device's allocator knows nothing of
-    above = max(held - (memory.fixed - of_process), 0)
+    above = max(held - (memory.fixed - of_process), 0) + memory.data_set
     if parts.overhead_bytes is not None:
         beyond = max(memory.fixed - of_process - held, 0)
         parts = replace(parts, overhead_bytes=max(parts.overhead_bytes - beyond, 0))
@@ -177,15 +190,22 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
         allocated = parts.allocated_peak_bytes if outcome.allocated_bytes is None else outcome.allocated_bytes
         measured = replace(parts, peak_bytes=peak, activations_bytes=above)
         return replace(measured, reserved_peak_bytes=held, allocated_peak_bytes=allocated)
-    activations = min(math.ceil(memory.activations_at(batch_size)), above)
+    activations = min(math.ceil(memory.activations_at(batch_size)) + memory.data_set, above)
     measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
 
 
 def largest_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
-    """The largest batch that a plan holds, by what is estimated and what came of running it; 0: none, None: not known,
-    or without end."""
+    """The largest batch that a plan holds, by what is estimated and what came of running it; where nobody knows what is
+    free, by all that its device has. 0: none, None: not known, or without end."""
     return _max_batch(raised_to(memory, outcome.took) if memory is not None else None, outcome)
+
+
+def _told_largest(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
+    """None where only the estimate tells it, and nobody knows what is free."""
+    largest = _max_batch(memory, outcome)
+    is_known = memory is None or memory.available is not None or outcome.too_big is not None
+    return largest if is_known or largest == 0 else None
 
 
 def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:

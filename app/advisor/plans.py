@@ -106,7 +106,7 @@ def thread_counts(cpu: Cpu) -> tuple[int, ...]:
     Never more than the usable cores (affinity and cgroup quota, rounded down): with more threads than cores every
     parallel region waits for a thread that has no core.
     """
-    usable = _whole_usable_cores(cpu)
+    usable = whole_usable_cores(cpu)
     counts = {1, min(cpu.physical_cores or usable, usable), usable}
     power = 2
     while power < usable:
@@ -139,7 +139,8 @@ def unmeasured_cards(survey: Survey) -> list[Accelerator]:
     ]
 
 
-def _whole_usable_cores(cpu: Cpu) -> int:
+def whole_usable_cores(cpu: Cpu) -> int:
+    """One at least."""
     cores = cpu.usable_cores or cpu.physical_cores or cpu.logical_cores or 1
     return max(1, math.floor(cores))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.advisor.memory_model.memory import Room
 from app.advisor.memory_model.raised import Took
@@ -49,8 +49,8 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     since.
 
     What failed, was refused by torch, or was not reached, was so at its own batch; where nothing ran at any, what torch
-    refused at one is taken to be refused at all. What ran, or took too much memory, tells of other ways to feed it
-    where those take no more, or no less."""
+    refused at one is taken to be refused at all. What ran, failed, or took too much memory, tells of other ways to feed
+    it where those take no more, or no less."""
     batch_size = workload.batch_size
     done = [row for row in rows if row.outcome == "ok"]
     light = [row for row in rows if _takes_no_more(row, workload)]
@@ -66,7 +66,7 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
     ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
     begun = begun_times(done).get(batch_size)
-    refused, not_reached = _why_not([row for row in rows if row.batch_size == batch_size])
+    refused, not_reached = _why_not([row for row in rows if row.batch_size == batch_size], workload)
     if refused is None and not done:
         refused = _refused_elsewhere(rows)
     held, allocated = _measured_bytes(done, workload)
@@ -74,14 +74,44 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     return Tried(room, ran, too_big, outgrown, refused, not_reached, begun, held, allocated, took)
 
 
-def _why_not(here: Sequence[Measurement]) -> tuple[str | None, str | None]:
-    """Why a plan does not run at a batch where it never ran, and why it was not reached. here: its rows there."""
-    failed = _last_reason([row for row in here if row.outcome == "failed"])
-    is_late = failed is not None and OUT_OF_TIME in failed.lower()
-    unsupported = _last_reason([row for row in here if row.outcome == "unsupported"])
-    ran = any(row.outcome == "ok" for row in here)
-    refused = None if ran else unsupported or (None if is_late else failed)
-    return refused, failed if is_late else None
+def tried_varied(own: Sequence[Measurement], plain: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
+    """Of a variant, which ran at one batch, with what its plain plan showed at any. own, plain: the rows of each.
+
+    What it took where it ran is told by its own rows, which come last; and it is taken to take as much more than
+    estimated as either did. Where it took more than the plain plan there, what that one ran says nothing of it."""
+    mine, without, both = (tried(rows, workload, room) for rows in (own, plain, (*plain, *own)))
+    held, before = mine.held_bytes, without.held_bytes
+    takes_more = held is not None and before is not None and held > MORE_FREE * before
+    return replace(both, took=(*without.took, *mine.took), ran=mine.ran if takes_more else both.ran)
+
+
+def with_data_set(rows: Sequence[Measurement], data_set: int) -> Sequence[Measurement]:
+    """The same where all resident data lie on the plan's device, which take so many bytes: of what is measured one
+    batch of them is counted."""
+    return [_with_data_set(row, data_set) for row in rows] if data_set else rows
+
+
+def _with_data_set(row: Measurement, data_set: int) -> Measurement:
+    memory = row.memory
+    if memory is not None:
+        named = ("process_bytes", "allocated_bytes", "reserved_bytes")
+        peaks = {name: peak + data_set for name in named if (peak := getattr(memory, name)) is not None}
+        memory = replace(memory, **peaks)
+    available = None if row.available_bytes is None else row.available_bytes + data_set
+    return replace(row, memory=memory, available_bytes=available)
+
+
+def _why_not(here: Sequence[Measurement], workload: Workload) -> tuple[str | None, str | None]:
+    """Why a plan does not run at a batch where it never ran, and why it was not reached. here: its rows there. Fed from
+    pinned memory it may fail for want of that, whatever ran fed otherwise."""
+    ran = [row for row in here if row.outcome == "ok"]
+    failed = [row for row in here if row.outcome == "failed" and _takes_no_more(row, workload)]
+    late = _last_reason(failed)
+    if late is not None and OUT_OF_TIME not in late.lower():
+        late = None
+    still = [row for row in failed if not any(_takes_no_less(other, row) for other in ran)] if late is None else []
+    unsupported = None if ran else _last_reason([row for row in here if row.outcome == "unsupported"])
+    return unsupported or _last_reason(still), late
 
 
 def _refused_elsewhere(rows: Sequence[Measurement]) -> str | None:
@@ -104,13 +134,13 @@ def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[in
     return None, None
 
 
-def failed_at(rows: Sequence[Measurement]) -> frozenset[int]:
+def failed_at(rows: Sequence[Measurement], workload: Workload) -> frozenset[int]:
     """Batch sizes at which a plan never ran, and was refused or last failed, but for want of time or of memory. rows:
-    the plan's."""
+    the plan's. workload: how it is fed."""
     by_size: dict[int, list[Measurement]] = {}
     for row in rows:
         by_size.setdefault(row.batch_size, []).append(row)
-    return frozenset(size for size, here in by_size.items() if _why_not(here)[0] is not None)
+    return frozenset(size for size, here in by_size.items() if _why_not(here, workload)[0] is not None)
 
 
 def _is_too_big(row: Measurement, available: int | None) -> bool:
@@ -160,6 +190,6 @@ def _takes_no_more(row: Measurement, workload: Workload) -> bool:
     return row.plan.is_cpu or row.data != "pinned" or workload.data == "pinned"
 
 
-def _takes_no_less(row: Measurement, workload: Workload) -> bool:
-    """Than fed as asked."""
-    return row.plan.is_cpu or row.data == "pinned" or workload.data != "pinned"
+def _takes_no_less(row: Measurement, asked: Workload | Measurement) -> bool:
+    """Than fed as asked, or as another was."""
+    return row.plan.is_cpu or row.data == "pinned" or asked.data != "pinned"

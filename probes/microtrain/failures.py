@@ -13,15 +13,14 @@ from probes.workload.description import InvalidModel
 MAX_CAUSE_CHARACTERS = 200
 _PATHS = re.compile(r"\S*[/\\]\S*")
 
-# torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; oneDNN through ideep; cuBLAS; cuDNN. The last
-# two are of a card without room for a library's handle, at the first product or convolution; torch names no call of
-# cuDNN's.
+# torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; the C++ library; oneDNN through ideep, and CUDA;
+# cuBLAS; cuDNN. The last two are of a card without room for a library's handle, at the first product or convolution;
+# torch names no call of cuDNN's.
+_HOST_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "bad_alloc")
 _MEMORY_WORDS = (
-    "can't allocate memory",
-    "not enough memory",
+    *_HOST_MEMORY_WORDS,
     "out of memory",
     "alloc_failed",
-    "bad_alloc",
     "cublas_status_not_initialized when calling `cublascreate",
     "cudnn_status_not_initialized",
 )
@@ -33,7 +32,9 @@ _UNSUPPORTED_WORDS = (
     "could not run",
     "not_supported",
 )
-
+HOST_RAN_OUT = (
+    "The host's memory ran out, not the device's. A smaller batch may run, and so may this one with more of it free."
+)
 
 # torch.optim, of Adam, AdamW and RMSprop, and what to say of it.
 _SPARSE = "support sparse gradients"
@@ -46,6 +47,14 @@ NO_SPARSE_GRADIENTS = (
 # none to be had.
 _NO_DESCRIPTOR = re.compile(
     r"could not create a primitive descriptor(?: for (?:the |an? )?(.+?) primitive)?", re.IGNORECASE
+)
+
+# What real numbers that meet a trace's tensors are refused with (torch._subclasses.fake_tensor).
+_FAKE_WORDS = ("faketensor", "fake mode")
+KEPT_FROM_A_TRACE = (
+    "This model's code keeps tensors from one call for the next, as in a global or a dict, and has some from when it "
+    "was traced, which have no numbers. Make them anew whenever the function is called, or keep them by "
+    "functools.lru_cache, which is emptied between."
 )
 
 
@@ -89,8 +98,13 @@ def explain_failure(error: BaseException) -> Failure:
     return Failure("failed", f"The job failed unexpectedly ({type(error).__name__}): {first_line(error)}")
 
 
-def explain_step_failure(error: BaseException) -> Failure:
-    """The same of a plan's step, which others outlive."""
+def explain_step_failure(error: BaseException, *, on_cpu: bool = True) -> Failure:
+    """The same of a plan's step, which others outlive. on_cpu: what computes it. Where a device's step lacked memory of
+    the host, that is no `out-of-memory`: it says nothing of what the step takes of the device's."""
+    if not on_cpu and is_out_of_host_memory(error):
+        return Failure("failed", str(error) if isinstance(error, NoPinnedMemory) else HOST_RAN_OUT)
+    if is_kept_from_a_trace(error):
+        return Failure("failed", KEPT_FROM_A_TRACE)
     failure = explain_failure(error)
     if failure.code in ("out-of-memory", "unsupported", "invalid-model") or error is failure:
         return failure
@@ -102,6 +116,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and _holds(error, _MEMORY_WORDS)
+
+
+def is_out_of_host_memory(error: BaseException) -> bool:
+    """Whether it was the host's memory, whatever computes. A device's is "out of memory", also where Thrust says it:
+    "std::bad_alloc: cudaErrorMemoryAllocation: out of memory"."""
+    if isinstance(error, MemoryError | NoPinnedMemory):
+        return True
+    of_host = isinstance(error, RuntimeError) and _holds(error, _HOST_MEMORY_WORDS)
+    return of_host and not _holds(error, ("out of memory",))
+
+
+def is_kept_from_a_trace(error: BaseException) -> bool:
+    """Of a real step: whether it met tensors without numbers, which only a trace makes."""
+    return isinstance(error, AssertionError) and _holds(error, _FAKE_WORDS)
 
 
 def is_unsupported(error: BaseException) -> bool:

@@ -62,6 +62,16 @@ def test_cards_without_nvml_are_read_from_sysfs(tmp_path: Path) -> None:
     assert not watch.running
 
 
+def test_graphics_inside_a_processor_have_no_more_left_than_the_machine_has(tmp_path: Path) -> None:
+    pools = {"vram_total": 1 << 29, "vram_used": 0, "gtt_total": 16 << 30, "gtt_used": 1 << 30}
+    files = {f"{FOLDER}/mem_info_{name}": f"{size}\n" for name, size in pools.items()}
+    watch = FakeWatch()
+    watch.told = Watched({}, 0.1)
+    reader = LiveReader(watch=watch, path=write_machine(tmp_path, {**x86_machine(), **files}))
+    live = reader.read((replace(AMD, unified_memory=True, memory_free_bytes=14 << 30),))
+    assert live.accelerators[0].memory_free_bytes == live.memory.available_bytes == 12 << 30
+
+
 def test_a_device_put_in_or_taken_out_outdates_the_survey(tmp_path: Path) -> None:
     machine = write_machine(tmp_path, {**x86_machine(), f"{FOLDER}/vendor": "0x1002\n"})
     reader, known = LiveReader(watch=FakeWatch(), path=machine), (AMD,)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from probes.machine_facts import changes_since, facts_of
 from tests.app.advisor.build import GB, a_gpu, a_survey
 
@@ -24,6 +26,24 @@ def test_all_memory_does_not_stand_for_a_limit_that_could_not_be_understood() ->
     survey = a_survey(usable_bytes=64 * GB)
     assert facts_of(survey).memory_bytes == 64 * GB
     assert facts_of(replace(survey, memory=replace(survey.memory, usable_bytes=None))).memory_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("vendor", "total", "is_the_machines"),
+    [
+        ("AMD", 96, False),  # set aside by the firmware: the machine does not have it
+        ("AMD", 16, False),  # the share of it that may be taken
+        ("AMD", 31, True),  # no pool was told
+        ("AMD", None, True),
+        ("NVIDIA", 30, True),  # CUDA's figure
+        ("Apple", 31, True),
+    ],
+)
+def test_a_pool_that_a_driver_told_of_is_a_card_s_own(vendor: str, total: int | None, *, is_the_machines: bool) -> None:
+    size = None if total is None else total * GB
+    card = a_gpu(vendor=vendor, unified_memory=True, memory_total_bytes=size)
+    (told,) = facts_of(a_survey(gpus=[card], usable_bytes=31 * GB)).accelerators
+    assert (told.memory_total_bytes, told.unified_memory) == (size, is_the_machines)
 
 
 def test_what_a_system_keeps_for_itself_makes_no_other_memory() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from app.advisor.denormals import saw_denormals
 from app.advisor.environments import Gain, bare, export_lines
 from app.advisor.explanations.words import say_duration, say_percent, say_seconds
 from app.advisor.recommendation import Option, Reason
 from app.advisor.starts import Repaid, Starts
+from probes.measurement import Measurement
 from probes.workload.description import Workload
 
 
@@ -24,8 +26,10 @@ def explain_installed(allocators: Sequence[str]) -> Reason:
     return Reason("allocator-installed", text, {"libraries": list(allocators)})
 
 
-def explain_environment(gains: Sequence[Gain], best: Option, starts: Starts) -> Reason | None:
-    """Told of the recommended plan alone. starts: when those to be paid are repaid."""
+def explain_environment(
+    gains: Sequence[Gain], best: Option, starts: Starts, measurements: Sequence[Measurement]
+) -> Reason | None:
+    """Told of the recommended plan alone. starts: when those to be paid are repaid. measurements: of this workload."""
     gain = next((gain for gain in gains if gain.plan.key == best.plan.key), None)
     if gain is None:
         return None
@@ -33,7 +37,9 @@ def explain_environment(gains: Sequence[Gain], best: Option, starts: Starts) -> 
         return _explain_exports(gain)
     if gain.plan.compiled:
         return _explain_compiled(gain, starts.get(gain.plan.key))
-    return _EXPLAIN[gain.plan.changes[0]](gain)
+    if gain.plan.flush_denormal:
+        return _explain_flushing(gain, seen=bool(saw_denormals(measurements, gain.plan, gain.batch_size)))
+    return _explain_layout(gain)
 
 
 def explain_too_late(gains: Sequence[Gain], best: Option, starts: Starts, workload: Workload) -> Reason | None:
@@ -76,11 +82,12 @@ def _start(gain: Gain, repaid: Repaid | None) -> dict[str, Any]:
     return {"startup_seconds": gain.startup_seconds, "break_even_steps": steps}
 
 
-def _explain_flushing(gain: Gain) -> Reason:
+def _explain_flushing(gain: Gain, *, seen: bool) -> Reason:
+    """seen: denormals were, in steps; else nobody knows why it gains."""
+    cause = ": steps here make some, which this CPU computes with slowly" if seen else ""
     text = (
-        f"With `torch.set_flush_denormal(True)` before anything is computed a step takes {_against_control(gain)}: "
-        "steps here make numbers too small for a full fraction (denormals), which this CPU computes with slowly. They "
-        "count as 0 then."
+        f"With `torch.set_flush_denormal(True)` before anything is computed a step takes {_against_control(gain)}. "
+        f"Numbers too small for a full fraction (denormals) count as 0 then{cause}."
     )
     return Reason("flush-denormal-pays", text, _numbers(gain))
 
@@ -91,13 +98,6 @@ def _explain_layout(gain: Gain) -> Reason:
         "read an image's channels from one place."
     )
     return Reason("channels-last-pays", text, _numbers(gain))
-
-
-# By the plan's change, where it has no start to pay.
-_EXPLAIN: Mapping[str, Callable[[Gain], Reason]] = {
-    "channels_last": _explain_layout,
-    "flush_denormal": _explain_flushing,
-}
 
 
 def _explain_exports(gain: Gain) -> Reason:

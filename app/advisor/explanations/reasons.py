@@ -70,7 +70,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _limit(best),
             _run_time(evidence, best),
             _device_choice(evidence, best),
-            explain_environment(evidence.gains, best, starts),
+            explain_environment(evidence.gains, best, starts, evidence.measurements),
             explain_too_late(evidence.gains, best, starts, evidence.workload),
             _threads(evidence, plain),
             _precision(evidence, plain),
@@ -82,6 +82,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [
         _elsewhere(evidence),
+        _unknown_room(evidence, best),
         crowded,
         *_too_big(evidence),
         *_refused(evidence),
@@ -276,6 +277,15 @@ def _too_big(evidence: Evidence) -> Iterable[Reason]:
         remedies = _remedies(evidence, option, there)
         text = f"{option.plan.label} does not fit. {option.why_not}{also}{say_remedies(remedies)}"
         yield Reason("does-not-fit", text, {**numbers, "remedies": [asdict(remedy) for remedy in remedies]})
+
+
+def _unknown_room(evidence: Evidence, best: Option | None) -> Reason | None:
+    """Of another machine `other-machine` says it."""
+    if best is None or evidence.elsewhere or best.fits is not None or best.memory.available_bytes is not None:
+        return None
+    device = best.plan.device
+    text = f"Whether it fits is not known, as nothing tells how much memory is free on {device}."
+    return Reason("free-memory-unknown", text, {"device": device, "peak_bytes": best.memory.peak_bytes})
 
 
 def _what_fits(plan: Plan, fitting: Sequence[Option]) -> str:

@@ -11,10 +11,11 @@ from app.advisor.memory_model.device_peaks import bytes_held_at_once, device_pea
 from app.advisor.memory_model.peaks import NOTHING, Peaks
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Accelerator, Survey
+from probes.machine_facts import shares_all_memory
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Affine, Trace
-from probes.workload.description import Data, Plan
+from probes.workload.description import Data, Plan, Workload
 
 # Autocast leaves these in fp32: normalizations, softmax and losses (torch.amp docs, "Ops that autocast to float32").
 KEPT_IN_FP32 = frozenset({"normalization", "reduction", "random"})
@@ -44,7 +45,9 @@ class MemoryEstimate:
     on a GPU, what libraries keep of torch's allocator.
     fragmentation: what a CPU's heap holds beyond them, freed and not given back; without knots: not known.
     ahead: of the batch that a device is sent while it computes on another; in activations too.
+    data_set: of resident data (data_set_bytes).
     overhead_at_most: where the overhead was not measured, what it surely stays below.
+    available_at_most: where nobody knows what is available, what it surely is not above: all that the device has.
     """
 
     weights: int
@@ -61,11 +64,18 @@ class MemoryEstimate:
     workspace: int = 0  # what libraries keep of a device's allocator
     update: int = 0  # what a device's optimizer holds at once, when the activations are gone
     ahead: Affine = NO_BYTES
+    data_set: int = 0
+    available_at_most: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """What takes more surely does not fit; what takes less does where `available` is known."""
+        return self.available if self.available is not None else self.available_at_most
 
     @property
     def fixed(self) -> int:
         """What does not grow with the batch, activations apart."""
-        return self.weights + self.gradients + self.optimizer + self.workspace + (self.overhead or 0)
+        return self.weights + self.gradients + self.optimizer + self.data_set + self.workspace + (self.overhead or 0)
 
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
@@ -88,28 +98,32 @@ class MemoryEstimate:
         return self.fragmentation.at(batch_size)
 
     def fits(self, batch_size: int) -> bool | None:
-        """None when the available memory is not known, or when the unknown overhead may decide it.
+        """None when the available memory is not known, unless the device has too little in all, or when the unknown
+        overhead may decide it.
 
         Not measured, the overhead decides nothing where the rest alone is too much, or leaves more than it can take.
         """
-        if self.available is None:
+        if self.limit is None:
             return None
-        spare = self.available - self.peak(batch_size)
+        spare = self.limit - self.peak(batch_size)
         if spare < 0:
             return False
+        if self.available is None:
+            return None
         if self.overhead is None and (self.overhead_at_most is None or spare < self.overhead_at_most):
             return None
         return True
 
     def max_batch_size(self) -> int | None:
-        """The largest batch that fits; 0 when not even one sample does; None when it is not known or has no end."""
-        if self.available is None:
+        """The largest batch that fits within the limit; 0 when not even one sample does; None when it is not known or
+        has no end."""
+        if self.limit is None:
             return None
-        room = self.available - self.fixed
+        room = self.limit - self.fixed
         if self.update > room:
             return 0
         largest = self.activations.and_with(self.fragmentation).largest_within(room)
-        while largest is not None and largest > 1 and self.peak(largest) > self.available:  # the sums were rounded
+        while largest is not None and largest > 1 and self.peak(largest) > self.limit:  # the sums were rounded
             largest -= 1
         return largest and self._with_what_still_fits(largest)
 
@@ -133,12 +147,12 @@ class MemoryEstimate:
     def parts(self, batch_size: int) -> MemoryParts:
         known = self.overhead is not None
         blocks = device_peaks(self.trace, self.precision, batch_size) if self.trace is not None else None
-        beside = self.workspace + math.ceil(self.ahead.at(batch_size))  # of the step's own blocks
+        beside = self.workspace + self.data_set + math.ceil(self.ahead.at(batch_size))  # of the step's own blocks
         return MemoryParts(
             weights_bytes=self.weights,
             gradients_bytes=self.gradients,
             optimizer_bytes=self.optimizer,
-            activations_bytes=math.ceil(max(self.activations_at(batch_size), self.update)),
+            activations_bytes=math.ceil(max(self.activations_at(batch_size), self.update)) + self.data_set,
             overhead_bytes=self.overhead + self.workspace if self.overhead is not None else None,
             fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.fragmentation.knots else None,
             peak_bytes=self.peak(batch_size) if known else None,
@@ -157,11 +171,12 @@ def estimate_memory(
     plan: Plan,
     model_kind: str = "layers",
     data: Data = "pageable",
+    data_set: int = 0,
 ) -> MemoryEstimate:
     """Memory of the traced workload under the plan, as a function of the batch. survey: None for another machine.
 
     model_kind: of probes.workload.description.ModelDescription; transformers' own modules take memory too.
-    data: how batches reach a device.
+    data: how batches reach a device. data_set: bytes that lie there, by data_set_bytes.
     """
     trace = trace.on(cpu=plan.is_cpu)
     base = _overhead(profile, measurements, plan)
@@ -173,6 +188,7 @@ def estimate_memory(
         activations=with_ahead(activation_peaks(trace, plan), trace, plan, data),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
+        available_at_most=_device_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
         on_cpu=plan.is_cpu,
         trace=None if plan.is_cpu else trace,
@@ -181,6 +197,7 @@ def estimate_memory(
         workspace=_workspace(profile, plan, trace.mode),
         update=0 if plan.is_cpu else bytes_held_at_once(trace),
         ahead=_ahead(trace, plan, data),
+        data_set=data_set,
     )
 
 
@@ -218,14 +235,23 @@ def with_ahead(activations: Peaks, trace: Trace, plan: Plan, data: Data) -> Peak
     return Peaks(tuple(Affine(line.constant + more.constant, line.per_sample + more.per_sample) for line in lines))
 
 
-def with_data(memory: MemoryEstimate, plan: Plan, data: Data) -> MemoryEstimate:
-    """The same where batches reach the plan's device as `data`. memory: as estimated; of a CPU, where every way is the
-    same, as it is."""
+def with_data(memory: MemoryEstimate, plan: Plan, data: Data, data_set: int) -> MemoryEstimate:
+    """The same where batches reach the plan's device as `data`, and so much lies there (data_set_bytes). memory: as
+    estimated; of a CPU, where every way is the same but for that."""
     trace = memory.trace
     if trace is None:
-        return memory
+        return replace(memory, data_set=data_set)
     activations = with_ahead(activation_peaks(trace, plan), trace, plan, data)
-    return replace(memory, activations=activations, ahead=_ahead(trace, plan, data))
+    return replace(memory, activations=activations, ahead=_ahead(trace, plan, data), data_set=data_set)
+
+
+def data_set_bytes(trace: Trace | None, workload: Workload) -> int:
+    """What resident data take of a plan's device (of the host's memory on a CPU), beside the batch that is picked from
+    them; 0 where others are asked for, or nobody knows how many samples there are or how large one is, as a summary
+    does not tell."""
+    if trace is None or workload.data != "resident" or workload.model.kind == "summary":
+        return 0
+    return math.ceil((workload.dataset_samples or 0) * max(trace.input_bytes.per_sample, 0.0))
 
 
 def _ahead(trace: Trace, plan: Plan, data: Data) -> Affine:
@@ -263,8 +289,8 @@ def room_for(survey: Survey | None, profile: Profile | None, plan: Plan) -> Room
 
 
 def available_bytes(survey: Survey, plan: Plan) -> int | None:
-    """What a new process could take on the plan's device now. On a CPU the whole machine's memory does not stand for
-    it where it is not known: a limit is there then that could not be understood."""
+    """What a new process could take on the plan's device now. The whole memory does not stand for it where it is not
+    known: of a machine's a limit is there then that could not be understood, of a card's others may hold any part."""
     memory = survey.memory
     if plan.is_cpu:
         return memory.usable_bytes
@@ -273,7 +299,13 @@ def available_bytes(survey: Survey, plan: Plan) -> int | None:
         return None
     if accelerator.memory_free_bytes is not None:
         return accelerator.memory_free_bytes
-    return memory.usable_bytes if accelerator.unified_memory else accelerator.memory_total_bytes
+    return memory.usable_bytes if shares_all_memory(accelerator, memory) else None
+
+
+def _device_bytes(survey: Survey, plan: Plan) -> int | None:
+    """All that a card has; None of a CPU."""
+    accelerator = None if plan.is_cpu else _accelerator(survey, plan.device)
+    return accelerator.memory_total_bytes if accelerator is not None else None
 
 
 def _accelerator(survey: Survey, device: str) -> Accelerator | None:

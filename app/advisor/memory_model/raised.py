@@ -42,7 +42,7 @@ def _raised(memory: MemoryEstimate, took: Took) -> MemoryEstimate:
     missing, grows = took.bytes - estimated, estimated - memory.fixed
     if missing <= 0:
         return memory
-    constant = min(missing, FIXED_OFF_BYTES + FIXED_OFF * memory.fixed)
+    constant = min(missing, FIXED_OFF_BYTES + FIXED_OFF * (memory.fixed - memory.data_set))
     factor = 1 + (missing - constant) / grows if grows > 0 else 1.0
     factor = min(factor, MOST_TIMES) if memory.on_cpu else factor
     constant = missing - (factor - 1) * max(grows, 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.advisor.explanations.words import say_bytes
-from app.advisor.memory_model.memory import activation_peaks, step_peaks, with_update
+from app.advisor.memory_model.memory import activation_peaks, data_set_bytes, step_peaks, with_update
 from app.advisor.memory_model.peaks import NOTHING
 from app.advisor.recommendation import Option
 from probes.trace import AUTOCAST, Phase, Trace
@@ -99,6 +99,7 @@ def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision
         yield f"{SMALLER} {largest}", max(saves, _missing(option) or 0)  # it fits, by what ran here as well
     if halved is not None and plan.precision not in AUTOCAST:
         yield halved, now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
+    yield "pageable data", data_set_bytes(trace, workload)
     if workload.mode == "training":
         if not is_checkpointed(trace):
             yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)

@@ -63,7 +63,7 @@ def source_of_config(workload: Workload) -> Source:
     options = f", **{_python(rest)}" if rest else ""
     model = [
         f'config = AutoConfig.for_model("{config["model_type"]}"{options})',
-        *_preparation(task),
+        *_preparation(task, config),
         f"model = {TASKS[task]}.from_config(config)",
     ]
     inputs = _image(workload) if task == "image-classification" else _text(workload)
@@ -98,9 +98,11 @@ def _as_taken(value: Any, is_float: bool, floats: frozenset[str]) -> Any:
     return float(value) if is_float and type(value) is int else value  # true is no number
 
 
-def _preparation(task: str) -> list[str]:
+def _preparation(task: str, config: dict[str, Any]) -> list[str]:
     """Decoders that classify look for the last token that is no padding, and refuse without a padding token. Where
     transformers has several classes for a model type it asks the config, which must not say None."""
+    if "architectures" in config:
+        return []
     return {
         "text-classification": [
             "text = config.get_text_config()",

@@ -64,7 +64,8 @@ class MeasuredRows:
         data = self.job.workload.data
         if entry.error is not None or not samples:
             begun = entry is self.contest.current or entry.first_seconds is not None
-            outcome, reason = explain_outcome(entry, time.perf_counter() - self.begun, begun=begun)
+            seconds = time.perf_counter() - self.begun
+            outcome, reason = explain_outcome(entry, seconds, begun=begun, on_cpu=run.plan.is_cpu)
             return Measurement(run.plan, run.batch_size, data, outcome, reason)
         timing = Timing.from_samples([significant(sample) for sample in samples])
         slowdown = entry.slowdown
@@ -124,13 +125,13 @@ def median_spread(rows: Sequence[Measurement]) -> float | None:
     return significant(spreads[len(spreads) // 2]) if spreads else None
 
 
-def explain_outcome(entry: Entry, seconds: float, *, begun: bool) -> tuple[Any, str]:
-    """Outcome and reason of an entry that has no figure. begun: its first step was."""
+def explain_outcome(entry: Entry, seconds: float, *, begun: bool, on_cpu: bool = True) -> tuple[Any, str]:
+    """Outcome and reason of an entry that has no figure. begun: its first step was. on_cpu: its plan is."""
     if entry.error is None and not begun:
         return "failed", NOT_BEGUN
     if entry.error is None:
         return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
     if isinstance(entry.error, OutOfTime):
         return "failed", str(entry.error)
-    failure = explain_step_failure(entry.error)
+    failure = explain_step_failure(entry.error, on_cpu=on_cpu)
     return failure.code if failure.code in ("out-of-memory", "unsupported") else "failed", str(failure)

@@ -240,6 +240,37 @@ def test_what_ran_out_of_memory_from_pinned_memory_may_fit_fed_otherwise() -> No
     assert fits_a_card(ONE, None, "pinned", "pageable") is False
 
 
+NOT_PINNED = "The host had no 770 MB of pinned memory, which 4 batches take that are fed from there."
+
+
+def of_the_card(rows: list[Measurement], batch_size: int, data: str = "pinned") -> Option:
+    workload = a_workload(batch_size, data=data)
+    survey = a_survey(gpus=[a_gpu()])
+    return option_of(recommend(survey, PROFILE, None, rows, Request(workload, precision="fp32")), GPU)
+
+
+def test_a_host_that_is_short_of_pinned_memory_says_nothing_of_the_card_s() -> None:
+    short = [replace(not_run(GPU, 128, "failed", NOT_PINNED), data="pinned")]
+    there = of_the_card(short, 128)
+    assert (there.cannot_run, there.why_not) == (True, NOT_PINNED)
+    assert of_the_card(short, 64) == of_the_card([], 64)
+
+
+def test_what_fails_for_want_of_pinned_memory_runs_fed_otherwise() -> None:
+    ran = [a_measurement(GPU, 128, 0.01)]
+    short = [replace(not_run(GPU, 128, "failed", NOT_PINNED), data="pinned")]
+    for data in ("pageable", "resident"):
+        assert of_the_card(short, 128, data) == of_the_card([], 128, data)
+        assert of_the_card([*ran, *short], 128, data) == of_the_card(ran, 128, data)
+    assert of_the_card([*ran, *short], 128).why_not == NOT_PINNED
+    assert not of_the_card([*short, a_measurement(GPU, 128, 0.01, data="pinned")], 128).cannot_run
+
+
+def test_a_failure_that_another_way_to_feed_it_disproved_is_none_from_pinned_memory_either() -> None:
+    rows = [not_run(GPU, 128, "failed", "A fault."), a_measurement(GPU, 128, 0.01, data="resident")]
+    assert not of_the_card(rows, 128).cannot_run
+
+
 def test_what_ran_on_a_card_does_not_fit_beside_its_context_into_less() -> None:
     option = on_a_card(22 * 10**8)
     assert option.fits is False

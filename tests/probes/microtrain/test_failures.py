@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from probes.microtrain.failures import Failure, explain_failure
+from probes.microtrain.failures import Failure, explain_failure, explain_step_failure
 from probes.microtrain.feeding import NoPinnedMemory
 from probes.microtrain.step import UnsupportedWorkload
 from probes.workload.description import InvalidModel
@@ -61,6 +61,25 @@ def test_a_kernel_that_this_processor_has_not_is_named() -> None:
 def test_pinned_memory_says_its_own_sentence() -> None:
     said = str(explain_failure(NoPinnedMemory("The host had no 8 MB of pinned memory.")))
     assert said == "The host had no 8 MB of pinned memory."
+
+
+@pytest.mark.parametrize(
+    ("error", "is_device_s"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("std::bad_alloc: cudaErrorMemoryAllocation: out of memory"), True),  # as Thrust says it
+        (NoPinnedMemory("The host had no 8 MB of pinned memory."), False),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"), False),
+        (RuntimeError("std::bad_alloc"), False),
+        (MemoryError(), False),
+    ],
+)
+def test_the_host_s_memory_is_not_the_device_s(error: BaseException, is_device_s: bool) -> None:
+    failure = explain_step_failure(error, on_cpu=False)
+    assert failure.code == ("out-of-memory" if is_device_s else "failed")
+    assert ("host" in str(failure)) is not is_device_s
+    assert explain_step_failure(error).code == "out-of-memory"
 
 
 def test_an_optimizer_that_takes_no_sparse_gradients_is_told_which_do() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from probes.measurement import Measurement
 from probes.microtrain.failures import Failure
+from probes.microtrain.feeding import NoPinnedMemory
 from probes.microtrain.measure import MeasureSession
 from probes.microtrain.measuring.contest import NOT_BEGUN, Entry
 from probes.microtrain.measuring.measure_job import MeasureJob
@@ -167,6 +168,12 @@ def test_what_was_never_begun_is_not_said_to_have_run() -> None:
     never, stuck = Entry("never", lambda executions: None), Entry("stuck", lambda executions: None)
     assert explain_outcome(never, 69.0, begun=False) == ("failed", NOT_BEGUN)
     assert explain_outcome(stuck, 69.0, begun=True)[1].startswith("One step was not done after 69 s.")
+
+
+def test_a_host_without_memory_to_pin_is_no_device_without_memory() -> None:
+    short = Entry("short", lambda executions: None)
+    short.error = NoPinnedMemory("The host had no 8 MB of pinned memory.")
+    assert explain_outcome(short, 1.0, begun=True, on_cpu=False) == ("failed", "The host had no 8 MB of pinned memory.")
 
 
 def test_where_the_time_is_over_before_the_model_is_built_every_plan_says_so() -> None:

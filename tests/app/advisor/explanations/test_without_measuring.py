@@ -8,7 +8,7 @@ import pytest
 
 from app.advisor import InvalidRequest, Request, recommend
 from app.advisor.summary import trace_of_summary
-from probes.machine_facts import DeviceFacts, MachineFacts
+from probes.machine_facts import DeviceFacts, MachineFacts, facts_of
 from probes.workload.description import Plan
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
 from tests.app.advisor.build import (
@@ -17,6 +17,7 @@ from tests.app.advisor.build import (
     ONE_BF16,
     TWO,
     TWO_BF16,
+    a_gpu,
     a_measurement,
     a_summary,
     a_survey,
@@ -107,6 +108,18 @@ def test_whether_it_fits_another_machine_is_told_by_what_is_known_of_each_device
     fits = {option.plan.device: option.fits for option in found.options}
     assert (fits["cpu"] is None) == (facts is None or facts.memory_bytes is None)
     assert (fits["cuda:0"] is None) == ("on cuda:0" not in told)
+
+
+@pytest.mark.parametrize("pool", [96 * GB, 16 * GB])
+def test_another_machine_s_pool_that_its_driver_told_of_is_judged_by_its_own_size(pool: int) -> None:
+    card = a_gpu(vendor="AMD", unified_memory=True, memory_total_bytes=pool, memory_free_bytes=GB)
+    facts = facts_of(a_survey(gpus=[card], usable_bytes=31 * GB))
+    profile = replace(a_profile((ONE, GPU), fingerprint="elsewhere"), hardware=facts)
+    found = recommend(a_survey(), profile, None, [], Request(a_workload(250), profile="made-up"))
+    (option,) = [option for option in found.options if option.plan == GPU]
+    assert (option.memory.available_bytes, option.fits) == (pool, pool > 31 * GB)
+    (reason,) = [reason for reason in found.reasons if reason.code == "other-machine"]
+    assert f"31 GB, {pool // GB} GB on cuda:0." in reason.text
 
 
 def test_another_machines_profile_answers_for_its_plans_and_not_for_this_memory() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.advisor import Request, recommend
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.recommendation import Option
 from probes.bounds import MAX_BATCH_SIZE
 from probes.measurement import Measurement, MemoryPeak
 from tests.app.advisor.answered import ALL_FOUR, BASE, answer, measured
@@ -73,7 +75,7 @@ def test_a_card_that_is_too_small_says_nothing_of_what_was_not_asked_for(asked: 
     [
         (295 * 10**6, "with the optimizer sgd one would"),
         (195 * 10**6, "inference of one would"),
-        (150 * 10**6, "Not even one sample fits: "),
+        (150 * 10**6, "Not even one sample fits: it takes a smaller model, or a device with more memory."),
     ],
 )
 def test_what_a_device_s_optimizer_holds_at_once_goes_with_it(free: int, remedy: str) -> None:
@@ -83,6 +85,72 @@ def test_what_a_device_s_optimizer_holds_at_once_goes_with_it(free: int, remedy:
     survey = a_survey(gpus=[a_gpu(memory_free_bytes=context + free)])
     found = recommend(survey, profile, None, [], Request(a_workload(1), devices=("cuda",), precision="fp32"))
     assert remedy in (found.options[0].why_not or "")
+
+
+@pytest.mark.parametrize(
+    ("beyond_weights", "remedy"),
+    [(500_000, "it takes smaller inputs, a smaller model, or"), (0, "it takes a smaller model, or")],
+)
+def test_smaller_inputs_are_told_where_they_could_be_small_enough(beyond_weights: int, remedy: str) -> None:
+    """100 MB of weights beside the context, and 1.1 of activations."""
+    profile = a_profile((GPU,))
+    assert profile.context_bytes is not None
+    fixed = profile.context_bytes[GPU.device] + 100 * 10**6
+    survey = a_survey(gpus=[a_gpu(memory_free_bytes=fixed + beyond_weights)])
+    request = Request(a_workload(1, mode="inference"), devices=("cuda",), precision="fp32")
+    found = recommend(survey, profile, None, [], request)
+    assert f"Not even one sample fits: {remedy}" in (found.options[0].why_not or "")
+
+
+def on_a_card(batch: int, rows: Sequence[Measurement] = (), **card: Any) -> Recommendation:
+    survey = a_survey(gpus=[a_gpu(**card)], usable_bytes=200 * GB)
+    return recommend(survey, a_profile((ONE, GPU)), None, rows, Request(a_workload(batch), precision="fp32"))
+
+
+def option_on_a_card(batch: int, rows: Sequence[Measurement] = (), **card: Any) -> Option:
+    return next(option for option in on_a_card(batch, rows, **card).options if option.plan == GPU)
+
+
+def test_of_a_card_of_which_nobody_knows_what_is_free_nobody_says_that_it_fits() -> None:
+    found = on_a_card(16, memory_free_bytes=None)
+    option = found.options[0]
+    assert option.plan == found.recommended == GPU
+    assert (option.fits, option.max_batch_size, option.memory.available_bytes) == (None, None, None)
+    assert option.memory.peak_bytes is not None
+    assert "fits" not in found.verdict
+    (reason,) = [reason for reason in found.reasons if reason.code == "free-memory-unknown"]
+    assert reason.evidence == {"device": "cuda:0", "peak_bytes": option.memory.peak_bytes}
+    assert not [reason for reason in on_a_card(16).reasons if reason.code == "free-memory-unknown"]
+
+
+@pytest.mark.parametrize(
+    ("total", "batch", "told"),
+    [
+        (24 * GB, 1000, "of which nobody knows how much is free: at least 67 GB are missing. A smaller batch may fit."),
+        (820 * 10**6, 1, "Not even one sample fits; with the optimizer sgd one may."),
+        (720 * 10**6, 1, "Not even one sample fits in training; inference of one may."),
+        (90 * 10**6, 1, "The weights alone take 100 MB: "),
+    ],
+)
+def test_what_a_card_could_not_hold_with_nothing_else_on_it_does_not_fit(total: int, batch: int, told: str) -> None:
+    option = option_on_a_card(batch, memory_total_bytes=total, memory_free_bytes=None)
+    assert option.fits is False
+    assert told in (option.why_not or "")
+    assert option.max_batch_size == (0 if batch == 1 else None)
+
+
+def test_what_ran_out_of_memory_on_a_card_tells_the_largest_batch_whatever_is_free() -> None:
+    rows = [a_measurement(GPU, 64, 1.0, outcome="out-of-memory", step=None)]
+    assert option_on_a_card(16, rows, memory_free_bytes=None).max_batch_size == 63
+    assert option_on_a_card(64, rows, memory_free_bytes=None).fits is False
+
+
+def test_curves_end_where_a_card_of_which_nobody_knows_what_is_free_has_no_more() -> None:
+    untold, all_free = (on_a_card(16, memory_free_bytes=free) for free in (None, 24 * GB))
+    assert untold.curves == all_free.curves
+    assert untold.crossovers == all_free.crossovers
+    (curve,) = [curve for curve in untold.curves if curve.plan == GPU]
+    assert None in curve.step_seconds
 
 
 @pytest.mark.parametrize("rows", [[], measured(**ALL_FOUR)])

@@ -205,11 +205,23 @@ def test_a_cpu_s_heap_holds_more_than_is_alive_and_fewer_samples_fit() -> None:
 def test_a_shared_pool_is_counted_once_and_a_card_by_what_is_free() -> None:
     gpu = Plan("cuda:0")
     assert available_bytes(a_survey(gpus=[a_gpu()]), gpu) == 23 * GB
-    busy = a_gpu(memory_free_bytes=None)
-    assert available_bytes(a_survey(gpus=[busy]), gpu) == 24 * GB
+    untold = a_gpu(memory_free_bytes=None)
+    assert available_bytes(a_survey(gpus=[untold]), gpu) is None
+    set_aside = replace(untold, vendor="AMD", unified_memory=True)
+    assert available_bytes(a_survey(gpus=[set_aside], usable_bytes=5 * GB), gpu) is None
     shared = a_gpu(memory_free_bytes=None, memory_total_bytes=None, unified_memory=True)
     assert available_bytes(a_survey(gpus=[shared], usable_bytes=5 * GB), gpu) == 5 * GB
     assert available_bytes(a_survey(), gpu) is None
+
+
+def test_of_a_card_of_which_nobody_knows_what_is_free_only_what_is_too_large_is_known() -> None:
+    survey, card = a_survey(gpus=[a_gpu(memory_free_bytes=None)]), Plan("cuda:0")
+    estimate = replace(estimate_memory(survey, None, trace_of_summary(a_workload()), [], card), overhead=0)
+    most = estimate.max_batch_size()
+    assert most is not None
+    assert estimate.peak(most) <= 24 * GB < estimate.peak(most + 1)
+    assert (estimate.fits(1), estimate.fits(most), estimate.fits(most + 1)) == (None, None, False)
+    assert estimate.parts(1).available_bytes is None
 
 
 def test_before_any_calibration_only_the_doubtful_middle_is_unknown_on_a_cpu() -> None:
