@@ -24,6 +24,7 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.advisor.time_model.pooled import pool
 from app.answering.apart import may_all_run_apart, start_options
+from app.answering.compilable import without_uncompilable
 from app.answering.lasting_paces import note_paces, paces_now
 from app.answering.recommending import Recommending
 from app.answering.survey_at_turn import SurveyAtTurn
@@ -278,10 +279,11 @@ class Crosspoint:
         return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
 
     async def measurements(self, survey: Survey, workload: Workload) -> list[Measurement]:
-        """What was measured of this workload on this machine as it is now."""
+        """What was measured of this workload on this machine as it is now, of plans that can run there now."""
         if not survey.fingerprint:  # the survey failed: whose they would be is not known
             return []
-        return await unless_unreadable(self.store.measurements(survey.fingerprint, workload)) or []
+        kept = await unless_unreadable(self.store.measurements(survey.fingerprint, workload)) or []
+        return await without_uncompilable(kept) if self.is_here else kept
 
     async def calibrate(
         self,

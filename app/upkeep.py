@@ -37,6 +37,12 @@ QUIET_UTILIZATION_PERCENT = 10.0
 # this, they are not kept beyond ten minutes without work.
 ROOMY_BYTES = 4 * 2**30
 SCARCE_REST_SECONDS = 600.0
+# How a calibration ends of which a card may be the fault: it hangs, or its driver ends the process. The next one is of
+# the CPU alone, whose times would else be lost with each try.
+BROKEN = frozenset({"too-slow", "killed", "failed"})
+# Where less memory is free the kernel kills a calibration: its processes hold 476 MB before the first network, 743 with
+# the largest, page cache apart (torch 2.13 for CPUs, two cores of a Xeon, 2026-11-29). Of networks it can spare some.
+CALIBRATION_BYTES = 450 * 10**6
 
 
 class Upkeep:
@@ -51,6 +57,7 @@ class Upkeep:
         self._jobs = jobs
         self._not_before = 0.0
         self._calibrated: list[float] = []  # when this did, in the loop's seconds, of the machine as it is
+        self._doubts_cards = False  # the last calibration may have broken on one
         self._unfitted: Profile | None = None  # the last one that could not be fitted
         self.store_opened = False
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
@@ -72,7 +79,7 @@ class Upkeep:
             is_new = survey.fingerprint not in (fingerprint, "")  # a survey that failed tells of no other machine
             if is_new:
                 fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
-                self._calibrated = []
+                self._calibrated, self._doubts_cards = [], False
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
                 if survey.fingerprint and not is_noted:
                     is_noted = await trouble_with(self._crosspoint.note_state(survey)) is None
@@ -179,17 +186,15 @@ class Upkeep:
             self._retry_later()
 
     async def _calibrate(self, effort: str, name: str | None = None) -> bool:
-        """Calibrate, or give way to somebody who waits for a measurement: False. Not while torch's word on a card
-        cannot be had: the profile would be without that card, and be kept. Raises LabError."""
-        trouble = self._crosspoint.torch.trouble
-        if trouble is not None and unknown_cards(await self._crosspoint.survey()):
-            raise LabError("failed", f"What torch sees is not known. {trouble}")
+        """Calibrate, or give way to somebody who waits for a measurement: False. Raises LabError."""
+        self._check_calibratable(await self._crosspoint.survey())
         preempted = asyncio.Event()
         seconds = CALIBRATION_SECONDS[effort]
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
         ticket.on_start = self._say_running
         self.calibration = {"state": "waiting", "reason": None}
-        calibration = self._crosspoint.calibrate(effort, name=name, ticket=ticket, by_itself=True)
+        devices = ("cpu",) if self._doubts_cards else ()
+        calibration = self._crosspoint.calibrate(effort, devices=devices, name=name, ticket=ticket, by_itself=True)
         work = asyncio.create_task(calibration)
         waiter = asyncio.create_task(preempted.wait())
         try:
@@ -201,9 +206,27 @@ class Upkeep:
                 await asyncio.wait([work])
         if work.cancelled():
             return False
-        work.result()
+        try:
+            work.result()
+        except LabError as error:
+            self._doubts_cards |= error.code in BROKEN
+            raise
+        self._doubts_cards = False
         self._calibrated.append(asyncio.get_running_loop().time())
         return True
+
+    def _check_calibratable(self, survey: Survey) -> None:
+        """Not while torch's word on a card cannot be had: the profile would be without that card, and be kept. Nor
+        where the kernel would kill it for want of memory, and a container's with all that is in it. Raises LabError."""
+        trouble, usable = self._crosspoint.torch.trouble, survey.memory.usable_bytes
+        if trouble is not None and unknown_cards(survey):
+            raise LabError("failed", f"What torch sees is not known. {trouble}")
+        if usable is not None and usable < CALIBRATION_BYTES:
+            raise LabError(
+                "out-of-memory",
+                f"A calibration takes {CALIBRATION_BYTES / 1e6:.0f} MB of memory and more, and {usable / 1e6:.0f} MB "
+                "are free here. Steps of your own model may still be measured (effort quick).",
+            )
 
     async def _fit_known(self, survey: Survey) -> None:
         """The profile that answers for this machine, where there is one."""

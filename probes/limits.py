@@ -25,10 +25,12 @@ class UsableCores:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """cores: that the quota allows. seconds: of CPU time that all in its cgroup have used since it was made."""
+    """cores: that the quota allows. seconds: of CPU time that all in its cgroup have used since it was made.
+    stopped_seconds: for how long the quota stopped them, summed over CPUs; None where the kernel does not say."""
 
     cores: float
     seconds: float
+    stopped_seconds: float | None = None
 
 
 def read_usable_cores(root: Root, online: int) -> UsableCores:
@@ -129,11 +131,15 @@ def read_quota_use(root: Root) -> QuotaUse | None:
         return None  # which the probe of limits reports
     if levels is None or cores is None:
         return None
+    told = parse_fields(root.read(f"{folder}/cpu.stat") or "", " ")
     if levels.version == 2:
-        used, unit = parse_int(parse_fields(root.read(f"{folder}/cpu.stat") or "", " ").get("usage_usec")), 1e-6
+        used, stopped, unit = parse_int(told.get("usage_usec")), parse_int(told.get("throttled_usec")), 1e-6
     else:  # where the two controllers share a tree, as they do unless somebody parted them
-        used, unit = parse_int(root.read(f"{folder}/cpuacct.usage")), 1e-9
-    return None if used is None else QuotaUse(cores, used * unit)
+        used, stopped = parse_int(root.read(f"{folder}/cpuacct.usage")), parse_int(told.get("throttled_time"))
+        unit = 1e-9
+    if used is None:
+        return None
+    return QuotaUse(cores, used * unit, None if stopped is None else stopped * unit)
 
 
 def _quotas(root: Root, levels: Levels | None) -> list[tuple[float, str]]:

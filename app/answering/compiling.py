@@ -6,13 +6,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# torch compiles in worker processes of its own otherwise, as many as there are cores, and keeps them.
-_ONE_COMPILER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+# torch's own default at most (torch._inductor.config.decide_compile_threads).
+MOST_COMPILERS = 32
+# What is compiled for a CPU takes threads of the process that asks, each with a compiler of its own. Where Triton is
+# installed torch starts processes beside, which compile for GPUs alone, and keeps them.
+_NO_OTHER_PROCESSES = {"TORCH_WARM_POOL": "0"}
 
 
 @contextmanager
-def compiling_environment() -> Iterator[dict[str, str]]:
+def compiling_environment(usable_cores: int) -> Iterator[dict[str, str]]:
     """Variables for a process; nothing that was compiled before is found, and nothing stays. Raises OSError where no
-    folder can be made. torch keeps precompiled headers below TMPDIR, whatever its cache is."""
+    folder can be made. torch keeps precompiled headers below TMPDIR, whatever its cache is.
+
+    As many compilers run at once as in a user's process, whose price this is to be: torch has one for each CPU. But it
+    does not see a cgroup's quota, beyond which more of them take memory and save no time.
+    """
+    compilers = {"TORCHINDUCTOR_COMPILE_THREADS": str(min(usable_cores, MOST_COMPILERS))}
     with tempfile.TemporaryDirectory(prefix="crosspoint-compile-", ignore_cleanup_errors=True) as folder:
-        yield {**_ONE_COMPILER, "TORCHINDUCTOR_CACHE_DIR": folder, "TMPDIR": folder}
+        yield {**_NO_OTHER_PROCESSES, **compilers, "TORCHINDUCTOR_CACHE_DIR": folder, "TMPDIR": folder}

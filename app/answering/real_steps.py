@@ -20,9 +20,9 @@ from app.advisor.second_look import SecondLook, better_than_before, choose_secon
 from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import may_run_apart
 from app.answering.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
-from app.answering.trial_time import affordable
-from app.answering.trials import Trial, trial_of
-from app.answering.variants import seconds_of_best, variants_of
+from app.answering.trial_time import affordable, least_turn_seconds, seconds_kept_back
+from app.answering.trials import Trial, fit_together, trial_of
+from app.answering.variants import plain_option, seconds_of_best, variants_of, with_a_best
 from app.errors import LabError
 from app.keeping import OnProgress, forward_progress
 from app.lab.child import Child
@@ -109,23 +109,39 @@ class RealSteps:
                 log.info("Batch %d was not measured to its end: %s", probe.batch_size, error)
                 return
 
+    async def seconds_for_variants(
+        self, survey: Survey, estimate: Recommendation, trace: Trace | None, start_seconds: float
+    ) -> float:
+        """Of the time for measuring, to be kept for trials, by what is known now; 0 where there would be none."""
+        estimate = with_a_best(estimate)
+        option = plain_option(estimate)
+        if option is None or not fit_together(survey, option):
+            return 0.0
+        variants = await asyncio.to_thread(variants_of, estimate, trace, self.fresh)
+        allowed, turn_seconds = self._request.measuring_seconds, self._turn_seconds(estimate)
+        return seconds_kept_back(variants, allowed, start_seconds, turn_seconds)
+
     async def try_variants(
         self,
         survey: Survey,
         answer: Recommendation,
-        trace: Trace,
+        trace: Trace | None,
         seconds_left: Callable[[], float],
         start_seconds: float,
     ) -> None:
         """What may make the answer's best plan faster. Where that fails the answer is as good as before."""
         variants = await asyncio.to_thread(variants_of, answer, trace, self.fresh)
-        lab, workload, step_seconds = self._crosspoint.lab, self._request.workload, seconds_of_best(answer)
-        while tries := affordable(variants, seconds_left(), start_seconds, step_seconds):
+        lab, workload, turn_seconds = self._crosspoint.lab, self._request.workload, self._turn_seconds(answer)
+        begin = self.to_begin_seconds
+        while tries := affordable(variants, seconds_left(), start_seconds, turn_seconds):
             plan, seconds = tries[0]
-            trial = trial_of(lab, survey, workload, answer, seconds, self._on_progress, plan, self.paces)
+            trial = trial_of(lab, survey, workload, answer, seconds, self._on_progress, plan, self.paces, begin)
             if trial is not None:
                 await self._try_one(survey, trial)
             variants = variants[variants.index(plan) + 1 :]
+
+    def _turn_seconds(self, answer: Recommendation) -> float:
+        return least_turn_seconds(seconds_of_best(answer), self.to_begin_seconds)
 
     async def _try_one(self, survey: Survey, trial: Trial) -> None:
         try:
@@ -133,9 +149,11 @@ class RealSteps:
         except LabError as error:
             log.info("A variant was not tried to its end: %s", error)
             return
-        if found is not None:
-            await self._note_allocators(found)
-            await self._keep(survey, {"measurements": [found.to_json()]})
+        if found is None:
+            log.info("%s was tried for %.0f s at most, and told nothing.", trial.plan.label, trial.seconds)
+            return
+        await self._note_allocators(found)
+        await self._keep(survey, {"measurements": [found.to_json()]})
 
     async def _note_allocators(self, found: Measurement) -> None:
         gain = gain_of(found)

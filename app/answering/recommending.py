@@ -25,8 +25,7 @@ from app.answering.lasting_paces import paces_now
 from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
 from app.answering.real_steps import RealSteps
 from app.answering.survey_at_turn import SurveyAtTurn
-from app.answering.trial_time import preparing_seconds, seconds_kept_back
-from app.answering.variants import compiling_may_pay, seconds_of_best
+from app.answering.trial_time import preparing_seconds
 from app.errors import LabError
 from app.fitted_thread import in_fitted_thread
 from app.keeping import OnProgress, say_waiting, unless_unreadable
@@ -130,12 +129,14 @@ class Recommending:
                 estimate = await self._decide(survey, profile, trace)
                 plans = one_of_each_kind(survey, fitting_plans(estimate, plans), self._request.devices)
                 if plans:
-                    kept_back = await self._kept_back(child, survey, profile, trace) if trace else 0.0
+                    kept_back = await self._kept_back(child, survey, profile, trace)
                     left, least = self.measuring_seconds_left(), LEAST_SHARE * self._request.measuring_seconds
                     await self._steps.run_plans(child, survey, estimate, plans, max(left - kept_back, least))
+                    if kept_back:  # how long steps and building the model take is known by now
+                        kept_back = min(kept_back, await self._kept_back(child, survey, profile, trace))
                     await self._steps.probe(child, survey, profile, trace, self.measuring_seconds_left() - kept_back)
                     await child.end()  # its memory is wanted
-                    if trace and kept_back:
+                    if kept_back:
                         await self._try_variants(survey, profile, trace, self._start_seconds(child))
         except LabError as error:
             if (trace is None and ticket.running and not self._following.untraceable) or error.code in _USERS_TO_MEND:
@@ -160,23 +161,23 @@ class Recommending:
             return allowed
         return seconds_left(allowed, time.monotonic() - ticket.started_at)
 
-    async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace) -> float:
-        """Seconds to keep for trying variants of the best plan: where it is one for the CPU, and the time does for
-        both."""
+    async def _kept_back(self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None) -> float:
+        """Seconds to keep for trying variants of the best plan: where it is one for the CPU, there is something to try,
+        and the time does for both."""
         if self._request.effort != "thorough":
             return 0.0
         estimate = await self._decide(survey, profile, trace)
         if not all(option.plan.is_cpu for option in estimate.options if option.fits is not False):
             return 0.0
-        compiling = await asyncio.to_thread(compiling_may_pay, estimate, trace)
-        seconds, step = self._request.measuring_seconds, seconds_of_best(estimate)
-        return seconds_kept_back(seconds, self._start_seconds(child), step, compiling=compiling)
+        return await self._steps.seconds_for_variants(survey, estimate, trace, self._start_seconds(child))
 
     def _start_seconds(self, child: Child) -> float:
-        """Of a process like this one, until it has the model to run."""
+        """Of a process like this one, until it has imported what the model needs."""
         return child.start_seconds + preparing_seconds(self._request.workload)
 
-    async def _try_variants(self, survey: Survey, profile: Profile | None, trace: Trace, start_seconds: float) -> None:
+    async def _try_variants(
+        self, survey: Survey, profile: Profile | None, trace: Trace | None, start_seconds: float
+    ) -> None:
         """Measure what may make the best plan faster."""
         answer = await self._decide(await self._with_load(survey), profile, trace)
         await self._steps.try_variants(survey, answer, trace, self.measuring_seconds_left, start_seconds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app import labjobs
+from app.advisor.denormals import DENORMAL_SHARE
 from app.advisor.environments import bare, scaled_parts
-from app.advisor.recommendation import Recommendation
+from app.advisor.plans import whole_usable_cores
+from app.advisor.recommendation import Option, Recommendation
 from app.answering.compiling import compiling_environment
 from app.answering.trial_time import LEAST_TURN_SECONDS, LEAST_TURNS, PROCESSES, least_turn_seconds, preparing_seconds
 from app.answering.variants import plain_option
@@ -22,8 +26,17 @@ from probes.hardware import Survey
 from probes.measurement import Measurement, Timing
 from probes.workload.description import Plan, Workload
 
+log = logging.getLogger(__name__)
+
 MOST_TURNS = 4
+# Without what comes before its first step.
 MOST_TURN_SECONDS = 4.0
+
+
+def fit_together(survey: Survey, option: Option) -> bool:
+    """Whether the memory does for both processes of this plan, as far as is known."""
+    peak, usable = option.memory.peak_bytes, survey.memory.usable_bytes
+    return peak is None or usable is None or PROCESSES * peak <= usable
 
 
 def trial_of(
@@ -35,21 +48,23 @@ def trial_of(
     on_turn: Callable[[float, str], None],
     variant: Plan,
     paces: Mapping[int, float],
+    begin_seconds: float,
 ) -> Trial | None:
-    """Of the recommended plan, varied; paces: as Trial has them. None where it was not measured, or two do not fit."""
+    """Of the recommended plan, varied; paces, begin_seconds: as Trial has them. None where it was not measured, or two
+    do not fit."""
     option = plain_option(answer)
     if option is None or option.step_seconds is None or option.basis != "measured":
         return None
-    peak, usable = option.memory.peak_bytes, survey.memory.usable_bytes
-    if peak is not None and usable is not None and PROCESSES * peak > usable:
+    if not fit_together(survey, option):
         return None
-    return Trial(lab, survey, workload, variant, option.step_seconds.median, seconds, on_turn, paces)
+    return Trial(lab, survey, workload, variant, option.step_seconds.median, seconds, on_turn, paces, begin_seconds)
 
 
 @dataclass
 class Trial:
     """Use `run` once. seconds: for everything, the processes' start included. paces: of quick cores, by the profile: a
-    turn that lies wholly in slow seconds has nothing else to tell it."""
+    turn that lies wholly in slow seconds has nothing else to tell it. begin_seconds: before a job's first step, as the
+    model is built anew for each; without what a process imports."""
 
     lab: Lab
     survey: Survey
@@ -59,19 +74,25 @@ class Trial:
     seconds: float
     on_turn: Callable[[float, str], None]
     paces: Mapping[int, float] = field(default_factory=dict)
+    begin_seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
     _rows: dict[bool, list[Measurement]] = field(default_factory=lambda: {False: [], True: []})
     _processes: int = 0  # of each of the two
 
     async def run(self) -> Measurement | None:
-        """The plan's measurement with its control; None where time did not do, or a step failed. Raises LabError."""
+        """The plan's measurement with its control, by the turns before any that failed; None where time did not do for
+        enough of them. Raises LabError."""
         end = self.clock() + self.seconds
         try:
-            with _environment_of(self.plan) as environment:
+            with _environment_of(self.plan, whole_usable_cores(self.survey.cpu)) as environment:
                 while await self._in_fresh_processes(environment, end):
                     pass
         except OSError as error:
             raise LabError("failed", f"There is no room for what is compiled: {error.strerror}.") from error
+        except LabError as error:
+            if len(self._pairs) < LEAST_TURNS:
+                raise
+            log.info("A trial of %s ended early: %s", self.plan.label, error)
         return self._result()
 
     async def _in_fresh_processes(self, environment: Mapping[str, str], end: float) -> bool:
@@ -89,7 +110,7 @@ class Trial:
         """Whether it compiled, and in time for what comes after. Raises LabError when it took longer."""
         self.on_turn(0.0, "compiling the model")
         job = self._job(self.plan, LEAST_TURN_SECONDS)
-        turns = child.start_seconds + self._preparing_seconds + PROCESSES * LEAST_TURNS * LEAST_TURN_SECONDS
+        turns = child.start_seconds + self._preparing_seconds + PROCESSES * LEAST_TURNS * self._least_turn_seconds
         if left <= turns:
             return False
         result = await child.run(job, left - turns)
@@ -117,12 +138,12 @@ class Trial:
         return False
 
     async def _take_one_each(self, seconds: Mapping[Child, float], treated: Child) -> bool:
-        """Whether both tell something. seconds: of each, the control first."""
+        """Whether to go on after it: both tell something. seconds: of each, the control first."""
         for child, mine in seconds.items():
             changed = child is treated
             row = await self._turn(child, self.plan if changed else bare(self.plan), mine)
             self._rows[changed].append(row)
-            if not _tells(row):
+            if not _tells(row) or self._flushes_nothing:
                 return False
         return True
 
@@ -132,7 +153,7 @@ class Trial:
 
     @property
     def _least_turn_seconds(self) -> float:
-        return least_turn_seconds(self.step_seconds)
+        return least_turn_seconds(self.step_seconds, self.begin_seconds)
 
     def _may_go_on_in_others(self, left: float, starts: float) -> bool:
         """Whether the time does for two more processes. Not of what is compiled: to load that takes each seconds."""
@@ -142,7 +163,8 @@ class Trial:
         """Of those in the same two processes; None where the time does for too few."""
         if PROCESSES * LEAST_TURNS * self._least_turn_seconds > left:
             return None
-        return max(self._least_turn_seconds, min(MOST_TURN_SECONDS, left / (PROCESSES * MOST_TURNS)))
+        most = self.begin_seconds + MOST_TURN_SECONDS
+        return max(self._least_turn_seconds, min(most, left / (PROCESSES * MOST_TURNS)))
 
     async def _turn(self, child: Child, plan: Plan, seconds: float) -> Measurement:
         result = await child.run(self._job(plan, seconds), self.lab.deadline(seconds))
@@ -152,11 +174,31 @@ class Trial:
         sizes = [self.workload.batch_size]
         return labjobs.measure_job(self.survey, self.workload, [plan], sizes, seconds, paces=self.paces)
 
+    @property
+    def _pairs(self) -> list[tuple[Measurement, Measurement]]:
+        """Of each turn the control's row and the variant's, up to the first where one tells nothing."""
+        both = zip(self._rows[False], self._rows[True], strict=False)
+        return list(itertools.takewhile(lambda pair: all(map(_tells, pair)), both))
+
+    @property
+    def _denormal_share(self) -> float | None:
+        """Of steps as torch has them; None where nobody looked."""
+        shares = (row.denormal_share for row in self._rows[False])
+        return max((share for share in shares if share is not None), default=None)
+
+    @property
+    def _flushes_nothing(self) -> bool:
+        """What seems to be gained where hardly any denormals are is chance."""
+        share = self._denormal_share
+        return self.plan.flush_denormal and share is not None and share < DENORMAL_SHARE
+
     def _result(self) -> Measurement | None:
-        control, treated = self._rows[False], self._rows[True]
-        if len(treated) < LEAST_TURNS or not all(_tells(row) for row in (*control, *treated)):
+        pairs = self._pairs
+        if len(pairs) < LEAST_TURNS or self._flushes_nothing:
             return None
-        merge = by_process if self._processes > 1 else pooled
+        control, treated = ([pair[side] for pair in pairs] for side in (0, 1))
+        apart = self._processes > 1
+        merge = by_process if apart else pooled
         first, step = treated[0], merge(treated)
         assert first.step is not None
         return replace(
@@ -165,18 +207,19 @@ class Trial:
             steps=sum(row.steps for row in treated),
             steady=all(row.steady for row in treated),
             overheads=scaled_parts(first.overheads, step.median / first.step.median),
+            denormal_share=self._denormal_share,
             control=merge(control),
-            processes=self._processes,
+            processes=len(pairs) if apart else 1,
         )
 
 
 @contextmanager
-def _environment_of(plan: Plan) -> Iterator[dict[str, str]]:
+def _environment_of(plan: Plan, usable_cores: int) -> Iterator[dict[str, str]]:
     """The plan's own, with a place to compile where it does. Raises OSError."""
     if not plan.compiled:
         yield plan.environment
         return
-    with compiling_environment() as places:
+    with compiling_environment(usable_cores) as places:
         yield {**plan.environment, **places}
 
 
@@ -185,7 +228,10 @@ def _row_of(result: dict[str, Any]) -> Measurement:
 
 
 def _tells(row: Measurement) -> bool:
-    return row.outcome == "ok" and row.step is not None and not row.is_first_step
+    """Whether it has a sample: one of two steps may be the second that its process ever took, while that warmed up."""
+    if row.outcome != "ok" or row.step is None or row.is_first_step:
+        return False
+    return row.steps != 2 or len(row.step.samples) > 1
 
 
 def by_process(rows: list[Measurement]) -> Timing:

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from app.advisor.denormals import saw_denormals
 from app.advisor.environments import KEEP_MEMORY, bare
 from app.advisor.recommendation import Option, Recommendation
+from app.answering.trial_time import LEAST_COMPILE_SECONDS
 from probes.compilers import why_not_compile
 from probes.measurement import Measurement
 from probes.trace import Trace
@@ -16,9 +18,6 @@ from probes.workload.description import Plan, Workload
 
 # Of a step, from which on compiling is tried: below, it saves little, and the trial takes half of all the time.
 LAUNCH_SHARE = 0.2
-# Of the numbers in a step, from which on flushing denormals is tried. Arithmetic on one takes some hundred cycles where
-# it takes long (Intel's optimization manual, "Floating-point exceptions"), and a cycle or so on any other.
-DENORMAL_SHARE = 1e-4
 # Sample, channel, height, width: what torch.channels_last is for.
 IMAGE_DIMENSIONS = 4
 # Orders of magnitude on one core, to guess what limits a step where nobody has measured it.
@@ -39,8 +38,17 @@ def _has_glibc() -> bool:
         return False  # musl knows no such name
 
 
-def variants_of(answer: Recommendation, trace: Trace, measurements: Sequence[Measurement]) -> tuple[Plan, ...]:
-    """What is worth trying on the recommended plan, if it is one for the CPU; the likelier gain first."""
+def with_a_best(estimate: Recommendation) -> Recommendation:
+    """What is worth trying hardly hangs on which plan is best: where no time is known yet, the first that may fit."""
+    if estimate.recommended is not None:
+        return estimate
+    may_fit = (option.plan for option in estimate.options if option.fits is not False)
+    return replace(estimate, recommended=next(may_fit, None))
+
+
+def variants_of(answer: Recommendation, trace: Trace | None, measurements: Sequence[Measurement]) -> tuple[Plan, ...]:
+    """What is worth trying on the recommended plan, if it is one for the CPU; the likelier gain first. trace: None of a
+    model that cannot be followed."""
     best = answer.recommended
     if best is None or not best.is_cpu:
         return ()
@@ -48,7 +56,7 @@ def variants_of(answer: Recommendation, trace: Trace, measurements: Sequence[Mea
     wanted = (
         (replace(plan, flush_denormal=True), makes_denormals(measurements, plan, workload)),
         (replace(plan, compiled=True), compiling_may_pay(answer, trace)),
-        (replace(plan, channels_last=True), channels_can_lie_last(trace)),
+        (replace(plan, channels_last=True), trace is not None and channels_can_lie_last(trace)),
         (replace(plan, environment=dict(environment or {})), environment is not None),
     )
     return tuple(variant for variant, is_wanted in wanted if is_wanted)
@@ -65,17 +73,24 @@ def channels_can_lie_last(trace: Trace) -> bool:
 
 def makes_denormals(measurements: Sequence[Measurement], plan: Plan, workload: Workload) -> bool:
     """Whether its steps did. Where none was looked at: the user's own code may, random data alone does not."""
-    rows = [row for row in measurements if (row.plan.key, row.batch_size) == (plan.key, workload.batch_size)]
-    shares = [row.denormal_share for row in rows if row.denormal_share is not None]
-    return max(shares) >= DENORMAL_SHARE if shares else workload.model.kind == "python"
+    seen = saw_denormals(measurements, plan, workload.batch_size)
+    return workload.model.kind == "python" if seen is None else seen
 
 
-def compiling_may_pay(answer: Recommendation, trace: Trace) -> bool:
-    """Where torch.compile can run, and the host's issuing of operations is a real share of the best plan's step."""
+def compiling_may_pay(answer: Recommendation, trace: Trace | None) -> bool:
+    """Where torch.compile can run, the host's issuing of operations is a real share of the best plan's step, and the
+    run is not over sooner than compiling."""
     option = plain_option(answer)
     share = launch_share(option) if option is not None else None
-    known = share if share is not None else guess_launch_share(trace, answer.workload.batch_size)
-    return known >= LAUNCH_SHARE and why_not_compile() is None
+    if share is None:
+        share = 0.0 if trace is None else guess_launch_share(trace, answer.workload.batch_size)
+    return share >= LAUNCH_SHARE and _outlasts_compiling(answer) and why_not_compile() is None
+
+
+def _outlasts_compiling(answer: Recommendation) -> bool:
+    """A run does, for all that is known, whose length or steps' time nobody told."""
+    steps, seconds = answer.workload.steps, seconds_of_best(answer)
+    return steps is None or seconds is None or steps * seconds >= LEAST_COMPILE_SECONDS
 
 
 def launch_share(option: Option) -> float | None:

@@ -47,8 +47,20 @@ OVERDUE = {
         "returns sooner.",
     ),
     "measure": ("measurement", "A smaller batch or model, fewer plans or more time would do."),
-    "calibrate": ("calibration", "The machine was too busy; a quieter one, or fewer devices, would do."),
+    "calibrate": (
+        "calibration",
+        "The machine is too busy or too slow, or a device does not answer; a quieter machine, or fewer devices (cpu "
+        "alone leaves cards out), would do.",
+    ),
     "experiment": ("experiment", "Fewer epochs or devices would do."),
+}
+# What would help where one was killed for want of memory.
+KILLED = {
+    "trace": "A smaller model would do.",
+    "measure": "A smaller batch or model would do.",
+    "calibrate": "This machine has too little memory for a calibration. Steps of your own model may still be measured "
+    "(effort quick).",
+    "experiment": "More memory would do, or fewer devices.",
 }
 
 PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
@@ -96,6 +108,7 @@ class Child:
         self._group_task = asyncio.create_task(self._end_group())
         self._ending: asyncio.Task[None] | None = None
         self._jobs = 0
+        self._kind = ""  # of the last job
         self.ready: dict[str, Any] = {}
         self.start_seconds = 0.0  # until it was ready
 
@@ -161,6 +174,7 @@ class Child:
         `failed` by itself the process has to be ended then: its state is not known.
         """
         self._jobs += 1
+        self._kind = str(job.get("kind"))
         name = f"{self.pid}-{self._jobs}"
         try:
             async with asyncio.timeout(deadline_seconds):
@@ -177,7 +191,7 @@ class Child:
                         on_event(event)
         except TimeoutError:
             await self.end()
-            raise LabError("too-slow", _overdue(str(job.get("kind")), deadline_seconds)) from None
+            raise LabError("too-slow", _overdue(self._kind, deadline_seconds)) from None
 
     async def end(self) -> None:
         """The end of its input, by which it ends with its children and waits for them, so that what they computed is
@@ -261,7 +275,7 @@ class Child:
             return LabError(
                 "killed",
                 "The measuring process was killed, most likely by the kernel for want of memory. "
-                "A smaller batch or model would do.",
+                f"{KILLED.get(self._kind, 'More memory would do.')}",
             )
         if code is not None and code < 0:
             return LabError("failed", f"The measuring process was ended by signal {_signal_name(-code)}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import tempfile
 
 from probes.microtrain.channel import EventWriter, JobReader
@@ -19,6 +20,7 @@ from probes.microtrain.processes import fresh_processes
 def main() -> None:
     """Never returns before standard input ends."""
     options = _read_options()
+    del sys.argv[1:]  # a user's own script may read it, here and in forks, and knows none of these
     tempfile.tempdir = options.temporary or tempfile.tempdir
     # The kernel's own way of ending a process is prompt even in the middle of a kernel in C.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -133,11 +133,11 @@ def choose_plans(effort: Effort, devices: Sequence[str], cores: Cores) -> tuple[
 def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
     """Raises Failure `too-busy` when others leave so little of the machine that no figure means anything."""
     base_bytes = read_resident_bytes()
-    begun, before = time.perf_counter(), read_moment()
+    begun = time.perf_counter()
     run = CalibrationRun(job, report)
     points, networks, contexts = run.measure()
     spread = _median_spread([*(point.seconds for point in points), *(point.seconds for point in networks)])
-    noise = noise_between(before, run.read_moment(), max(plan.threads or 1 for plan in job.plans), spread)
+    noise = run.noise(spread)
     refuse_hopeless(noise)
     return Profile(
         name=job.name,
@@ -198,6 +198,7 @@ class CalibrationRun:
         self._job = job
         self._report = report
         self._begun = self._reported = time.perf_counter()
+        self._before = read_moment()
         self._calms: Calms = defaultdict(Calm)
         self._networks = NetworkContest(job.plans, self._calms)
         self.overheads: dict[str, DeviceOverhead] = {}  # by device
@@ -217,6 +218,7 @@ class CalibrationRun:
         touch_memory(TOUCHING_SHARE * self._job.seconds)
         self._say("tracing the micro-networks")
         self._networks.prepare()
+        self._before = read_moment()  # where there is one core, this one waited for the other's import until now
         self._measure_overheads()
         now = time.perf_counter()
         end = max(self._begun + self._job.seconds, now + LEAST_SHARE * self._job.seconds)
@@ -251,7 +253,12 @@ class CalibrationRun:
         best = {threads: calm.best for threads, calm in self._calms.items() if threads is not None}
         return {threads: significant(seconds) for threads, seconds in sorted(best.items()) if seconds is not None}
 
-    def read_moment(self) -> Moment:
+    def noise(self, spread: float | None) -> Noise:
+        """Of what was measured."""
+        threads = max(plan.threads or 1 for plan in self._job.plans)
+        return noise_between(self._before, self._read_moment(), threads, spread)
+
+    def _read_moment(self) -> Moment:
         """The waiting of the processes that measured networks is this one's."""
         moment, theirs = read_moment(), self._networks.queue
         if moment.queue is None:

@@ -9,17 +9,20 @@ from torch.nn import functional
 
 from probes.microtrain.building.built import Batch, BuiltModel, bounded_building
 from probes.microtrain.building.layer_modules import build_layers
+from probes.microtrain.building.remembered_tensors import forget_tensors
 from probes.workload.description import InvalidModel, ModelDescription
 
 __all__ = ["BuiltModel", "build_model"]
 
 
 def build_model(description: ModelDescription, most_bytes: int | None = None) -> BuiltModel:
-    """Build for real, or fake where the caller stands under fake tensors. Nothing is downloaded.
+    """Build for real, or fake where the caller stands under fake tensors. Nothing is downloaded. What functions of
+    models remember of tensors is forgotten first: it may be of a model without numbers.
 
     most_bytes: of parameters; TooManyBytes is raised beyond. Raises InvalidModel, with a sentence for whoever wrote the
     description; torch's own errors when memory runs out.
     """
+    forget_tensors()
     with bounded_building(most_bytes):
         match description.kind:
             case "layers":

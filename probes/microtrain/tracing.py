@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from probes.microtrain.building.built import BuiltModel, InvalidLoss, TooManyBytes
-from probes.microtrain.building.fake_models import build_fake, build_meta, fake_python
+from probes.microtrain.building.fake_models import build_fake, build_meta, build_within, fake_python
 from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples
 from probes.microtrain.failures import Failure, Untraceable, is_out_of_memory
 from probes.microtrain.feeding import batch_bytes
@@ -30,7 +30,14 @@ from probes.microtrain.traces.merging import affine, ordinary_line, outgrowing, 
 from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
 from probes.microtrain.traces.traceable import check_traceable, first_made
 from probes.microtrain.traces.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
-from probes.microtrain.traces.untraced import explain_building, explain_numbers, explain_step, needs_numbers
+from probes.microtrain.traces.untraced import (
+    explain_building,
+    explain_following,
+    explain_numbers,
+    explain_real_step,
+    explain_step,
+    needs_numbers,
+)
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 
@@ -38,7 +45,7 @@ __all__ = ["Untraceable", "trace_workload"]
 
 
 class _TooLarge(Untraceable):
-    """To be run for its numbers."""
+    """To be built for its trace, or to be run for it."""
 
 
 # What these say is final, and fit to be passed on.
@@ -108,7 +115,7 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
         failed = error
     attempt = _trace_fake
     if own and not needs_numbers(failed):
-        attempt = partial(_trace_shells, failed=failed)
+        attempt = partial(_trace_otherwise, failed=failed)
         try:
             return attempt(workload, plainly, devices)
         except _TOLD:
@@ -119,7 +126,8 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
     try:
         return replace(_trace_real(workload, failed, plainly), devices=devices)
     except _TooLarge:
-        if (traced := _trace_as_usual(attempt, workload, plainly, devices)) is None:
+        traced = _trace_as_usual(attempt, workload, plainly, devices) if needs_numbers(failed) else None
+        if traced is None:
             raise
         return traced
 
@@ -145,6 +153,32 @@ def _trace_fake(workload: Workload, plainly: bool, devices: bool) -> Trace:
             return _trace(workload, built, BATCH_PAIRS, plainly, autocast, devices=devices)
 
 
+def _trace_otherwise(workload: Workload, plainly: bool, devices: bool, *, failed: Exception) -> Trace:
+    """The user's own Python as shells, or within. Raises what came of the shells where neither gets through."""
+    try:
+        return _trace_shells(workload, plainly, devices, failed=failed)
+    except Exception as error:
+        _refuse_out_of_memory(error)
+        if needs_numbers(error) or (isinstance(error, _TOLD) and not isinstance(error, _TooLarge)):
+            raise
+        try:
+            return _trace_within(workload, plainly, devices)
+        except _TOLD:
+            raise
+        except Exception as another:
+            _refuse_out_of_memory(another)
+            raise error from another
+
+
+def _trace_within(workload: Workload, plainly: bool, devices: bool) -> Trace:
+    """The user's own Python, built under fake tensors: it may keep its parameters where no copy reaches them, as in an
+    optimizer for each, which a hook steps, or tensors of its own that are too large to be made."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    built = build_within(workload.model, mode)
+    with mode:
+        return _trace(workload, built, BATCH_PAIRS, plainly, devices=devices)
+
+
 def _trace_shells(workload: Workload, plainly: bool, devices: bool, *, failed: Exception) -> Trace:
     """The user's own Python, built for real and stepped under fake tensors: it may load its weights, which nothing does
     on the meta device, and keep tensors that torch knows nothing of."""
@@ -165,7 +199,7 @@ def _trace_real(workload: Workload, failed: Exception, plainly: bool) -> Trace:
         raise
     except Exception as error:
         _refuse_out_of_memory(error)
-        raise Untraceable(explain_step(error)) from error
+        raise Untraceable(explain_real_step(error)) from error
 
 
 def _build_real(workload: Workload, failed: Exception, most_bytes: int) -> BuiltModel:
@@ -193,7 +227,7 @@ def _too_large(failed: Exception, most_bytes: int) -> Untraceable:
     if needs_numbers(failed):
         return _TooLarge(explain_numbers(failed))
     unbuilt = isinstance(failed, InvalidModel)
-    return Untraceable(explain_building(failed, most_bytes) if unbuilt else explain_step(failed))
+    return _TooLarge(explain_building(failed, most_bytes) if unbuilt else explain_following(failed))
 
 
 def _parameter_bytes(built: BuiltModel) -> int:

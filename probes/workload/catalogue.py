@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from probes.installed import Stamp, stamp_of
 from probes.workload.description import InvalidModel, ModelDescription
 from probes.workload.documents import parse_document
 from probes.workload.wording import clean, unknown
@@ -41,7 +42,8 @@ class CatalogueRow:
 
 def list_models() -> tuple[CatalogueRow, ...]:
     """Every row, in the order of the file."""
-    return tuple(_row(name) for name in _documents())
+    stamp = stamp_of("transformers")
+    return tuple(_row(name, stamp) for name in _documents())
 
 
 def find_model(name: str) -> ModelDescription:
@@ -56,7 +58,7 @@ def find_row(name: str) -> CatalogueRow:
     """
     found = _names().get(_normalised(name)) if len(name) <= LONGEST_NAME else None
     if found is not None:
-        return _row(found)
+        return _row(found, stamp_of("transformers"))
     if "/" in name or "\\" in name:
         raise InvalidModel(
             f'"{clean(name)}" looks like a path or a name on a hub. Nothing is downloaded: write the content of the '
@@ -65,8 +67,9 @@ def find_row(name: str) -> CatalogueRow:
     raise unknown("The model", name, _documents(), '"crosspoint models" and GET /models list the names.')
 
 
-@cache
-def _row(name: str) -> CatalogueRow:
+@lru_cache(maxsize=128)  # more than there are rows
+def _row(name: str, _: Stamp | None) -> CatalogueRow:
+    """A config is another model under another transformers, whose stamp is given."""
     row = dict(_documents()[name])
     family, summary, parameters, source = (row.pop(field) for field in ("family", "summary", "parameters", "source"))
     aliases = tuple(row.pop("aliases", ()))

@@ -86,7 +86,8 @@ class Workload:
     """Model, batch size, mode and optimizer, with how data arrives and how often the loss is read.
 
     log_every: steps between two readings of the loss with `.item()`; None: never.
-    dataset_samples: rows in the training set; epochs: passes over it. Both only serve to say what a whole run takes.
+    dataset_samples: rows in the training set; epochs: passes over it. Both serve to say what a whole run takes, and
+    the first how much memory `resident` data take.
     """
 
     model: ModelDescription

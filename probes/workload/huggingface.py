@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from probes.bounds import MAX_AUDIO_SAMPLES, MAX_IMAGE_SIDE, MAX_SEQUENCE_LENGTH
 from probes.workload.architectures import TASKS, TASKS_BY_NAME, Architectures, read_architectures
 from probes.workload.config import check_config
+from probes.workload.config_classes import is_rotary
 from probes.workload.description import InvalidModel
 from probes.workload.options import whole
 from probes.workload.wording import clean, describe, join, unknown
@@ -23,14 +25,17 @@ _POSITIONS = (
     "max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "max_seq_len",
     "max_encoder_position_embeddings", "max_decoder_position_embeddings",
 )  # fmt: skip
+# Classes that are told by another model what to say: transformers has no loss for them, and trains the plain one.
+_TAUGHT = "WithTeacher"
 _OPTIONS = ("huggingface", "task", "sequence_length", "image_size", "audio_samples")
 
 
 def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
     """Canonical content of a `huggingface` model. Raises InvalidModel.
 
-    Content: `config`, `task`, and what the task takes of `sequence_length` (tokens), `image_size` (height, width)
-    and `audio_samples`; null: what the config's class says, else the defaults above.
+    Content: `config` (with `architectures` where these name another class than is usual for the task), `task`, and what
+    the task takes of `sequence_length` (tokens), `image_size` (height, width) and `audio_samples`; null: what the
+    config's class says, else the defaults above.
     """
     for key in document:
         if key not in _OPTIONS:
@@ -44,7 +49,10 @@ def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
     _refuse_own_code(written, known)
     model_type = _model_type(written.get("model_type"), known)
     config = check_config(written)
-    task = _task(document.get("task"), model_type, config.pop("architectures", None), known)
+    architectures = config.pop("architectures", None)
+    named = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
+    task = _task(document.get("task"), model_type, named, known)
+    config |= _other_class(named, model_type, task, known)
     return {"config": config, "task": task} | _sizes(document, config, task)
 
 
@@ -73,7 +81,7 @@ def _model_type(written: Any, known: Architectures) -> str:
     return written
 
 
-def _task(written: Any, model_type: str, architectures: Any, known: Architectures) -> str:
+def _task(written: Any, model_type: str, architectures: list[str], known: Architectures) -> str:
     supported = known.tasks(model_type)
     if not supported:
         raise InvalidModel(
@@ -92,13 +100,23 @@ def _task(written: Any, model_type: str, architectures: Any, known: Architecture
     return task
 
 
-def _task_of_architecture(architectures: Any, model_type: str, known: Architectures) -> str | None:
+def _task_of_architecture(architectures: list[str], model_type: str, known: Architectures) -> str | None:
     """The task of the class that a config.json names, as in ["BertForMaskedLM"]."""
-    names = set(filter(lambda name: isinstance(name, str), architectures if isinstance(architectures, list) else ()))
+    names = set(architectures)
     for task in TASKS:
         if any(names & set(known.classes.get(table, {}).get(model_type, ())) for table in task.tables):
             return task.name
     return None
+
+
+def _other_class(architectures: list[str], model_type: str, task: str, known: Architectures) -> dict[str, list[str]]:
+    """`architectures` with the class that a config.json names, where transformers has several for the task and would
+    take another one without it."""
+    classes = known.classes[known.table(model_type, task) or ""][model_type]
+    named = next((name for name in architectures if name in classes), None)
+    if named is None or named == classes[0] or named.endswith(_TAUGHT):
+        return {}
+    return {"architectures": [named]}
 
 
 def default_task(supported: tuple[str, ...]) -> str:
@@ -133,7 +151,7 @@ def _sequence_length(written: Any, config: dict[str, Any]) -> int | None:
     if written is None:
         return None
     length = whole('"sequence_length"', written, 1, MAX_SEQUENCE_LENGTH)
-    limit = max_positions(config)
+    limit = position_limit(config)
     if limit is not None and length > limit:
         raise InvalidModel(
             f'"sequence_length" is {length}, but the config has {limit} positions. Take at most {limit}.'
@@ -142,10 +160,30 @@ def _sequence_length(written: Any, config: dict[str, Any]) -> int | None:
 
 
 def max_positions(config: dict[str, Any]) -> int | None:
-    """Tokens that a config has positions for; None: it does not say."""
-    parts = (config.get(name) for name in ("text_config", "encoder", "decoder"))
-    nested = [part for part in parts if isinstance(part, dict)]
-    found = [part[name] for part in (config, *nested) for name in _POSITIONS if _limits(part, name)]
+    """Tokens that a config has positions for, or that its model was trained for; None: it does not say."""
+    return _fewest_positions(_parts(config))
+
+
+def position_limit(config: dict[str, Any]) -> int | None:
+    """Tokens that a config has positions for, and beyond which its model fails; None: it has no table of positions, or
+    does not say."""
+    model_type = config.get("model_type")
+    return _fewest_positions(part for part in _parts(config) if not _is_rotary(part, model_type))
+
+
+def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
+    nested = (config.get(name) for name in ("text_config", "encoder", "decoder"))
+    return [config, *(part for part in nested if isinstance(part, dict))]
+
+
+def _is_rotary(part: dict[str, Any], around: Any) -> bool:
+    """around: the model type of what it is a part of, where it does not tell its own."""
+    own = part.get("model_type") or around
+    return part.get("position_embedding_type") == "rotary" or (isinstance(own, str) and is_rotary(own))
+
+
+def _fewest_positions(parts: Iterable[dict[str, Any]]) -> int | None:
+    found = [part[name] for part in parts for name in _POSITIONS if _limits(part, name)]
     return min((limit for limit in found if limit > 0), default=None)
 
 

@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-MOST_FILES = 500  # beyond it nobody's model is made of what is read
-_INSTALLED = {"site-packages", "dist-packages", Path(ast.__file__).parent.name}  # and Python's own library
+MOST_FILES = 500  # are read for one answer; what a model of more is made of is not told
+_INSTALLED = {"site-packages", "dist-packages"}  # how folders of installed packages are called
+_LIBRARY = Path(ast.__file__).parent  # Python's own
 
 
 def hash_source(target: str) -> str | None:
     """32 hexadecimal digits that change with the source of `module:function` and of what it imports; None where it
-    is not found, or is no Python source."""
+    is not found, is no Python source, or imports more than MOST_FILES."""
     name = target.partition(":")[0]
     for folder in dict.fromkeys((str(Path.cwd()), *(entry or "." for entry in sys.path))):
         path = _find(name, folder)
@@ -29,11 +30,13 @@ def hash_source(target: str) -> str | None:
     return None
 
 
-def _hash(name: str, folder: str, path: Path) -> str:
+def _hash(name: str, folder: str, path: Path) -> str | None:
     digest = hashlib.sha256()
-    whole = not _INSTALLED & set(Path(folder).parts)  # among installed packages the model's own alone
+    whole = not _is_installed(Path(folder))  # among installed packages the model's own alone
     waiting, seen = [(name, path)], {name}
-    while waiting and len(seen) <= MOST_FILES:
+    while waiting:
+        if len(seen) > MOST_FILES:
+            return None
         module, path = waiting.pop(0)
         source = _read(path)
         digest.update(f"{module}\0{len(source)}\0".encode() + source)
@@ -45,6 +48,11 @@ def _hash(name: str, folder: str, path: Path) -> str:
                 seen.add(imported)
                 waiting.append((imported, found))
     return digest.hexdigest()[:32]
+
+
+def _is_installed(folder: Path) -> bool:
+    """By its own name: a folder above a user's may have any."""
+    return folder.name in _INSTALLED or folder == _LIBRARY
 
 
 def _find(module: str, folder: str) -> Path | None:

@@ -221,6 +221,10 @@ def test_calibrations_that_measured_as_before_an_update_are_made_up_for(tmp_path
     assert again(tmp_path / "3", [LONG_AGO] * LOOKED_AT, method=METHOD - 1) == [("full", "named")]
 
 
+def test_calibrations_on_memory_that_a_new_virtual_machine_did_not_have_yet_are_made_up_for(tmp_path: Path) -> None:
+    assert again(tmp_path, [LONG_AGO] * 4, method=1) == [("full", "named")]
+
+
 def test_a_calibration_that_could_not_be_saved_is_as_old_as_one_that_could(tmp_path: Path) -> None:
     """Else a machine whose disk is full is calibrated every minute."""
     assert again(tmp_path, [LONG_AGO], unsaved=True) == []

@@ -116,16 +116,25 @@ def test_this_process_may_use_something() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_all_used_is_told_of_the_cgroup_whose_quota_rules(tmp_path: Path, version: int) -> None:
+    """And for how long it stopped them."""
     if version == 2:
         own = {"cpu.max": "400000 100000", "cpu.stat": "usage_usec 1000000\nuser_usec 1\n"}
-        above = {"cpu.max": "150000 100000", "cpu.stat": "usage_usec 2500000\nuser_usec 1\n"}
+        stat = "usage_usec 2500000\nuser_usec 1\nnr_periods 9\nnr_throttled 4\nthrottled_usec 250000\n"
+        above = {"cpu.max": "150000 100000", "cpu.stat": stat}
         files = with_cgroup_v2({}, "/a/b", {"a/b": own, "a": above})
     else:
         period = {"cpu.cfs_period_us": "100000"}
         own = {"cpu.cfs_quota_us": "400000", "cpuacct.usage": "1000000000\n"} | period
-        above = {"cpu.cfs_quota_us": "150000", "cpuacct.usage": "2500000000\n"} | period
+        stat = "nr_periods 9\nnr_throttled 4\nthrottled_time 250000000\n"
+        above = {"cpu.cfs_quota_us": "150000", "cpuacct.usage": "2500000000\n", "cpu.stat": stat} | period
         files = with_cgroup_v1({}, "/a/b", {"cpu/a/b": own, "cpu/a": above})
-    assert read_quota_use(Root(write_machine(tmp_path, files))) == QuotaUse(1.5, pytest.approx(2.5))
+    use = read_quota_use(Root(write_machine(tmp_path, files)))
+    assert use == QuotaUse(1.5, pytest.approx(2.5), pytest.approx(0.25))
+
+
+def test_a_kernel_that_does_not_say_how_long_a_quota_stopped_is_believed_for_the_rest(tmp_path: Path) -> None:
+    files = with_cgroup_v2({}, "/job", {"job": {"cpu.max": "150000 100000", "cpu.stat": "usage_usec 1000000\n"}})
+    assert read_quota_use(Root(write_machine(tmp_path, files))) == QuotaUse(1.5, pytest.approx(1.0), None)
 
 
 @pytest.mark.parametrize("stat", [None, "", "usage_usec x\n", "user_usec 1\n"])

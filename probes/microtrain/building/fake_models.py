@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -30,23 +30,35 @@ def build_fake(description: ModelDescription, mode: FakeTensorMode) -> BuiltMode
 
 def build_meta(description: ModelDescription) -> BuiltModel:
     """Built on the meta device; what the user's own Python makes when it is imported is real."""
+    _import(description)
+    with torch.device("meta"):
+        return build_model(description)
+
+
+def build_within(description: ModelDescription, mode: FakeTensorMode) -> BuiltModel:
+    """The user's own Python, built under fake tensors: what it keeps of its parameters, wherever that is, is what is
+    stepped. The mode has to allow what was real before."""
+    _import(description)
+    with mode:
+        built = build_model(description)
+    return fake_python(built, mode)
+
+
+def _import(description: ModelDescription) -> None:
     if description.kind == "python":
         from probes.microtrain.building.python_models import import_target
 
         import_target(description.content["target"])
-    with torch.device("meta"):
-        return build_model(description)
 
 
 def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
     """With fake tensors of the CPU in place of real and meta ones. The user's module may be one that lives on, so it is
     copied; batches are made as the user makes them, of real tensors or numpy arrays, and only their shapes are kept."""
     tensors = [*built.module.parameters(), *built.module.buffers()]
-    if any(not tensor.is_meta for tensor in tensors):
-        tensors += computed_tensors(built.module)
-        shells = {id(tensor): _like(tensor, torch.empty_like(tensor, device="meta")) for tensor in tensors}
-        built.module = copy.deepcopy(built.module, shells)
-    replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
+    if all(tensor.is_meta for tensor in tensors):
+        replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
+    elif any(not _is_fake(tensor, mode) for tensor in tensors):
+        built.module = copy.deepcopy(built.module, _fakes([*tensors, *computed_tensors(built.module)], mode))
     built.make_batch = _fake_batches(built.make_batch, mode)
     return built
 
@@ -55,8 +67,12 @@ def fake_copy(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """A module like this one, with fake tensors of the CPU in place of the parameters, buffers and attributes of this
     one, wherever those lie. It shares what is that already."""
     tensors = [tensor for child in module.modules() for tensor in own_tensors(child)]
-    fakes = {id(tensor): tensor if _is_fake(tensor, mode) else _like(tensor, _fake(tensor, mode)) for tensor in tensors}
-    return copy.deepcopy(module, fakes)
+    return copy.deepcopy(module, _fakes(tensors, mode))
+
+
+def _fakes(tensors: Iterable[torch.Tensor], mode: FakeTensorMode) -> dict[int, torch.Tensor]:
+    """By identity, for a copy: what is fake already is shared."""
+    return {id(tensor): tensor if _is_fake(tensor, mode) else _like(tensor, _fake(tensor, mode)) for tensor in tensors}
 
 
 def _like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ from torch.nn import functional
 from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.building.config_floats import with_floats
 from probes.microtrain.building.random_samples import LABELS, make_sampler, takes_colours
-from probes.microtrain.building.sample_sizes import config_parts, token_limit
+from probes.microtrain.building.sample_sizes import config_parts, table_limit
 from probes.microtrain.failures import is_out_of_memory
 from probes.workload.architectures import read_architectures
 from probes.workload.config import SPECIAL_FLOAT, Place
@@ -94,14 +94,14 @@ def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
     """transformers' config object, and the class that builds its model. Raises InvalidModel."""
     transformers = import_transformers()
     options = _with_special_floats(content["config"])
-    model_type = options.pop("model_type")
+    model_type, named = options.pop("model_type"), options.pop("architectures", None)
     known = read_architectures()
     table = known.table(model_type, content["task"]) or ""
     with _explained(content["config"]):
         options = with_floats(transformers.CONFIG_MAPPING[model_type], options)
         config = transformers.AutoConfig.for_model(model_type, **options)
         config.dtype = torch.float32  # the weights'; a plan's precision is autocast
-        config.architectures = [known.classes[table][model_type][0]]  # asked for where a type has several
+        config.architectures = named or [known.classes[table][model_type][0]]  # asked for where a type has several
         prepare(config, content["task"])
         return config, getattr(transformers, AUTO_CLASSES[table])
 
@@ -198,7 +198,7 @@ def _explain(model_type: str, error: Exception) -> str:
 
 def _check_positions(content: dict[str, Any], module: nn.Module, config: Any) -> None:
     """Raises InvalidModel when more tokens are asked for than the model has positions for."""
-    limit = token_limit(module, config)
+    limit = table_limit(module, config)
     if limit is None:
         return
     length, size = content.get("sequence_length"), content.get("image_size")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ _EXPECTED = (
     "It must return (module, make_batch), where make_batch(batch_size) gives (inputs, targets), or (module, "
     "example_batch) with tensors; see docs/cli.md."
 )
+# As transformers, huggingface_hub and datasets say that something is not in their caches.
+_ASKS_A_HUB = re.compile(r"huggingface\.co|\bhf\.co|offline ?mode|outgoing traffic", re.IGNORECASE)
 
 
 def build_python(target: str) -> BuiltModel:
@@ -97,14 +100,19 @@ def _takes_one(signature: inspect.Signature) -> bool:
 def default_loss(output: Any, batch: Batch) -> torch.Tensor:
     """Raises InvalidLoss where neither the batch's targets nor the output say what the loss is, InvalidBatch where the
     targets are not as many as the output's numbers."""
-    if isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(output, torch.Tensor):
-        targets = batch[1]
+    targets = batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None
+    if isinstance(targets, torch.Tensor) and isinstance(output, torch.Tensor):
         if targets.dtype.is_floating_point:
             return functional.mse_loss(output, _targets_like(output, targets))
         return functional.cross_entropy(output, targets)
     found = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", output)
     if isinstance(found, torch.Tensor) and found.dim() == 0:
         return found
+    if targets is not None and isinstance(output, torch.Tensor):
+        raise InvalidLoss(
+            f"The batch's targets are {_kind_of(targets)}, of which no loss is known. Give a tensor, or return "
+            "(module, make_batch, loss), where loss(output, batch) gives a scalar."
+        )
     raise InvalidLoss(
         "The model's output has no loss. Return (module, make_batch, loss), where loss(output, batch) gives a scalar."
     )
@@ -157,8 +165,17 @@ def import_target(target: str) -> Any:
 
 
 def _not_called(target: str, error: BaseException) -> str:
-    said = str(error).splitlines()[0][:200] if str(error) else "no message"
-    return f"{target} could not be called: {type(error).__name__}: {said}."
+    hub = any(_ASKS_A_HUB.search(str(each)) for each in (error, error.__cause__, error.__context__))
+    remedy = " crosspoint works without network: load it once yourself, so that it is in the cache." if hub else ""
+    return f"{target} could not be called: {_said(error)}.{remedy}"
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, SystemExit) and not isinstance(error.code, str):
+        as_argparse = ", as argparse does where an argument is missing: it is called without any"
+        return f"it ended Python (exit code {error.code or 0}){as_argparse if error.code == 2 else ''}"
+    said = str(error).splitlines()[0][:200].rstrip(".") if str(error) else "no message"
+    return f"{type(error).__name__}: {said}"
 
 
 @_threads_kept()

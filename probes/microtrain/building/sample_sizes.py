@@ -13,10 +13,13 @@ from probes.workload.huggingface import (
     DEFAULT_IMAGE_SIDE,
     default_sequence_length,
     max_positions,
+    position_limit,
 )
 
 _STACKED = 4  # frames side by side as one (Granite Speech 5)
 _FRAMES_TOGETHER = 64  # models that take several frames at a time take this many
+# Classes that take images of any size and do not read their config's, which is another class's.
+_SIZELESS = {"PerceiverForImageClassificationFourier", "PerceiverForImageClassificationConvProcessing"}
 HOP_SAMPLES = 160  # between two frames of a spectrogram: 10 ms at 16 kHz, in every feature extractor of transformers
 
 
@@ -38,11 +41,23 @@ def first_of(config: Any, *names: str) -> Any:
 
 
 def token_limit(module: nn.Module, config: Any) -> int | None:
-    """The config's positions; fewer where some of a table of positions are set aside for padding (RoBERTa's two)."""
-    limits = [max_positions(config.to_dict())]
+    """Tokens that a model has positions for, or was trained for; None: as many as are asked for."""
+    return _least(max_positions(config.to_dict()), *_padded_tables(module))
+
+
+def table_limit(module: nn.Module, config: Any) -> int | None:
+    """Tokens beyond which it fails: a rotary model has no table of positions, and takes more than it was trained on."""
+    return _least(position_limit(config.to_dict()), *_padded_tables(module))
+
+
+def _padded_tables(module: nn.Module) -> Iterator[int]:
+    """Positions of tables of which some are set aside for padding (RoBERTa's two): those that are left."""
     for name, child in module.named_modules():
         if isinstance(child, nn.Embedding) and name.endswith("position_embeddings") and child.padding_idx is not None:
-            limits.append(child.num_embeddings - child.padding_idx - 1)
+            yield child.num_embeddings - child.padding_idx - 1
+
+
+def _least(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -89,7 +104,8 @@ def _asked(module: Any, method: str) -> Any:
 
 def image_shape(content: dict[str, Any], config: Any) -> tuple[int, int, int]:
     """Channels, height, width."""
-    size = content.get("image_size") or first_of(config, "image_size") or DEFAULT_IMAGE_SIDE
+    sizeless = _SIZELESS & set(getattr(config, "architectures", None) or ())
+    size = content.get("image_size") or (not sizeless and first_of(config, "image_size")) or DEFAULT_IMAGE_SIDE
     if isinstance(size, dict):
         size = [size.get("height", DEFAULT_IMAGE_SIDE), size.get("width", DEFAULT_IMAGE_SIDE)]
     height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from probes.microtrain.building.fake_models import fake_copy
 from probes.microtrain.building.makers import Make
+from probes.microtrain.building.remembered_tensors import forget_tensors
 from probes.microtrain.traces.recording import Recorder
 
 _BATCH = 2
@@ -18,7 +19,8 @@ _BATCH = 2
 
 class Asked:
     """A copy of a module that is asked what it takes, in eval mode and on the CPU: so the answer is the same wherever
-    the module's weights lie, and what a model keeps of a call (tables of positions) is not kept by the module."""
+    the module's weights lie, and what a model keeps of a call (tables of positions) is kept neither by the module nor
+    by its functions."""
 
     def __init__(self, module: nn.Module) -> None:
         self._mode = _fake_mode(module)
@@ -59,8 +61,11 @@ class Asked:
     @contextmanager
     def _trying(self) -> Iterator[None]:
         """As a trace runs it, so that it has the same answers to what hangs on numbers."""
-        with self._mode, torch.no_grad(), Recorder():
-            yield
+        try:
+            with self._mode, torch.no_grad(), Recorder():
+                yield
+        finally:
+            forget_tensors()
 
 
 def _fake_mode(module: nn.Module) -> FakeTensorMode:

@@ -2,7 +2,7 @@
 
 A virtual machine's host may give it a page only when the machine first touches it, once in the machine's life: 8.5 us a
 page on one with two cores (70 ms for 32 MiB, 560 times in a row), where a page fault took 0.8 later on. By calibrations
-of its first hour products that write a large matrix took up to thirty times as long as they do
+of its first hour some products that write a large matrix took three to fifty times as long as they do
 (docs/decisions/0005-operations-in-context.md).
 """
 

@@ -54,7 +54,8 @@ class Moment:
 class Noise:
     """steal_fraction: of all CPU time. others_cores: cores that other processes kept busy, on average; taken_cores:
     those and what the hypervisor kept. contention: share of the cores we use that others want too. waiting_fraction:
-    of the main thread's time, that it was ready and had no core. spread: of the measured points, when it is known."""
+    of the main thread's time, that it was ready and had no core, but for what our quota stopped. spread: of the
+    measured points, when it is known."""
 
     load_average: float | None
     steal_fraction: float | None
@@ -157,7 +158,7 @@ def noise_between(before: Moment, after: Moment, threads: int, spread: float | N
         contention=contention,
         involuntary_switches_per_second=(after.involuntary_switches - before.involuntary_switches) / seconds,
         spread=spread,
-        waiting_fraction=_waiting_fraction(before.queue, after.queue),
+        waiting_fraction=_waiting_fraction(before, after),
         taken_cores=None if others is None else others + (stolen or 0.0) / seconds,
     )
 
@@ -171,11 +172,21 @@ def _wanted_in_quota(before: Moment, after: Moment, threads: int) -> float:
     return max(0.0, others + min(threads, after.quota.cores) - after.quota.cores)
 
 
-def _waiting_fraction(before: QueueTime | None, after: QueueTime | None) -> float | None:
-    if before is None or after is None:
+def _waiting_fraction(before: Moment, after: Moment) -> float | None:
+    if before.queue is None or after.queue is None:
         return None
-    waited, ran = after.waited - before.waited, after.ran - before.ran
+    waited, ran = after.queue.waited - before.queue.waited, after.queue.ran - before.queue.ran
+    waited = max(0.0, waited - _stopped_by_quota(before, after))
     return waited / (waited + ran) if waited + ran > 0 else 0.0
+
+
+def _stopped_by_quota(before: Moment, after: Moment) -> float:
+    """Seconds that a quota stopped us: a thread that it takes from its core counts as waiting for one, though nobody
+    else is there (who shares the quota is told by its use). Of several threads the sum, so that others' part is rather
+    told too small."""
+    if before.quota is None or after.quota is None:
+        return 0.0
+    return max(0.0, _difference(before.quota.stopped_seconds, after.quota.stopped_seconds) or 0.0)
 
 
 def read_load_average() -> float | None:

@@ -1,4 +1,5 @@
-"""What torch remembers of operations on fake tensors: every shape that any mode of this process met, without bound."""
+"""What a process remembers of fake tensors: torch of operations every shape that any mode met, without bound, and
+functions of models what they returned."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import contextlib
 from collections.abc import Iterator
 
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from probes.microtrain.building.remembered_tensors import forget_tensors
 
 
 @contextlib.contextmanager
@@ -16,3 +19,4 @@ def forgotten_afterwards() -> Iterator[None]:
         yield
     finally:
         FakeTensorMode.cache_clear()
+        forget_tensors()

@@ -112,7 +112,12 @@ class PrimedStepper:
         later = _attributes(self.module)
         stayed = {_memory(each): each for number, each in attributes.items() if later.get(number) is each}
         listed = {_memory(each) for each in (*self.module.parameters(), *self.module.buffers())}
-        return [each for memory, each in stayed.items() if memory in self._recorder.taken and memory not in listed]
+        taken = self._recorder.taken  # of fake ones nobody knows whether they were
+        return [
+            each
+            for memory, each in stayed.items()
+            if memory not in listed and (memory in taken or isinstance(each, FakeTensor))
+        ]
 
     def _record(self, batch_size: int, precision: Precision, *, counts: bool, large: bool) -> Recording:
         self._guesses.begin(large=large)
@@ -223,11 +228,11 @@ def _equal_chance() -> Iterator[None]:
 
 
 def _attributes(module: nn.Module) -> dict[int, torch.Tensor]:
-    """By identity, tensors with numbers that a module, or one of its modules, has beside its parameters and buffers."""
+    """By identity, tensors with memory that a module, or one of its modules, has beside its parameters and buffers."""
     apart = ("_parameters", "_buffers", "_modules")
     values = (value for part in module.modules() for name, value in vars(part).items() if name not in apart)
     found = _distinct(_tensors_held(values))
-    return {number: each for number, each in found.items() if _has_numbers(each)}
+    return {number: each for number, each in found.items() if _has_memory(each)}
 
 
 def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -243,8 +248,8 @@ def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
-def _has_numbers(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_meta or isinstance(tensor, FakeTensor))
+def _has_memory(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_meta)
 
 
 def _memory(tensor: torch.Tensor) -> int:

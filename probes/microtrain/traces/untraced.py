@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
 
-from probes.microtrain.failures import first_line
+from probes.microtrain.failures import KEPT_FROM_A_TRACE, first_line, is_kept_from_a_trace
 
 
 def needs_numbers(error: BaseException) -> bool:
@@ -37,6 +37,20 @@ def _asking_operation(error: BaseException) -> str | None:
 def explain_step(error: BaseException) -> str:
     what = f"One step of this model fails with {type(error).__name__}: {_said(error)}."
     return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
+
+
+def explain_real_step(error: BaseException) -> str:
+    """Of one with real numbers."""
+    return KEPT_FROM_A_TRACE if is_kept_from_a_trace(error) else explain_step(error)
+
+
+def explain_following(error: BaseException) -> str:
+    """Of a model that fake tensors did not get through: whether its step fails nobody knows."""
+    return (
+        f"One step of this model could not be followed without running it ({type(error).__name__}: {_said(error)}), "
+        "and it is too large to be run for that. Check its sizes and inputs; where they are right, measure it instead "
+        "(effort quick)."
+    )
 
 
 def explain_building(error: BaseException, most_bytes: int) -> str:

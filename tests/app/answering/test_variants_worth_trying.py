@@ -10,19 +10,24 @@ from typing import Any
 import pytest
 
 from app.advisor import Request, recommend
+from app.advisor.denormals import DENORMAL_SHARE
 from app.advisor.environments import KEEP_MEMORY
 from app.advisor.summary import trace_of_summary
 from app.answering import variants
 from app.answering.trial_time import (
+    FEWEST_STEPS,
     LEAST_COMPILE_SECONDS,
+    LEAST_TURN_SECONDS,
+    LONG_TURN_SECONDS,
     SHARE,
     SHARE_COMPILING,
     STEPS_A_TURN,
     affordable,
     least_seconds,
+    least_turn_seconds,
     seconds_kept_back,
 )
-from app.answering.variants import DENORMAL_SHARE, environment_here, guess_launch_share, variants_of
+from app.answering.variants import environment_here, guess_launch_share, variants_of, with_a_best
 from probes.measurement import Overheads
 from probes.trace import Affine, Trace
 from probes.workload.description import ModelDescription, Plan, Workload
@@ -43,10 +48,11 @@ def a_trace(kind: Any = "elementwise", shapes: tuple[tuple[int, ...], ...] = ())
     return replace(dense, operations=tuple(replace(each, kind=kind, shapes=shapes) for each in dense.operations))
 
 
-def worth_trying(trace: Trace, **changes: Any) -> tuple[Plan, ...]:
-    """Of an answer whose best plan is ONE, measured."""
+def worth_trying(trace: Trace | None, samples: int | None = None, **changes: Any) -> tuple[Plan, ...]:
+    """Of an answer whose best plan is ONE, measured. samples: of the data that are told to be there."""
     rows = [a_measurement(ONE, 16, 0.1, **changes)]
-    return variants_of(recommend(a_survey(), None, None, rows, Request(a_workload(16))), trace, rows)
+    workload = replace(a_workload(16), dataset_samples=samples)
+    return variants_of(recommend(a_survey(), None, None, rows, Request(workload)), trace, rows)
 
 
 @pytest.fixture
@@ -106,6 +112,36 @@ def test_compiling_is_tried_where_issuing_operations_is_a_real_share_of_the_step
     assert worth_trying(a_trace(), overheads=issuing) == ()
 
 
+@pytest.mark.usefixtures("_no_glibc")
+def test_compiling_is_not_tried_for_a_run_that_is_over_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
+    issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
+    enough = int(16 * LEAST_COMPILE_SECONDS / 0.1)
+    assert worth_trying(a_trace(), enough + 16, overheads=issuing) == (COMPILED,)
+    assert worth_trying(a_trace(), enough - 16, overheads=issuing) == ()
+
+
+def test_what_needs_no_trace_is_tried_of_a_model_that_cannot_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "environment_here", lambda: KEEP_MEMORY)
+    monkeypatch.setattr(variants, "why_not_compile", lambda: None)
+    assert worth_trying(None) == (KEEPING,)
+    issuing = Overheads(transfer_seconds=0.0, launch_seconds=0.05, compute_seconds=0.05)
+    assert worth_trying(None, denormal_share=DENORMAL_SHARE, overheads=issuing) == (FLUSHING, COMPILED, KEEPING)
+
+
+def test_before_any_time_is_known_the_first_plan_that_may_fit_stands_for_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(variants, "environment_here", lambda: KEEP_MEMORY)
+    estimate = recommend(a_survey(), None, None, [], Request(a_workload(16)))
+    assert estimate.recommended is None
+    first, second, *_ = (option.plan for option in estimate.options)
+    assert with_a_best(estimate).recommended == first
+    assert variants_of(with_a_best(estimate), None, []) == (replace(first, environment=dict(KEEP_MEMORY)),)
+    too_large = replace(estimate.options[0], fits=False)
+    assert with_a_best(replace(estimate, options=(too_large, *estimate.options[1:]))).recommended == second
+
+
 def test_what_limits_a_step_that_nobody_measured_is_guessed_from_its_trace() -> None:
     large, small = a_trace(), a_trace()
     tiny = Affine(10.0, 1.0)
@@ -146,18 +182,38 @@ def test_another_c_library_is_offered_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_processes_start_counts_within_the_time() -> None:
-    assert seconds_kept_back(60.0, 3.0) == pytest.approx(SHARE * 60)
-    assert seconds_kept_back(60.0, 15.0) == 0
-    assert seconds_kept_back(5.0, 3.0) == 0
-    assert seconds_kept_back(60.0, 3.0, compiling=True) == pytest.approx(SHARE_COMPILING * 60)
-    assert seconds_kept_back(30.0, 3.0, compiling=True) == pytest.approx(SHARE * 30)
+    assert seconds_kept_back((KEEPING,), 60.0, 3.0) == pytest.approx(SHARE * 60)
+    assert seconds_kept_back((KEEPING,), 60.0, 15.0) == 0
+    assert seconds_kept_back((KEEPING,), 5.0, 3.0) == 0
+    assert seconds_kept_back((COMPILED, KEEPING), 60.0, 3.0) == pytest.approx(SHARE_COMPILING * 60)
+    assert seconds_kept_back((COMPILED, KEEPING), 30.0, 3.0) == pytest.approx(SHARE * 30)
+
+
+def test_no_time_is_kept_back_where_there_is_nothing_to_try() -> None:
+    assert seconds_kept_back((), 60.0, 3.0) == 0
+    assert seconds_kept_back((COMPILED,), 30.0, 3.0) == 0
 
 
 def test_no_time_is_kept_back_for_a_trial_whose_steps_are_too_long_for_it() -> None:
     """Two processes, two turns each, of as many steps as a turn takes."""
-    long_steps = (SHARE * 60 - 2 * 3.0) / (2 * 2 * STEPS_A_TURN)
-    assert seconds_kept_back(60.0, 3.0, 0.99 * long_steps) == pytest.approx(SHARE * 60)
-    assert seconds_kept_back(60.0, 3.0, 1.01 * long_steps) == 0
-    ((plan, _),) = affordable((FLUSHING, KEEPING), SHARE * 60, 3.0, 0.99 * long_steps)
+    long_steps = (SHARE * 60 - 2 * 3.0) / (2 * 2 * FEWEST_STEPS)
+    short, long = (least_turn_seconds(factor * long_steps) for factor in (0.99, 1.01))
+    assert seconds_kept_back((FLUSHING,), 60.0, 3.0, short) == pytest.approx(SHARE * 60)
+    assert seconds_kept_back((FLUSHING,), 60.0, 3.0, long) == 0
+    ((plan, _),) = affordable((FLUSHING, KEEPING), SHARE * 60, 3.0, short)
     assert plan == FLUSHING
-    assert affordable((FLUSHING, KEEPING), SHARE * 60, 3.0, 1.01 * long_steps) == []
+    assert affordable((FLUSHING, KEEPING), SHARE * 60, 3.0, long) == []
+
+
+def test_a_turn_has_fewer_steps_where_they_are_long() -> None:
+    assert least_turn_seconds(None) == least_turn_seconds(0.01) == LEAST_TURN_SECONDS
+    assert least_turn_seconds(0.3) == pytest.approx(STEPS_A_TURN * 0.3)
+    assert least_turn_seconds(0.6) == pytest.approx(LONG_TURN_SECONDS)
+    assert least_turn_seconds(0.9) == pytest.approx(FEWEST_STEPS * 0.9)
+
+
+def test_each_turn_has_time_for_building_the_model() -> None:
+    assert least_turn_seconds(0.3, 2.5) == pytest.approx(2.5 + STEPS_A_TURN * 0.3)
+    weighty = least_turn_seconds(0.01, 2.5)
+    assert least_seconds(3.0, weighty, compiled=False) == pytest.approx(2 * 3.0 + 2 * 2 * 3.5)
+    assert seconds_kept_back((KEEPING,), 60.0, 3.0, least_turn_seconds(0.01, 4.0)) == 0

@@ -96,10 +96,15 @@ def test_a_job_that_says_why_it_failed_is_quoted() -> None:
     assert (error.code, str(error)) == ("out-of-memory", "It needs 9 GB.")
 
 
-def test_a_process_that_the_kernel_kills_says_so() -> None:
-    error = fail_to(run, serving("os.kill(os.getpid(), signal.SIGKILL)"))
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("calibrate", "own model"), ("trace", "smaller model"), ("measure", "smaller batch"), ("prepare", "More memory")],
+)
+def test_a_process_that_the_kernel_kills_says_so_and_what_would_help(kind: str, words: str) -> None:
+    error = fail_to(lambda child: run(child, kind=kind), serving("os.kill(os.getpid(), signal.SIGKILL)"))
     assert error.code == "killed"
-    assert "memory" in str(error)
+    assert "for want of memory" in str(error)
+    assert words in str(error)
 
 
 def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> None:
@@ -112,7 +117,7 @@ def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> Non
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("calibrate", "The calibration was ended"), ("trace", "smaller model"), ("measure", "smaller batch")],
+    [("calibrate", "a device does not answer"), ("trace", "smaller model"), ("measure", "smaller batch")],
 )
 def test_a_job_beyond_its_deadline_is_ended_and_says_what_would_help(kind: str, words: str) -> None:
     error = fail_to(lambda child: child.run({"kind": kind}, 0.2), HANGING)

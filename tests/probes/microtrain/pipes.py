@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 PROGRAM = (sys.executable, "-m", "probes.microtrain")
@@ -54,8 +55,9 @@ class Pipes:
 
 
 @contextlib.contextmanager
-def started_child() -> Iterator[Pipes]:
-    process = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def started_child(*options: str, folder: Path | None = None) -> Iterator[Pipes]:
+    """folder: the current one of it."""
+    process = subprocess.Popen((*PROGRAM, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
     try:
         yield Pipes(process)
     finally:

@@ -7,6 +7,7 @@ import os
 import time
 import weakref
 from collections import defaultdict
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,7 @@ from probes.microtrain.measuring.counting import count_dispatches
 from probes.microtrain.plans import Cores
 from probes.microtrain.processes.fresh_processes import EndedEarly
 from probes.microtrain.quiet.calm import Calm
-from probes.microtrain.quiet.noise import Noise
+from probes.microtrain.quiet.noise import Moment, Noise, QueueTime, read_moment
 from probes.microtrain.quiet.resting import Rest
 from probes.profile import Profile
 from probes.workload.description import Plan
@@ -190,6 +191,24 @@ def test_where_cuda_does_not_start_the_cpu_is_calibrated(monkeypatch: pytest.Mon
     for devices in ((), ("cpu",), ("cpu", "cuda:0")):
         assert {plan.device for plan in choose_plans("quick", devices, Cores(2))} == {"cpu"}
     assert choose_plans("quick", ("cuda:0",), Cores(2)) == ()
+
+
+def test_waiting_while_what_forks_is_imported_is_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is one core both want it; nothing is measured yet."""
+    waited = 0.0
+
+    def prepare(_: object) -> None:
+        nonlocal waited
+        waited += 60.0
+
+    def moment() -> Moment:
+        return replace(read_moment(), queue=QueueTime(time.perf_counter(), waited), quota=None)
+
+    monkeypatch.setattr(calibration_networks.NetworkContest, "prepare", prepare)
+    monkeypatch.setattr("probes.microtrain.calibrate.read_moment", moment)
+    monkeypatch.setattr("probes.microtrain.processes.fresh_processes.prepare", lambda: False)
+    noise = calibrate(CalibrateJob("quick", (ONE,), seconds=0.5), lambda *_: None).noise
+    assert noise["waiting_fraction"] == 0.0
 
 
 @pytest.fixture(scope="module")

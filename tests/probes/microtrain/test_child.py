@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from probes.workload.description import Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 from tests.probes.microtrain.pipes import PROGRAM, Pipes, started_child
 
 IRIS = Workload(parse_model("iris-mlp"), 16).to_json()
@@ -131,6 +131,31 @@ def test_people_can_run_jobs_from_a_file(tmp_path: Path) -> None:
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[0]["event"] == "ready"
     assert (events[-1]["event"], events[-1]["job"]) == ("result", "mine")
+
+
+TRAIN = """
+import argparse
+
+import torch
+
+options = argparse.ArgumentParser()
+options.add_argument("--width", type=int, default=4)
+WIDTH = options.parse_args().width
+
+def make():
+    return torch.nn.Linear(options.parse_args().width, 3)
+"""
+
+
+def test_a_script_that_reads_its_command_line_finds_none_of_this_program_s(tmp_path: Path) -> None:
+    """Neither in the process itself nor in a fork, which measures plans."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    workload = Workload(python_model("train:make"), 4).to_json()
+    with started_child("--forks", "--temporary", str(tmp_path), folder=tmp_path) as pipes:
+        assert pipes.run(kind="trace", workload=workload)["result"]["parameters"] == 15
+        plans = [{"device": "cpu", "precision": "fp32", "threads": 1}]
+        result = pipes.run(kind="measure", workload=workload, seconds=1, plans=plans)["result"]
+        assert [row["outcome"] for row in result["measurements"]] == ["ok"]
 
 
 def test_what_libraries_print_goes_to_standard_error() -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from probes.workload.catalogue import find_model, list_models
+from probes.workload import architectures, catalogue
+from probes.workload.architectures import transformers_version
+from probes.workload.catalogue import find_model, find_row, list_models
 from probes.workload.description import InvalidModel
 
 ROWS = list_models()
@@ -46,3 +48,21 @@ def test_anything_else_is_unknown_and_brings_near_names(written: str, near: str)
 def test_a_name_on_a_hub_is_told_how_to_be_written() -> None:
     with pytest.raises(InvalidModel, match=r"config\.json"):
         find_model("google-bert/bert-base-uncased")
+
+
+def test_a_config_among_them_is_another_model_under_another_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which may be installed while a service runs."""
+    old, layers = find_model("bert-base"), find_model("iris-mlp")
+    assert old.version == f"transformers {transformers_version()}"
+    stamp = architectures.stamp_of("transformers")
+    assert stamp is not None
+    for module in (architectures, catalogue):
+        monkeypatch.setattr(module, "stamp_of", lambda _: (*stamp[:3], stamp[3] + 1))
+    monkeypatch.setattr(architectures, "version", lambda _: "99.0")
+    new = find_model("bert-base")
+    assert (new.content, new.version) == (old.content, "transformers 99.0")
+    assert new.key != old.key
+    assert next(row for row in list_models() if row.name == "bert-base") == find_row("bert-base")
+    assert find_model("iris-mlp") == layers
+    monkeypatch.undo()
+    assert find_model("bert-base") == old

@@ -104,6 +104,27 @@ def test_the_architecture_in_the_config_says_the_task() -> None:
     assert parse({"model_type": "bert", "architectures": ["Nonsense", 3]})["task"] == "text-classification"
 
 
+def test_the_architecture_in_the_config_says_the_class_where_there_are_several() -> None:
+    usual = parse_model({"huggingface": {"model_type": "perceiver"}, "task": "image-classification"})
+    assert "architectures" not in usual.content["config"]
+    keys = {usual.key}
+    for kind in ("Fourier", "ConvProcessing"):
+        named = {"model_type": "perceiver", "architectures": [f"PerceiverForImageClassification{kind}"]}
+        model = parse_model({"huggingface": named})
+        assert model.content["config"] == named
+        assert parse(model.content["config"], task=model.content["task"]) == model.content
+        keys.add(model.key)
+    assert len(keys) == 3
+    learned = {"model_type": "perceiver", "architectures": ["PerceiverForImageClassificationLearned"]}
+    assert parse_model({"huggingface": learned}).key == usual.key
+    assert parse(named, task="masked-lm")["config"] == {"model_type": "perceiver"}
+
+
+def test_a_class_that_has_no_loss_is_trained_as_the_plain_one() -> None:
+    taught = {"model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]}
+    assert parse_model({"huggingface": taught}) == parse_model({"huggingface": {"model_type": "deit"}})
+
+
 @pytest.mark.parametrize(
     ("alias", "task"),
     [
@@ -199,6 +220,21 @@ def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
         ({"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": False}, None),
         ({"model_type": "deberta-v2", "max_position_embeddings": 512, "position_biased_input": True}, 512),
         ({"model_type": "gpt2", "n_positions": 512}, 512),
+        # As their model cards say for longer texts than they were trained for.
+        (
+            {
+                "model_type": "qwen2",
+                "max_position_embeddings": 512,
+                "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
+            },
+            None,
+        ),
+        ({"model_type": "llama", "max_position_embeddings": 512}, None),  # as those of 2023: no option says rotary
+        ({"model_type": "voxtral", "text_config": {"model_type": "llama", "max_position_embeddings": 512}}, None),
+        ({"model_type": "gemma3", "text_config": {"max_position_embeddings": 512}}, None),
+        ({"model_type": "gptj", "n_positions": 512}, 512),  # turns by a table of so many angles
+        ({"model_type": "esm", "max_position_embeddings": 512, "position_embedding_type": "rotary"}, None),
+        ({"model_type": "esm", "max_position_embeddings": 512, "position_embedding_type": "absolute"}, 512),
         (
             {
                 "model_type": "encoder-decoder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,25 @@ def test_source_that_cannot_be_read_counts_as_it_is(here: Path, source: str) -> 
     assert hash_source("own:make") != first
 
 
-def test_a_folder_of_many_files_comes_to_an_end(here: Path) -> None:
-    count = MOST_FILES + 50
+def test_a_folder_of_many_files_comes_to_an_end_and_is_never_told_to_be_the_same(here: Path) -> None:
+    count = MOST_FILES - 1
     write(here, own="import m0", **{f"m{n}": f"import m{n + 1}" for n in range(count)})
     assert hash_source("own:make") is not None
+    write(here, **{f"m{count}": "import m0"})
+    assert hash_source("own:make") is None
+    assert read_model("own:make").key != read_model("own:make").key
+
+
+@pytest.mark.parametrize("above", [Path(ast.__file__).parent.name, "site-packages"])
+def test_a_folder_above_may_be_called_as_those_of_installed_packages(
+    here: Path, monkeypatch: pytest.MonkeyPatch, above: str
+) -> None:
+    project = here / above / "project"
+    write(project, own="from net import Net", net="1")
+    monkeypatch.chdir(project)
+    first = hash_source("own:make")
+    write(project, net="2")
+    assert hash_source("own:make") != first
 
 
 def test_two_versions_have_two_keys(here: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from probes.microtrain.building.built import InvalidLoss
 from probes.microtrain.building.fake_models import build_meta
 from probes.microtrain.building.python_models import call_module, default_loss
 from probes.microtrain.building.samples_asked import InvalidBatch
@@ -19,6 +20,7 @@ from probes.workload.models import python_model
 from tests.probes.microtrain.traces.test_tracing_own_code import place
 
 PROGRAM = """
+import argparse
 import torch
 from torch import nn
 
@@ -43,6 +45,18 @@ def with_its_targets():
 
 def with_a_loss(loss):
     return lambda: (one_output(), (torch.rand(10, 13), torch.rand(10, 1)), loss)
+
+def without_a_known_argument():
+    argparse.ArgumentParser().parse_args(["--unheard-of"])
+
+def from_a_hub():
+    # as offline, wherever this runs
+    import transformers
+    return transformers.AutoModel.from_pretrained("nobody/has-this", local_files_only=True)
+
+def from_a_hub_by_file():
+    import huggingface_hub
+    return huggingface_hub.hf_hub_download("nobody/has-this", "model.bin", local_files_only=True)
 
 squares_of = lambda output, batch: (output - batch[1]).square()
 squared = with_a_loss(lambda output, batch: squares_of(output, batch).mean())
@@ -106,6 +120,18 @@ def test_targets_of_another_number_are_refused_with_both_shapes(shapes: tuple[tu
     assert all(str(shape) in str(caught.value) for shape in shapes)
 
 
+@pytest.mark.parametrize(
+    ("targets", "told"), [({"labels": torch.ones(5)}, "are a dict"), ([torch.ones(5)], "are a list")]
+)
+def test_targets_that_are_no_tensor_need_a_loss(targets: object, told: str) -> None:
+    with pytest.raises(InvalidLoss, match=rf"targets {told}, of which no loss is known\. Give a tensor, or"):
+        default_loss(torch.randn(5, 3), (None, targets))
+
+
+def test_but_not_where_the_model_gives_its_loss_itself() -> None:
+    assert default_loss(torch.tensor(2.0), (None, {"labels": torch.ones(5)})).item() == 2.0
+
+
 class ByName(nn.Module):
     """Hands on what it is given, and takes nothing by place."""
 
@@ -151,3 +177,14 @@ def test_a_loss_of_one_number_is_one_whatever_its_shape(own: str, function: str)
     built = build_model(python_model(f"{own}:{function}"))
     batch = built.make_batch(4, None)
     built.loss(built.forward(built.module, batch), batch).backward()
+
+
+def test_a_script_that_misses_an_argument_is_told_that_there_are_none(own: str) -> None:
+    with pytest.raises(InvalidModel, match=r"it ended Python \(exit code 2\), as argparse does.*called without any\.$"):
+        build_model(python_model(f"{own}:without_a_known_argument"))
+
+
+@pytest.mark.parametrize("function", ["from_a_hub", "from_a_hub_by_file"])
+def test_what_is_not_in_the_cache_is_not_blamed_on_the_network(own: str, function: str) -> None:
+    with pytest.raises(InvalidModel, match=r"crosspoint works without network: load it once yourself"):
+        build_model(python_model(f"{own}:{function}"))

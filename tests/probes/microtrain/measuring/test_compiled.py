@@ -28,9 +28,9 @@ QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HE
 
 @pytest.fixture
 def compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which a child that is started now compiles."""
+    """The folder in which a child that is started now compiles, with two compilers at once."""
     places = {"TMPDIR": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
-    for name, value in {**QUICK, **places, "TORCHINDUCTOR_COMPILE_THREADS": "1"}.items():
+    for name, value in {**QUICK, **places, "TORCHINDUCTOR_COMPILE_THREADS": "2"}.items():
         monkeypatch.setenv(name, value)
     return tmp_path
 

@@ -7,6 +7,7 @@ import pytest
 
 from probes.limits import QuotaUse
 from probes.microtrain.quiet.noise import (
+    BUSY_WAITING,
     CpuTicks,
     Moment,
     QueueTime,
@@ -67,6 +68,20 @@ def test_waiting_for_a_core_is_noise_even_when_others_take_little() -> None:
     waited = noise_between(replace(begun, queue=QueueTime(1, 1)), replace(ended, queue=QueueTime(9, 3)), threads=1)
     assert waited.waiting_fraction == pytest.approx(0.2)
     assert "wait for a core for 20%" in (waited.why_busy or "")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "waiting"),
+    [(0.0, 0.5), (4.75, 0.25 / 5.25), (9.0, 0.0), (None, 0.5)],  # of several threads it is more than one waited
+)
+def test_waiting_for_our_own_quota_is_no_others_doing(stopped: float | None, waiting: float) -> None:
+    """Half a core: the kernel stops a thread for half of its time, and counts that as ready and without a core."""
+    begun, ended = moment(0, 0, 0, 0), moment(10, 5, 640, 5)
+    begun = replace(begun, queue=QueueTime(1, 1), quota=QuotaUse(0.5, 3.0, None if stopped is None else 2.0))
+    ended = replace(ended, queue=QueueTime(6, 6), quota=QuotaUse(0.5, 8.0, None if stopped is None else 2.0 + stopped))
+    noise = noise_between(begun, ended, threads=1)
+    assert noise.waiting_fraction == pytest.approx(waiting)
+    assert (noise.why_busy is None) == (waiting <= BUSY_WAITING)
 
 
 @pytest.mark.parametrize("text", ["", "5", "a b c"])

@@ -9,6 +9,7 @@ import torch
 from probes.microtrain import tracing
 from probes.microtrain.models import build_model
 from probes.microtrain.tracing import trace_workload
+from probes.trace import Trace
 from probes.workload.description import Workload
 from probes.workload.models import python_model
 from tests.probes.microtrain.traces.test_tracing_own_code import place
@@ -129,10 +130,40 @@ def normed():
 
 def weighted():
     return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.cross_entropy(output, rows[1], weight=WEIGHTS)
+
+class Tied(nn.Module):
+    # a list of its own has the weight that two layers share
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.tied = [self.layer.weight]
+
+    def forward(self, x):
+        return nn.functional.linear(self.layer(x), self.tied[0])
+
+def tied():
+    return Tied(), batch
+
+def loaded_and_tied():
+    loaded()
+    return Tied(), batch
+
+def fused():
+    # as torch's tutorial has it, an optimizer for each parameter steps in the backward
+    module = nn.Linear(8, 3)
+    optimizers = {parameter: torch.optim.Adam([parameter], foreach=False) for parameter in module.parameters()}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    return module, batch
 """
 
 
-@pytest.mark.parametrize("function", ["masked", "loaded", "weighted", "normed"])
+@pytest.mark.parametrize("function", ["masked", "loaded", "weighted", "normed", "tied", "loaded_and_tied", "fused"])
 def test_a_model_too_large_to_be_run_is_traced_though_it_keeps_real_tensors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
@@ -142,3 +173,34 @@ def test_a_model_too_large_to_be_run_is_traced_though_it_keeps_real_tensors(
     assert traced.batch_sizes == tracing.BATCH_PAIRS[0]  # not run for real
     assert traced.heap_fresh
     assert traced.autocast_operations
+
+
+def own_trace(function: str) -> Trace:
+    return trace_workload(Workload(python_model(f"own_ways:{function}"), 4))
+
+
+@pytest.mark.parametrize("function", ["masked", "tied"])
+def test_one_too_large_to_be_built_is_traced_as_one_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """Its own tensors are fake as well, and count in memory."""
+    place(tmp_path, monkeypatch, "own_ways", OUT_OF_THE_WAY_PROGRAM)
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
+    built = own_trace(function)
+    monkeypatch.setattr(tracing, "MAX_BUILT_PARAMETER_BYTES", 50)
+    within = own_trace(function)
+    assert (within.parameter_bytes, within.buffer_bytes) == (built.parameter_bytes, built.buffer_bytes)
+    assert within.buffer_bytes == (4 * 8 * 8 if function == "masked" else 0)
+    assert within.operations == built.operations
+    assert within.activation_peaks == built.activation_peaks
+
+
+def test_an_optimizer_that_steps_in_the_backward_is_traced_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path, monkeypatch, "own_ways", OUT_OF_THE_WAY_PROGRAM)
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
+    traced = own_trace("fused")
+    assert (traced.gradient_bytes, traced.optimizer_bytes) == (0, 0)
+    [steps] = [op for op in traced.operations if op.name == "aten.addcdiv_" and op.shapes[0] == (3, 8)]
+    assert (steps.phase, steps.count) == ("backward", 1)

@@ -1,0 +1,45 @@
+"""What transformers' config classes say of a model type, read from their text as probes.workload.architectures reads
+the model types: without importing it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from probes.installed import Stamp, stamp_of
+from probes.workload.architectures import read_architectures
+
+# As transformers 5 calls the option, and 4.57 did, a field of the class or an argument of its constructor.
+_ROTARY = re.compile(r"^\s+(?:rope_parameters|rope_scaling)\s*[:=]", re.MULTILINE)
+
+
+def read_config_classes(model_type: str) -> str:
+    """The text of those in a model type's folder. Empty where nobody knows."""
+    stamp = stamp_of("transformers")
+    if stamp is None or model_type not in read_architectures().model_types:
+        return ""
+    return _read(model_type, stamp)
+
+
+def is_rotary(model_type: str) -> bool:
+    """Whether models of this type turn what a token is by where it stands: they have no table of positions, and take
+    more tokens than they were trained for."""
+    return _ROTARY.search(read_config_classes(model_type)) is not None
+
+
+@lru_cache(maxsize=64)
+def _read(model_type: str, stamp: Stamp) -> str:
+    folder = _folder(Path(stamp[0]).parent / "models", model_type)
+    try:
+        texts = [path.read_text("utf-8") for path in folder.glob("configuration_*.py")] if folder is not None else []
+    except OSError:
+        return ""
+    return "\n".join(texts)
+
+
+def _folder(models: Path, model_type: str) -> Path | None:
+    """`gemma3_text` lies in that of gemma3."""
+    words = re.split("[-_]", model_type)
+    names = ("_".join(words[:count]) for count in range(len(words), 0, -1))
+    return next((models / name for name in names if (models / name).is_dir()), None)

@@ -1,0 +1,100 @@
+"""What a service does by itself where a calibration breaks, or would."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import LabError
+from app.service import Crosspoint
+from app.upkeep import CALIBRATION_BYTES, Upkeep
+from probes import survey as surveys
+from probes.hardware import Survey
+from tests.app.advisor.build import a_gpu
+from tests.app.calibrating import calibrating
+from tests.app.opened import with_crosspoint
+
+CRASHES = 'os.kill(os.getpid(), signal.SIGSEGV) if "cuda:0" in job["devices"] else None'
+IS_KILLED = 'os.kill(os.getpid(), signal.SIGKILL) if "cuda:0" in job["devices"] else None'
+HANGS = 'time.sleep(600) if "cuda:0" in job["devices"] else None'
+IS_BUSY = ('say(event="failed", job=job["job"], code="too-busy", reason="Others hold the cores.")', "continue")
+
+
+@pytest.fixture(autouse=True)
+def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine with a card, and a measurement slot of its own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    take = surveys.take_survey
+
+    def with_card(*arguments: Any, **named: Any) -> Survey:
+        return replace(take(*arguments, **named), accelerators=(a_gpu(),))
+
+    monkeypatch.setattr("probes.survey.take_survey", with_card)
+
+
+def devices_tried(folder: Path) -> list[list[str]]:
+    return [json.loads(line)["devices"] for line in (folder / "jobs").read_text(encoding="utf-8").splitlines()]
+
+
+async def look(upkeep: Upkeep, crosspoint: Crosspoint) -> None:
+    await upkeep._calibrate_if_due(await crosspoint.survey())
+
+
+@pytest.mark.parametrize("end", [CRASHES, IS_KILLED, HANGS], ids=("crashes", "is-killed", "hangs"))
+def test_after_a_calibration_that_broke_the_next_leaves_cards_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Else a card that hangs costs the CPU's times, too, with each try. The one after that has it again."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        monkeypatch.setattr(crosspoint.lab, "deadline", lambda _: 2.0 if end == HANGS else 60.0)
+        upkeep = Upkeep(crosspoint)
+        await look(upkeep, crosspoint)
+        assert upkeep.calibration["state"] == "failed"
+        await look(upkeep, crosspoint)
+        assert upkeep.calibration["state"] == "done"
+        with pytest.raises(LabError):
+            await upkeep._calibrate("full")
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path, end))
+    assert devices_tried(tmp_path) == [["cpu", "cuda:0"], ["cpu"], ["cpu", "cuda:0"]]
+
+
+def test_a_busy_machine_is_no_fault_of_a_card(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        upkeep = Upkeep(crosspoint)
+        for _ in range(2):
+            await look(upkeep, crosspoint)
+            assert upkeep.calibration["reason"] == "Others hold the cores."
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path, *IS_BUSY))
+    assert devices_tried(tmp_path) == [["cpu", "cuda:0"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("usable", "state"), [(CALIBRATION_BYTES - 1, "failed"), (CALIBRATION_BYTES, "done"), (None, "done")]
+)
+def test_without_the_memory_for_a_calibration_none_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usable: int | None, state: str
+) -> None:
+    """The kernel would kill it, or the service with it, every ten minutes."""
+    take = surveys.take_survey
+
+    def with_memory(*arguments: Any, **named: Any) -> Survey:
+        survey = take(*arguments, **named)
+        return replace(survey, memory=replace(survey.memory, usable_bytes=usable))
+
+    monkeypatch.setattr("probes.survey.take_survey", with_memory)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        upkeep = Upkeep(crosspoint)
+        await look(upkeep, crosspoint)
+        assert upkeep.calibration["state"] == state
+        assert ("MB of memory" in (upkeep.calibration["reason"] or "")) == (state == "failed")
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+    assert (tmp_path / "jobs").exists() == (state == "done")

@@ -1,0 +1,43 @@
+"""How large a sample of a Hugging Face model is, and how large it may be."""
+
+from typing import Any
+
+import pytest
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from probes.microtrain.building.fake_models import build_fake
+from probes.workload.models import parse_model
+
+WIDTHS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+PERCEIVER = {
+    "model_type": "perceiver", "d_model": 261, "d_latents": 16, "num_latents": 8, "num_blocks": 1,
+    "num_self_attends_per_block": 1, "num_self_attention_heads": 2, "num_cross_attention_heads": 1,
+}  # fmt: skip
+
+
+def stepped(config: dict[str, Any], **options: Any) -> tuple[str, tuple[int, ...]]:
+    """The class that is built, and the shape of two samples that it takes."""
+    mode = FakeTensorMode()
+    built = build_fake(parse_model({"huggingface": config, **options}), mode)
+    with mode:
+        batch = built.make_batch(2, None)
+        built.loss(built.forward(built.module, batch), batch)
+    return type(built.module).__name__, tuple(next(iter(batch.values())).shape)
+
+
+@pytest.mark.parametrize("rope", [{}, {"rope_parameters": {**YARN, "rope_theta": 10_000.0}}, {"rope_scaling": YARN}])
+def test_a_model_without_a_table_of_positions_takes_more_tokens_than_it_was_trained_for(rope: dict[str, Any]) -> None:
+    config = {"model_type": "llama", "max_position_embeddings": 64, **WIDTHS, **rope}
+    assert stepped(config, sequence_length=200)[1] == (2, 200)
+    assert stepped(config)[1] == (2, 64)  # unless it is asked
+
+
+@pytest.mark.parametrize(
+    ("kind", "side"),
+    [("Learned", 56), ("Fourier", 224), ("ConvProcessing", 224)],
+)
+def test_the_class_that_a_config_names_is_built_and_has_images_of_its_size(kind: str, side: int) -> None:
+    """The published configs of all three say 56, which only one of them reads."""
+    name = f"PerceiverForImageClassification{kind}"
+    assert stepped({**PERCEIVER, "architectures": [name], "image_size": 56}) == (name, (2, 3, side, side))
