@@ -138,7 +138,8 @@ def test_a_config_s_model_has_its_steps_though_its_processes_import_the_library_
     monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
     config = {"model_type": "swin", "image_size": 112, "embed_dim": 48, "depths": [2, 2, 2], "num_heads": [2, 4, 8]}
     model = parse_model({"huggingface": config, "task": "image-classification"})
-    found = run(tmp_path, None, seconds=8.0, workload=Workload(model, 4), plan=FLUSHING, step_seconds=0.1)
+    workload, seconds = Workload(model, 4), {"step_seconds": 0.1, "begin_seconds": 0.5}
+    found = run(tmp_path, None, seconds=10.0, workload=workload, plan=FLUSHING, **seconds)
     assert found is not None
     assert (found.outcome, found.plan) == ("ok", FLUSHING)
     assert found.control is not None
