@@ -87,6 +87,17 @@ def test_a_trial_that_fails_costs_the_answer_nothing(tmp_path: Path, monkeypatch
     assert "not-measured" not in {reason.code for reason in found.reasons}
 
 
+@glibc_only
+def test_a_trial_that_told_nothing_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    caplog.set_level("INFO", "app.answering")
+    thorough(tmp_path, answering(0.5, lines=["if kept: row['steps'] = 1"]))
+    (line,) = (line for line in caplog.messages if "told nothing" in line)
+    assert "MALLOC_MMAP_THRESHOLD_" in line
+
+
 def noting(folder: Path) -> str:
     """Writes down the seconds of each job, and whether it has the environment."""
     return f"print(job['seconds'], bool(kept), file=open({str(folder / 'jobs')!r}, 'a'))"
