@@ -37,9 +37,10 @@ QUIET_UTILIZATION_PERCENT = 10.0
 # this, they are not kept beyond ten minutes without work.
 ROOMY_BYTES = 4 * 2**30
 SCARCE_REST_SECONDS = 600.0
-# How a calibration ends of which a card may be the fault: it hangs, or its driver ends the process. The next one is of
-# the CPU alone, whose times would else be lost with each try.
+# How a calibration ends of which a card may be the fault: it hangs, or its driver ends the process. After so many in a
+# row the next one is of the CPU alone, whose times would else be lost with each try.
 BROKEN = frozenset({"too-slow", "killed", "failed"})
+BROKEN_IN_A_ROW = 2
 # Where less memory is free the kernel kills a calibration: its processes hold 476 MB before the first network, 743 with
 # the largest, page cache apart (torch 2.13 for CPUs, two cores of a Xeon, 2026-11-29). Of networks it can spare some.
 CALIBRATION_BYTES = 450 * 10**6
@@ -57,7 +58,7 @@ class Upkeep:
         self._jobs = jobs
         self._not_before = 0.0
         self._calibrated: list[float] = []  # when this did, in the loop's seconds, of the machine as it is
-        self._doubts_cards = False  # the last calibration may have broken on one
+        self._broken = 0  # calibrations in a row that a card may have ended
         self._unfitted: Profile | None = None  # the last one that could not be fitted
         self.store_opened = False
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
@@ -79,7 +80,7 @@ class Upkeep:
             is_new = survey.fingerprint not in (fingerprint, "")  # a survey that failed tells of no other machine
             if is_new:
                 fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
-                self._calibrated, self._doubts_cards = [], False
+                self._calibrated, self._broken = [], 0
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
                 if survey.fingerprint and not is_noted:
                     is_noted = await trouble_with(self._crosspoint.note_state(survey)) is None
@@ -193,7 +194,7 @@ class Upkeep:
         ticket = self._crosspoint.lab.reserve(seconds, on_preempt=preempted.set)
         ticket.on_start = self._say_running
         self.calibration = {"state": "waiting", "reason": None}
-        devices = ("cpu",) if self._doubts_cards else ()
+        devices = ("cpu",) if self._broken >= BROKEN_IN_A_ROW else ()
         calibration = self._crosspoint.calibrate(effort, devices=devices, name=name, ticket=ticket, by_itself=True)
         work = asyncio.create_task(calibration)
         waiter = asyncio.create_task(preempted.wait())
@@ -209,9 +210,9 @@ class Upkeep:
         try:
             work.result()
         except LabError as error:
-            self._doubts_cards |= error.code in BROKEN
+            self._broken = self._broken + 1 if error.code in BROKEN else 0
             raise
-        self._doubts_cards = False
+        self._broken = 0
         self._calibrated.append(asyncio.get_running_loop().time())
         return True
 

@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         calibrations = other or read_calibrations(chosen.result)
         document = by_others(document, len(other)) if other else document
     except (OSError, ValueError) as error:
-        parser.error(f"{chosen.result} cannot be told again: {error}")
+        parser.error(f"{chosen.result} cannot be told again{' by these' if chosen.by else ''}: {error}")
     with tempfile.TemporaryDirectory() as folder:
         at_least = math.inf if chosen.all_calibrations else chosen.at_least
         again = asyncio.run(run_retell(document, calibrations, chosen.store or Path(folder), at_least=at_least))

@@ -58,7 +58,12 @@ def fake_python(built: BuiltModel, mode: FakeTensorMode) -> BuiltModel:
     if all(tensor.is_meta for tensor in tensors):
         replace_tensors(built.module, lambda tensor: _fake(tensor, mode))
     elif any(not _is_fake(tensor, mode) for tensor in tensors):
-        built.module = copy.deepcopy(built.module, _fakes([*tensors, *computed_tensors(built.module)], mode))
+        # What was computed from parameters and kept has no way back to them: used as it is, it is to fail here.
+        computed = {
+            id(tensor): tensor if _is_fake(tensor, mode) else torch.empty_like(tensor, device="meta")
+            for tensor in computed_tensors(built.module)
+        }
+        built.module = copy.deepcopy(built.module, computed | _fakes(tensors, mode))
     built.make_batch = _fake_batches(built.make_batch, mode)
     return built
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from probes.microtrain.building.fake_models import build_fake
+from probes.microtrain.building.remembered_tensors import forget_tensors
 from probes.microtrain.feeding import batch_bytes
 from probes.workload.description import OptimizerName, Workload
 
@@ -41,7 +42,10 @@ class LeastMemory:
 def estimate_least_memory(workload: Workload, batch_size: int) -> LeastMemory:
     """Raises InvalidModel. Takes as long as building, and no memory for tensors."""
     mode = FakeTensorMode()
-    built = build_fake(workload.model, mode)
+    try:
+        built = build_fake(workload.model, mode)
+    finally:
+        forget_tensors()
     with mode:
         batch = batch_bytes(built.make_batch(batch_size, None))
         parameters = list(built.module.parameters())

@@ -50,8 +50,9 @@ def _has_models(name: str) -> bool:
 def _caches_in(module: ModuleType) -> Iterator[_lru_cache_wrapper[Any]]:
     """By types alone: what else a module holds may do anything when it is looked at."""
     own = list(vars(module).values())
-    kinds = [value for value in own if issubclass(type(value), type)]
-    methods = [value for kind in kinds if kind.__module__ == module.__name__ for value in vars(kind).values()]
+    name = getattr(module, "__name__", None)
+    kinds = [value for value in own if issubclass(type(value), type) and getattr(value, "__module__", None) == name]
+    methods = [value for kind in kinds for value in vars(kind).values()]
     for value in (*own, *methods):
         function = value.__func__ if type(value) in (staticmethod, classmethod) else value
         cells = (function.__closure__ or ()) if type(function) is FunctionType else ()

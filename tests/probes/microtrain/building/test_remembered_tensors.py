@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -162,3 +164,13 @@ def test_what_is_kept_in_a_dict_is_told(own: str) -> None:
     with pytest.raises(AssertionError) as caught:
         step(build_model(model))
     assert "Make them anew" in str(explain_step_failure(caught.value))
+
+
+def test_a_class_that_says_no_module_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some that are written in C."""
+    odd, names = ModuleType("odd_library"), dict[str, Any]()
+    exec("Odd = type('Odd', (), {})", names)
+    assert not hasattr(names["Odd"], "__module__")
+    odd.__dict__["Odd"] = names["Odd"]
+    monkeypatch.setitem(sys.modules, odd.__name__, odd)
+    forget_tensors()

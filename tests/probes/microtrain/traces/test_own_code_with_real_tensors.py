@@ -148,6 +148,26 @@ def loaded_and_tied():
     loaded()
     return Tied(), batch
 
+class Turned(nn.Module):
+    # keeps what was computed from a weight, through which the weight's gradient comes
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.turned = self.layer.weight.t()
+
+    def forward(self, x):
+        return nn.functional.linear(self.layer(x), self.turned)
+
+class Turning(Turned):
+    def forward(self, x):
+        return nn.functional.linear(self.layer(x), self.layer.weight.t())
+
+def turned():
+    return Turned(), batch
+
+def turning():
+    return Turning(), batch
+
 def fused():
     # as torch's tutorial has it, an optimizer for each parameter steps in the backward
     module = nn.Linear(8, 3)
@@ -193,6 +213,17 @@ def test_one_too_large_to_be_built_is_traced_as_one_that_is(
     assert within.buffer_bytes == (4 * 8 * 8 if function == "masked" else 0)
     assert within.operations == built.operations
     assert within.activation_peaks == built.activation_peaks
+
+
+def test_what_was_computed_from_a_weight_and_kept_leads_back_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path, monkeypatch, "own_ways", OUT_OF_THE_WAY_PROGRAM)
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
+    kept, anew = own_trace("turned"), own_trace("turning")
+    assert (kept.buffer_bytes, kept.gradient_bytes) == (0, anew.gradient_bytes)
+    products = [sum(op.count for op in each.operations if op.kind == "matmul") for each in (kept, anew)]
+    assert products[0] == products[1] == 5
 
 
 def test_an_optimizer_that_steps_in_the_backward_is_traced_there(
