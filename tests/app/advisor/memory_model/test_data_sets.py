@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import Recommendation, Request, recommend
-from app.advisor.recommendation import MemoryParts, Option
+from app.advisor.recommendation import Option
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Measurement, MemoryPeak
 from probes.trace import Affine
@@ -15,6 +15,7 @@ from probes.workload.description import DATA, Data, ModelDescription, Plan, Work
 from probes.workload.models import parse_model
 from tests.app.advisor.build import GB, ONE, a_gpu, a_measurement, a_summary, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.advisor.memory_model.test_memory import sum_of_parts
 
 IRIS = parse_model("iris-mlp")
 
@@ -44,18 +45,6 @@ def peak_of(answer: Recommendation, plan: Plan = GPU) -> int:
     peak = option_of(answer, plan).memory.peak_bytes
     assert peak is not None
     return peak
-
-
-def sum_of_parts(parts: MemoryParts) -> int:
-    named = (
-        parts.weights_bytes,
-        parts.gradients_bytes,
-        parts.optimizer_bytes,
-        parts.activations_bytes,
-        parts.overhead_bytes,
-        parts.fragmentation_bytes,
-    )
-    return sum(part or 0 for part in named)
 
 
 def on_card(batch_size: int, gigabytes: int, data: str = "resident") -> Measurement:
