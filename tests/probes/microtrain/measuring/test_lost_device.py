@@ -74,10 +74,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     return card
 
 
-def measure(*plans: Plan) -> tuple[list[dict[str, Any]], bool]:
+def measure(*plans: Plan, seconds: float = 1.0) -> tuple[list[dict[str, Any]], bool]:
     """A row each, and whether the process was ended with them."""
     ended: list[object] = []
-    job = MeasureJob(SMALL, plans, (8,), 1.0, None)
+    job = MeasureJob(SMALL, plans, (8,), seconds, None)
     found = measure_workload(job, lambda fraction, message: None, ended.append)
     assert ended in ([], [found])
     return found["measurements"], bool(ended)
@@ -85,7 +85,9 @@ def measure(*plans: Plan) -> tuple[list[dict[str, Any]], bool]:
 
 def test_a_device_that_a_step_ended_costs_its_own_plan_alone(card: Card) -> None:
     card.breaks = lambda run, runs: run.plan == BF16
-    (before, culprit, after, beside), ended = measure(FP32, BF16, FP16, CPU)
+    # All four are to be reached, by a process that first imports what steps need: 0.4 s went by before any on slow
+    # cores, and as long to collect garbage after the one that failed.
+    (before, culprit, after, beside), ended = measure(FP32, BF16, FP16, CPU, seconds=5.0)
     assert (before["outcome"], culprit["outcome"], beside["outcome"]) == ("ok", "failed", "ok")
     assert "device-side assert" in culprit["reason"]  # not what a library said that came after it
     assert after["outcome"] == "failed"
