@@ -26,8 +26,9 @@ from probes.issued import Issued
 # 24: the FLOPs of a whole encoder layer with a mask of padding, and the sizes of images that are rows of colours;
 # 25: which kernel a power, a norm or a rounded quotient runs; 26: products of complex numbers, one's own model with one
 # output, inputs that have gradients, and no guesses at what its code asks of infinite or missing numbers; 27: hooks on
-# parameters' gradients, class numbers for models that take nothing else, and what factorizing matrices computes.
-SCHEMA_VERSION = "27"
+# parameters' gradients, class numbers for models that take nothing else, and what factorizing matrices computes; 28:
+# what is alive in the optimizer's step, apart from the rest.
+SCHEMA_VERSION = "28"
 
 CURVES = (
     "kernel_peaks",
@@ -37,6 +38,7 @@ CURVES = (
     "heap_fresh",
     "autocast_heap_fresh",
 )  # of knots
+PEAKS = ("activation_peaks", "autocast_peaks", "update_peaks")  # of lines
 ISSUED = ("issued", "autocast_issued")
 AUTOCAST = ("bf16", "fp16")  # precisions that are autocast, not another type of the weights
 
@@ -106,13 +108,14 @@ class Trace:
     """One step.
 
     parameters: trainable scalars; parameter_tensors: how many tensors a step trains. activation_bytes: alive at the
-    step's peak beyond weights, gradients and optimizer state (inputs and temporaries included), as one line that is
-    close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch size (a large
-    layer's gradient at small batches, the end of the forward at ordinary ones): the highest is exact.
-    input_bytes: one batch as it is put on the device. All at fp32 unless the model says otherwise.
-    autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same operations), casts
-    included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks: the peak with what
-    the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
+    peak of forward and backward beyond weights, gradients and optimizer state (inputs and temporaries included), as one
+    line that is close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch
+    size (a large layer's gradient at small batches, the end of the forward at ordinary ones): the highest is exact.
+    update_peaks: the same of the optimizer's step on a CPU, which goes from parameter to parameter, in any precision;
+    empty where it was not told. input_bytes: one batch as it is put on the device. All at fp32 unless the model says
+    otherwise. autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same
+    operations), casts included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks:
+    the peak with what the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
     (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
     allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
     the C library's heap holds at its peak beyond the tensors alive, over a few steps, where the library is known;
@@ -139,6 +142,7 @@ class Trace:
     operations: tuple[Operation, ...]
     torch_version: str
     activation_peaks: tuple[Affine, ...] = ()
+    update_peaks: tuple[Affine, ...] = ()
     autocast_operations: tuple[Operation, ...] = ()
     autocast_peaks: tuple[Affine, ...] = ()
     kernel_peaks: tuple[Knot, ...] = ()
@@ -213,7 +217,7 @@ class Trace:
         values["batch_sizes"] = tuple(values["batch_sizes"])
         for name in ("activation_bytes", "input_bytes"):
             values[name] = Affine(*values[name])
-        for name in ("activation_peaks", "autocast_peaks"):
+        for name in PEAKS:
             values[name] = tuple(Affine(*line) for line in values.get(name, ()))
         for name in CURVES:
             values[name] = tuple(Knot(*point) for point in values.get(name, ()))

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from probes import bounds
 from probes.checked import Refused, check_choice, check_list, check_number, check_object, check_text, told_as_newer
 from probes.issued_check import check_issued
-from probes.trace import CURVES, ISSUED, SCHEMA_VERSION, Affine, Kind, Knot, Operation, Phase, Trace
+from probes.trace import CURVES, ISSUED, PEAKS, SCHEMA_VERSION, Affine, Kind, Knot, Operation, Phase, Trace
 from probes.workload.description import MODES, OPTIMIZERS
 
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -76,8 +76,11 @@ def _check(trace: Trace, place: str) -> None:
         raise Refused(f"{place}.batch_sizes has to be the two that were traced")
     for batch in trace.batch_sizes:
         check_number(batch, f"{place}.batch_sizes", 1, bounds.MAX_BATCH_SIZE)
-    for line in (trace.activation_bytes, trace.input_bytes, *trace.activation_peaks, *trace.autocast_peaks):
-        _check_line(line, f"{place}.activation_bytes")
+    for name in ("activation_bytes", "input_bytes"):
+        _check_line(getattr(trace, name), f"{place}.{name}")
+    for name in PEAKS:
+        for line in getattr(trace, name):
+            _check_line(line, f"{place}.{name}")
     for name in CURVES:
         _check_knots(getattr(trace, name), f"{place}.{name}")
     for name in ("operations", "autocast_operations"):

@@ -146,7 +146,7 @@ def _remedy_of_least(memory: MemoryEstimate, workload: Workload, limit: int, sma
     if memory.weights > limit:
         larger = _larger(on_cpu=memory.on_cpu)
         return f"The weights alone take {say_bytes(memory.weights)}: it takes a smaller model, or {larger}."
-    whatever_inputs = memory.fixed - memory.data_set + memory.update >= limit
+    whatever_inputs = memory.fixed - memory.data_set + memory.update_at(0) >= limit
     return f"{none}: {_else(on_cpu=memory.on_cpu, whatever_inputs=whatever_inputs)}."
 
 

@@ -306,6 +306,7 @@ def _trace_guessing(
         batch_sizes=pair,
         activation_bytes=ordinary_line(peaks),
         activation_peaks=peaks,
+        update_peaks=plain.update_peaks,
         input_bytes=affine(pair, (one.input_bytes, other.input_bytes)),
         operations=plain.operations,
         autocast_operations=under.operations,

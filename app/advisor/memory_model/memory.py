@@ -44,6 +44,7 @@ class MemoryEstimate:
     overhead: what a process takes beside its tensors (interpreter, libraries at work; on a GPU the context). workspace:
     on a GPU, what libraries keep of torch's allocator.
     fragmentation: what a CPU's heap holds beyond them, freed and not given back; without knots: not known.
+    update: lines of what is alive in the optimizer's step, when the activations are gone: the highest counts.
     ahead: of the batch that a device is sent while it computes on another; in activations too.
     data_set: of resident data (data_set_bytes).
     overhead_at_most: where the overhead was not measured, what it surely stays below.
@@ -62,7 +63,7 @@ class MemoryEstimate:
     precision: str = "fp32"
     fragmentation: Peaks = NOTHING
     workspace: int = 0  # what libraries keep of a device's allocator
-    update: int = 0  # what a device's optimizer holds at once, when the activations are gone
+    update: tuple[Affine, ...] = ()
     ahead: Affine = NO_BYTES
     data_set: int = 0
     available_at_most: int | None = None
@@ -79,17 +80,22 @@ class MemoryEstimate:
 
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
-        step = self.activations_at(batch_size) + self.fragmentation_at(batch_size)
-        return math.ceil(self.fixed + max(step, self.update))
+        return math.ceil(self.fixed + self._step_at(batch_size) + self.fragmentation_at(batch_size))
 
     def allocated(self, batch_size: int) -> int:
         """What torch's allocator hands out of it: the tensors, and on a CPU what kernels take inside."""
-        return math.ceil(self.fixed - (self.overhead or 0) + max(self.activations_at(batch_size), self.update))
+        return math.ceil(self.fixed - (self.overhead or 0) + self._step_at(batch_size))
 
     def update_beyond(self, batch_size: int) -> int:
         """What the optimizer's own step takes of the peak, beyond what forward and backward take anyway."""
-        step = self.activations_at(batch_size) + self.fragmentation_at(batch_size)
-        return math.ceil(max(self.update - step, 0))
+        return math.ceil(self._step_at(batch_size) - self.activations_at(batch_size))
+
+    def update_at(self, batch_size: int) -> float:
+        return max((line.at(batch_size) for line in self.update), default=0.0)
+
+    def _step_at(self, batch_size: int) -> float:
+        """Beyond what lives from step to step."""
+        return max(self.activations_at(batch_size), self.update_at(batch_size))
 
     def activations_at(self, batch_size: int) -> float:
         return self.activations.at(batch_size)
@@ -120,9 +126,7 @@ class MemoryEstimate:
         if self.limit is None:
             return None
         room = self.limit - self.fixed
-        if self.update > room:
-            return 0
-        largest = self.activations.and_with(self.fragmentation).largest_within(room)
+        largest = self.activations.at_least(self.update).and_with(self.fragmentation).largest_within(room)
         while largest is not None and largest > 1 and self.peak(largest) > self.limit:  # the sums were rounded
             largest -= 1
         return largest and self._with_what_still_fits(largest)
@@ -152,7 +156,7 @@ class MemoryEstimate:
             weights_bytes=self.weights,
             gradients_bytes=self.gradients,
             optimizer_bytes=self.optimizer,
-            activations_bytes=math.ceil(max(self.activations_at(batch_size), self.update)) + self.data_set,
+            activations_bytes=math.ceil(self._step_at(batch_size)) + self.data_set,
             overhead_bytes=self.overhead + self.workspace if self.overhead is not None else None,
             fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.fragmentation.knots else None,
             peak_bytes=self.peak(batch_size) if known else None,
@@ -195,7 +199,7 @@ def estimate_memory(
         precision=plan.precision,
         fragmentation=fragmentation(trace, plan),
         workspace=_workspace(profile, plan, trace.mode),
-        update=0 if plan.is_cpu else bytes_held_at_once(trace),
+        update=update_peaks(trace, plan),
         ahead=_ahead(trace, plan, data),
         data_set=data_set,
     )
@@ -220,10 +224,17 @@ def step_peaks(trace: Trace, plan: Plan, data: Data = "pageable") -> Peaks:
 
 
 def with_update(activations: Peaks, trace: Trace, plan: Plan) -> Peaks:
-    """With what a GPU's optimizer holds, where that is more: it updates all parameters at once, when the activations
-    are gone."""
-    held = 0 if plan.is_cpu else bytes_held_at_once(trace)
-    return Peaks((*activations.lines, Affine(held, 0.0)), activations.knots) if held else activations
+    """With what is alive in the optimizer's step, where that is more."""
+    return activations.at_least(update_peaks(trace, plan))
+
+
+def update_peaks(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
+    """Lines of what is alive in the optimizer's step, when the activations are gone: on a CPU torch.optim goes from
+    parameter to parameter, on a GPU it updates all of them at once."""
+    if plan.is_cpu:
+        return trace.update_peaks
+    held = bytes_held_at_once(trace)
+    return (Affine(held, 0.0),) if held else ()
 
 
 def with_ahead(activations: Peaks, trace: Trace, plan: Plan, data: Data) -> Peaks:
@@ -322,8 +333,7 @@ def _copied_weights(trace: Trace, plan: Plan) -> int:
 
 
 def activation_peaks(trace: Trace, plan: Plan) -> Peaks:
-    """What is alive at the peak of forward and backward beyond what lives from step to step; on a CPU, where an
-    optimizer goes from parameter to parameter, with what its step holds meanwhile."""
+    """What is alive at the peak of forward and backward beyond what lives from step to step."""
     knots = trace.kernel_peaks_under(plan.precision) if plan.is_cpu else ()
     lines = trace.peaks_under(plan.precision)
     if not knots and not lines:

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from probes.trace import Affine, Knot
 
@@ -49,6 +49,25 @@ class Peaks:
         sizes = {knot.batch_size for knot in (*self.knots, *other.knots)} | self._bends_beyond()
         sizes.add(2 * max(sizes))
         return Peaks(knots=tuple(Knot(size, self.at(size) + other.at(size)) for size in sorted(sizes)))
+
+    def at_least(self, lines: tuple[Affine, ...]) -> Peaks:
+        """The higher of both at each batch size. lines: of them the highest counts."""
+        if not lines:
+            return self
+        if all(max(line.at(knot.batch_size) for line in lines) <= knot.bytes for knot in self.knots):
+            return Peaks((*self.lines, *lines), self.knots)
+        last = _line(self.knots, len(self.knots) - 1)
+        sizes = {knot.batch_size for knot in self.knots} | self._crossings(lines)
+        found = tuple(Knot(size, max(self.at(size), *(line.at(size) for line in lines))) for size in sorted(sizes))
+        return Peaks((*self.lines, last, *lines), found)
+
+    def _crossings(self, lines: tuple[Affine, ...]) -> set[int]:
+        """Batch sizes around which one of the lines goes through a stretch between two knots, or through another."""
+        found: set[int] = set()
+        for place, (low, high) in enumerate(pairwise(self.knots), start=1):
+            around = _bends((_line(self.knots, place), *lines))
+            found |= {size for size in around if low.batch_size < size < high.batch_size}
+        return found
 
     def _beyond(self) -> tuple[Affine, ...]:
         """The highest of these counts where there are no knots, or no more."""

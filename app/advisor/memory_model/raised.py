@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from app.advisor.memory_model.memory import MemoryEstimate
+from app.advisor.memory_model.peaks import Peaks
 
 # The parts that do not grow with the batch may be off by as much, and what is missing within it grows as little:
 # WORKING_BYTES of transformers, the largest of what libraries take at work, are 153 MB. Of large weights, by so much.
@@ -50,6 +50,6 @@ def _raised(memory: MemoryEstimate, took: Took) -> MemoryEstimate:
         memory,
         activations=memory.activations.plus(constant, factor),
         fragmentation=memory.fragmentation.plus(0.0, factor),
-        update=math.ceil(memory.update * factor + constant) if memory.update else 0,
+        update=Peaks(memory.update).plus(constant, factor).lines,
         trace=memory.trace if factor == 1.0 else None,
     )

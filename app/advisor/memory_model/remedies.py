@@ -104,7 +104,8 @@ def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision
         if not is_checkpointed(trace):
             yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
-            held = now - step_peaks(replace(trace, optimizer="sgd"), plan, workload.data).at(batch)
+            stateless = replace(trace, optimizer="sgd", update_peaks=())  # it holds nothing in its own step either
+            held = now - step_peaks(stateless, plan, workload.data).at(batch)
             yield LIGHTER, trace.optimizer_bytes + held
 
 

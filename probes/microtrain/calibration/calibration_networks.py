@@ -260,6 +260,7 @@ def _named(forward: Trace, workload: Workload) -> Trace:
         operations=(),
         activation_bytes=nothing,
         activation_peaks=(),
+        update_peaks=(),
         issued=None,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeAlias
 
 from probes.microtrain.kernel_memory.kernel_calls import Call
 from probes.microtrain.kernel_memory.scratch import Budget, Inside
@@ -20,6 +21,8 @@ FIRST_SIZES = tuple(2**power for power in range(17))
 # Closer than this to the straight line between its neighbours a point adds nothing; above the size it is not worth it.
 STRAIGHT = 0.005
 FINEST_SIZE = 2**12
+
+Calls: TypeAlias = tuple[Call | None, Call | None]  # of one operation at both batch sizes
 
 
 class _Place:
@@ -42,15 +45,14 @@ class _Place:
 
 
 def kernel_peaks(batch_sizes: tuple[int, int], one: Recording, other: Recording) -> tuple[Knot, ...]:
-    """Bytes alive at the peak of a step, what kernels take inside included. Empty: the steps differ."""
-    if not same_operations(one.records, other.records):
+    """Bytes alive at the peak of forward and backward, what kernels take inside included. Empty: the steps differ."""
+    if not same_operations(one.records, other.records) or not (computing := one.before_update):
         return ()
-    lines = [affine(batch_sizes, pair) for pair in zip(one.activation_bytes, other.activation_bytes, strict=True)]
-    if not lines:
-        return ()
-    lines = _with_copies(batch_sizes, lines, one.calls, other.calls)
+    calls = [(one.calls[place], other.calls[place]) for place in computing]
+    pairs = [(one.activation_bytes[place], other.activation_bytes[place]) for place in computing]
+    lines = _with_copies(batch_sizes, [affine(batch_sizes, pair) for pair in pairs], calls)
     highest, budget = highest_lines(set(lines)), Budget()
-    places = _places(batch_sizes, lines, one.calls, other.calls)
+    places = _places(batch_sizes, lines, calls)
 
     def peak_at(size: int) -> int:
         peak = max(0.0, *(line.at(size) for line in highest))
@@ -63,22 +65,18 @@ def kernel_peaks(batch_sizes: tuple[int, int], one: Recording, other: Recording)
     return without_straight(curve(peak_at))
 
 
-def _with_copies(
-    batch_sizes: tuple[int, int], lines: list[Affine], one: list[Call | None], other: list[Call | None]
-) -> list[Affine]:
+def _with_copies(batch_sizes: tuple[int, int], lines: list[Affine], calls: list[Calls]) -> list[Affine]:
     """With the copies of weights that a layer made inside itself from its end on."""
     kept, found = 0, []
-    for line, a, b in zip(lines, one, other, strict=True):
+    for line, (a, b) in zip(lines, calls, strict=True):
         kept += Inside(batch_sizes, a, b).kept() if a and b and a.autocast else 0
         found.append(Affine(line.constant + kept, line.per_sample))
     return found
 
 
-def _places(
-    batch_sizes: tuple[int, int], lines: list[Affine], one: list[Call | None], other: list[Call | None]
-) -> list[_Place]:
+def _places(batch_sizes: tuple[int, int], lines: list[Affine], calls: list[Calls]) -> list[_Place]:
     alive: dict[tuple[Call, Call], set[Affine]] = defaultdict(set)
-    for line, a, b in zip(lines, one, other, strict=True):
+    for line, (a, b) in zip(lines, calls, strict=True):
         if a and b:
             alive[a, b].add(line)
     return [_Place(batch_sizes, calls, lines) for calls, lines in alive.items()]

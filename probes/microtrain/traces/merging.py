@@ -86,7 +86,10 @@ def _counts(
 
 def peak_lines(batch_sizes: tuple[int, int], one: Sequence[int], other: Sequence[int]) -> tuple[Affine, ...]:
     """Bytes alive over a step at two batch sizes -> the lines that are highest at some batch size from 1 on, the one
-    of the largest batches last. Moments correspond where both steps ran the same operations; else only peaks do."""
+    of the largest batches last. Moments correspond where both steps ran the same operations; else only peaks do. Empty
+    where a step has no moments."""
+    if not one or not other:
+        return ()
     if len(one) != len(other):
         one, other = [max(one)], [max(other)]
     return highest_lines({_unfalling(batch_sizes, pair) for pair in zip(one, other, strict=True)})

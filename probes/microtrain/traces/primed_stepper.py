@@ -49,8 +49,19 @@ class Recording:
 
     @property
     def alive(self) -> list[int]:
-        """activation_bytes; of a step without operations those of its batch."""
-        return self.activation_bytes or [self.input_bytes]
+        """activation_bytes of forward and backward; where these have no operations, those of the batch."""
+        return [self.activation_bytes[place] for place in self.before_update] or [self.input_bytes]
+
+    @property
+    def alive_in_update(self) -> list[int]:
+        """activation_bytes of the optimizer's step."""
+        pairs = zip(self.records, self.activation_bytes, strict=True)
+        return [alive for record, alive in pairs if record.phase == "optimizer"]
+
+    @property
+    def before_update(self) -> list[int]:
+        """The places of forward's and backward's operations."""
+        return [place for place, record in enumerate(self.records) if record.phase != "optimizer"]
 
 
 class Resident(NamedTuple):

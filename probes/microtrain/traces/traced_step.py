@@ -23,10 +23,11 @@ Recordings = tuple[Recording, Recording]  # at these
 
 
 class TracedStep(NamedTuple):
-    """As the fields of probes.trace.Trace that are kept once a precision."""
+    """As the fields of probes.trace.Trace, most of which are kept once a precision."""
 
     operations: tuple[Operation, ...] = ()
     peaks: tuple[Affine, ...] = ()
+    update_peaks: tuple[Affine, ...] = ()
     kernel_peaks: tuple[Knot, ...] = ()
     allocations: str = ""
     heap: HeapCurves = HeapCurves()
@@ -45,7 +46,8 @@ def trace_plainly(pair: Pair, recordings: Recordings) -> TracedStep:
     """Without the order of its allocations, and what kernels take inside, which has to be tried for real."""
     one, other = recordings
     lines = peak_lines(pair, one.alive, other.alive)
-    return TracedStep(merge(pair, one.records, other.records), lines, issued=other.issued)
+    updating = peak_lines(pair, one.alive_in_update, other.alive_in_update)
+    return TracedStep(merge(pair, one.records, other.records), lines, updating, issued=other.issued)
 
 
 def trace_step(workload: Workload, pair: Pair, recordings: Recordings, resident: Resident) -> TracedStep:

@@ -11,7 +11,7 @@ from app.advisor.summary import trace_of_summary
 from probes.allocations import Log, pack, unpack
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
-from probes.workload.description import OptimizerName, Plan, Workload
+from probes.workload.description import OPTIMIZERS, OptimizerName, Plan, Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import a_workload
 
@@ -85,6 +85,20 @@ def test_what_fits_on_a_gpu_counts_what_its_optimizer_holds_at_once(optimizer: O
     assert peaks is not None
     assert estimate.allocated(1) == pytest.approx(peaks.allocated, rel=0.02)
     assert estimate.allocated(1) - on_cpu.allocated(1) == pytest.approx(held * plain.gradient_bytes, rel=0.02, abs=1e5)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_of_one_large_parameter_a_gpu_holds_what_its_own_optimizer_does(
+    optimizer: OptimizerName, batch_size: int
+) -> None:
+    """A CPU's goes from parameter to parameter, and holds more of a single one."""
+    wide = {"layers": [{"type": "linear", "out": 700}, "relu", {"type": "linear", "out": 4}], "input_shape": [2500]}
+    trace = trace_workload(Workload(parse_model(wide), 4, optimizer=optimizer))
+    peaks = device_peaks(trace, "fp32", batch_size)
+    assert peaks is not None
+    estimate = estimate_memory(None, None, trace, [], GPU)
+    assert estimate.allocated(batch_size) == pytest.approx(peaks.allocated, rel=0.03)
 
 
 def test_an_option_on_a_gpu_tells_allocated_and_reserved_bytes_apart(traced: Trace) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.recommendation import Option
+from app.advisor.summary import trace_of_summary
 from probes.bounds import MAX_BATCH_SIZE
 from probes.measurement import Measurement, MemoryPeak
+from probes.trace import Affine
 from tests.app.advisor.answered import ALL_FOUR, BASE, answer, measured
 from tests.app.advisor.build import (
     GB,
@@ -54,6 +56,14 @@ def test_when_not_one_sample_fits_something_else_is_offered(usable: int, optimiz
     found = recommend(a_survey(usable_bytes=usable), None, None, [], request)
     assert found.options[0].max_batch_size == 0
     assert remedy in (found.options[0].why_not or "")
+
+
+def test_what_an_optimizer_holds_in_its_step_goes_with_it_on_a_cpu_too() -> None:
+    """Of a large table at a batch of one: with sgd it fits where it was said that inference alone would."""
+    workload = a_workload(1)
+    trace = replace(trace_of_summary(workload), update_peaks=(Affine(600e6, 0.0),))
+    found = recommend(a_survey(usable_bytes=450 * 10**6), None, trace, [], Request(workload, precision="fp32"))
+    assert "with the optimizer sgd one would" in (found.options[0].why_not or "")
 
 
 @pytest.mark.parametrize("asked", [{"devices": ("cuda",)}, {"precision": "fp32", "devices": ("cuda:0",)}])

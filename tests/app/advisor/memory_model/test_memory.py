@@ -24,6 +24,7 @@ estimates = st.builds(
     ),
     overhead=sizes,
     available=sizes,
+    update=st.lists(st.builds(Affine, st.floats(0, 1e12), st.floats(0, 1e3)), max_size=2).map(tuple),
     fragmentation=st.lists(st.integers(0, 10**12), max_size=4).map(
         lambda held: Peaks(
             knots=tuple(Knot(4**place, size) for place, size in enumerate([*sorted(held), *sorted(held)[-1:]]))
@@ -52,6 +53,20 @@ def test_the_largest_batch_that_fits_fits_and_the_next_does_not(memory: MemoryEs
     assert memory.available is not None
     if largest < 10**12:  # beyond, one sample's bytes vanish in the sum's rounding
         assert memory.peak(largest + 2) > memory.available
+
+
+def test_what_an_optimizer_holds_in_its_step_is_beside_nothing_of_forward_and_backward() -> None:
+    """On a CPU as traced; kernels have a peak of their own, and the heap holds what it does."""
+    held = (Affine(1000.0, 10.0),)
+    plain = replace(trace_of_summary(a_workload()), activation_peaks=(Affine(0.0, 100.0),), update_peaks=held)
+    for trace in (plain, replace(plain, kernel_peaks=(Knot(1, 100), Knot(1001, 100_100)))):
+        whole = replace(trace, heap_surplus=(Knot(1, 7), Knot(2**17, 7)))
+        memory = estimate_memory(a_survey(), None, whole, [], ONE)
+        fixed = memory.fixed
+        assert [memory.peak(size) - fixed for size in (1, 10, 100)] == [1010 + 7, 1100 + 7, 10_000 + 7]
+        assert [memory.update_beyond(size) for size in (1, 10, 100)] == [910, 100, 0]
+        rooms = [replace(memory, available=fixed + room).max_batch_size() for room in (900, 1027, 2007)]
+        assert rooms == [0, 2, 20]
 
 
 @given(estimates, st.integers(1, 10**6), st.integers(1, 10**6))

@@ -28,6 +28,19 @@ def test_the_largest_batch_within_has_room_and_the_next_has_none(knots: tuple[Kn
         assert peaks.at(largest + 1) >= room - 1
 
 
+@given(growing, st.lists(st.builds(Affine, st.integers(0, 10**9), st.integers(0, 10**6)), min_size=1, max_size=3))
+@example((Knot(1, 0), Knot(5, 100)), [Affine(60.0, 0.0)])
+def test_what_is_at_least_so_much_is_the_higher_of_both_at_every_batch(
+    knots: tuple[Knot, ...], lines: list[Affine]
+) -> None:
+    plain, floor = Peaks(knots=knots), Peaks(tuple(lines))
+    for peaks in (plain, Peaks(floor.lines[:1])):
+        found = peaks.at_least(floor.lines)
+        for size in range(knots[0].batch_size, knots[-1].batch_size + 30):
+            assert found.at(size) == pytest.approx(max(peaks.at(size), floor.at(size)), rel=1e-9, abs=1e-2)
+    assert plain.at_least(()) == plain
+
+
 def test_where_kernels_take_less_at_a_larger_batch_the_larger_one_counts() -> None:
     peaks = Peaks(knots=(Knot(1, 900), Knot(2, 400), Knot(10, 1200)))
     assert peaks.largest_within(500) == 3

@@ -74,6 +74,17 @@ def test_checkpointing_gains_nothing_where_one_layer_holds_most() -> None:
     assert not any("checkpointing" in change for change in changes)
 
 
+def test_an_optimizer_s_own_step_is_saved_by_another_optimizer_and_not_by_checkpointing() -> None:
+    workload = a_workload(1)
+    held = replace(traced(workload), update_peaks=(Affine(900e6, 0.0),))
+    memory = replace(estimate_memory(None, None, held, [], ONE), overhead=0, available=GB)
+    option = replace(an_option(workload), memory=memory.parts(1), max_batch_size=memory.max_batch_size())
+    remedies = {remedy.change: remedy for remedy in remedies_for(option, held, workload)}
+    assert not any("checkpointing" in change or change == "bf16" for change in remedies)
+    assert remedies[LIGHTER].saves_bytes == 200_000_000 + 800_000_000  # the step takes 100 MB itself
+    assert remedies[LIGHTER].fits
+
+
 def test_what_is_chosen_already_is_no_remedy() -> None:
     assert "bf16" not in found(a_workload(16), ONE_BF16)
     assert "the optimizer sgd" not in found(a_workload(16, optimizer="sgd"))

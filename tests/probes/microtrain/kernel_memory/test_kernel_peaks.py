@@ -70,7 +70,7 @@ def trace(name: str, mode: Mode) -> Trace:
 
 def estimated_bytes(traced: Trace, batch_size: int, precision: Precision) -> float:
     resident = traced.parameter_bytes + traced.buffer_bytes + traced.gradient_bytes + traced.optimizer_bytes
-    return resident + Peaks(knots=traced.kernel_peaks_under(precision)).at(batch_size)
+    return resident + Peaks(knots=traced.kernel_peaks_under(precision)).at_least(traced.update_peaks).at(batch_size)
 
 
 def real_peak_bytes(name: str, mode: Mode, batch_size: int, precision: Precision) -> int:
