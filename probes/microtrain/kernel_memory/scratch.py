@@ -12,8 +12,11 @@ from probes.microtrain.traces.merging import affine
 # Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
 MAX_FLOPS = 4e9
 MAX_BYTES = 256 * 2**20
-# All of a trace's trials in one precision; each call has two, unless others like it were slow.
+# All of a trace's trials in one precision; each call has two or three, unless others like it were slow.
 MAX_TRACE_SECONDS = 0.3
+# One or two samples tell little of many: from the first to the second a recurrent layer's workspace grows by 4 kB, from
+# the eighth on by 135 kB each. Of the trials that each call has, one is of so many where that is easy.
+TELLING = 8
 # Up to here a trial takes next to no time, whatever one at another size took for the profiler and for choosing kernels.
 EASY_FLOPS, EASY_BYTES = 2e8, 2**25
 COPYING_SIZES = (2, 4)  # copies are in proportion
@@ -64,15 +67,24 @@ class Inside:
     def _is_small(self, size: int) -> bool:
         return self._flops.at(size) <= MAX_FLOPS and self._bound.at(size) <= MAX_BYTES
 
+    def _is_easy(self, size: int) -> bool:
+        return self._flops.at(size) <= EASY_FLOPS and self._bound.at(size) <= EASY_BYTES
+
+    def _would_tell(self) -> bool:
+        slow = is_slow(self._batch_sizes, self._one, self._other, TELLING)
+        return max(self._seen) < TELLING and self._is_easy(TELLING) and not slow
+
     def _try(self, size: int, budget: Budget) -> None:
         if size in self._seen or self._fails or not self._is_small(size):
             return
         if is_slow(self._batch_sizes, self._one, self._other, size):
             self._is_slow = True
             return
-        easy = self._flops.at(size) <= EASY_FLOPS and self._bound.at(size) <= EASY_BYTES
-        if len(self._seen) >= 2 and not budget.allows(0.0 if easy else self._seconds_a_sample * size):
-            return
+        if self._seen and not budget.allows(0.0 if self._is_easy(size) else self._seconds_a_sample * size):
+            if self._would_tell():
+                size = TELLING
+            elif len(self._seen) >= 2:
+                return
         begun = time.thread_time()
         try:
             taken = try_at(self._batch_sizes, self._one, self._other, size)
