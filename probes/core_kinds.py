@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from probes.caches import Cache
 from probes.cpuinfo import CpuInfo
 from probes.cpusets import iterate_cpus, parse_cpu_list, unite_cpus
-from probes.names.core_designs import find_design, may_be_hybrid
+from probes.names.core_designs import find_design, has_dense_cores, may_be_hybrid
 from probes.names.cpu_identity import CpuIdentity
 from probes.reading import Root
 from probes.topology import CPU_FOLDER, Topology, read_present
@@ -62,14 +62,15 @@ class Witnesses:
 
 
 def guess_core_kinds(seen: Witnesses) -> CoreKinds | None:
-    """Intel's kinds by their second-level caches, Arm's by their designs, AMD's dense cores by their clocks."""
+    """Intel's kinds by their second-level caches, Arm's by their designs, those of AMD's models with dense cores
+    by their clocks."""
     vendor = seen.identity.vendor_id
     if vendor == "GenuineIntel" and may_be_hybrid(seen.identity):
         return split_by_shared_cache(seen.topology, seen.caches)
     if seen.identity.cores:
         designs = read_designs(seen.cpuinfo, seen.topology.online)
         return split_by_size({cpu: size for cpu, (_, size) in designs.items()}, seen.topology.online)
-    return split_by_speed(seen.maximum_hz, seen.topology.online) if vendor == "AuthenticAMD" else None
+    return split_by_speed(seen.maximum_hz, seen.topology.online) if has_dense_cores(seen.identity) else None
 
 
 def read_designs(cpuinfo: CpuInfo, online: int) -> dict[int, tuple[str, str]]:
@@ -82,19 +83,19 @@ def read_designs(cpuinfo: CpuInfo, online: int) -> dict[int, tuple[str, str]]:
 
 
 def split_by_speed(speeds: Mapping[int, int], online: int) -> CoreKinds | None:
-    """Two kinds by capacity or clock, the slowest being the efficient one; None where they are much the same.
+    """Two kinds by capacity or clock, the slowest being the efficient one; None where they are much the same, or differ
+    by steps without a gap: many a kernel tells a clock by how it ranks each core among its equals.
 
     speeds: by the CPU's number; of every online CPU, or nothing is told.
     """
-    if (
-        not speeds
-        or unite_cpus(1 << cpu for cpu in speeds) != online
-        or min(speeds.values()) >= max(speeds.values()) * SAME_KIND_FRACTION
-    ):
+    if not speeds or unite_cpus(1 << cpu for cpu in speeds) != online:
         return None
     slowest = min(speeds.values())
-    efficiency = sum(1 << cpu for cpu, speed in speeds.items() if speed * SAME_KIND_FRACTION <= slowest)
-    return CoreKinds(sum(1 << cpu for cpu in speeds) & ~efficiency, efficiency)
+    slow = {cpu: speed for cpu, speed in speeds.items() if speed * SAME_KIND_FRACTION <= slowest}
+    fast = {cpu: speed for cpu, speed in speeds.items() if cpu not in slow}
+    if not fast or max(slow.values()) > min(fast.values()) * SAME_KIND_FRACTION:
+        return None
+    return CoreKinds(sum(1 << cpu for cpu in fast), sum(1 << cpu for cpu in slow))
 
 
 def split_by_shared_cache(topology: Topology, caches: list[Cache]) -> CoreKinds | None:

@@ -295,7 +295,7 @@ class Driver:
     library_error: str | None = None  # the library's own name for it, as NVML_ERROR_LIB_RM_VERSION_MISMATCH
     compute_error: str | None = None  # of CUDA's (HIP's, Level Zero's) initialisation, as CUDA_ERROR_NO_DEVICE
     compute_devices: int | None = None  # how many it then shows to this process
-    fabric_manager: str | None = None  # running, stopped, absent; None: not asked (no NVSwitch)
+    fabric_manager: str | None = None  # running, stopped, absent; None: no NVSwitch, or it may be hidden
 
 
 @dataclass(frozen=True, slots=True)

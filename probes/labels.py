@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from probes.diagnose.candidates import is_candidate
 from probes.fingerprint import SPEED_FLAGS, silent_parts
 from probes.hardware import Accelerator, Cpu, Survey
 
@@ -68,8 +69,9 @@ def _describe_memory(survey: Survey) -> Iterator[tuple[str, Any]]:
 
 
 def _describe_cards(accelerators: Sequence[Accelerator]) -> Iterator[tuple[str, Any]]:
-    """Graphics inside the CPU are no GPU to schedule for; a MIG instance is part of its card."""
-    cards = [card for card in accelerators if card.parent_id is None and card.segment != "integrated"]
+    """Graphics inside the CPU, and what torch has no backend for, are no GPU to schedule for; a MIG instance is part of
+    its card."""
+    cards = [card for card in accelerators if is_candidate(card) and card.segment != "integrated"]
     instances = [card for card in accelerators if card.parent_id is not None]
     yield "gpu.count", len(cards)
     if not cards:

@@ -1,6 +1,7 @@
 """The mounts that training reads from and writes to, and what kind of storage each one is."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,9 @@ _VIRTUAL_VENDORS = (
     # AWS's, Google's and Azure's volumes behind NVMe, as their guides name them; their local disks have other names
     "Amazon Elastic Block Store", "nvme_card-pd", "MSFT NVMe Accelerator",
 )  # fmt: skip
+_NVME_OVER_NETWORK = {"tcp", "rdma", "fc"}  # the kernel's drivers/nvme/host; a disk's own is pcie or apple-nvme
+# A disk's place in /sys/devices: below a session of iSCSI, or a remote port of Fibre Channel.
+_OVER_NETWORK = re.compile(r"/session\d+/|/rport-")
 _CAPTURED_MOUNTS = ("/", "/home", "/dev/shm")
 _MAX_STACK = 8  # partitions on LVM on encryption on RAID: four levels in practice
 
@@ -166,9 +170,11 @@ def classify_block(root: Root, name: str, depth: int = 0) -> str | None:
         kinds = {classify_block(root, slave, depth + 1) for slave in beneath}
         return next((kind for kind in ("network", "hdd", "virtual", "ssd", "nvme", "memory") if kind in kinds), None)
     disk = _find_disk(root, name)
-    if name.startswith("nvme"):
-        return "virtual" if _is_virtual(root, disk) else "nvme"
-    return _classify_disk(root, disk)
+    if _is_virtual(root, disk):
+        return "virtual"
+    if _is_over_network(root, disk):
+        return "network"
+    return "nvme" if name.startswith("nvme") else _classify_disk(root, disk)
 
 
 def _find_disk(root: Root, name: str) -> str:
@@ -185,9 +191,18 @@ def _is_virtual(root: Root, disk: str) -> bool:
     return any(mark in vendor for mark in _VIRTUAL_VENDORS)
 
 
+def _is_over_network(root: Root, disk: str) -> bool:
+    """Whether another machine holds it: an NVMe disk's controller tells, or those below it where it has several ways
+    to go (multipath: `device` is its subsystem then)."""
+    folder = f"/sys/class/block/{disk}/device"
+    if disk.startswith("nvme"):
+        ways = [f"/{name}" for name in root.list(folder) if re.fullmatch(r"nvme\d+", name)]
+        transports = {(root.read(f"{folder}{way}/transport") or "").strip() for way in ("", *ways)}
+        return not transports.isdisjoint(_NVME_OVER_NETWORK)
+    return _OVER_NETWORK.search(root.link_target(f"/sys/class/block/{disk}") or "") is not None
+
+
 def _classify_disk(root: Root, disk: str) -> str | None:
-    if _is_virtual(root, disk):
-        return "virtual"
     rotational = root.read_int(f"/sys/class/block/{disk}/queue/rotational")
     if rotational not in (0, 1) or disk.startswith("loop"):
         return None

@@ -95,12 +95,14 @@ def _read_page_size(root: Root, cpuinfo: CpuInfo) -> int | None:
 def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:
     """systemd-detect-virt's name for the hypervisor, `none` on bare metal, `vm-other` for an unknown hypervisor.
 
-    None where nothing settles it: without the CPU's `hypervisor` flag (x86 only) and without DMI a capture is silent.
+    None where nothing settles it: without the CPU's `hypervisor` flag (x86 only) a firmware's maker that is not known
+    may be a cloud.
     """
     flags = (cpuinfo.first("flags") or "").split()
     is_bare = bool(flags) and "hypervisor" not in flags
+    strings = [root.read(f"/sys/class/dmi/id/{name}") or "" for name in _DMI_FILES]
     named = (
-        parse_dmi([root.read(f"/sys/class/dmi/id/{name}") or "" for name in _DMI_FILES], is_bare=is_bare)
+        parse_dmi(strings, is_bare=is_bare)
         or _read_hypervisor_folder(root)
         or _read_device_tree(root)
         or _read_control_program(root)
@@ -115,7 +117,17 @@ def read_virtualization(root: Root, cpuinfo: CpuInfo) -> str | None:
         return "uml"
     if "hypervisor" in flags:
         return "vm-other"
-    return "none" if flags or root.exists("/sys/class/dmi/id/sys_vendor") else None
+    return "none" if flags or _is_metal(strings) or _hosts_guests(root) else None
+
+
+def _is_metal(strings: list[str]) -> bool:
+    """Amazon's m5.metal, m7i.metal-24xl; strings as `parse_dmi` takes them."""
+    return ".metal" in strings[0] and any(text.strip().startswith("Amazon EC2") for text in strings)
+
+
+def _hosts_guests(root: Root) -> bool:
+    """Arm, where KVM needs the level of a hypervisor (EL2, the kernel's virt/kvm/arm), which one keeps for itself."""
+    return root.exists("/sys/class/dmi/id/sys_vendor") and root.exists("/sys/class/misc/kvm")
 
 
 def parse_dmi(strings: list[str], *, is_bare: bool = False) -> str | None:
@@ -128,8 +140,7 @@ def parse_dmi(strings: list[str], *, is_bare: bool = False) -> str | None:
     for text in strings:
         for prefix, name in _DMI_PREFIXES:
             if text.strip().startswith(prefix):
-                is_metal = name == "amazon" and ".metal" in strings[0]  # m5.metal, m7i.metal-24xl
-                return None if is_metal or (is_bare and prefix in _MAKERS_OF_BOTH) else name
+                return None if _is_metal(strings) or (is_bare and prefix in _MAKERS_OF_BOTH) else name
     return None
 
 

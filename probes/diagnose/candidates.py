@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
-from probes.gpu.pci import NEURAL_PROCESSOR
+from probes.gpu.pci import NEURAL_PROCESSOR, NO_INTEL_GPU
 from probes.hardware import Accelerator
 
 VENDORS = ("NVIDIA", "AMD", "Intel", "Apple")  # torch has a backend of its own for them
@@ -20,7 +20,7 @@ def is_candidate(card: Accelerator) -> bool:
 
 
 def _is_intel_gpu(card: Accelerator) -> bool:
-    """Its neural processors and its old co-processors have drivers of their own. A virtual machine may have a card on
-    bus 0, where those of a processor are else."""
-    is_neural = card.why_not == NEURAL_PROCESSOR
-    return not is_neural and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)
+    """Its neural processors, co-processors and FPGAs are none, whatever drives them. A virtual machine may have a card
+    on bus 0, where those of a processor are else."""
+    is_other = card.why_not in (NEURAL_PROCESSOR, NO_INTEL_GPU)
+    return not is_other and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)

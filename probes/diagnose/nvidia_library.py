@@ -39,6 +39,7 @@ _CUDA_ADVICE = {
         "sudo nvidia-modprobe -u -c 0; in a container: docker run --gpus all --ulimit memlock=-1 …",
     ),
 }
+_NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY"
 _CUDA_GENERALLY = ("", "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid | tail; then restart the machine")
 
 
@@ -207,20 +208,21 @@ def _check_error(case: Case, error: str) -> Checked:
     driver = case.driver
     if error == "CUDA_ERROR_NO_DEVICE" and may_be_hidden(case):
         return unknown("CUDA shows no device, as the environment tells it to; see below")
-    if error == "CUDA_ERROR_SYSTEM_NOT_READY" or (driver and driver.fabric_manager in ("stopped", "absent")):
-        return broken(_no_fabric_manager(case, driver.fabric_manager if driver else None))
     if error == "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH":
         return broken(_versions(case, driver.kernel_module_version if driver else None, None))
+    state = driver.fabric_manager if driver else None
+    if error == _NOT_READY or (error not in _CUDA_ADVICE and state in ("stopped", "absent")):
+        return broken(_no_fabric_manager(case, state, error))
     meaning, fix = _CUDA_ADVICE.get(error, _CUDA_GENERALLY)
     message = f"CUDA does not start: cuInit says {error}" + (f"; {meaning}." if meaning else ".")
     return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))
 
 
-def _no_fabric_manager(case: Case, state: str | None) -> Finding:
+def _no_fabric_manager(case: Case, state: str | None, error: str = _NOT_READY) -> Finding:
     message = (
         "The cards of this machine are joined by NVSwitch, and the service that sets the switches up is "
         f"{state or 'not ready'}: "
-        "until it runs, CUDA starts on none of them (CUDA_ERROR_SYSTEM_NOT_READY)."
+        f"until it runs, CUDA starts on none of them ({error})."
     )
     fix = "sudo systemctl enable --now nvidia-fabricmanager"
     if state == "absent":

@@ -26,18 +26,43 @@ def check_bus(case: Case) -> Checked:
 
 
 def check_module(case: Case) -> Checked:
+    """What the kernel bound the card to decides; a module may be loaded for another card."""
     vendor, bound = case.card.vendor or "", case.card.kernel_driver
     if vendor == "Apple":
         return fine("macOS brings its driver")
     if bound in VIRTUAL_MACHINE_DRIVERS:
         return broken(_reserved(case))
+    if bound == "radeon":
+        return broken(_old_driver(case))
+    if bound in _MODULES.get(vendor, ()):
+        return fine(f"the kernel module {bound} drives it")
     modules = case.driver.kernel_modules if case.driver else None
-    loaded = [name for name in _MODULES.get(vendor, ()) if name == bound or name in (modules or ())]
-    if loaded:
-        return fine(f"the kernel module {loaded[0]} is loaded")
     if modules is None:
         return unknown("nothing tells which kernel modules are loaded")
-    return broken(_old_driver(case) if bound == "radeon" else _no_driver(case))
+    loaded = [name for name in _MODULES.get(vendor, ()) if name in modules]
+    if not loaded:
+        return broken(_no_driver(case))
+    if _is_passed_over(case):
+        return broken(_passed_over(case, " or ".join(loaded)))
+    return fine(f"the kernel module {loaded[0]} is loaded")
+
+
+def _is_passed_over(case: Case) -> bool:
+    """A captured machine may lack the links that tell what a card is bound to."""
+    is_unbound = case.card.kernel_driver is None and case.card.pci_address is not None
+    return is_unbound and case.facts.is_live and not _is_proven(case)
+
+
+def _passed_over(case: Case, module: str) -> Finding:
+    message = (
+        f"The kernel module {module} is loaded and does not drive the card at {case.card.pci_address}: the card is "
+        "newer than this kernel or its firmware files, or it failed to start."
+    )
+    fix = (
+        "sudo dmesg | grep -i -e amdgpu -e xe -e i915 | tail says why; a card newer than the kernel needs a newer "
+        "kernel and the newest linux-firmware."
+    )
+    return make_finding("gpu-ignored-by-driver", case.subject, message, fix)
 
 
 def _reserved(case: Case) -> Finding:

@@ -5,11 +5,11 @@ belongs to nobody or to somebody else here, so that only who sees all processes 
 """
 
 from probes.gpu.hwmon import MOST_MEMORY_BYTES
+from probes.gpu.pid_namespace import is_first_namespace
 from probes.hardware import GpuProcess
 from probes.reading import Root, clean
 
 _FOLDER = "/sys/class/kfd/kfd/proc"
-_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of linux/proc_ns.h
 _MAX_PROCESSES = 64
 _MAX_FOLDERS = 1024
 
@@ -24,7 +24,7 @@ def read_processes(root: Root, gpu: int) -> tuple[GpuProcess, ...] | None:
         ((size, name) for name, size in sizes.items() if size is not None and 0 < size <= MOST_MEMORY_BYTES),
         reverse=True,
     )
-    sees_all = root.link_target("/proc/self/ns/pid") == _FIRST_NAMESPACE
+    sees_all = is_first_namespace(root) is True
     return tuple(_describe(root, name, size, sees_all) for size, name in held[:_MAX_PROCESSES])
 
 

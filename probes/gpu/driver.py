@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from probes.gpu.child_process import LIBRARY_FOLDERS
 from probes.gpu.cuda import CudaReading
 from probes.gpu.nvml_process import NvidiaReading
+from probes.gpu.pid_namespace import is_first_namespace
 from probes.hardware import Accelerator, DeviceFile, Driver
 from probes.reading import Root, clean
 from probes.software import read_nvidia_driver
+from probes.system import read_container
 
 _MAX_PROCESSES = 32_768  # looked at for the fabric manager, and only beside an NVSwitch
 _FABRIC_MANAGER = "nv-fabricmanage"  # the kernel keeps 15 letters of a process's name
@@ -189,15 +191,22 @@ def _read_library_version(root: Root, folder: str, name: str) -> str | None:
 
 
 def read_fabric_manager(root: Root) -> str | None:
-    """Whether the service runs that NVSwitch machines need; None without an NVSwitch, or where a container hides it."""
+    """Whether the service runs that NVSwitch machines need; None without an NVSwitch, or where it may be hidden."""
     if not root.exists(_NVSWITCH_SIGN):
         return None
     if any(name == _FABRIC_MANAGER for name in _list_processes(root)):
         return "running"
-    if root.exists("/.dockerenv") or root.exists("/run/.containerenv"):
+    if not _sees_all_processes(root):
         return None
     places = ("/usr/bin/nv-fabricmanager", "/usr/lib/systemd/system/nvidia-fabricmanager.service")
     return "stopped" if any(root.exists(place) for place in places) else "absent"
+
+
+def _sees_all_processes(root: Root) -> bool:
+    """Not in a container, which has processes and programs of its own, nor where /proc is mounted with `hidepid`
+    (proc(5)): then another user's process cannot be looked at, and the first one is root's."""
+    is_outside = read_container(root) is None and is_first_namespace(root) is not False
+    return is_outside and root.read("/proc/1/comm") is not None
 
 
 def _list_processes(root: Root) -> Iterator[str]:

@@ -37,20 +37,23 @@ _COMPUTE_VENDORS = {
 }
 # ATI chips that server boards used for their console: Rage XL, RV100, ES1000. Nothing computes on them.
 _AMD_CONSOLE_DEVICES = {0x4752, 0x474D, 0x4759, 0x5159, 0x515E, 0x5969}
-# Co-processors that encrypt and compress (Intel QuickAssist, PCI ids of the Linux qat drivers).
-_INTEL_QUICKASSIST = {
-    0x0435, 0x0443, 0x18A0, 0x18A1, 0x18EE, 0x18EF, 0x19E2, 0x19E3, 0x37C8, 0x37C9, 0x4940, 0x4941, 0x4942, 0x4943,
-    0x4944, 0x4945, 0x4946, 0x4947, 0x578A, 0x578B, 0x6F54, 0x6F55,
-}  # fmt: skip
+# Graphics of AMD's processors before Ryzen, Llano to Stoney Ridge (the kernel's include/drm/drm_pciids.h,
+# RADEON_IS_IGP, and drivers/gpu/drm/amd/amdgpu/amdgpu_drv.c, AMD_IS_APU); no card has a number among theirs.
+_AMD_BEFORE_RYZEN = (range(0x1304, 0x131E), range(0x9640, 0x9650), range(0x9800, 0x9A00))
+# Intel's co-processors that compute: Xeon Phi (pci.ids: 2250 to 225e, 2260, 2262). Its others encrypt and compress
+# (QuickAssist) or hand packets out (Dynamic Load Balancer), and each generation of Xeon brings new ones.
+_XEON_PHI = range(0x2250, 0x2270)
 _DISPLAY, _ACCELERATOR, _COPROCESSOR = 0x03, 0x12, 0x0B40
 _AMD, _AMD_CHIPSET, _INTEL = 0x1002, 0x1022, 0x8086
 _DRIVES_PARTS = ("xe", "i915", "amdgpu")  # kernels run on a virtual function that one of these drives
+_DRIVES_INTEL_GPUS = ("xe", "i915")
 _FUNCTIONS = 8  # of one device
 _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
 _MAX_CLASS, _MAX_ID = 0xFFFFFF, 0xFFFF
 _UNCLEAR = "unclear"
 NEURAL_PROCESSOR = "a neural processor in the CPU, which torch has no backend of its own for"
+NO_INTEL_GPU = "neither xe nor i915 drives it, and torch has no backend of its own for what else Intel makes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,13 @@ def _read_card(root: Root, function: PciFunction) -> Accelerator:
     name = name_card(root, Ids(function.vendor, function.device, revision))
     in_processor = is_neural or _is_intel_graphics(function, name) or _is_amd_graphics(root, function)
     card = describe(function, is_integrated=in_processor)
-    card = replace(card, usable=False, why_not=NEURAL_PROCESSOR) if is_neural else card
+    driver = _read_driver(root, function.folder)
+    why_not = NEURAL_PROCESSOR if is_neural else NO_INTEL_GPU if _is_no_intel_gpu(function, driver) else None
+    card = replace(card, usable=False, why_not=why_not) if why_not else card
     return replace(
         card,
         name=name,
-        kernel_driver=_read_driver(root, function.folder),
+        kernel_driver=driver,
         **asdict(read_link(root, function.address)),
     )
 
@@ -116,7 +121,7 @@ def is_accelerator(function: PciFunction) -> bool:
         console = function.vendor == 0x1002 and function.device in _AMD_CONSOLE_DEVICES
         return function.vendor in _DISPLAY_VENDORS and not console
     if base_and_sub == _COPROCESSOR:
-        return not (function.vendor == 0x8086 and function.device in _INTEL_QUICKASSIST)
+        return function.vendor != _INTEL or function.device in _XEON_PHI
     return base == _ACCELERATOR
 
 
@@ -155,15 +160,22 @@ def _is_intel_neural_processor(function: PciFunction) -> bool:
     return function.vendor == _INTEL and function.class_code >> 16 == _ACCELERATOR and on_chip
 
 
+def _is_no_intel_gpu(function: PciFunction, driver: str | None) -> bool:
+    """Xeon Phi, FPGAs, neural networks' cards. A GPU that is no display controller is known by its driver alone."""
+    is_display = function.class_code >> 16 == _DISPLAY
+    return function.vendor == _INTEL and not is_display and driver not in _DRIVES_INTEL_GPUS
+
+
 def _is_amd_graphics(root: Root, function: PciFunction) -> bool:
     """AMD's own graphics have no place of their own, but company: functions of the processor beside them.
 
     The security processor and the USB controllers of the chip are functions of the same device, with the vendor id of
-    AMD's processors; a card has only its own vendor id there. Chips before Ryzen had their graphics at 00:01.0.
+    AMD's processors; a card has only its own vendor id there. Chips before Ryzen had their graphics alone at 00:01.0,
+    where a virtual machine may have a card.
     """
     if function.vendor != _AMD or function.class_code >> 16 != _DISPLAY:
         return False
-    if function.address == "0000:00:01.0":
+    if function.address == "0000:00:01.0" and any(function.device in ids for ids in _AMD_BEFORE_RYZEN):
         return True
     beside = (f"{function.folder[:-1]}{number}" for number in range(1, _FUNCTIONS))
     return any(root.read_int(f"{folder}/vendor", 16) == _AMD_CHIPSET for folder in beside)

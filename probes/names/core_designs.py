@@ -32,6 +32,13 @@ def may_be_hybrid(identity: CpuIdentity) -> bool:
     return _hybrid_row(identity) is not None or find_row(identity) is None
 
 
+def has_dense_cores(identity: CpuIdentity) -> bool:
+    """Whether AMD makes this model with dense cores beside others."""
+    models = read_table("microarchitectures")["dense"].get(identity.vendor_id or "", {}).get("models", {})
+    ranges: list[list[int]] = models.get(str(identity.family), [])
+    return identity.model is not None and any(first <= identity.model <= last for first, last in ranges)
+
+
 def _hybrid_row(identity: CpuIdentity) -> list[str] | None:
     if identity.family != 6 or identity.model is None:
         return None

@@ -115,12 +115,12 @@ def test_a_model_without_efficiency_cores_is_not_taken_for_hybrid_by_its_caches(
     assert counts(read(tmp_path, files)) == (None, None, None)
 
 
-def amd(cpus: int) -> str:
+def amd(cpus: int, family: int = 26, model: int = 36, name: str = "AMD Ryzen AI 9 HX 370 w/ Radeon 890M") -> str:
     block = (
-        "processor\t: {}\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 36\nmodel name\t: {}\nstepping\t: 0\n"
+        f"vendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: {name}\nstepping\t: 0\n"
+        "flags\t\t: fpu lm avx2 fma\n\n"
     )
-    name = "AMD Ryzen AI 9 HX 370 w/ Radeon 890M"
-    return "".join(block.format(cpu, name) + "flags\t\t: fpu lm avx2 fma\n\n" for cpu in range(cpus))
+    return "".join(f"processor\t: {cpu}\n{block}" for cpu in range(cpus))
 
 
 def clocks(*megahertz: int) -> Files:
@@ -143,6 +143,31 @@ def test_favoured_cores_are_of_the_same_kind_as_others(tmp_path: Path) -> None:
     cpu = read(tmp_path, files)
     assert counts(cpu) == (None, None, None)
     assert cpu.clusters == (CoreCluster(None, "Zen 5", 4, 4, 5_700_000_000),)
+
+
+# A Threadripper PRO 7975WX under acpi-cpufreq (kernel 4.18), as open-mpi/hwloc#690 has it: ranks of equal cores.
+RANKED = (5352, 5517, 5677, 5837, 6001, 6161, 6321, 6482)
+
+
+@pytest.mark.parametrize("megahertz", [RANKED, (3500, 3500, 5700, 5700, 5700, 5700, 5700, 5700)])
+def test_a_model_without_dense_cores_has_one_kind_whatever_clocks_are_told(
+    tmp_path: Path, megahertz: tuple[int, ...]
+) -> None:
+    name = "AMD Ryzen Threadripper PRO 7975WX 32-Cores"
+    cpu = read(tmp_path, machine(8, 0, ()) | clocks(*megahertz) | {"proc/cpuinfo": amd(8, 25, 0x18, name)})
+    assert counts(cpu) == (None, None, None)
+    assert [one.microarchitecture for one in cpu.clusters] == ["Zen 4"]
+
+
+@pytest.mark.parametrize(("family", "model"), [(25, 0x78), (26, 0x60), (26, 0x68)])
+def test_each_model_with_dense_cores_has_two_kinds(tmp_path: Path, family: int, model: int) -> None:
+    files = machine(4, 0, ()) | clocks(4900, 4900, 3500, 3500)
+    assert counts(read(tmp_path, files | {"proc/cpuinfo": amd(4, family, model)})) == (2, 2, 0)
+
+
+def test_clocks_in_steps_without_a_gap_are_of_one_kind() -> None:
+    speeds = {cpu: megahertz * 10**6 for cpu, megahertz in enumerate(RANKED)}
+    assert split_by_speed(speeds, (1 << len(RANKED)) - 1) is None
 
 
 def arm(*parts: str) -> str:

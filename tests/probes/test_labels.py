@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes.gpu.pci import NO_INTEL_GPU
 from probes.hardware import (
     Accelerator,
     Cpu,
@@ -121,6 +122,14 @@ def test_graphics_inside_the_cpu_and_parts_of_a_card_do_not_count() -> None:
     parts = (replace(CARD, id="MIG-1", parent_id=CARD.id), replace(CARD, id="MIG-2", parent_id=CARD.id))
     labels = short_labels(CARD, integrated, *parts)
     assert (labels["gpu.count"], labels["gpu.mig-instances"], labels["gpu.vendor"]) == ("1", "2", "NVIDIA")
+
+
+def test_only_what_torch_has_a_backend_for_is_a_gpu_to_schedule_by() -> None:
+    others = [Accelerator(f"pci-{vendor}", vendor=vendor) for vendor in ("Amazon", "Habana", "NEC")]
+    fpga = Accelerator("pci-0000:5e:00.0", vendor="Intel", usable=False, why_not=NO_INTEL_GPU)
+    assert short_labels(*others, fpga)["gpu.count"] == "0"
+    labels = short_labels(CARD, *others, fpga)
+    assert (labels["gpu.count"], labels["gpu.vendor"]) == ("1", "NVIDIA")
 
 
 def test_nothing_leads_back_to_the_host() -> None:

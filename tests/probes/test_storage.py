@@ -30,6 +30,11 @@ def test_a_captured_machines_mounts_have_a_kind_and_no_size(tmp_path: Path) -> N
         ({f"{BLOCK}/nvme0n1/device/model": "nvme_card-pd\n"}, "nvme0n1", "virtual"),
         ({f"{BLOCK}/nvme0n1/device/model": "MSFT NVMe Accelerator v1.0\n"}, "nvme0n1", "virtual"),
         ({f"{BLOCK}/nvme1n1/device/model": "Amazon EC2 NVMe Instance Storage\n"}, "nvme1n1", "nvme"),
+        ({f"{BLOCK}/nvme2n1/device/transport": "pcie\n"}, "nvme2n1", "nvme"),
+        ({f"{BLOCK}/nvme2n1/device/transport": "tcp\n"}, "nvme2n1", "network"),
+        ({f"{BLOCK}/nvme2n1/device/nvme{way}/transport": "rdma\n" for way in (2, 3)}, "nvme2n1", "network"),
+        ({f"{BLOCK}/nvme2n1/device/nvme2/transport": "pcie\n"}, "nvme2n1", "nvme"),
+        ({f"{BLOCK}/dm-1/slaves/nvme2n1/x": "", f"{BLOCK}/nvme2n1/device/transport": "fc\n"}, "dm-1", "network"),
         ({}, "vda1", "virtual"),
         ({}, "zram0", "memory"),
         ({}, "nbd0", "network"),
@@ -56,6 +61,15 @@ def test_a_partition_is_of_its_disks_kind(tmp_path: Path) -> None:
     (disk / BLOCK / "sda").symlink_to("../../devices/block/sda")
     (disk / BLOCK / "sda1").symlink_to("../../devices/block/sda/sda1")
     assert classify_block(Root(disk), "sda1") == "hdd"
+
+
+@pytest.mark.parametrize("way", ["platform/host3/session1/target3:0:0", "pci0000:00/host7/rport-7:0-1/target7:0:1"])
+def test_a_disk_of_another_machine_is_storage_over_the_network(tmp_path: Path, way: str) -> None:
+    """By iSCSI, or by Fibre Channel."""
+    machine = write_machine(tmp_path, {f"sys/devices/{way}/block/sda/queue/rotational": "0"})
+    (machine / BLOCK).mkdir(parents=True)
+    (machine / BLOCK / "sda").symlink_to(f"../../devices/{way}/block/sda")
+    assert classify_block(Root(machine), "sda") == "network"
 
 
 def test_an_overlay_hides_what_it_lies_on(tmp_path: Path) -> None:

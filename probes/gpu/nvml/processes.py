@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from probes.gpu.nvml.asking import Card, as_count
+from probes.gpu.pid_namespace import is_first_namespace
 from probes.hardware import Accelerator
 from probes.own_time import list_family
 from probes.reading import Root, clean
@@ -16,7 +17,6 @@ _KINDS = (
     ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"),
     ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
 )
-_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of linux/proc_ns.h
 _DEVICE_FILES = ("/dev/nvidia", "/dev/dxg")
 _MPS = "nvidia-cuda-mps"  # the kernel keeps 15 characters of nvidia-cuda-mps-server
 _BY_MODE = "its compute mode is"
@@ -63,11 +63,7 @@ def _name(root: Root, pid: int) -> str | None:
 
 def _is_here(root: Root, pid: int) -> bool:
     """Whether the driver's number is one of this PID namespace."""
-    return root.exists(f"/proc/{pid}") and (_sees_all(root) or _holds_card(root, pid))
-
-
-def _sees_all(root: Root) -> bool:
-    return root.link_target("/proc/self/ns/pid") == _FIRST_NAMESPACE
+    return root.exists(f"/proc/{pid}") and (is_first_namespace(root) or _holds_card(root, pid))
 
 
 def _holds_card(root: Root, pid: int) -> bool:

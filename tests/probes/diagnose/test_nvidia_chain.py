@@ -172,6 +172,21 @@ def test_cards_behind_a_switch_need_the_fabric_manager(state: str | None) -> Non
     assert "nvidia-fabricmanager" in (finding.fix or "")
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ("CUDA_ERROR_UNKNOWN", "cuda-does-not-initialise"),
+        ("CUDA_ERROR_OPERATING_SYSTEM", "cuda-does-not-initialise"),
+        ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "driver-versions-differ"),
+        ("CUDA_ERROR_OF_THE_FUTURE", "fabric-manager-missing"),
+    ],
+)
+def test_a_cause_that_cuda_names_goes_before_a_service_that_does_not_run(error: str, code: str) -> None:
+    facts = with_driver(compute_error=error, compute_devices=0, fabric_manager="absent")
+    finding = assert_breaks(facts, "CUDA initialises", code)
+    assert "CUDA_ERROR_SYSTEM_NOT_READY" not in finding.message
+
+
 def test_a_card_that_somebody_holds_for_himself_is_not_free() -> None:
     why = "its compute mode is exclusive-process, and python (process 7) computes on it"
     held = with_card(usable=False, compute_mode="exclusive-process", why_not=why)

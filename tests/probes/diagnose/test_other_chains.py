@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from probes.diagnose import Facts, State
-from probes.gpu.pci import NEURAL_PROCESSOR
+from probes.gpu.pci import NEURAL_PROCESSOR, NO_INTEL_GPU
 from probes.hardware import Accelerator, DeviceFile, Driver, Software, System, Torch
 from tests.probes.diagnose.situations import (
     CONTAINER,
@@ -44,7 +44,9 @@ AMD = replace(
 )
 INTEL = replace(
     AMD,
-    accelerators=(Accelerator("pci-0000:03:00.0", vendor="Intel", name="Intel Arc A770", pci_address="0000:03:00.0"),),
+    accelerators=(
+        Accelerator("pci-0000:03:00.0", "Intel", "Intel Arc A770", pci_address="0000:03:00.0", kernel_driver="xe"),
+    ),
     software=Software(
         "3.12",
         Torch("2.13.0+xpu", cuda_available=False),
@@ -88,6 +90,33 @@ def test_the_lower_links_of_other_vendors_break_alike(facts: Facts) -> None:
     assert_breaks(with_driver(facts, device_files=()), "device files and permissions", "device-files-missing")
     contained = replace(with_driver(facts, device_files=()), system=CONTAINER)
     assert_breaks(contained, "device files and permissions", "container-without-gpu")
+
+
+@pytest.mark.parametrize("facts", [AMD, INTEL], ids=["AMD", "Intel"])
+def test_a_module_that_is_loaded_for_another_card_does_not_drive_this_one(facts: Facts) -> None:
+    """The processor's own graphics are driven; the card is newer than the kernel."""
+    vendor, driver = facts.accelerators[0].vendor, facts.accelerators[0].kernel_driver
+    graphics = Accelerator(
+        "pci-0000:00:02.0", vendor, segment="integrated", pci_address="0000:00:02.0", kernel_driver=driver
+    )
+    unbound = replace(facts.accelerators[0], kernel_driver=None, usable=False)
+    finding = assert_breaks(replace(facts, accelerators=(graphics, unbound)), "kernel module", "gpu-ignored-by-driver")
+    assert f"{driver} is loaded" in finding.message
+    assert "0000:03:00.0" in finding.message
+    assert "dmesg" in (finding.fix or "")
+
+
+def test_a_card_of_a_captured_machine_that_tells_no_drivers_is_not_called_ignored() -> None:
+    unbound = replace(AMD.accelerators[0], kernel_driver=None)
+    captured = replace(AMD, accelerators=(unbound,), software=replace(AMD.software, python=None))
+    assert "gpu-ignored-by-driver" not in codes(captured)
+
+
+def test_a_card_that_the_old_driver_runs_is_not_fine_because_the_new_one_is_loaded_too() -> None:
+    """Both know cards of GCN's first years, and both are loaded for one."""
+    facts = with_driver(with_card(AMD, kernel_driver="radeon"), kernel_modules=("amdgpu", "radeon"))
+    finding = assert_breaks(facts, "kernel module", "gpu-without-driver")
+    assert "radeon" in finding.message
 
 
 def test_a_user_outside_the_render_group_is_told_of_it() -> None:
@@ -176,8 +205,10 @@ def test_a_python_for_intels_processors_keeps_apples_gpu_from_torch() -> None:
         ),
         Accelerator("pci-0000:83:00.0", vendor="Intel", pci_address="0000:83:00.0", kernel_driver="mic"),
         Accelerator("pci-0000:1b:00.0", vendor="NEC", pci_address="0000:1b:00.0"),
+        Accelerator("pci-0000:5e:00.0", vendor="Intel", usable=False, why_not=NO_INTEL_GPU, kernel_driver="vfio-pci"),
+        Accelerator("pci-0000:5e:00.0", vendor="Intel", usable=False, why_not=NO_INTEL_GPU),
     ],
-    ids=["graphics in the processor", "neural processor", "Xeon Phi", "vector engine"],
+    ids=["graphics in the processor", "neural processor", "Xeon Phi", "vector engine", "FPGA", "FPGA without driver"],
 )
 def test_what_torch_has_no_backend_for_is_not_called_broken(card: Accelerator) -> None:
     facts = replace(INTEL, accelerators=(card,), software=replace(INTEL.software, drivers=(Driver("Intel", ()),)))
@@ -185,5 +216,5 @@ def test_what_torch_has_no_backend_for_is_not_called_broken(card: Accelerator) -
 
 
 def test_the_package_of_a_fix_goes_with_the_vendor() -> None:
-    bare = with_driver(INTEL, kernel_modules=())
+    bare = with_driver(with_card(INTEL, kernel_driver=None), kernel_modules=())
     assert "modprobe xe" in (only(bare).fix or "")

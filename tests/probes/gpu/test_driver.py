@@ -125,10 +125,23 @@ def test_a_device_that_the_container_rules_out_is_refused_though_its_permissions
         ({"proc/driver/nvidia-nvswitch/x": "", "usr/bin/nv-fabricmanager": ""}, "stopped"),
         ({"proc/driver/nvidia-nvswitch/x": "", "proc/71/comm": "nv-fabricmanage\n"}, "running"),
         ({"proc/driver/nvidia-nvswitch/x": "", ".dockerenv": ""}, None),
+        ({"proc/driver/nvidia-nvswitch/x": "", "proc/self/cgroup": "0::/kubepods/pod1\n"}, None),
+        ({"proc/driver/nvidia-nvswitch/x": "", "var/run/secrets/kubernetes.io/x": ""}, None),
     ],
 )
 def test_the_fabric_manager_is_looked_for_beside_switches_only(tmp_path: Path, files: Files, state: str | None) -> None:
     assert read_fabric_manager(Root(write_machine(tmp_path, {"proc/1/comm": "systemd\n", **files}))) == state
+
+
+def test_where_processes_are_hidden_nobody_knows_whether_the_fabric_manager_runs(tmp_path: Path) -> None:
+    """In a PID namespace of its own, or under `hidepid`, which hides the first process as well."""
+    switch = {"proc/driver/nvidia-nvswitch/x": "", "usr/bin/nv-fabricmanager": ""}
+    assert read_fabric_manager(Root(write_machine(tmp_path / "hidepid", switch))) is None
+    for namespace, state in (("pid:[4026534311]", None), ("pid:[4026531836]", "stopped")):
+        folder = write_machine(tmp_path / namespace, switch | {"proc/1/comm": "sleep\n"})
+        (folder / "proc/self/ns").mkdir(parents=True)
+        (folder / "proc/self/ns/pid").symlink_to(namespace)
+        assert read_fabric_manager(Root(folder)) == state
 
 
 def test_what_libraries_said_goes_before_what_file_names_say() -> None:

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.gpu.pci import PciFunction, _is_intel_graphics, normalize_address, read_pci_accelerators
+from probes.diagnose.candidates import is_candidate
+from probes.gpu.pci import NO_INTEL_GPU, PciFunction, _is_intel_graphics, normalize_address, read_pci_accelerators
 from probes.hardware import Accelerator
 from probes.reading import Root
 from tests.probes.machines import Files, write_machine
@@ -51,6 +52,9 @@ def test_what_can_compute_is_an_accelerator(
         ("0x030000", "0x18ca", "0x0020"),  # XGI Z7
         ("0x040300", "0x10de", "0x228e"),  # a GeForce's sound
         ("0x0b4000", "0x8086", "0x37c8"),  # QuickAssist encrypts
+        ("0x0b4000", "0x8086", "0x4948"),  # QuickAssist of a later generation
+        ("0x0b4000", "0x8086", "0x2710"),  # the Dynamic Load Balancer of every Sapphire Rapids
+        ("0x0b4000", "0x8086", "0x2714"),  # its next generation
         ("0x020000", "0x8086", "0x1521"),
     ],
 )
@@ -118,6 +122,18 @@ def test_a_neural_processor_on_the_chip_is_a_part_of_the_cpu_that_torch_has_no_b
     assert "neural processor" in (card.why_not or "")
 
 
+@pytest.mark.parametrize(
+    ("class_code", "device"), [("0x120000", "0x0b30"), ("0x0b4000", "0x225c")], ids=["FPGA", "Xeon Phi"]
+)
+def test_what_else_intel_makes_is_no_gpu_without_a_driver(tmp_path: Path, class_code: str, device: str) -> None:
+    files = function("0000:83:00.0", class_code, "0x8086", device)
+    [card] = read(tmp_path / "unbound", files)
+    assert (card.usable, card.why_not) == (False, NO_INTEL_GPU)
+    assert not is_candidate(card)
+    [driven] = read(tmp_path / "driven", files | {f"{BUS}/0000:83:00.0/uevent": "DRIVER=xe\n"})
+    assert (driven.usable, is_candidate(driven)) == (None, True), "a GPU need not be a display controller"
+
+
 def test_the_parts_that_a_card_is_shared_out_in_are_no_cards_of_their_own(tmp_path: Path) -> None:
     """Virtual functions on the host; in the machine that has one, nothing says so."""
     whole, part = "0000:01:00.0", "0000:01:00.4"
@@ -152,6 +168,18 @@ def test_a_virtual_machine_may_have_intels_graphics_or_a_card_anywhere_on_bus_0(
     address: str, name: str | None, *, is_integrated: bool
 ) -> None:
     assert _is_intel_graphics(PciFunction(address, 0x030000, 0x8086, 0xA780), name) is is_integrated
+
+
+@pytest.mark.parametrize(
+    ("device", "segment"),
+    [("0x740f", None), ("0x130f", "integrated"), ("0x9874", "integrated")],
+    ids=["Instinct MI210", "Kaveri", "Carrizo"],
+)
+def test_a_virtual_machine_may_have_amds_card_where_old_processors_have_their_graphics(
+    tmp_path: Path, device: str, segment: str | None
+) -> None:
+    [card] = read(tmp_path, function("0000:00:01.0", "0x038000", "0x1002", device))
+    assert (card.segment, card.unified_memory) == (segment, True if segment else None)
 
 
 def test_garbled_attributes_are_no_device(tmp_path: Path) -> None:

@@ -321,6 +321,7 @@ def test_nothing_known_gives_a_reason() -> None:
 def test_every_row_names_a_source_that_is_listed_and_a_class_that_exists() -> None:
     table = read_table("microarchitectures")
     sourced = [*table["x86"], *table["invented"], *table["arm"].values(), *table["apple"].values()]
+    sourced += [*table["hybrid"].values(), *table["dense"].values()]
     sourced += [table[name] for name in ("markers", "power", "riscv", "s390", "cpuid")]
     assert all(group["source"] in table["sources"] for group in sourced)
     assert all(row.class_name in (None, *instruction_classes(row.vendor)) for row in x86_rows())
