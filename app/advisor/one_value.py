@@ -12,7 +12,8 @@ def explain_one_value(trace: Trace | None, batch_size: int) -> str | None:
     None where it is not."""
     if trace is None or trace.mode != "training" or batch_size > 1:
         return None
-    if not any(_has_one_value(operation) for operation in trace.operations):
+    norms = [operation for operation in trace.operations if operation.name == "aten.native_batch_norm"]
+    if not any(map(_has_one_value, norms)):
         return None
     return (
         "torch refuses to train batch norm over one value a channel, which is what a batch of 1 has here. "
@@ -20,10 +21,10 @@ def explain_one_value(trace: Trace | None, batch_size: int) -> str | None:
     )
 
 
-def _has_one_value(operation: Operation) -> bool:
+def _has_one_value(norm: Operation) -> bool:
     """Of each channel in each sample; in training, in which mean and deviation of each channel are kept."""
-    size = _BYTES.get(operation.dtype)
-    if operation.name != "aten.native_batch_norm" or size is None or len(operation.shapes[0]) < 2:
+    size = _BYTES.get(norm.dtype)
+    if size is None or len(norm.shapes[0]) < 2:
         return False
-    keeps_statistics = operation.written_bytes.constant > 0
-    return keeps_statistics and operation.written_bytes.per_sample == operation.shapes[0][1] * size
+    keeps_statistics = norm.written_bytes.constant > 0
+    return keeps_statistics and norm.written_bytes.per_sample == norm.shapes[0][1] * size

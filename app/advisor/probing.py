@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
@@ -208,7 +208,7 @@ def _estimate(known: Known, plan: Plan, size: int) -> StepEstimate | None:
     found = known.times[plan.key].at(size, known.workload.data)
     if found is None or not _tells_of_who_left(known, plan, size):
         return found
-    return replace(found, basis=weakest((found.basis, "probed")))
+    return found._replace(basis=weakest((found.basis, "probed")))
 
 
 def _ran_near(known: Known, plan: Plan, size: int) -> bool:

@@ -14,13 +14,14 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import NamedTuple
 
 from app.advisor.operation_prices.block_prices import BlockPrice, block_price
 from app.advisor.operation_prices.issue_prices import IssuePrices
 from app.advisor.operation_prices.remembered import Remembered
 from app.advisor.operation_prices.samples import Sample, Samples
 from app.advisor.operation_prices.surroundings import kernel_of, moved_bytes, surroundings
-from probes.context import STRIDED, Context, ContextOperation, OperationCost
+from probes.context import KERNEL_MEMBERS, STRIDED, Context, ContextOperation, OperationCost
 from probes.trace import Kind
 
 HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
@@ -37,6 +38,8 @@ NEXT_TO_NOTHING_BYTES = 4096
 # nearest whatever its size (docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
+
+OF_VARIANT = 3  # of the keys are of one variant of a name; the next is of them all, the others of a kind
 
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
 
@@ -75,6 +78,29 @@ def light_baseline(costs: Iterable[OperationCost]) -> LightBaseline | None:
     return LightBaseline(tuple(sizes), tuple(logs)) if sizes else None
 
 
+class _Based(NamedTuple):
+    """An operation with its baseline, all in logarithms. intensity: of the arithmetic a byte, or a block, or of a
+    pool's window."""
+
+    operation: ContextOperation
+    log_seconds: float
+    size: float
+    intensity: float
+
+
+class _Like(NamedTuple):
+    """Samples by their keys. all: the most telling first. timed: of the operation's variant those that tell of the
+    largest size, or of its name where none was timed."""
+
+    all: Sequence[tuple[Hashable, Samples]]
+    timed: tuple[Hashable, Samples]
+
+
+def _like_by(found: Sequence[tuple[Hashable, Samples]]) -> _Like:
+    timed = max(found[:OF_VARIANT], key=lambda each: each[1].largest)
+    return _Like(found, timed if timed[1].rows else found[OF_VARIANT])
+
+
 @dataclass
 class ContextPrices:
     """Prices under one plan.
@@ -98,6 +124,8 @@ class ContextPrices:
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: Remembered = field(default_factory=Remembered)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
+    _like: dict[tuple[object, ...], _Like] = field(default_factory=dict)  # by KERNEL_MEMBERS: torch has some thousands
+    _last_overhead: tuple[float, float] = (math.nan, 0.0)  # footprint, seconds
 
     def seconds(
         self, operation: ContextOperation, footprint: float, often: float = 0.0, without: str | None = None
@@ -113,56 +141,54 @@ class ContextPrices:
         return operation.flops / self.roofs.get(operation.kind, self.roofs["matmul"])
 
     def _by_samples(self, operation: ContextOperation, footprint: float, often: float, without: str | None) -> float:
-        _, size, _ = self._baseline(operation)
-        around, like = (footprint, often), self._samples_like(operation, without)
-        key, samples = next(((k, s) for k, s in like if size - s.largest <= FAR), like[-1])
-        seconds = self._by(key, samples, operation, around, without)
-        own, timed = max(like[:OF_VARIANT], key=lambda each: each[1].largest)
-        if not timed.rows:
-            own, timed = like[OF_VARIANT]
-        if not timed.rows or size - timed.largest <= FAR:
+        asked, around, like = self._based(operation), (footprint, often), self._samples_like(operation, without)
+        key, samples = next((each for each in like.all if asked.size - each[1].largest <= FAR), like.all[-1])
+        seconds = self._by(key, samples, asked, around, without)
+        own, timed = like.timed
+        if not timed.rows or asked.size - timed.largest <= FAR:
             return seconds
-        largest = _scaled(operation, math.exp(timed.largest - size))
+        largest = self._based(_scaled(operation, math.exp(timed.largest - asked.size)))
         took = self._by(own, timed, largest, around, without)
         if took < AT_WORK * self.overhead(footprint):
             return seconds
         carried = seconds * took / self._by(key, samples, largest, around, without)
         if operation.kind in HEAVY_KINDS:  # arithmetic is the quicker the more of it there is
             return carried
-        return max(carried, self._by(own, timed, operation, around, without))
+        return max(carried, self._by(own, timed, asked, around, without))
 
     def _by(
-        self,
-        key: Hashable,
-        samples: Samples,
-        operation: ContextOperation,
-        around: tuple[float, float],
-        without: str | None,
+        self, key: Hashable, samples: Samples, asked: _Based, around: tuple[float, float], without: str | None
     ) -> float:
         """Seconds, by these samples: beyond those timed, more or less by what goes with the size. around: footprint,
         often."""
-        _, size, _ = self._baseline(operation)
+        size = asked.size
         nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
         times = math.exp(size - nearest)
-        known = self._near(key, samples, _scaled(operation, 1 / times), around, without)
         if times == 1.0:
-            return known
+            return self._near(key, samples, asked, around, without)
+        known = self._near(key, samples, self._based(_scaled(asked.operation, 1 / times)), around, without)
         overhead = min(self.overhead(around[0]), known)
         return overhead + (known - overhead) * times
 
     def overhead(self, footprint: float) -> float:
-        """Of an operation that has next to nothing to do."""
+        """Of an operation that has next to nothing to do. All of a step ask for the same."""
         if not self.overheads.rows:
             return self.floor
-        return math.exp(self.overheads.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0)))
+        of, seconds = self._last_overhead
+        if of != footprint:
+            seconds = math.exp(self.overheads.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0)))
+            self._last_overhead = footprint, seconds
+        return seconds
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
         footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
+        self._forget()
         for cost in context.costs:
-            base, size, intensity = self._baseline(cost.operation)
-            log_ratio = math.log(cost.seconds) - base
+            based = self._based(cost.operation)
+            log_ratio = math.log(cost.seconds) - based.log_seconds
             around = (footprint, often[kernel_of(cost.operation)])
-            sample = Sample(context.network, size, intensity, written_of(cost.operation), *around, log_ratio)
+            place = (based.size, based.intensity, written_of(cost.operation), *around)
+            sample = Sample(context.network, *place, log_ratio)
             keys = _keys(cost.operation)
             for key in keys if is_same_mode else keys[1:]:
                 self.samples[key].add(sample)
@@ -176,6 +202,12 @@ class ContextPrices:
         shared: dict[tuple[int, ...], Samples] = {}
         for key, samples in self.samples.items():
             self.samples[key] = shared.setdefault(tuple(map(id, samples.rows)), samples)
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was found by samples that are other ones now."""
+        self._like.clear()
+        self._last_overhead = (math.nan, 0.0)
 
     def finish_fitting(self) -> None:
         """No more network is left out: keep nothing that only that takes, which is most of what prices take."""
@@ -195,12 +227,14 @@ class ContextPrices:
             return operation
         return operation._replace(variant=operation.variant.replace(STRIDED, ""))
 
-    def _samples_like(self, operation: ContextOperation, without: str | None) -> list[tuple[Hashable, Samples]]:
-        """By key, the most telling first."""
-        keys = _keys(operation)
-        if without is None:
-            return [(key, self.samples.get(key, NONE)) for key in keys]
-        return [(key, self._samples_without(key, without)) for key in keys]
+    def _samples_like(self, operation: ContextOperation, without: str | None) -> _Like:
+        if without is not None:
+            return _like_by([(key, self._samples_without(key, without)) for key in _keys(operation)])
+        kernel = operation[:KERNEL_MEMBERS]
+        found = self._like.get(kernel)
+        if found is None:
+            found = self._like[kernel] = _like_by([(key, self.samples.get(key, NONE)) for key in _keys(operation)])
+        return found
 
     def _samples_without(self, key: Hashable, network: str) -> Samples:
         found = self._left_out.get((key, network))
@@ -208,10 +242,9 @@ class ContextPrices:
             found = self._left_out[(key, network)] = self.samples.get(key, NONE).without(network)
         return found
 
-    def _baseline(self, operation: ContextOperation) -> tuple[float, float, float]:
-        """Logarithm of seconds, of the size, and of the arithmetic a byte, or a block, or of a pool's window: each of
-        those is an operation of its own (bf16's backward of attention takes 50 us a block here, and little more where
-        it has eight times the arithmetic)."""
+    def _based(self, operation: ContextOperation) -> _Based:
+        """What works through blocks, or a pool's window, is measured by those: each is an operation of its own (bf16's
+        backward of attention takes 50 us a block here, and little more where it has eight times the arithmetic)."""
         log_bytes = math.log1p(moved_bytes(operation))
         moving = self.light.log_seconds_at(log_bytes)
         if operation.kind in HEAVY_KINDS and operation.flops >= 1:
@@ -219,12 +252,12 @@ class ContextPrices:
             block = self.blocks.get(kernel_of(operation)) if operation.grain >= 1 else None
             if block is not None:
                 seconds = block.seconds(operation.flops, operation.grain)
-                return math.log(seconds), size, math.log(operation.grain)
+                return _Based(operation, math.log(seconds), size, math.log(operation.grain))
             alone = self._alone_seconds(operation)
             seconds = self.floor + (self._least(operation) + math.exp(moving) if alone is None else alone)
-            return math.log(seconds), size, size - log_bytes
+            return _Based(operation, math.log(seconds), size, size - log_bytes)
         window = WINDOW_WEIGHT * math.log(operation.grain) if operation.grain >= 1 else 0.0
-        return moving, log_bytes, window
+        return _Based(operation, moving, log_bytes, window)
 
     def _alone_seconds(self, operation: ContextOperation) -> float | None:
         """Of a kind that was clocked in no step, and of a kernel of blocks that was not, whose like are priced by the
@@ -235,21 +268,15 @@ class ContextPrices:
         return self.alone(operation.kind, operation.flops, moved_bytes(operation))
 
     def _near(
-        self,
-        key: Hashable,
-        samples: Samples,
-        operation: ContextOperation,
-        around: tuple[float, float],
-        without: str | None,
+        self, key: Hashable, samples: Samples, asked: _Based, around: tuple[float, float], without: str | None
     ) -> float:
         """Seconds at a size among those timed. around: footprint, often."""
-        base, size, intensity = self._baseline(operation)
         if not samples.rows:
-            return math.exp(base)
-        place = (size, intensity, written_of(operation), *around)
+            return math.exp(asked.log_seconds)
+        place = (asked.size, asked.intensity, written_of(asked.operation), *around)
         if without is not None:
-            return math.exp(base + samples.log_ratio_at(place))
-        return math.exp(base + self._remembered.at(key, place, samples.log_ratio_at))
+            return math.exp(asked.log_seconds + samples.log_ratio_at(place))
+        return math.exp(asked.log_seconds + self._remembered.at(key, place, samples.log_ratio_at))
 
 
 def written_of(operation: ContextOperation) -> float:
@@ -265,12 +292,9 @@ def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
     return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
 
 
-OF_VARIANT = 3  # of the keys are of one variant of a name; the next is of them all, the others of a kind
-
-
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:
     """From the most telling to the least; the first is of the same mode alone."""
-    name, kind, variant, dtype = operation[:4]
+    name, kind, variant, dtype = operation[:KERNEL_MEMBERS]
     like = (name, variant, dtype)
     return ("same mode", *like), like, (name, variant), ("any variant", name, dtype), (kind, dtype), (kind,)
 

@@ -24,11 +24,12 @@ class Remembered:
 
     def at(self, key: Hashable, place: Place, function: Callable[[Place], float]) -> float:
         """The function's value at the place of the grid that is nearest."""
-        node = tuple(round(coordinate * GRID) for coordinate in place)
+        a, b, c, d, e = place
+        node = (round(a * GRID), round(b * GRID), round(c * GRID), round(d * GRID), round(e * GRID))
         found = self._found.get((key, node))
         if found is None:
             if len(self._found) >= MOST_REMEMBERED:
                 self._found.clear()
-            first, second, third, fourth, fifth = (number / GRID for number in node)
-            found = self._found[key, node] = function((first, second, third, fourth, fifth))
+            a, b, c, d, e = node
+            found = self._found[key, node] = function((a / GRID, b / GRID, c / GRID, d / GRID, e / GRID))
         return found

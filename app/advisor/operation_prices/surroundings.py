@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 
 from probes.context import ContextOperation
@@ -19,7 +18,7 @@ OFTEN_WEIGHT = 0.5
 def surroundings(operations: Iterable[tuple[ContextOperation, int]]) -> tuple[float, dict[tuple[str, str], float]]:
     """Of each operation of a step: the step's footprint_of, and often_of. operations: with their executions."""
     ran = list(operations)
-    return footprint_of(sum(moved_bytes(operation) * executions for operation, executions in ran)), often_of(ran)
+    return footprint_of(sum([moved_bytes(operation) * executions for operation, executions in ran])), often_of(ran)
 
 
 def footprint_of(moved_bytes: float) -> float:
@@ -30,9 +29,10 @@ def footprint_of(moved_bytes: float) -> float:
 
 def often_of(operations: Iterable[tuple[ContextOperation, int]]) -> dict[tuple[str, str], float]:
     """By kernel (kernel_of), how often a step runs it, in e-folds. operations: with their executions."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], int] = {}
     for operation, executions in operations:
-        counts[kernel_of(operation)] += executions
+        kernel = kernel_of(operation)
+        counts[kernel] = counts.get(kernel, 0) + executions
     return {kernel: OFTEN_WEIGHT * math.log(count) for kernel, count in counts.items()}
 
 

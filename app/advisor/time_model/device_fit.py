@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from statistics import median
 
 from app.advisor.time_model.features import CONTEXT_PRIORS, PRIORS, Features
@@ -32,7 +33,7 @@ def host_and_device(parts: Features) -> tuple[float, float]:
 
 
 def weighted(parts: Features, factors: Sequence[float]) -> Features:
-    return tuple(part * factor for part, factor in zip(parts, factors, strict=True))
+    return tuple(map(mul, parts, factors))
 
 
 def fit_device(rows: Sequence[NetworkRow], left_out_rows: Sequence[NetworkRow] | None = None) -> Fit:

@@ -162,8 +162,9 @@ def features_of_context(
 
 def _sized(operation: Operation, batch_size: float) -> ContextOperation:
     o = operation
-    flops, read, written = (max(line.at(batch_size), 0.0) for line in (o.flops, o.read_bytes, o.written_bytes))
-    return ContextOperation(o.name, o.kind, o.variant, o.dtype, flops, read, written, o.grain)
+    flops, read, written = o.flops.at(batch_size), o.read_bytes.at(batch_size), o.written_bytes.at(batch_size)
+    sizes = max(flops, 0.0), max(read, 0.0), max(written, 0.0)
+    return ContextOperation(o.name, o.kind, o.variant, o.dtype, *sizes, o.grain)
 
 
 def number_type_of(trace: Trace, precision: str) -> str | None:
@@ -205,7 +206,7 @@ class FeatureCurve:
             return self._knot(below)
         share = (batch_size - below) / below
         before, after = self._knot(below), self._knot(2 * below)
-        return tuple(low + (high - low) * share for low, high in zip(before, after, strict=True))
+        return tuple([low + (high - low) * share for low, high in zip(before, after, strict=True)])
 
     def _knot(self, batch_size: int) -> Features:
         if batch_size not in self._knots:

@@ -211,21 +211,19 @@ class PredictedTime:
     trace: Trace
     curve: FeatureCurve
     log_every: int | None
-    _known: dict[int, Features] = field(default_factory=dict)
 
     def at(self, batch_size: int, data: str) -> Interval | None:
         """None where the profile lacks what it takes to tell: copies of that kind, or all that the step consists of."""
-        seconds = sum(self._parts(batch_size))
+        parts = self._parts(batch_size)
+        seconds = sum(parts)
         if seconds > 0 and not self.model.plan.is_cpu:
-            parts = self.breakdown(batch_size, data)
-            seconds = 0.0 if parts.transfer is None else sum(breakdown_parts(parts))
+            told = self._device_breakdown(parts, batch_size, data)
+            seconds = 0.0 if told.transfer is None else sum(breakdown_parts(told))
         return interval_around(seconds, self.model.fit.spread) if seconds > 0 else None
 
     def _parts(self, batch_size: int) -> Features:
         """The same for each way of feeding a device."""
-        if batch_size not in self._known:
-            self._known[batch_size] = weighted(self.curve.at(batch_size), self.model.fit.factors)
-        return self._known[batch_size]
+        return weighted(self.curve.at(batch_size), self.model.fit.factors)
 
     def breakdown(self, batch_size: int, data: str, issuing: float = 1.0) -> Breakdown:
         """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing. issuing: how
@@ -237,7 +235,7 @@ class PredictedTime:
             return Breakdown(transfer=0.0, launch=launch, compute=sum(parts) - launch, synchronize=0.0)
         return self._device_breakdown(parts, batch_size, data, issuing)
 
-    def _device_breakdown(self, parts: Features, batch_size: int, data: str, issuing: float) -> Breakdown:
+    def _device_breakdown(self, parts: Features, batch_size: int, data: str, issuing: float = 1.0) -> Breakdown:
         host, device = host_and_device(parts)
         host *= issuing
         copy = self.copy_seconds(batch_size, data)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from app.advisor.recommendation import Basis, Interval
 from app.advisor.time_model.fitting import Step, ratio_spread
@@ -13,12 +13,14 @@ from app.advisor.time_model.intervals import apart
 # What was measured within so many seconds met the same machine: a question takes up to a minute.
 ONE_TIME_SECONDS = 600.0
 
+Errors = Mapping[Step, float]  # of networks left out (ratio_spread)
+RatioSpread = Callable[[Errors, Errors], float | None]
+
 # Best known first.
 BASES: tuple[Basis, ...] = ("measured", "probed", "predicted", "assumed")
 
 
-@dataclass(frozen=True, slots=True)
-class StepEstimate:
+class StepEstimate(NamedTuple):
     """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
     (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
     worst; 1 where none do, or where it was measured meanwhile and nobody could tell the blocks that they slowed; below
@@ -31,7 +33,7 @@ class StepEstimate:
 
     seconds: Interval
     basis: Basis
-    left_out: Mapping[Step, float] | None = None
+    left_out: Errors | None = None
     slowed: float = 1.0
     met: bool = False
     within: float | None = None
@@ -45,19 +47,32 @@ class StepEstimate:
         return self.slowed > 1 and not self.met
 
 
-def shared_spread(first: StepEstimate, second: StepEstimate) -> float | None:
+def shared_spread(first: StepEstimate, second: StepEstimate, spread: RatioSpread = ratio_spread) -> float | None:
     """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None
     of anything else, and where others slow one plan more than the other. What was carried to another batch along two
-    predictions is known no worse than these."""
+    predictions is known no worse than these. spread: ratio_spread, or one that remembers what it told."""
     if not math.isclose(first.slowed, second.slowed) or (first.within is None) != (second.within is None):
         return None
     ours, theirs = first.left_out, second.left_out
-    predicted = None if ours is None or theirs is None else ratio_spread(ours, theirs)
+    predicted = None if ours is None or theirs is None else spread(ours, theirs)
     if first.within is None or second.within is None:
         return predicted
     carried = math.hypot(first.carried, second.carried)
     between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
     return math.hypot(first.within, second.within, between, carried if predicted is None else min(carried, predicted))
+
+
+def remembered_ratio_spread() -> RatioSpread:
+    """ratio_spread of two plans that are compared at many batches: what they err by is the same at each."""
+    found: dict[tuple[int, int], tuple[Errors, Errors, float | None]] = {}  # with what they are of: ids stay taken
+
+    def spread(one: Errors, other: Errors) -> float | None:
+        key = (id(one), id(other))
+        if key not in found:
+            found[key] = one, other, ratio_spread(one, other)
+        return found[key][2]
+
+    return spread
 
 
 def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
@@ -67,17 +82,17 @@ def _at_one_time(first: StepEstimate, second: StepEstimate) -> bool:
     return abs(first.measured_at - second.measured_at) < ONE_TIME_SECONDS
 
 
-def compare(first: StepEstimate | None, second: StepEstimate | None) -> int | None:
+def compare(first: StepEstimate | None, second: StepEstimate | None, spread: RatioSpread = ratio_spread) -> int | None:
     """1 when the second is faster with intervals apart, -1 when the first is, 0 when they overlap, None: unknown.
 
-    Two predictions are told apart by the interval of their ratio.
+    Two predictions are told apart by the interval of their ratio. spread: as of shared_spread.
     """
     if first is None or second is None:
         return None
-    spread = shared_spread(first, second)
-    if spread is not None:
+    shared = shared_spread(first, second, spread)
+    if shared is not None:
         gain = math.log(first.seconds.median / second.seconds.median)
-        return 0 if abs(gain) <= spread else 1 if gain > 0 else -1
+        return 0 if abs(gain) <= shared else 1 if gain > 0 else -1
     ours, theirs = first.seconds, second.seconds
     return 1 if apart(theirs, ours) else -1 if apart(ours, theirs) else 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
 from types import MappingProxyType
 
@@ -68,18 +70,18 @@ class PlanTime:
     crowd: Crowd | None = None
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
-    _known: dict[tuple[int, str], StepEstimate | None] = field(default_factory=dict)
+    _known: dict[str, dict[int, StepEstimate | None]] = field(default_factory=lambda: defaultdict(dict))
     _launch_bound: dict[tuple[int, ...], int | None] = field(default_factory=dict)
 
     def at(self, batch_size: int, data: str) -> StepEstimate | None:
         """The best founded estimate at this batch, or None when nothing was measured near it and nothing calibrated."""
-        key = (batch_size, "" if self.plan.is_cpu else data)  # every way of feeding a CPU is the same
-        if key not in self._known:
+        known = self._known["" if self.plan.is_cpu else data]  # every way of feeding a CPU is the same
+        if batch_size not in known:
             calm = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
             if batch_size in self.begun:
                 calm = self._after_first_step(calm, batch_size)
-            self._known[key] = None if calm is None else self._among_others(calm, batch_size)
-        return self._known[key]
+            known[batch_size] = None if calm is None else self._among_others(calm, batch_size)
+        return known[batch_size]
 
     def fed(self, data: Data) -> PlanTime:
         """As it is told where `data` is the way asked for: a crossover of that way is no other where another one
@@ -123,17 +125,26 @@ class PlanTime:
         if self.crowd is None:
             return calm
         row = self.nearest_row(batch_size)
-        relief = self.relief(batch_size)
+        if row is None:
+            return self._in_company(calm, calm, self._exposure)
+        relief = self.crowd.relief_of(row)
         if relief > 0:
             seconds = alone(calm.seconds, self.plan, relief)
             slowed = seconds.low / calm.seconds.low
-            return replace(calm, seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
-        told = calm if row is None else self._as_it_met(calm, row, self.crowd)
-        exposure = self.crowd.exposure(self.plan, 0.0 if row is None else row.others_cores)
+            return calm._replace(seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
+        told = self._as_it_met(calm, row, self.crowd)
+        return self._in_company(told, calm, self.crowd.exposure(self.plan, row.others_cores))
+
+    def _in_company(self, told: StepEstimate, calm: StepEstimate, exposure: float) -> StepEstimate:
         if exposure <= 0:
             return told
         seconds = in_company(told.seconds, self.plan, exposure)
-        return replace(told, seconds=seconds, slowed=seconds.high / calm.seconds.high, met=False)
+        return told._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high, met=False)
+
+    @cached_property
+    def _exposure(self) -> float:
+        """Of what nobody measured, at any batch."""
+        return 0.0 if self.crowd is None else self.crowd.exposure(self.plan)
 
     def _as_it_met(self, calm: StepEstimate, row: Measurement, crowd: Crowd) -> StepEstimate:
         """Of calm blocks, where others hold cores as they did beside them: slow ones among them."""
@@ -141,7 +152,7 @@ class PlanTime:
         if still <= 0 or row.slow_share is None or row.slowdown is None:
             return calm
         seconds = as_met(calm.seconds, row.slow_share, row.slowdown, still)
-        return replace(calm, seconds=seconds, slowed=seconds.high / calm.seconds.high, met=True)
+        return calm._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high, met=True)
 
     def relief(self, batch_size: int) -> float:
         """Of the nearest measurement, where others were in its way."""
@@ -235,11 +246,12 @@ class PlanTime:
         return self.predicted.model.fit.left_out if self.predicted is not None and self.plan.is_cpu else None
 
     def _from_prediction(self, batch_size: int, data: str) -> StepEstimate | None:
-        told = None if self.predicted is None else self.predicted.at(batch_size, data)
-        if self.predicted is None or told is None:
+        seconds = None if self.predicted is None else self.predicted.at(batch_size, data)
+        if self.predicted is None or seconds is None:
             return None
-        corrected = scale(told, math.exp(self.correction.at(batch_size)))
-        seconds = widen(corrected, self.correction.log_ratio)  # how much of it is left further away is not known
+        if self.correction.log_ratio:
+            corrected = scale(seconds, math.exp(self.correction.at(batch_size)))
+            seconds = widen(corrected, self.correction.log_ratio)  # how much of it is left further away is not known
         learned = self.learned(batch_size)
         if learned.weight > 0:
             spread = learned.spread(self.predicted.model.fit.spread)
@@ -256,7 +268,7 @@ class PlanTime:
         if calm is not None and calm.seconds.low > first:  # told too long, by how much a first step does not say
             return StepEstimate(Interval(first, max(least, first / FIRST_STEP_FACTOR), first), calm.basis)
         if calm is not None:
-            return replace(calm, seconds=bounded(calm.seconds, least, first))
+            return calm._replace(seconds=bounded(calm.seconds, least, first))
         if least <= 0 or not self.plan.is_cpu:
             return None
         return StepEstimate(Interval(first, least, first), "probed")

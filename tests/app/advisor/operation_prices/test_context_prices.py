@@ -83,6 +83,14 @@ def test_what_a_step_runs_again_and_again_is_priced_by_what_others_run_as_often(
     assert prices.seconds(operation, FOOTPRINT, usual) < 0.9 * prices.seconds(operation, FOOTPRINT, rare)
 
 
+def test_what_is_learned_later_counts_for_what_was_asked_before() -> None:
+    slow = an_operation("aten.tanh", 1e6)
+    prices = prices_of(a_context(*SIZES))
+    prices.seconds(slow, FOOTPRINT), prices.overhead(FOOTPRINT)
+    prices.learn_context(a_context(slow, *SIZES[:1], network="b", times=20.0), is_same_mode=True)
+    assert prices.seconds(slow, FOOTPRINT) == pytest.approx(true_seconds(slow, 20.0), rel=0.2)
+
+
 def test_products_that_write_much_are_told_from_those_that_read_much() -> None:
     """A weight's gradient and the layer's result: equal arithmetic, equal bytes, other kernels."""
     gradient = ContextOperation("aten.mm", "matmul", "", "float32", 1e8, 5e5, 4e6)

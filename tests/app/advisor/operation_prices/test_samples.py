@@ -8,7 +8,7 @@ import random
 import pytest
 
 from app.advisor.operation_prices.numerics import np
-from app.advisor.operation_prices.samples import MOST_BEYOND, MOST_ROWS, Place, Sample, Samples
+from app.advisor.operation_prices.samples import FEW_ROWS, MOST_BEYOND, MOST_ROWS, Place, Sample, Samples
 
 
 def place_of(row: Sample) -> Place:
@@ -36,6 +36,18 @@ def test_a_trend_is_followed_between_what_was_timed_and_a_little_beyond() -> Non
 def test_one_that_was_timed_by_itself_holds_everywhere_near() -> None:
     alone = Samples([Sample("a", 12.0, 0.0, 0.0, 9.0, 0.0, 0.7)])
     assert alone.log_ratio_at((13.0, 0.0, 0.0, 9.0, 0.0)) == pytest.approx(0.7, abs=0.05)
+
+
+@pytest.mark.parametrize("count", [1, FEW_ROWS, FEW_ROWS + 1])
+def test_few_rows_and_many_are_told_by_one_covariance(count: int) -> None:
+    samples = Samples(some_rows(count))
+    samples.get_ready()
+    known = samples._known
+    assert known is not None
+    assert bool(known.few) == (count <= FEW_ROWS)
+    listed = known._replace(few=np.column_stack((known.places, known.weights)).tolist())
+    for place in ((12.0, 1.0, -0.5, 9.0, 2.0), (40.0, 0.0, 0.0, 9.0, 0.0)):
+        assert listed.told_at(place) == pytest.approx(known._replace(few=()).told_at(place), abs=1e-9)
 
 
 def test_a_slope_that_no_clock_can_have_told_leads_nowhere() -> None:

@@ -6,9 +6,16 @@ import pytest
 
 from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.summary import trace_of_summary
+from app.advisor.time_model.fitting import ratio_spread
 from app.advisor.time_model.intervals import deviation
 from app.advisor.time_model.measured import begun_times
-from app.advisor.time_model.step_estimate import StepEstimate, compare, shared_spread, weakest
+from app.advisor.time_model.step_estimate import (
+    StepEstimate,
+    compare,
+    remembered_ratio_spread,
+    shared_spread,
+    weakest,
+)
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
@@ -204,6 +211,17 @@ def test_two_measurements_carried_far_are_told_apart_no_worse_than_two_predictio
     assert measured is not None
     assert predicted is not None
     assert shared_spread(measured, predicted) is None  # they do not err together
+
+
+def test_what_two_plans_err_by_is_told_once_of_each_pair() -> None:
+    errors = {(name, 1): error for name, error in zip("abcd", (0.4, -0.3, 0.2, -0.4), strict=True)}
+    opposite = {step: -error for step, error in errors.items()}
+    spread = remembered_ratio_spread()
+    told = spread(errors, opposite)
+    assert told == ratio_spread(errors, opposite)
+    assert spread(errors, errors) == ratio_spread(errors, errors) != told
+    errors.clear()  # it is not asked again
+    assert spread(errors, opposite) == told
 
 
 def test_the_weakest_basis_is_the_one_that_counts() -> None:
