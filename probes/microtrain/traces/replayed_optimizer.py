@@ -3,14 +3,13 @@ are those of the parameters, and on a CPU torch.optim steps one after the other 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from probes.issued import Issued
-from probes.microtrain.traces.issuing import IssueCounter
 from probes.microtrain.traces.recording import Record, Recorder
 
 Kind: TypeAlias = tuple[Any, ...]  # what decides which operations step a parameter
@@ -20,13 +19,13 @@ Run: TypeAlias = Callable[[], object]
 class Replay(NamedTuple):
     """What one parameter's step adds to a recording. live_bytes: beyond what was alive as it began. left_bytes: alive
     as it ends, in variables of the loop over parameters; shares: of what the one before it left, with each operation.
-    issued: of its two steps, one after the other."""
+    issued: of its two steps, one after the other; None where nobody counted."""
 
     records: list[Record]
     live_bytes: list[int]
     left_bytes: int
     shares: list[float]
-    issued: Issued
+    issued: Issued | None
 
 
 class ReplayedOptimizer:
@@ -68,9 +67,9 @@ class ReplayedOptimizer:
     def _replay_of(self, parameter: torch.Tensor) -> Replay:
         """Stepped twice, to see what it leaves for the next one."""
         kind = self._kind_of(parameter)
-        found = self._replays.get(kind)
-        if found is None:
-            records, live_bytes, issued = self._record(self._recorder(), [parameter, parameter])
+        found, recorder = self._replays.get(kind), self._recorder()
+        if found is None or (found.issued is None and recorder.issuing is not None):
+            records, live_bytes, issued = self._record(recorder, [parameter, parameter])
             half = len(records) // 2
             first, second = live_bytes[:half], live_bytes[half:]
             added = [late - early for early, late in zip(first, second, strict=True)]
@@ -84,22 +83,27 @@ class ReplayedOptimizer:
         have it twice, and one after the other once."""
         if self._beside is None:
             _, _, once = self._record(self._recorder(), [first])
-            self._beside = once.plus(once).minus(self._replay_of(first).issued)
-        of_two = [replay.issued.minus(self._beside) for replay in replays]
+            twice = self._replay_of(first).issued
+            assert once is not None
+            assert twice is not None
+            self._beside = once.plus(once).minus(twice)
+        of_two = [replay.issued.minus(self._beside) for replay in replays if replay.issued is not None]
         return self._beside.plus(Issued(*(sum(counts) // 2 for counts in zip(*of_two, strict=True))))
 
-    def _record(self, recorder: Recorder, parameters: Sequence[torch.Tensor]) -> tuple[list[Record], list[int], Issued]:
-        """Records, bytes alive with each and what issued them, of a step of these parameters alone: counted also where
-        nobody asks yet, as it is not run again. Nothing of it stays in the recording."""
-        begin, base, asked = len(recorder.records), recorder.live.now, recorder.issuing
-        recorder.issuing = counter = IssueCounter()
-        try:
-            with counter.running():
-                _step_alone(self._optimizer, self._run, parameters)
-        finally:
-            recorder.issuing = asked
-        found = recorder.records[begin:], [alive - base for alive in recorder.live_bytes[begin:]], counter.issued
+    def _record(
+        self, recorder: Recorder, parameters: Sequence[torch.Tensor]
+    ) -> tuple[list[Record], list[int], Issued | None]:
+        """Records, bytes alive with each and what issued them, of a step of these parameters alone. Nothing of it stays
+        in the recording."""
+        begin, base, counter = len(recorder.records), recorder.live.now, recorder.issuing
+        before = None if counter is None else counter.issued
+        with counter.running() if counter is not None else nullcontext():
+            _step_alone(self._optimizer, self._run, parameters)
+        issued = None if counter is None or before is None else counter.issued.minus(before)
+        found = recorder.records[begin:], [alive - base for alive in recorder.live_bytes[begin:]], issued
         del recorder.records[begin:], recorder.live_bytes[begin:], recorder.calls[begin:]
+        if counter is not None and issued is not None:
+            counter.replay(Issued().minus(issued))
         return found
 
     def _kind_of(self, parameter: torch.Tensor) -> Kind:
@@ -117,20 +121,11 @@ def prime(optimizer: torch.optim.Optimizer) -> None:
         if known is None:
             _step_alone(optimizer, optimizer.step, [parameter])
             states[_layout(parameter)] = optimizer.state[parameter]
-            _forget_counts(optimizer.state[parameter])
         else:
             optimizer.state[parameter] = {
                 name: torch.zeros_like(value) if isinstance(value, torch.Tensor) else value
                 for name, value in known.items()
             }
-
-
-def _forget_counts(state: Mapping[str, Any]) -> None:
-    """Fake tensors know the numbers of what was made of one, as of the steps so far. With another in each step, and so
-    other factors, no operation would be the same in two of them; what is not known counts as the first."""
-    for value in state.values():
-        if isinstance(value, FakeTensor):
-            value.constant = None
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

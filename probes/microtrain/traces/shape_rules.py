@@ -101,52 +101,6 @@ def _view(of: torch.Tensor, shape: Sequence[int]) -> Any:
     return aten.as_strided.default(of, sizes, strides[: len(sizes)])
 
 
-def _copy(of: torch.Tensor, *, dtype: torch.dtype | None = None, **others: Any) -> Any:
-    """As another type, in the same order."""
-    known = dtype is not None and all(value is None for value in others.values()) and _is_dense(of)
-    return torch.empty_like(of, dtype=dtype) if known else None
-
-
-def _joined(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
-    """Of one type and in order. One without numbers or further dimensions joins anything (TensorShape.cpp,
-    cat_should_skip_tensor), as the first keys of a decoder join none."""
-    parts = [tensor for tensor in tensors if tensor.shape != (0,)]
-    if not parts or not all(_is_in_rows(tensor) and tensor.dtype == parts[0].dtype for tensor in tensors):
-        return None
-    first, place = parts[0].shape, dim % max(parts[0].dim(), 1)
-    rest = [(*tensor.shape[:place], *tensor.shape[place + 1 :]) for tensor in parts]
-    if not -len(first) <= dim < len(first) or any(each != rest[0] for each in rest):
-        return None  # torch says what is wrong with it
-    total = sum(tensor.shape[place] for tensor in parts)
-    return parts[0].new_empty((*first[:place], total, *first[place + 1 :]))
-
-
-def _is_in_rows(tensor: torch.Tensor) -> bool:
-    """And in no other order as well, as images of one channel are in both: there the strides decide."""
-    both = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
-    return tensor.dim() < 5 and tensor.is_contiguous() and not both
-
-
-def _log_softmax(of: torch.Tensor, dim: int, to_float: bool) -> Any:
-    return torch.empty_like(of) if of.is_contiguous() and -of.dim() <= dim < of.dim() and not to_float else None
-
-
-def _likelihoods(of: torch.Tensor, classes: torch.Tensor, weight: torch.Tensor | None, reduction: int, _: int) -> Any:
-    """The loss, and the weight of all, which are one number each where they are reduced."""
-    known = reduction in (1, 2) and weight is None and _are_classes(of, classes)
-    return (of.new_empty(()), of.new_empty(())) if known else None
-
-
-def _likelihoods_backward(gradient: torch.Tensor, of: torch.Tensor, classes: torch.Tensor, *rest: Any) -> Any:
-    """rest: weight, how the loss was reduced, which class is ignored, the weight of all."""
-    known = rest[0] is None and rest[1] in (1, 2) and gradient.dim() == 0 and _are_classes(of, classes)
-    return torch.empty_like(of) if known and of.is_contiguous() else None
-
-
-def _are_classes(of: torch.Tensor, classes: torch.Tensor) -> bool:
-    return of.dim() == 2 and classes.dtype is torch.long and classes.shape == of.shape[:1]
-
-
 def _is_dense(tensor: torch.Tensor) -> bool:
     """In one of the two orders that every kernel keeps."""
     last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
@@ -163,11 +117,6 @@ RULES: Mapping[OpOverload, Rule] = {
     aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm.default: _layer_norm,
     aten.native_layer_norm_backward.default: _layer_norm_backward,
-    aten._to_copy.default: _copy,
-    aten.cat.default: _joined,
-    aten._log_softmax.default: _log_softmax,
-    aten.nll_loss_forward.default: _likelihoods,
-    aten.nll_loss_backward.default: _likelihoods_backward,
     aten.addmm.default: _product_with_bias,
     aten.hardtanh.default: _elementwise,
     aten.gelu_backward.default: _elementwise_backward,
