@@ -14,6 +14,7 @@ from app.store.jobs import OWNER
 # Of another machine's process nobody knows here whether it is there. A job of it that has not ended for so long has:
 # as many measurements as wait by default, behind the one that runs, are over by then at their longest.
 LONGEST_SECONDS = 5.5 * 3600
+_ENDED = "ZXx"  # a zombie, dead (proc(5), the state in /proc/pid/stat)
 
 
 def this_owner(machine: str) -> dict[str, Any]:
@@ -36,14 +37,16 @@ def is_alive(owner: dict[str, Any]) -> bool:
 
 
 def _started(pid: object) -> str | None:
-    """When a process did, so that another of its number is told apart; None where there is none. By the kernel's ticks,
-    which stand where the clock is set (proc(5), /proc/pid/stat)."""
+    """When a process did, so that another of its number is told apart; None where there is none, or one that has ended
+    and is waited for. By the kernel's ticks, which stand where the clock is set (proc(5), /proc/pid/stat)."""
     import psutil
 
     try:
         with contextlib.suppress(FileNotFoundError, IndexError):
-            return Path(f"/proc/{int(str(pid))}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-        return str(psutil.Process(int(str(pid))).create_time())
+            facts = Path(f"/proc/{int(str(pid))}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            return None if facts[0] in _ENDED else facts[19]
+        process = psutil.Process(int(str(pid)))
+        return None if process.status() == psutil.STATUS_ZOMBIE else str(process.create_time())
     except (OSError, ValueError, psutil.Error):
         return None
 

@@ -12,7 +12,8 @@ from probes.checked import make_printable
 from probes.hardware import Accelerator, Load, Survey
 from probes.workload.description import ModelDescription, Plan, Workload
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
+FEW_GIB = 10  # below these a tenth tells
 
 
 def trace_job(workload: Workload, *, devices: bool) -> dict[str, Any]:
@@ -104,9 +105,17 @@ def describe_machine(survey: Survey) -> str:
         parts.append(f"{survey.cpu.usable_cores:g} core{'s' if survey.cpu.usable_cores != 1 else ''}")
     memory = survey.memory.limit_bytes or survey.memory.total_bytes
     if memory:
-        parts.append(f"{memory / GIB:.0f} GiB")
+        parts.append(_say_memory(memory))
     parts += [_name_of(accelerator) for accelerator in survey.accelerators if accelerator.usable]
     return ", ".join(parts)
+
+
+def _say_memory(size: int) -> str:
+    """In whole GiB where there are many of them, as memory is sold; a container may have less than one."""
+    if size < GIB:
+        return f"{max(1, round(size / MIB))} MiB"
+    gib = size / GIB
+    return f"{gib:.0f} GiB" if gib >= FEW_GIB else f"{round(gib, 1):g} GiB"
 
 
 def _name_of(card: Accelerator) -> str:

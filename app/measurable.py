@@ -13,18 +13,29 @@ from probes.measurement import Measurement
 from probes.workload.description import Plan
 
 
+def check_is_here(*, is_here: bool) -> None:
+    """Raises InvalidRequest for a captured machine: its files are here, and nothing that could run a step."""
+    if not is_here:
+        raise InvalidRequest("A captured machine can be read, not measured: leave sysroot out.")
+
+
 def check_measurable(survey: Survey, request: Request, plans: Sequence[Plan] = ()) -> None:
-    """Raises InvalidRequest for a model that cannot run, a device that is not here, or a plan that it cannot have, and
-    LabError where nobody knows what is here."""
+    """Raises InvalidRequest for a model that cannot run, a device that is not here, or a plan that it cannot have or
+    that the request's devices and precision leave out, and LabError where nobody knows what is here."""
     if request.workload.model.kind == "summary":
         raise InvalidRequest(
             "A summary can be estimated, not measured: it has no layers that could run. Ask for a recommendation, "
             "or describe the model by its layers or its config."
         )
     check_surveyed(survey)
-    candidate_plans(survey, request)
+    asked_for = {(each.device, each.precision) for each in candidate_plans(survey, request)}
     for plan in plans:
         _check_plan(survey, request, plan)
+        if (plan.device, plan.precision) not in asked_for:
+            raise InvalidRequest(
+                f"A plan is on {plan.device} in {plan.precision}, which devices and precision leave out: leave out "
+                "the plan, or these."
+            )
 
 
 def check_surveyed(survey: Survey) -> None:

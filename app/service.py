@@ -48,7 +48,7 @@ from app.lab import Lab, Ticket
 from app.lab.tracer import TRACE_SECONDS
 from app.lessons import Lessons
 from app.livefeed import LiveFeed
-from app.measurable import check_surveyed
+from app.measurable import check_is_here, check_surveyed
 from app.profile_names import free_name
 from app.seen_before import with_devices, with_survey
 from app.settings import Settings
@@ -87,7 +87,7 @@ class Crosspoint:
         self.surveyor = Surveyor(settings, self._recall_identity)
         self.live = LiveFeed(self.surveyor, settings)
         self.lab = lab or Lab(settings)
-        self._traces = Traces(self.store)
+        self._traces = Traces(self.store, captured=not self.is_here)
         self.profiles = KnownProfiles(self.store)
         self.torch = AskingTorch(self.lab, self.surveyor)
         self.waited_for_load = False  # that a second reading tells of
@@ -372,8 +372,7 @@ class Crosspoint:
     def _measuring(self, seconds: float, on_progress: OnProgress | None, ticket: Ticket | None) -> Iterator[Ticket]:
         """A place in the queue (the one given, or a new one), handed back however this ends. Raises InvalidRequest
         and LabBusy."""
-        if not self.is_here:
-            raise InvalidRequest("A captured machine can be read, not measured: leave sysroot out.")
+        check_is_here(is_here=self.is_here)
         ticket = ticket or self.lab.reserve(seconds)
         ticket.on_wait = say_waiting(on_progress)
         try:

@@ -14,8 +14,10 @@ from app import labjobs
 from app.errors import LabError
 from app.keeping import Kept, RunJob, parse_sent, trouble_with, unless_unreadable
 from app.store import Store
-from probes.fingerprint import Identity, hash_identity, read_identity, silent_parts
+from probes.fingerprint import hash_identity, identify_cpu, silent_parts
 from probes.hardware import Survey
+from probes.reading import Root, Unreadable
+from probes.software import read_torch
 from probes.trace import Trace
 from probes.workload.description import Workload
 
@@ -46,11 +48,16 @@ class _Refusal:
 
 
 class Traces:
-    """The last ones are in memory, all others in the store; what cannot be traced is remembered in memory alone."""
+    """The last ones are in memory, all others in the store; what cannot be traced is remembered in memory alone.
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    captured: the surveys are of a captured machine, which traces nothing: this host does, so that its own torch and CPU
+    are what traces are told apart by."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic, *, captured: bool = False) -> None:
         self._store = store
         self._clock = clock
+        self._captured = captured
+        self._own_cpu: str | None = None  # this host's; None: not read yet
         self._known: OrderedDict[object, Trace] = OrderedDict()
         self._refusals: OrderedDict[object, _Refusal] = OrderedDict()
         self._making: dict[object, asyncio.Task[Kept[Trace]]] = {}
@@ -63,13 +70,13 @@ class Traces:
     async def find(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
         """The trace of this workload's content under the torch that is installed, if it was made before on this CPU,
         which decides about kernels and what autocast runs; devices: with the step as a device runs it."""
-        cpu = cpu_of(survey)
-        key = (_trace_key(survey, workload), cpu)
+        cpu = await self._cpu(survey)
+        key = (self._trace_key(survey, workload), cpu)
         if key in self._known:
             self._known.move_to_end(key)
             found: Trace | None = self._known[key]
         else:
-            found = await unless_unreadable(self._store.trace(workload, _torch_version(survey), cpu))
+            found = await unless_unreadable(self._store.trace(workload, self._torch_version(survey), cpu))
             if found is not None:
                 self._remember(key, found)
         return None if found is None or (devices and not found.devices) else found
@@ -79,7 +86,7 @@ class Traces:
     ) -> Kept[Trace]:
         """Trace now, by whichever process `run` speaks to, and keep it. seconds: after which that gives up. Raises
         LabError."""
-        key = _trace_key(survey, workload)
+        key, version = self._trace_key(survey, workload), self._torch_version(survey)
         try:
             trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
         except LabError as error:
@@ -87,13 +94,13 @@ class Traces:
                 until = self._clock() + LASTING_REFUSALS[error.code]
                 self._remember_refusal((key, devices), _Refusal(seconds, error.code, str(error), until))
             raise
-        trace = replace(trace, cpu=cpu_of(survey))
+        trace = replace(trace, cpu=await self._cpu(survey))
         self._remember((key, trace.cpu), trace)
-        return Kept(trace, await trouble_with(self._store.keep_trace(workload, _torch_version(survey), trace)))
+        return Kept(trace, await trouble_with(self._store.keep_trace(workload, version, trace)))
 
     def refusal(self, survey: Survey, workload: Workload, seconds: float, *, devices: bool) -> LabError | None:
         """What an earlier try met, that had as many seconds or more; None where another may bring a trace."""
-        known = self._refusals.get((_trace_key(survey, workload), devices))
+        known = self._refusals.get((self._trace_key(survey, workload), devices))
         if known is None or known.seconds < seconds or self._clock() >= known.until:
             return None
         return LabError(known.code, known.sentence)
@@ -103,7 +110,7 @@ class Traces:
     ) -> Kept[Trace]:
         """What `make` makes, or what somebody else's makes already of the same content; it goes on when who asked has
         left, for it is kept for whoever asks next. Raises what that raises."""
-        key = (_trace_key(survey, workload), devices)
+        key = (self._trace_key(survey, workload), devices)
         task = self._making.get(key)
         if task is None:
             task = self._making[key] = asyncio.create_task(make())
@@ -114,6 +121,21 @@ class Traces:
         del self._making[key]
         if not task.cancelled():
             task.exception()  # looked at here: everybody who asked may have left
+
+    def _trace_key(self, survey: Survey, workload: Workload) -> object:
+        return (workload.model.key, workload.mode, workload.optimizer, self._torch_version(survey))
+
+    def _torch_version(self, survey: Survey) -> str:
+        torch = read_torch() if self._captured else survey.software.torch
+        return (torch.version if torch else None) or "unknown"
+
+    async def _cpu(self, survey: Survey) -> str:
+        """As `cpu_of`, of the CPU that traces."""
+        if not self._captured:
+            return cpu_of(survey)
+        if self._own_cpu is None:
+            self._own_cpu = await asyncio.to_thread(_read_own_cpu)
+        return self._own_cpu
 
     def _remember(self, key: object, trace: Trace) -> None:
         self._known[key] = trace
@@ -127,17 +149,18 @@ class Traces:
             self._refusals.popitem(last=False)
 
 
-def _torch_version(survey: Survey) -> str:
-    return (survey.software.torch.version if survey.software.torch else None) or "unknown"
-
-
 def cpu_of(survey: Survey) -> str:
     """By which traces are told apart. Empty where this survey does not tell: that is no other CPU."""
     if "cpu" in silent_parts(survey.probes):
         return ""
-    cpu: Identity = read_identity(survey)["cpu"]
-    return hash_identity(cpu)
+    return hash_identity(identify_cpu(survey.cpu))
 
 
-def _trace_key(survey: Survey, workload: Workload) -> object:
-    return (workload.model.key, workload.mode, workload.optimizer, _torch_version(survey))
+def _read_own_cpu() -> str:
+    """This host's, as a survey of it would tell."""
+    from probes.cpu import read_cpu  # late: the service answers before this is imported
+
+    try:
+        return hash_identity(identify_cpu(read_cpu(Root()).cpu))
+    except Unreadable:
+        return ""

@@ -112,18 +112,8 @@ def read_identity(facts: HasIdentity) -> Identity:
     """The parts of the identity. A card's id is kept as a hash: what is stored must not lead to a serial number. What
     was added since there are fingerprints is in it only where a machine is not as it comes: others keep theirs."""
     cpu, torch, cards = facts.cpu, facts.software.torch, facts.accelerators
-    nameless = _NAMELESS if cpu.architecture in _X86 and cpu.instruction_sets else None
     return {
-        "cpu": {
-            "name": cpu.name or nameless,
-            "vendor": cpu.vendor_id or nameless,
-            "architecture": cpu.architecture,
-            "sockets": cpu.sockets,
-            "physical_cores": cpu.physical_cores,
-            "logical_cores": cpu.logical_cores,
-            "instruction_sets": sorted({flag for flag in cpu.instruction_sets if flag.startswith(SPEED_FLAGS)}),
-            "torch_instruction_set": cpu.torch_instruction_set,
-        },
+        "cpu": identify_cpu(cpu),
         "limits": {
             "usable_cores": cpu.usable_cores,
             "memory_limit_bytes": facts.memory.limit_bytes,
@@ -135,6 +125,21 @@ def read_identity(facts: HasIdentity) -> Identity:
         },
         "torch": {name: getattr(torch, name) for name in sorted(IDENTITY[Torch])} if torch else {},
         **_some(DEVICES, {name: _identify(card) for name, card in sorted(renamed_devices(cards).items())}),
+    }
+
+
+def identify_cpu(cpu: Cpu) -> Identity:
+    """The identity's part of this name."""
+    nameless = _NAMELESS if cpu.architecture in _X86 and cpu.instruction_sets else None
+    return {
+        "name": cpu.name or nameless,
+        "vendor": cpu.vendor_id or nameless,
+        "architecture": cpu.architecture,
+        "sockets": cpu.sockets,
+        "physical_cores": cpu.physical_cores,
+        "logical_cores": cpu.logical_cores,
+        "instruction_sets": sorted({flag for flag in cpu.instruction_sets if flag.startswith(SPEED_FLAGS)}),
+        "torch_instruction_set": cpu.torch_instruction_set,
     }
 
 

@@ -18,6 +18,7 @@ from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress, to_its_end
 from app.lab import Ticket
+from app.measurable import check_is_here
 from app.profiles import check_new_name
 from app.service import CALIBRATION_SECONDS
 
@@ -33,6 +34,7 @@ router = APIRouter(prefix="/calibrations", tags=["calibrations"])
 async def start_calibration(request: Request, context: ContextDep) -> Response:
     """Measure this machine's constants, as soon as it is free, and keep them as a profile."""
     body = await read_body(request, CalibrationBody)
+    check_is_here(is_here=context.crosspoint.is_here)
     devices = find_devices(await context.crosspoint.survey_for_plans(), body.devices)
     if body.name is not None:
         await check_new_name(context.crosspoint, body.name)

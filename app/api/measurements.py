@@ -17,7 +17,7 @@ from app.api.reading import read_body
 from app.jobs import Job
 from app.keeping import Kept, OnProgress
 from app.lab import Ticket
-from app.measurable import check_measurable, check_outcome, with_threads
+from app.measurable import check_is_here, check_measurable, check_outcome, with_threads
 
 router = APIRouter(prefix="/measurements", tags=["measurements"])
 
@@ -31,6 +31,7 @@ router = APIRouter(prefix="/measurements", tags=["measurements"])
 async def start_measurement(request: Request, context: ContextDep) -> Response:
     """Run real steps of a workload, as soon as the machine is free."""
     body = await read_body(request, MeasurementBody)
+    check_is_here(is_here=context.crosspoint.is_here)
     question = await asyncio.to_thread(body.request)
     survey = await context.crosspoint.survey_for_plans()
     asked = tuple(plan.plan() for plan in body.plans)

@@ -183,21 +183,22 @@ class Database:
         log.warning("The store can be written again.")
 
     def replace_damaged(self) -> None:
-        """Move a damaged file aside and begin a new one."""
+        """Move the damaged file that is open aside and begin a new one."""
         self.connection.close()
-        self._move_aside()
+        self._move_aside(self._file)
         self.connection = self._open()
         self._file = _identify(self._path)
 
     def _open(self) -> sqlite3.Connection:
         self.trouble, self.failed, self.in_memory = None, None, False
+        found = _identify(self._path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return _connect_in_turn(self._path, self._machine)
         except sqlite3.OperationalError as error:
             return self._open_without_writing(f"the store cannot be written ({error})")
         except sqlite3.DatabaseError:
-            self._move_aside()
+            self._move_aside(found)
             return self._open_new()
         except OSError as error:
             return self._open_without_writing(f"the data folder cannot be used ({error.strerror})")
@@ -216,20 +217,23 @@ class Database:
         # needs no lock, and no file beside it, where neither can be had (sqlite.org/wal.html, "Read-Only Databases").
         for way in ("mode=ro", "mode=ro&immutable=1"):
             try:
-                connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?{way}", timeout=BUSY_SECONDS, uri=True)
+                connection = _open_file(f"{self._path.absolute().as_uri()}?{way}")
             except sqlite3.DatabaseError:
                 continue
             with contextlib.suppress(sqlite3.DatabaseError):
                 if _version(connection) == len(MIGRATIONS):
                     return connection
             connection.close()
-        connection = sqlite3.connect(":memory:")
+        connection = _open_file(":memory:")
         _migrate(connection)
         self.in_memory = True
         return connection
 
-    def _move_aside(self) -> None:
-        """Keep the damaged file for whoever wants to look, under a name that says what it is."""
+    def _move_aside(self, damaged: tuple[int, int] | None) -> None:
+        """Keep the damaged file for whoever wants to look, under a name that says what it is. What has its name by now
+        is another process's new one, where that met the damage at the same time, and stays."""
+        if _identify(self._path) != damaged:
+            return
         aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
         log.warning("The store was damaged. It lies beside the new one as %s.", aside.name)
         try:
@@ -274,7 +278,7 @@ def _code_of(error: sqlite3.OperationalError) -> int:
 
 def _connect(path: Path, machine: Machine) -> sqlite3.Connection:
     """Raises sqlite3.DatabaseError; its subclass OperationalError when the file is sound but cannot be used."""
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
+    connection = _open_file(path)
     try:
         _refuse_newer(connection)
         mode = journal_mode(path.parent)
@@ -288,6 +292,14 @@ def _connect(path: Path, machine: Machine) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+    return connection
+
+
+def _open_file(place: Path | str) -> sqlite3.Connection:
+    """place: a path, or SQLite's URI. A byte that is no UTF-8 (a bit that flipped on the disk) is read as none of its
+    text: sqlite3 would fail the whole statement, and so hide every row beside it. Raises sqlite3.DatabaseError."""
+    connection = sqlite3.connect(place, timeout=BUSY_SECONDS, uri=isinstance(place, str))
+    connection.text_factory = lambda text: text.decode(errors="replace")
     return connection
 
 

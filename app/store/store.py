@@ -163,7 +163,8 @@ class Store:
 
     async def calibration_times(self, name: str, fingerprint: str, method: int | None = None) -> list[float]:
         """When those were kept, newest first; seconds since 1970. method: of those that measured so alone."""
-        so = "(?3 IS NULL OR coalesce(json_extract(calibration, '$.method'), 0) = ?3)"
+        told = "CASE WHEN json_valid(calibration) THEN coalesce(json_extract(calibration, '$.method'), 0) END"
+        so = f"(?3 IS NULL OR {told} = ?3)"
         statement = f"SELECT created_at {_CALIBRATED} AND {so} ORDER BY id DESC"
         return [float(at) for (at,) in await self._rows(statement, (name, fingerprint, method))]
 

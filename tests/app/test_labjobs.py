@@ -35,6 +35,22 @@ def test_a_machine_is_described_without_what_names_one_card_in_the_world(
     assert "5f3c" not in said
 
 
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        (23.4 * 2**30, "23 GiB"),
+        (8 * 2**30, "8 GiB"),
+        (9.96 * 2**30, "10 GiB"),
+        (1.4 * 2**30, "1.4 GiB"),
+        (512 * 2**20, "512 MiB"),
+        (4096, "1 MiB"),
+    ],
+)
+def test_little_memory_is_told_in_units_that_tell_it(size: float, told: str) -> None:
+    limited = replace(SURVEY, memory=replace(SURVEY.memory, limit_bytes=int(size)))
+    assert describe_machine(limited).endswith(f", {told}")
+
+
 def test_what_is_calibrated_is_what_torch_can_use_and_of_like_cards_one_or_what_was_asked_for() -> None:
     cards = [a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1"), a_gpu(id="GPU-3", torch_device="cuda:2", usable=False)]
     survey = a_survey(gpus=cards)

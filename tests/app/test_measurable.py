@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,14 @@ def test_a_plan_that_this_machine_has_may_be_measured(plan: Plan) -> None:
 def test_a_plan_that_it_has_not_is_refused(plan: Plan, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
         check_measurable(SURVEY, Request(IRIS), [Plan("cpu"), plan])
+
+
+@pytest.mark.parametrize("choices", [{"devices": ("cpu",)}, {"precision": "fp32"}, {"devices": ("cuda",)}])
+def test_a_plan_that_devices_or_precision_leave_out_is_refused(choices: dict[str, Any]) -> None:
+    plan = Plan("cpu", "bf16") if choices == {"devices": ("cuda",)} else Plan("cuda:0", "bf16")
+    check_measurable(SURVEY, Request(IRIS, devices=(plan.device,), precision="bf16"), [plan])
+    with pytest.raises(InvalidRequest, match=f"{plan.device} in bf16, which devices and precision leave out"):
+        check_measurable(SURVEY, Request(IRIS, **choices), [plan])
 
 
 def test_a_plan_without_threads_has_all_that_may_be_used() -> None:

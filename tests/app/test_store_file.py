@@ -11,6 +11,8 @@ from typing import NoReturn
 import pytest
 
 from app.store import Store
+from app.store.database import Database
+from app.store.machine import Machine
 from app.store.store import FILE_NAME
 from tests.app.test_store import MEASUREMENT, PROFILE, WORKLOAD, in_store
 
@@ -61,3 +63,50 @@ def test_a_folder_that_is_removed_or_replaced_meanwhile_is_made_anew_or_used(tmp
     in_store(other, put_in_its_place)
     in_store(folder, use)
     in_store(folder, read)
+
+
+MACHINE = Machine("this one")
+
+
+def note(database: Database) -> None:
+    """Not yet in the file itself, but in its log."""
+    with database.connection as connection:
+        connection.execute("INSERT INTO jobs VALUES ('1', 'measurement', 0.0, '{}')")
+
+
+def knows_it(database: Database) -> bool:
+    return bool(database.connection.execute("SELECT 1 FROM jobs WHERE id = '1'").fetchall())
+
+
+def test_of_two_processes_that_meet_a_damaged_file_at_once_one_replaces_it(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    first, second = Database(path, MACHINE), Database(path, MACHINE)
+    first.replace_damaged()
+    note(first)
+    second.replace_damaged()
+    assert not first.is_gone
+    assert knows_it(second)
+    assert len([*tmp_path.glob("*.damaged-*")]) == 1
+    for database in (first, second):
+        database.close()
+
+
+def test_a_file_that_another_process_put_in_a_damaged_one_s_place_meanwhile_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"this is no database" * 100)
+    others: list[Database] = []
+
+    def damaged(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        others.append(Database(path, MACHINE))
+        note(others[0])
+        raise sqlite3.DatabaseError("file is not a database")
+
+    monkeypatch.setattr("app.store.database._connect_in_turn", damaged)
+    database = Database(path, MACHINE)
+    assert knows_it(database)
+    assert not others[0].is_gone
+    for each in (database, *others):
+        each.close()

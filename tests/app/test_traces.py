@@ -13,15 +13,18 @@ import pytest
 from app.advisor.request import Request
 from app.errors import LabError
 from app.keeping import RunJob
+from app.lab import Lab
 from app.service import Crosspoint
+from app.settings import Settings
 from app.traces import OUT_OF_MEMORY_SECONDS, TOO_SLOW_SECONDS, Traces
-from probes.hardware import Cpu, Outcome, ProbeReport, Survey
+from probes.hardware import Cpu, Outcome, ProbeReport, Survey, Torch
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_measurement
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
+from tests.probes.machines import write_machine, x86_machine
 
 IRIS = Workload(parse_model("iris-mlp"), 64)
 
@@ -208,3 +211,30 @@ def test_what_answers_a_survey_that_does_not_tell_the_cpu_answers_no_later_one(t
         assert of_both[0] != of_both[1]
 
     with_crosspoint(tmp_path, use, tracing(tmp_path))
+
+
+def test_a_trace_for_a_captured_machine_is_of_the_torch_and_the_cpu_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured = write_machine(tmp_path / "captured", x86_machine())
+
+    async def ask(known: bool) -> None:
+        settings = Settings(data_dir=tmp_path / "data", sysroot=captured)
+        async with Crosspoint(settings, Lab(settings, tracing(tmp_path))) as crosspoint:
+            survey = await crosspoint.survey()
+            assert (await crosspoint.known_trace(survey, IRIS) is not None) is known
+            await crosspoint.trace(IRIS)
+            assert await crosspoint.known_trace(survey, IRIS) is not None
+
+    async def know(crosspoint: Crosspoint) -> None:
+        assert await crosspoint.known_trace(await crosspoint.survey(), IRIS) is not None
+
+    asyncio.run(ask(known=False))
+    with_crosspoint(tmp_path / "data", know)
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr("app.traces.read_torch", lambda: Torch(version="99.0"))
+        asyncio.run(ask(known=False))
+    with monkeypatch.context() as another_host:
+        another_host.setattr("app.traces._read_own_cpu", lambda: "another")
+        asyncio.run(ask(known=False))
+    asyncio.run(ask(known=True))

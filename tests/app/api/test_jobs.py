@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from tests.app.serving import Server, wait_until
+from tests.app.serving import Server, running_server, wait_until
+from tests.probes.machines import write_machine, x86_machine
 
 PLAN = {"device": "cpu", "precision": "fp32", "threads": 1}
 SHORT = {"model": "iris-mlp", "batch_size": 16, "seconds": 0.5, "plans": [PLAN]}
@@ -141,3 +143,13 @@ def test_a_model_that_is_fine_but_does_not_fit_is_answered(client: httpx.Client)
     assert {row["fits"] for row in document["options"]} == {False}
     assert all(row["why_not"] for row in document["options"])
     assert document["recommended"] is None
+
+
+def test_on_a_captured_machine_nothing_is_taken_to_be_measured(tmp_path: Path) -> None:
+    root = write_machine(tmp_path / "machine", x86_machine())
+    with running_server(tmp_path / "data", sysroot=str(root)) as server, server.client() as client:
+        for path, body in (("/measurements", {"model": "iris-mlp", "batch_size": 8}), ("/calibrations", {})):
+            answer = client.post(path, json=body)
+            assert (answer.status_code, answer.json()["type"].split("/")[-1]) == (422, "invalid-request")
+            assert "captured machine" in answer.json()["detail"]
+            assert client.get(path).json() == {path[1:]: []}
