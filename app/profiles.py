@@ -14,7 +14,7 @@ from app.service import Crosspoint
 from probes import bounds
 from probes.checked import Refused, check_text
 from probes.hardware import Survey
-from probes.machine_facts import changes_since
+from probes.machine_facts import contradictions
 from probes.profile import InvalidProfile, Profile, moment_of, parse_profile
 
 
@@ -141,11 +141,11 @@ def refuse_impostor(profile: Profile, survey: Survey) -> None:
     """Raises ProfileRefused for one that has this machine's fingerprint and speaks of another machine."""
     if profile.fingerprint != survey.fingerprint or profile.hardware is None:
         return
-    if changes := changes_since(profile.hardware, survey):
+    if found := contradictions(profile.hardware, survey):
         raise ProfileRefused(
             "profile-refused",
             "This profile was not taken: it claims to be this machine's and describes another one "
-            f"({len(changes)} of its facts do not hold here).",
+            f"({len(found)} of its facts do not hold here).",
         )
 
 

@@ -5,7 +5,8 @@ Anonymous on purpose, since profiles travel: no host name, no serial number, no 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from probes import bounds
@@ -130,6 +131,16 @@ def changes_since(before: MachineFacts, survey: Survey) -> tuple[str, ...]:
         for what, old, new in pairs
         if old is not None and new is not None and old != new
     )
+
+
+def contradictions(claimed: MachineFacts, survey: Survey) -> tuple[str, ...]:
+    """Where these are another machine's facts than what is surveyed, in words. A card that is here and is not used is
+    no difference: it may be hidden from this process (CUDA_VISIBLE_DEVICES), or was from the one that calibrated."""
+    now = facts_of(survey)
+    here = Counter(make_printable(card.name) if card.name else None for card in survey.accelerators)
+    if Counter(card.name for card in claimed.accelerators) <= here:
+        claimed = replace(claimed, accelerators=now.accelerators)
+    return changes_since(claimed, survey)
 
 
 def _figure(value: float | None) -> str | None:

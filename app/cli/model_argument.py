@@ -41,13 +41,16 @@ def read_model(argument: str, task: str | None = None, sequence_length: int | No
 
 
 def _read_document(argument: str) -> Any | None:
-    """The JSON that the argument is or points to; None when it is neither, but a name."""
+    """The JSON that the argument is or points to; None when it is neither, but a name. A catalogue name is one beside
+    a file that is called the same, too: weights, or a log."""
+    from probes.workload.catalogue import is_model_name
+
     if argument == "-":
         return _parse_json(_read_bounded(sys.stdin.buffer, "standard input"), "standard input")
     if argument.lstrip().startswith("{"):
         return _parse_json(os.fsencode(argument), "MODEL")
     path = Path(argument)
-    if not (path.suffix == ".json" or "/" in argument or _is_file(path)):
+    if not (path.suffix == ".json" or "/" in argument or (_is_file(path) and not is_model_name(argument))):
         return None
     try:
         with path.open("rb") as file:

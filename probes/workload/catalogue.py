@@ -51,12 +51,17 @@ def find_model(name: str) -> ModelDescription:
     return find_row(name).description
 
 
+def is_model_name(name: str) -> bool:
+    """Whether find_row knows a model by it."""
+    return _found(name) is not None
+
+
 def find_row(name: str) -> CatalogueRow:
     """The model of a name or alias; case does not count, nor whether `-`, `_` or a space was typed.
 
     Raises InvalidModel, with near names, for any other: exact or unknown, never fuzzy.
     """
-    found = _names().get(_normalised(name)) if len(name) <= LONGEST_NAME else None
+    found = _found(name)
     if found is not None:
         return _row(found, stamp_of("transformers"))
     if "/" in name or "\\" in name:
@@ -91,6 +96,11 @@ def _names() -> dict[str, str]:
     return {
         _normalised(spelled): name for name, row in _documents().items() for spelled in (name, *row.get("aliases", ()))
     }
+
+
+def _found(name: str) -> str | None:
+    """The row's name."""
+    return _names().get(_normalised(name)) if len(name) <= LONGEST_NAME else None
 
 
 def _normalised(name: str) -> str:

@@ -46,7 +46,8 @@ IGNORED = {
     "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
 }  # fmt: skip
 # But for values that say what is computed: attention step by step, which keeps its scores for the backward.
-KEPT = {"attn_implementation": "eager"}
+ATTENTION = "attn_implementation"
+KEPT = {ATTENTION: "eager"}
 _COUNTED = {"layer", "layers", "depth", "depths", "block", "blocks", "stage", "stages", "repeat", "repeats", "experts"}
 _NOT_COUNTED = {
     "size", "dim", "id", "ids", "capacity", "width", "norm", "scale", "token", "tokens", "length", "max", "channels",
@@ -84,7 +85,14 @@ def check_config(config: dict[str, Any]) -> dict[str, Any]:
 
     Raises InvalidModel for code, paths, URLs, and for numbers or nesting beyond the bounds.
     """
-    return _Reader().read_object(("huggingface",), config, 0)
+    return _Reader().read_object(("huggingface",), _with_public_attention(config), 0)
+
+
+def _with_public_attention(config: dict[str, Any]) -> dict[str, Any]:
+    """With the spelling that some published configs have, which transformers sets last, in place of the public one. In
+    a config within another it makes nothing of either."""
+    private = f"_{ATTENTION}"
+    return {**config, ATTENTION: config[private]} if private in config else config
 
 
 class _Reader:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 Mode = Literal["training", "inference"]
@@ -47,13 +47,16 @@ class ModelDescription:
     kind: `layers`, `huggingface`, `summary` or `python`. content: the canonical JSON of that kind (a catalogue
     name is resolved to its row's content). name: what to call it when speaking. version: of the code that makes it,
     where that is not ours: transformers' version, or what tells one's own source from another
-    (probes.workload.python_sources).
+    (probes.workload.python_sources). written: the layers of a `layers` model as somebody wrote them, with sizes left to
+    what comes in, of which a wider one makes others; None of one that was sent to another process, which needs no more
+    than the content.
     """
 
     kind: Literal["layers", "huggingface", "summary", "python"]
     name: str
     content: dict[str, Any]
     version: str = ""
+    written: list[Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -64,7 +67,9 @@ class ModelDescription:
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        document = asdict(replace(self, written=None))
+        del document["written"]
+        return document
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ModelDescription:
@@ -112,7 +117,7 @@ class Workload:
         return self.log_every if self.mode == "training" else None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "model": self.model.to_json()}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Workload:

@@ -35,7 +35,7 @@ def kinds() -> str:
 def _layers(document: dict[str, Any]) -> ModelDescription:
     content, _ = parse_layers(document)
     count = len(content["layers"])
-    return ModelDescription("layers", f"{count} layer{'s' if count != 1 else ''}", content)
+    return ModelDescription("layers", f"{count} layer{'s' if count != 1 else ''}", content, written=document["layers"])
 
 
 def _huggingface(document: dict[str, Any]) -> ModelDescription:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +37,7 @@ def widen(model: ModelDescription, factor: float) -> ModelDescription:
             "One's own Python cannot be made wider: which of its sizes belong together is not known. Write a function "
             "for each width, or describe the network by its layers."
         )
-    layers = [dict(layer) for layer in _copied(model.content["layers"])]
+    layers = _copied(model.content["layers"], model.written)
     last = _last_weighted(layers)
     grown = False  # whether what comes in is as much wider: the input itself is not
     for layer in _flat(layers):
@@ -56,11 +57,17 @@ def _widen_summary(content: dict[str, Any], factor: float) -> dict[str, Any]:
     return {name: _times(value, factor ** powers.get(name, 0)) for name, value in content.items()}
 
 
-def _copied(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {**layer, "layers": _copied(layer["layers"])} if isinstance(layer.get("layers"), list) else dict(layer)
-        for layer in layers
-    ]
+def _copied(layers: list[dict[str, Any]], written: Sequence[Any] | None) -> list[dict[str, Any]]:
+    """Changes of shape as they were written, where that is known: their sizes may follow from what comes in."""
+    return [_copy(layer, None if written is None else written[place]) for place, layer in enumerate(layers)]
+
+
+def _copy(layer: dict[str, Any], written: Any) -> dict[str, Any]:
+    if "layers" in layer:
+        return {**layer, "layers": _copied(layer["layers"], None if written is None else written["layers"])}
+    if layer["type"] != "reshape" or written is None:
+        return dict(layer)
+    return dict(written) if isinstance(written, dict) else {"type": written}
 
 
 def _flat(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from probes.machine_facts import changes_since, facts_of
+from probes.hardware import Survey
+from probes.machine_facts import changes_since, contradictions, facts_of
 from tests.app.advisor.build import GB, a_gpu, a_survey
 
 
@@ -20,6 +21,22 @@ def test_a_card_that_only_torch_can_tell_of_is_not_gone_before_it_was_asked() ->
     assert changes_since(before, a_survey(gpus=[a_gpu(usable=None)])) == ()
     assert changes_since(before, a_survey(gpus=[a_gpu(usable=False)])) == ("accelerators NVIDIA A10 then, none now",)
     assert changes_since(before, a_survey()) == ("accelerators NVIDIA A10 then, none now",)
+
+
+@pytest.mark.parametrize("then", [2, 1, 0])
+@pytest.mark.parametrize("now", [2, 1, 0])
+def test_cards_that_are_hidden_now_or_were_are_no_other_machines(then: int, now: int) -> None:
+    def seen(used: int) -> Survey:
+        return a_survey(gpus=[a_gpu(torch_device=f"cuda:{n}" if n < used else None, usable=n < used) for n in (0, 1)])
+
+    assert contradictions(facts_of(seen(then)), seen(now)) == ()
+
+
+def test_cards_that_are_not_here_are_another_machines() -> None:
+    two = facts_of(a_survey(gpus=[a_gpu(), a_gpu(torch_device="cuda:1")]))
+    for here in ([a_gpu()], [a_gpu(), a_gpu(name="NVIDIA A100", torch_device="cuda:1")], []):
+        (said,) = contradictions(two, a_survey(gpus=here))
+        assert said.startswith("accelerators NVIDIA A10, NVIDIA A10 then")
 
 
 def test_all_memory_does_not_stand_for_a_limit_that_could_not_be_understood() -> None:

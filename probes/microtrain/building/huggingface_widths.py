@@ -7,13 +7,14 @@ Vocabulary, labels, positions, images, layers and experts stay as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
 
 from probes.microtrain.building.huggingface_models import make_config
 from probes.workload.description import InvalidModel, ModelDescription
 from probes.workload.huggingface import parse_huggingface
-from probes.workload.wording import clean
+from probes.workload.wording import clean, place
 
 # Sizes that flow through the network, or lie inside its blocks.
 WIDTHS = {
@@ -43,29 +44,80 @@ CANONICAL = {
 Config = dict[str, Any]
 
 
+class Change(NamedTuple):
+    """where: the size's place in the config object."""
+
+    where: tuple[str, ...]
+    before: Any
+    after: Any
+
+
 def widen_huggingface(model: ModelDescription, factor: float) -> ModelDescription:
-    """Raises InvalidModel for a config whose sizes are not known by name, and where the product is out of bounds."""
+    """Raises InvalidModel for a config whose sizes are not known by name, or are not set by these names, and where the
+    product is out of bounds or rounds to what was there."""
     content = dict(model.content)
-    config = _widened(dict(content["config"]), make_config(content)[0], factor)
-    if config == content["config"]:
-        name = clean(config["model_type"])
-        raise InvalidModel(f"No size of a {name} config is known to be its width. Write the sizes into the config.")
+    made = make_config(content)[0]
+    _check_changes(clean(content["config"]["model_type"]), _changes(made, factor), factor)
+    config = _widened(dict(content["config"]), made, factor)
     rest = {name: value for name, value in content.items() if name != "config"}
     widened = parse_huggingface({"huggingface": config, **rest})
+    _check_arrival(_changes(made, factor), make_config(widened)[0])
     return ModelDescription("huggingface", f"{model.name} x {factor:g}", widened, model.version)
+
+
+def _changes(part: Any, factor: float, where: tuple[str, ...] = ()) -> Iterator[Change]:
+    """Every size of a config object and of the parts in it, as it is and times the factor."""
+    values = vars(part)
+    for name, size in wider_sizes(values, _own_names(part), factor).items():
+        yield Change((*where, name), _as_list(values[name]), size)
+    for name, nested in _nested(part):
+        yield from _changes(nested, factor, (*where, name))
+
+
+def _check_changes(model_type: str, changes: Iterable[Change], factor: float) -> None:
+    sizes = list(changes)
+    if not sizes:
+        raise InvalidModel(
+            f"No size of a {model_type} config is known to be its width. Write the sizes into the config."
+        )
+    if all(size.before == size.after for size in sizes):
+        raise InvalidModel(
+            f"Width {factor:g} leaves every size of this {model_type} config as it is: they are rounded to what its "
+            "heads and groups divide. Take a width further from 1."
+        )
+
+
+def _check_arrival(changes: Iterable[Change], made: Any) -> None:
+    """made: of the sizes after the changes. Raises InvalidModel for one that is as before: some classes take a size by
+    a name of old (Bloom's n_embed), and that one wins."""
+    for size in changes:
+        *parts, name = size.where
+        part = reduce(lambda outer, inner: getattr(outer, inner, None), parts, made)
+        if size.before != size.after and _as_list(getattr(part, name, None)) == size.before:
+            what = place(("huggingface", *size.where))
+            raise InvalidModel(f"{what} is set by another name in this config, which no width reaches. Write {what}.")
 
 
 def _widened(written: Config, part: Any, factor: float) -> Config:
     """What is written of this part of a config, with its sizes and those of the parts in it."""
-    own_names: dict[str, str] = getattr(part, "attribute_map", {})
-    written |= wider_sizes(vars(part), own_names, factor)
-    for name, nested in _nested(part):
+    own_names = _own_names(part)
+    found = wider_sizes(vars(part), own_names, factor)
+    # A size may be written by the name that all classes share, which the class would take after its own.
+    written = {name: value for name, value in written.items() if own_names.get(name) not in found} | found
+    for own_name, nested in _nested(part):
+        name = next((name for name in written if own_names.get(name, name) == own_name), own_name)
         inner = written.get(name)
         known = dict(inner) if isinstance(inner, dict) else {"model_type": nested.model_type}
-        widened = _widened(dict(known), nested, factor)
+        widened = _widened(known, nested, factor)
         if widened != known:
             written[name] = widened
     return written
+
+
+def _own_names(part: Any) -> dict[str, str]:
+    """What its class calls what others call otherwise."""
+    names: dict[str, str] = getattr(part, "attribute_map", {})
+    return names
 
 
 def _nested(part: Any) -> Iterator[tuple[str, Any]]:
@@ -106,6 +158,10 @@ def _groups(values: Config) -> list[int]:
         for name, value in values.items()
         if name.endswith(("groups", "groups_width")) and _listed(value) == [value]
     ]
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _listed(value: Any) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 
 from app.cli.endings import CommandFailed, ExitCode
 from app.cli.model_argument import read_model
+from probes.workload.catalogue import find_model
 from probes.workload.description import InvalidModel
 
 LAYERS = {"layers": [{"type": "linear", "in": 4, "out": 3}], "input_shape": [4]}
@@ -44,6 +45,17 @@ def test_a_bare_config_of_a_class_of_its_own_is_told_how_to_ask(tmp_path: Path) 
 def test_options_go_before_what_the_file_says(tmp_path: Path) -> None:
     document = {"huggingface": CONFIG, "task": "text-classification", "sequence_length": 128}
     assert read_model(write(tmp_path, document), sequence_length=32).content["sequence_length"] == 32
+
+
+def test_a_catalogue_name_is_one_beside_a_file_that_is_called_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As weights are, or a log."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("resnet-18", "mine"):
+        Path(name).write_text(json.dumps(LAYERS))
+    assert read_model("resnet-18") == find_model("resnet-18")
+    assert read_model("./resnet-18").kind == read_model("mine").kind == "layers"
 
 
 def test_a_file_of_python_is_told_its_modules_name() -> None:

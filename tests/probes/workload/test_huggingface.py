@@ -77,6 +77,14 @@ def test_attention_step_by_step_is_a_configs_to_say() -> None:
     assert parse_model({"huggingface": eager}).key != parse_model({"huggingface": {"model_type": "llama"}}).key
 
 
+def test_how_published_configs_spell_attention_step_by_step_counts_before_the_public_spelling() -> None:
+    """As in transformers."""
+    plain, eager = {"model_type": "llama"}, {"model_type": "llama", "attn_implementation": "eager"}
+    assert parse({**plain, "_attn_implementation": "eager"})["config"] == eager
+    assert parse({**plain, "_attn_implementation": "eager", "attn_implementation": "sdpa"})["config"] == eager
+    assert parse({**eager, "_attn_implementation": "sdpa"})["config"] == plain
+
+
 def test_labels_are_counted_and_their_names_forgotten() -> None:
     labels = {str(i): f"and/or {i}" for i in range(21_843)}
     content = parse({"model_type": "vit", "id2label": labels, "label2id": {v: k for k, v in labels.items()}})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.workload.catalogue import list_models
-from probes.workload.description import InvalidModel, ModelDescription
+from probes.workload.description import InvalidModel, ModelDescription, Workload
 from probes.workload.models import parse_model
 from probes.workload.widths import widen
 
@@ -75,6 +75,54 @@ def test_weights_go_with_what_arrives_whatever_axis_that_is() -> None:
     flat = [conv, "flatten", {"type": "prelu", "count": 8 * 14 * 14}, {"type": "linear", "out": 2}]
     wider = widen(parse_model({"layers": flat, "input_shape": [3, 16, 16]}), 0.3)
     assert sizes(wider, "count") == [2 * 14 * 14]
+
+
+@pytest.mark.parametrize(
+    ("change", "shape"),
+    [
+        ({"type": "reshape", "shape": [-1, 8]}, [8, 8]),
+        ({"type": "view", "shape": [1, -1]}, [1, 64]),
+        ({"type": "Unflatten", "dim": 1, "sizes": [4, -1]}, [4, 16]),
+        ({"type": "unsqueeze", "dim": 1}, [1, 64]),
+        ("unsqueeze", [1, 64]),
+    ],
+)
+def test_a_shape_that_follows_from_what_comes_in_goes_with_it(change: Any, shape: list[int]) -> None:
+    layers = [{"type": "linear", "out": 32}, {"type": "sequential", "layers": [change]}, "flatten"]
+    model = parse_model({"layers": [*layers, {"type": "linear", "out": 3}], "input_shape": [16]})
+    wider = widen(model, 2)
+    assert wider.content["layers"][1]["layers"][0] == {"type": "reshape", "shape": shape}
+    assert widen(wider, 0.5).content == model.content
+
+
+def test_an_axis_that_is_dropped_leaves_the_channels_where_they_were() -> None:
+    layers = [
+        {"type": "conv2d", "out": 8, "kernel": [3, 4]},
+        {"type": "squeeze", "dim": 3},
+        "batch_norm1d",
+        {"type": "conv1d", "out": 5, "kernel": 1},
+        {"type": "unsqueeze", "dim": 3},
+        {"type": "squeeze", "dim": -1},
+    ]
+    model = parse_model({"layers": layers, "input_shape": [3, 16, 4]})
+    wider = widen(model, 2)
+    assert wider.content["layers"][1]["shape"] == [16, 14]
+    assert (model.content["class_axis"], wider.content["class_axis"]) == (1, 1)
+
+
+def test_a_shape_that_is_written_out_does_not_fit_another_width() -> None:
+    layers = [{"type": "linear", "out": 32}, {"type": "reshape", "shape": [4, 8]}, {"type": "linear", "out": 3}]
+    with pytest.raises(InvalidModel, match=r"layers\[1\] .reshape. cannot make its shape of 64"):
+        widen(parse_model({"layers": layers, "input_shape": [16]}), 2)
+
+
+def test_what_was_written_is_no_part_of_what_a_model_is() -> None:
+    layers = [{"type": "linear", "out": 32}, {"type": "reshape", "shape": [4, -1]}, {"type": "linear", "out": 3}]
+    model = parse_model({"layers": layers, "input_shape": [16]})
+    same = ModelDescription.from_json(model.to_json())
+    assert same == model
+    assert (same.key, same.written) == (model.key, None)
+    assert "written" not in Workload(model, 8).to_json()["model"]
 
 
 def test_a_vocabulary_is_no_width() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from probes.microtrain.building.huggingface_widths import widen_huggingface, wider_sizes
+from probes.microtrain.building.huggingface_models import import_transformers, make_config
+from probes.microtrain.building.huggingface_widths import _widened, widen_huggingface, wider_sizes
 from probes.microtrain.models import build_model
 from probes.microtrain.tracing import trace_workload
 from probes.workload.description import InvalidModel, ModelDescription, Workload
@@ -111,6 +112,51 @@ def test_the_classs_own_name_for_a_size_is_taken_from_its_map() -> None:
     values = {"breadth": 64, "eyes": 4, "vocab_size": 1000, "use_cache": True, "hidden_act": "gelu"}
     own = {"hidden_size": "breadth", "num_attention_heads": "eyes"}
     assert wider_sizes(values, own, 2.0) == {"breadth": 128, "eyes": 8}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        a_model("gpt2", n_layer=1, hidden_size=64, num_attention_heads=4, vocab_size=100),
+        a_model("gpt2", n_layer=1, hidden_size=64, n_head=4, vocab_size=100),
+        a_model("distilbert", n_layers=1, hidden_size=64, num_attention_heads=4, hidden_dim=128, vocab_size=100),
+        a_model("t5", num_layers=1, hidden_size=64, num_attention_heads=4, head_dim=16, d_ff=128, vocab_size=100),
+        a_model("bloom", n_layer=1, hidden_size=64, num_attention_heads=4, vocab_size=100),
+    ],
+    ids=lambda model: model.content["config"]["model_type"],
+)
+def test_sizes_may_be_written_by_the_names_that_all_classes_share(model: ModelDescription) -> None:
+    sizes = [make_config(each.content)[0] for each in (widen_huggingface(model, 0.5), widen_huggingface(model, 2.0))]
+    assert [config.hidden_size for config in sizes] == [32, 128]
+    assert [config.num_attention_heads for config in sizes] == [2, 8]
+
+
+def test_a_part_may_be_written_by_the_name_that_all_classes_share() -> None:
+    config: Any = import_transformers().PreTrainedConfig
+
+    class Part(config):  # type: ignore[misc]
+        model_type = "part"
+        hidden_size: int = 8
+
+    class Whole(config):  # type: ignore[misc]
+        model_type = "whole"
+        attribute_map: ClassVar = {"llm_config": "text_config"}
+        text_config: Any = None
+
+    written = {"model_type": "whole", "llm_config": {"hidden_size": 16}}
+    widened = _widened(written, Whole(text_config=Part(hidden_size=16)), 2.0)
+    assert widened == {"model_type": "whole", "llm_config": {"hidden_size": 32}}
+
+
+def test_a_size_that_only_a_name_of_old_sets_is_refused_by_its_own() -> None:
+    with pytest.raises(InvalidModel, match=r"huggingface\.hidden_size is set by another name"):
+        widen_huggingface(a_model("bloom", n_layer=1, n_embed=64, n_head=4, vocab_size=100), 2.0)
+
+
+@pytest.mark.parametrize("sizes", [{"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}, {}])
+def test_a_width_that_rounds_to_the_same_sizes_is_refused_and_says_so(sizes: dict[str, int]) -> None:
+    with pytest.raises(InvalidModel, match=r"Width 1\.001 leaves every size .* rounded"):
+        widen_huggingface(a_model("bert", **sizes), 1.001)
 
 
 def test_a_config_without_a_size_that_is_known_is_refused_by_name() -> None:
