@@ -115,16 +115,16 @@ class Trace:
     empty where it was not told. input_bytes: one batch as it is put on the device. All at fp32 unless the model says
     otherwise. autocast_operations, autocast_peaks: the same step under autocast to bf16 (fp16 runs the same
     operations), casts included; empty when the step does not run under autocast. kernel_peaks, autocast_kernel_peaks:
-    the peak with what the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and beyond the last
-    (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what the step asks an
-    allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus, autocast_heap_surplus: what
-    the C library's heap holds at its peak beyond the tensors alive, over a few steps, where the library is known;
-    heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system (probes.heap_peaks). issued,
-    autocast_issued: what issues the operations; None where it was not counted. autocast_refused: what torch said where
-    a step failed under autocast on the machine that traced it; empty where it ran or was not tried. device: the step
-    as a device runs it, where that was asked for (devices) and differs; its kernels' own memory and what a CPU's heap
-    does are not in it. cpu: a hash of what the survey told of the CPU that it was traced on (probes.fingerprint); empty
-    where nobody noted it.
+    the peak with what the kernels of this machine's CPU take inside, at growing batch sizes, straight between them and
+    beyond the last (kernels are other ones at other sizes: there are jumps); empty when not known. allocations: what
+    the step asks an allocator for, in order (probes.allocations); the optimizer's own apart. heap_surplus,
+    autocast_heap_surplus: what the C library's heap holds at its peak beyond the tensors alive, over a few steps, where
+    the library is known; heap_fresh, autocast_heap_fresh: what a later step finds fresh of the system
+    (probes.heap_peaks). issued, autocast_issued: what issues the operations; None where it was not counted.
+    autocast_refused: what torch said where a step failed under autocast on the machine that traced it; empty where it
+    ran or was not tried. device: the step as a device runs it, where that was asked for (devices) and differs; its
+    kernels' own memory and what a CPU's heap does are not in it. cpu: a hash of what the survey told of the CPU that it
+    was traced on (probes.fingerprint); empty where nobody noted it.
     """
 
     model_key: str

@@ -51,7 +51,8 @@ class Known:
     that is not known. halved: by device, a precision of two bytes that it has, asked for or not. rooms: by device,
     known without a trace. host_bytes: of the host's memory, that a new process could take; None: not known. kinds: by
     device, the same for cards that are alike. busy: devices that others compute on now. left_out: by device of which no
-    plan is in the precision asked for, those that it has."""
+    plan is in the precision asked for, those that it has. autocast_refused: what torch said where a step under autocast
+    fails on this machine's CPU; empty: it is not known to."""
 
     workload: Workload
     trace: Trace | None
@@ -70,6 +71,7 @@ class Known:
     kinds: Mapping[str, Hashable] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
     left_out: Mapping[str, Sequence[Precision]] = field(default_factory=dict)
+    autocast_refused: str = ""
 
     def options(self, batch_size: int) -> list[Option]:
         """Every plan at this batch size, in the order of the plans; with each variant whose step was found to pay."""
@@ -85,7 +87,7 @@ class Known:
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
         if outcome.refused is None:
             outcome = replace(outcome, refused=explain_one_value(self.trace, workload.batch_size))
-        return option_for(self.times[plan.key], memory, outcome, workload, self.advice.unknown)
+        return option_for(self.times[plan.key], memory, outcome, workload, self.advice)
 
     def _tried(self, plan: Plan, workload: Workload, smallest: int) -> Tried:
         room, data_set = self.rooms[plan.device], data_set_bytes(self.trace, workload)
@@ -96,12 +98,10 @@ class Known:
         return replace(tried_varied(rows, plain, workload, room), smallest=smallest)
 
     def _refused_in_trace(self, plan: Plan) -> str | None:
-        """Why a step fails on this machine's CPU, known from tracing it; another machine may run it."""
-        if self.trace is None or not self.trace.autocast_refused or self.elsewhere is not None:
+        """Why a step fails on this machine's CPU, known from tracing it."""
+        if not self.autocast_refused or not plan.is_cpu or plan.precision not in AUTOCAST:
             return None
-        if not plan.is_cpu or plan.precision not in AUTOCAST:
-            return None
-        return f"A step under autocast failed when it was traced here. {self.trace.autocast_refused}"
+        return f"A step under autocast failed when it was traced here. {self.autocast_refused}"
 
     @property
     def smallest(self) -> int:
@@ -119,11 +119,12 @@ class Known:
     def pairs(self, ranking: Ranking, batches: Batches) -> tuple[Pair, ...]:
         """The plans whose crossovers are told, but for those that run at no batch."""
         running = [plan for plan in self.plans if not self._runs_at_no_batch(plan)]
-        plans = unlike_plans(running, self.kinds, [option.plan for option in ranking.unlike])
+        ranked = [option.plan for option in ranking.unlike]
+        plans = unlike_plans(running, self.kinds, ranked)
         on_cpu = [plan for plan in plans if plan.is_cpu]
         timed = (option for option in ranking.unlike if option.plan.is_cpu and option.step_seconds is not None)
         rivals = RivalsOnCpu(batches, on_cpu, self.with_curve(next(timed, None)))
-        return pairs_worth_telling(plans, self.with_curve(ranking.best), rivals.of, self.kinds)
+        return pairs_worth_telling(plans, self.with_curve(ranking.best), rivals.of, self.kinds, ranked)
 
     def _runs_at_no_batch(self, plan: Plan) -> bool:
         """A step that failed did so at its own batch; what torch refused, and never ran, it refuses at any."""
@@ -141,13 +142,14 @@ class Known:
         room = {option.plan.key: option.max_batch_size for option in ranking.options}
         untold = [option.plan for option in ranking.options if option.max_batch_size is None]
         room |= self._room_fed(self.workload.data, untold)  # by all that a device has, where nobody knows what is free
-        failed = {key: failed_at(rows, self.workload) for key, rows in self.rows.items()}
+        fed = {way: replace(self.workload, data=way) for way in DATA}
+        failed = {way: {key: failed_at(rows, fed[way]) for key, rows in self.rows.items()} for way in DATA}
         # From pinned memory a device is sent the next batch as well, and all resident data lie there.
         takes = {way: (way == "pinned", self._data_set(way)) for way in DATA}
         others = [way for way in DATA if takes[way] != takes[self.workload.data]]
         plans = [option.plan for option in ranking.unlike]
-        fed = {way: {**room, **self._room_fed(way, plans)} for way in others}
-        return Batches(self.workload, self.times, room, self.smallest, failed, fed)
+        otherwise = {way: {**room, **self._room_fed(way, plans)} for way in others}
+        return Batches(self.workload, self.times, room, self.smallest, failed, otherwise)
 
     def _data_set(self, data: Data) -> int:
         return data_set_bytes(self.trace, replace(self.workload, data=data))
@@ -213,9 +215,17 @@ def gather(
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     times |= _times_of_variants(gains, times, measurements, workload, crowd)
     memory |= {gain.plan.key: memory[bare(gain.plan).key] for gain in gains}
-    untold = _untold_type(profile, plans, trace)
-    advice = advice_for(request, elsewhere=elsewhere is not None, captured=captured, untold_type=untold)
-    halved, left_out = halved_precisions(all_plans), left_out_precisions(plans, all_plans)
+    advice = advice_for(
+        request,
+        elsewhere=elsewhere is not None,
+        captured=captured,
+        untraced=trace is None,
+        untold_type=_untold_type(profile, plans, trace),
+    )
+    # What was traced here fails here: another machine, a captured one among them, may run it.
+    refused = trace.autocast_refused if trace is not None and elsewhere is None and not captured else ""
+    halved = halved_precisions(plan for plan in all_plans if not (refused and plan.is_cpu))
+    left_out = left_out_precisions(plans, all_plans)
     return Known(
         workload,
         trace,
@@ -234,6 +244,7 @@ def gather(
         kinds,
         busy,
         left_out,
+        refused,
     )
 
 

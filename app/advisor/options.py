@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from app.advisor.explanations.advice import Advice
 from app.advisor.explanations.words import say_bytes, say_seconds
 from app.advisor.memory_model.memory import MemoryEstimate
 from app.advisor.memory_model.raised import raised_to
@@ -19,7 +20,7 @@ BESIDE = "what the process takes beside is not known, as no calibration here has
 
 
 def option_for(
-    time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload, advice: str
+    time: PlanTime, memory: MemoryEstimate | None, outcome: Tried, workload: Workload, advice: Advice
 ) -> Option:
     """What is known about one plan at the batch asked for. advice: what gives a time where none is known."""
     plan, batch = time.plan, workload.batch_size
@@ -59,7 +60,7 @@ def _told_by(
     return raised
 
 
-def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: str) -> str | None:
+def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: Advice) -> str | None:
     """Why this plan was not measured at this batch, or why nothing is known of it."""
     if estimate is not None and estimate.basis == "measured":
         return None
@@ -70,9 +71,12 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice:
         return f"Only its first step ran, which took {first}; those after it take less. More time would do."
     if estimate is not None:
         return None
+    if advice.why:
+        what = "It has not been measured" if time.measured is None else "It ran at other batch sizes only"
+        return f"{what}, and {advice.why}. {advice.unknown}"
     if time.measured is not None:
         return "It ran at other batch sizes only, and without a calibration nothing is known about this one."
-    return f"It has been neither calibrated nor measured. {advice}"
+    return f"It has been neither calibrated nor measured. {advice.unknown}"
 
 
 def _fits(

@@ -25,9 +25,9 @@ TAIL, NODES = 5.0, 201
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Options, best first. close: the ones that cannot be told from the fastest one, when there are any such beside
-    it; the cheapest of them is the head. unlike: without those that are one plan on another card that is alike.
-    confidence: None when a plan that may fit has no time. late: what is no option, as the run is over before it repays
-    its start."""
+    it; the cheapest of them is the head, of several such the quickest. unlike: without those that are one plan on
+    another card that is alike. confidence: None when a plan that may fit has no time. late: what is no option, as the
+    run is over before it repays its start."""
 
     options: tuple[Option, ...]
     close: tuple[Option, ...]
@@ -41,9 +41,18 @@ class Ranking:
         head = self.options[0] if self.options else None
         return head if head is not None and head.step_seconds is not None and head.fits is not False else None
 
+    @property
+    def as_cheap(self) -> tuple[Option, ...]:
+        """Of the close ones those that take no more than the head, and are not it: it is the quickest of them."""
+        if not self.close:
+            return ()
+        head = self.options[0]
+        least = cost_order(head.plan)
+        return tuple(option for option in self.close if option is not head and cost_order(option.plan) == least)
+
 
 # Sort key of what a plan costs (cost_order).
-Cost = tuple[bool, bool, int, int, int, str]
+Cost = tuple[bool, bool, int, int, int]
 
 # The spread of the ratio of two options' times where it is known better than either; None where it is not.
 RatioSpread = Callable[[Option, Option], float | None]
@@ -66,7 +75,7 @@ def rank_options(
     founded = _best_founded(options, kinds, shared)
     first_of = {option.plan.key: founded[on_its_kind(option.plan, kinds)] for option in options}
 
-    def place(option: Option) -> tuple[tuple[int, float, Cost], bool]:
+    def place(option: Option) -> tuple[tuple[int, float, Cost, str], bool]:
         first = first_of[option.plan.key]
         return (max(_order(option), _order(first)), option is not first)
 
@@ -104,14 +113,14 @@ def _best_founded(
 
 def cost_order(plan: Plan) -> Cost:
     """Sort key, the cheaper plan first: nothing to compile before the first step, CPU before GPU, fewer threads, fp32
-    before lower precisions, no settings. An environment is one setting, however many variables it takes."""
+    before lower precisions, no settings. An environment is one setting, however many variables it takes. Which of two
+    cards costs less is not known."""
     return (
         plan.compiled,
         not plan.is_cpu,
         plan.threads or 0,
         PRECISIONS.index(plan.precision),
         bool(plan.environment) + len(plan.changes),
-        plan.device,
     )
 
 
@@ -122,11 +131,11 @@ def judged_seconds(option: Option) -> float | None:
     return option.step_seconds.high if option.crowded else option.step_seconds.median
 
 
-def _order(option: Option) -> tuple[int, float, Cost]:
-    seconds = judged_seconds(option)
+def _order(option: Option) -> tuple[int, float, Cost, str]:
+    seconds, cost = judged_seconds(option), cost_order(option.plan)
     if seconds is None:
-        return (2 if option.fits is False else 1, 0.0, cost_order(option.plan))
-    return (0, seconds, cost_order(option.plan))
+        return (2 if option.fits is False else 1, 0.0, cost, option.plan.device)
+    return (0, seconds, cost, option.plan.device)
 
 
 def _has_time(option: Option) -> bool:
@@ -171,23 +180,22 @@ def probability_of_best(head: Interval, others: Sequence[Interval], tolerance: f
 
     One-dimensional quadrature over the head's time: of normal densities with Simpson's rule.
     """
-    spread = deviation(head)
+    spread, theirs = deviation(head), [(math.log(other.median), deviation(other)) for other in others]
     if spread < 1e-9:
-        return math.prod(_slower(math.log(head.median * (1 - tolerance)), other) for other in others)
+        return math.prod(_slower(math.log(head.median * (1 - tolerance)), *other) for other in theirs)
     total = weights = 0.0
     for node in range(NODES):
         z = TAIL * (2 * node / (NODES - 1) - 1)
         weight = (1 if node in (0, NODES - 1) else 4 if node % 2 else 2) * math.exp(-z * z / 2)
         threshold = math.log(head.median * (1 - tolerance)) + spread * z
-        total += weight * math.prod(_slower(threshold, other) for other in others)
+        total += weight * math.prod([_slower(threshold, *other) for other in theirs])
         weights += weight
     return total / weights
 
 
-def _slower(threshold: float, other: Interval) -> float:
-    """P(other's logarithm is above the threshold)."""
-    spread = deviation(other)
-    distance = math.log(other.median) - threshold
+def _slower(threshold: float, middle: float, spread: float) -> float:
+    """P(a normal number is above the threshold). middle: its mean. spread: its standard deviation."""
+    distance = middle - threshold
     if spread < 1e-9:
         return 1.0 if distance >= 0 else 0.0
     return 0.5 * math.erfc(-distance / (spread * math.sqrt(2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -52,18 +53,15 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     refused at one is taken to be refused at all. What ran, failed, or took too much memory, tells of other ways to feed
     it where those take no more, or no less."""
     batch_size = workload.batch_size
+    rows = _without_disproved(rows, room)
     done = [row for row in rows if row.outcome == "ok"]
     light = [row for row in rows if _takes_no_more(row, workload)]
     held_by = [(row.batch_size, row.held_bytes) for row in light if row.outcome == "ok"]
     peaks = [(size, peak + (room.beside or 0)) for size, peak in held_by if peak is not None]
     over = [(size, peak) for size, peak in peaks if room.free is not None and peak > room.free]
     outgrown = min(over, default=None)
-    too_much = [row for row in light if _is_too_big(row, room.free)]
-    too_big = min((row.batch_size for row in too_much), default=None)
-    since = {(row.batch_size, row.data) for row in too_much}  # it came after what ran like that (app.store.latest)
-    heavy = [row for row in done if _takes_no_less(row, workload)]
-    went_on = [row for row in heavy if _went_on(row) and _has_room(row, room.free)]
-    sizes = [row.batch_size for row in went_on if (row.batch_size, row.data) not in since]
+    too_big = min((row.batch_size for row in light if _is_too_big(row, room.free)), default=None)
+    sizes = _sizes_that_run(rows, workload, room)
     ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
     begun = begun_times(done).get(batch_size)
     refused, not_reached = _why_not([row for row in rows if row.batch_size == batch_size], workload)
@@ -137,10 +135,9 @@ def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[in
 def failed_at(rows: Sequence[Measurement], workload: Workload) -> frozenset[int]:
     """Batch sizes at which a plan never ran, and was refused or last failed, but for want of time or of memory. rows:
     the plan's. workload: how it is fed."""
-    by_size: dict[int, list[Measurement]] = {}
-    for row in rows:
-        by_size.setdefault(row.batch_size, []).append(row)
-    return frozenset(size for size, here in by_size.items() if _why_not(here, workload)[0] is not None)
+    troubled = {row.batch_size for row in rows if row.outcome in ("failed", "unsupported")}
+    here = {size: [row for row in rows if row.batch_size == size] for size in troubled}
+    return frozenset(size for size in troubled if _why_not(here[size], workload)[0] is not None)
 
 
 def _is_too_big(row: Measurement, available: int | None) -> bool:
@@ -150,11 +147,45 @@ def _is_too_big(row: Measurement, available: int | None) -> bool:
     return available is None or row.available_bytes is None or available < MORE_FREE * row.available_bytes
 
 
-def _has_room(row: Measurement, available: int | None) -> bool:
-    """Where nobody knows what it took, it ran, for all that is known, in no more than is free now."""
-    if row.held_bytes is not None or available is None or row.available_bytes is None:
+def _without_disproved(rows: Sequence[Measurement], room: Room) -> Sequence[Measurement]:
+    """Without what ran out of memory where as many samples or more, that took no less, ran later: a neighbour held
+    memory then. rows: in their order."""
+    return [
+        row
+        for place, row in enumerate(rows)
+        if row.outcome != "out-of-memory" or not any(_disproves(later, row, room) for later in rows[place + 1 :])
+    ]
+
+
+def _disproves(later: Measurement, ran_out: Measurement, room: Room) -> bool:
+    """It would run now, or took no more than was free where the other ran out of memory."""
+    if not (later.outcome == "ok" and _went_on(later) and later.batch_size >= ran_out.batch_size):
+        return False
+    held = later.held_bytes
+    was_room = held is not None and held + (room.beside or 0) <= (ran_out.available_bytes or 0)
+    return _takes_no_less(later, ran_out) and (was_room or _has_room(later, room))
+
+
+def _sizes_that_run(rows: Sequence[Measurement], workload: Workload, room: Room) -> list[int]:
+    """Of what took no less than fed as asked, and would run now: but for that after which as many samples or fewer ran
+    out of memory. rows: in their order."""
+    found, too_big = [], math.inf
+    for row in reversed(rows):
+        if _takes_no_more(row, workload) and _is_too_big(row, room.free):
+            too_big = min(too_big, row.batch_size)
+        runs = row.outcome == "ok" and _takes_no_less(row, workload) and _went_on(row) and _has_room(row, room)
+        if runs and row.batch_size < too_big:
+            found.append(row.batch_size)
+    return found
+
+
+def _has_room(row: Measurement, room: Room) -> bool:
+    """It took no more than is free now; where nobody knows what it took, it ran, for all that is known, in no more."""
+    if room.free is None:
         return True
-    return row.available_bytes <= MORE_FREE * available
+    if row.held_bytes is not None:
+        return row.held_bytes + (room.beside or 0) <= room.free
+    return row.available_bytes is None or row.available_bytes <= MORE_FREE * room.free
 
 
 def _went_on(row: Measurement) -> bool:

@@ -60,6 +60,7 @@ class Recommending:
         self._steps = RealSteps(crosspoint, request, on_progress, self._notes)
         self._following = Following(crosspoint, request, on_progress, self._notes, self._steps)
         self._unmeasured: LabError | None = None
+        self._unmeasurable: str | None = None  # why no step of what is asked about can be run here
         self._at_turn: tuple[Survey, Profile | None] | None = None  # of when the machine was this question's
         self.grounds: Grounds | None = None
 
@@ -202,12 +203,22 @@ class Recommending:
         if all(item.outcome != "ok" for item in known):
             if self._steps.fresh:
                 check_outcome(self._steps.fresh)
-            raise self._unmeasured or untraceable
+            raise self._unmeasured or self._with_way_out(untraceable)
         why = "This model's operations cannot be followed without running it"
         if untraceable.code != "unsupported":
             why = f"This model was not traced ({str(untraceable).partition('. ')[0].rstrip('.')})"
         text = f"{why}: only what was measured is known."
         self._notes.add(Reason("not-traced", text))
+
+    def _with_way_out(self, untraceable: LabError) -> LabError:
+        """It advises to measure the model, which cannot be done where the answer is for a machine that is not here."""
+        if self._unmeasurable is None:
+            return untraceable
+        way_out = "Ask on that machine itself"
+        if self._request.profile is not None and self._crosspoint.is_here:
+            way_out += ", or without the profile"
+        text = f"{untraceable} For this question nothing can be measured here: {self._unmeasurable}. {way_out}."
+        return LabError(untraceable.code, text)
 
     async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
@@ -279,5 +290,6 @@ class Recommending:
         self._notes.add(Reason("no-survey", text))
 
     def _note_unmeasurable(self, why: str) -> None:
+        self._unmeasurable = why
         if self._request.effort != "instant":
             self._notes.add(Reason("not-measured", f"Nothing was measured: {why}.", {"possible": False}))

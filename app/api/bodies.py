@@ -29,7 +29,7 @@ class Body(BaseModel):
 
 
 class Dataset(Body):
-    """What a whole run goes over; only serves to say how long it takes."""
+    """What a whole run goes over: how long that takes, what resident data take of memory, whether a start is repaid."""
 
     samples: Annotated[int, Field(ge=1, le=bounds.MAX_DATASET_SAMPLES, description="Rows in the training set.")]
     epochs: Annotated[int, Field(ge=1, le=bounds.MAX_EPOCHS, description="Passes over it.")] | None = None

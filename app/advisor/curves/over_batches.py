@@ -11,7 +11,7 @@ from app.advisor.curves.crossover import Found, batch_grid, find_crossover, hold
 from app.advisor.curves.pairs import Pair, plans_of
 from app.advisor.recommendation import Crossover, Curve
 from app.advisor.time_model.measured import by_plan
-from app.advisor.time_model.step_estimate import compare, weakest
+from app.advisor.time_model.step_estimate import compare, remembered_ratio_spread, weakest
 from app.advisor.time_model.step_time import PlanTime
 from probes import bounds
 from probes.measurement import Measurement
@@ -30,14 +30,15 @@ Startups = Mapping[tuple[object, ...], float | None]
 @dataclass(frozen=True, slots=True)
 class Batches:
     """The batch sizes to look at, and how many samples each plan can hold (None: no end is known), where batches reach
-    a device as the workload says. smallest: what torch takes at least. failed: by the plan's key, sizes at which it was
-    tried and failed. otherwise: what each plan can hold where batches arrive in another way; no entry: as much."""
+    a device as the workload says. smallest: what torch takes at least. failed: by the way in which batches arrive, then
+    by the plan's key, sizes at which it was tried and failed. otherwise: what each plan can hold where batches arrive
+    in another way; no entry: as much."""
 
     workload: Workload
     times: Mapping[tuple[object, ...], PlanTime]
     room: Mapping[tuple[object, ...], int | None]
     smallest: int = 1
-    failed: Mapping[tuple[object, ...], frozenset[int]] = field(default_factory=dict)
+    failed: Mapping[Data, Mapping[tuple[object, ...], frozenset[int]]] = field(default_factory=dict)
     otherwise: Mapping[Data, Mapping[tuple[object, ...], int | None]] = field(default_factory=dict)
 
     def fed(self, data: Data) -> Batches:
@@ -61,7 +62,7 @@ class Batches:
             return ()
         ran = [self.times[plan.key].measured for plan in plans]
         there = [batch for row in ran if row is not None for batch in row.batch_sizes]
-        failed = {batch for plan in plans for batch in self.failed.get(plan.key, ())}
+        failed = {batch for plan in plans for batch in self._failed(plan)}
         sizes = batch_grid(largest, [self.workload.batch_size, *there, *also])
         return tuple(size for size in sizes if size >= self.smallest and size not in failed)
 
@@ -69,7 +70,10 @@ class Batches:
         key = plan.key
         room = self.room.get(key)
         fits = self.smallest <= batch_size and (room is None or batch_size <= room)
-        return fits and batch_size not in self.failed.get(key, ())
+        return fits and batch_size not in self._failed(plan)
+
+    def _failed(self, plan: Plan) -> frozenset[int]:
+        return self.failed.get(self.workload.data, {}).get(plan.key, frozenset())
 
 
 def largest_worth_looking_at(workload: Workload) -> int:
@@ -124,7 +128,8 @@ def crossover_of(
     data, grid = batches.workload.data, batches.grid([first, second])
     ours, theirs = batches.times[first.key], batches.times[second.key]
     known = [batch for batch in grid if ours.at(batch, data) is not None and theirs.at(batch, data) is not None]
-    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data)), known)
+    spread = remembered_ratio_spread()
+    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data), spread), known)
     if found is None:
         return None
     likeliest = _medians_cross_at(ours, theirs, data, known)

@@ -17,12 +17,14 @@ def pairs_worth_telling(
     best: Plan | None,
     rivals: Rivals = lambda on_device: (),
     kinds: Mapping[str, Hashable] = MappingProxyType({}),
+    ranked: Sequence[Plan] = (),
 ) -> tuple[Pair, ...]:
     """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16 with either and with the
     recommended ones; the recommended plan of the CPU against fewer and more threads; each plan on a device against its
-    rivals on the CPU; each device's fp32 against its lower precisions; one device against the next. plans: without
-    settings, whose gain is known at one batch size, and each on one card of those that are alike. best: the recommended
-    plan. kinds: by device, the same for cards that are alike, which are one device here.
+    rivals on the CPU; each device's fp32 against its lower precisions; the first device against each other one. plans:
+    without settings, whose gain is known at one batch size, and each on one card of those that are alike. best: the
+    recommended plan. kinds: by device, the same for cards that are alike, which are one device here. ranked: at the
+    batch asked for, best first.
     """
     cpu = [plan for plan in plans if plan.is_cpu]
     pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best), *_neighbour_pairs(cpu, best)]
@@ -34,7 +36,7 @@ def pairs_worth_telling(
         pairs += [(rival, plan) for plan in on_device for rival in rivals(plan)]
         plain = next((plan for plan in on_device if plan.precision == "fp32"), None)
         pairs += [(plain, plan) for plan in on_device if plain is not None and plan is not plain]
-    pairs += _device_pairs(devices.values(), best)
+    pairs += _device_pairs(devices.values(), best, ranked)
     return _once(pairs)
 
 
@@ -78,9 +80,15 @@ def _precision_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
     return pairs
 
 
-def _device_pairs(devices: Collection[Sequence[Plan]], best: Plan | None) -> list[Pair]:
+def _device_pairs(devices: Collection[Sequence[Plan]], best: Plan | None, ranked: Sequence[Plan]) -> list[Pair]:
+    """In the recommended plan's precision; of a device that lacks it the plan that is best there."""
     precision: Precision = best.precision if best is not None and not best.is_cpu else "fp32"
-    rows = [plan for on_device in devices for plan in on_device if plan.precision == precision]
+    places = {plan.key: place for place, plan in enumerate(ranked)}
+
+    def place(plan: Plan) -> tuple[bool, int]:
+        return (plan.precision != precision, places.get(plan.key, len(places)))
+
+    rows = [min(on_device, key=place) for on_device in devices]
     return [(rows[0], plan) for plan in rows[1:]]
 
 

@@ -9,24 +9,32 @@ from app.advisor.request import EFFORT_SECONDS, Request
 CALIBRATE = "Run `crosspoint calibrate` once"
 LONGER = "measuring for longer (effort thorough, or a higher time limit)"
 DESCRIBED = "described by its layers or its config, the model could be measured"
+FEWER = "asked for fewer plans (one device, one precision), the time may do for them"
+UNTRACED = "this model could not be traced, so only measuring tells its time"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Sentences. unknown: what gives a time where none is known. predicted: what measures one that is predicted; empty
-    where nothing does."""
+    where nothing does. why: why no calibration gives one, to follow "and" or a colon; empty where one does."""
 
     unknown: str
     predicted: str = ""
+    why: str = ""
 
 
-def advice_for(request: Request, *, elsewhere: bool, captured: bool, untold_type: str | None = None) -> Advice:
+def advice_for(
+    request: Request, *, elsewhere: bool, captured: bool, untraced: bool = False, untold_type: str | None = None
+) -> Advice:
     """elsewhere: the answer is for the machine of a profile. captured: this machine is known from files alone, so that
-    nothing can run on it. untold_type: of numbers of which the calibration of a plan says nothing."""
+    nothing can run on it. untraced: there is no trace that a profile could price. untold_type: of numbers of which the
+    calibration of a plan says nothing."""
+    measuring = _measuring(request, here=not (elsewhere or captured))
+    if untraced:
+        return Advice(f"{measuring[0].upper()}{measuring[1:]}.", why=UNTRACED)
     usual = _usual_advice(request, elsewhere=elsewhere, captured=captured)
     if untold_type is None:
         return usual
-    measuring = _measuring(request, here=not (elsewhere or captured))
     return replace(usual, unknown=f"No calibration of such a plan has clocked {untold_type}: {measuring}.")
 
 
@@ -41,7 +49,7 @@ def _usual_advice(request: Request, *, elsewhere: bool, captured: bool) -> Advic
         return Advice(
             f"{CALIBRATE}, or ask with effort quick, which measures this very model.", "Effort quick measures it."
         )
-    if request.measuring_seconds < max(EFFORT_SECONDS.values()):
+    if _may_take_longer(request):
         return Advice(f"{CALIBRATE}, or try {LONGER}.", f"{LONGER[0].upper()}{LONGER[1:]} may reach it.")
     return Advice(f"{CALIBRATE}.")
 
@@ -50,4 +58,10 @@ def _measuring(request: Request, *, here: bool) -> str:
     """What tells the time of a model whatever its numbers are."""
     if not here:
         return "the model has to be measured on the machine itself"
-    return "effort quick measures this very model" if request.effort == "instant" else f"{LONGER} may reach it"
+    if request.effort == "instant":
+        return "effort quick measures this very model"
+    return f"{LONGER} may reach it" if _may_take_longer(request) else FEWER
+
+
+def _may_take_longer(request: Request) -> bool:
+    return request.measuring_seconds < max(EFFORT_SECONDS.values())

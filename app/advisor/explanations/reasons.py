@@ -49,7 +49,7 @@ class Evidence:
     trace: Trace | None
     measurements: Sequence[Measurement]
     advice: Advice  # on a time that is not known
-    halved: Mapping[str, Precision]  # by device, a precision of two bytes that it has
+    halved: Mapping[str, Precision]  # by device, a precision of two bytes that it has, and torch does not refuse
     elsewhere: bool = False  # the profile is another machine's, and so is the answer
     crowd: Crowd | None = None  # who holds cores of this machine now
     gains: Sequence[Gain] = ()  # variants whose steps pay
@@ -235,9 +235,10 @@ def _too_close(ranking: Ranking) -> Reason | None:
         for option in ranking.close
         if option.step_seconds is not None
     }
+    why = "because it takes the least" if not ranking.as_cheap else "as the quickest of those that take the least"
     text = (
-        f"The intervals of {say_list(names)} overlap; {ranking.options[0].plan.label} is named because it takes the "
-        "least: nothing compiled, CPU before GPU, fewer threads, fp32 before lower precisions, no settings."
+        f"The intervals of {say_list(names)} overlap; {ranking.options[0].plan.label} is named {why}: nothing "
+        "compiled, CPU before GPU, fewer threads, fp32 before lower precisions, no settings."
     )
     return Reason("too-close-to-call", text, {"intervals": ranges})
 
@@ -313,8 +314,7 @@ def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:
     runs = {option.plan.precision: not option.cannot_run for option in there if option.plan.precision in AUTOCAST}
     if runs:
         return next((name for name in runs if runs[name]), None)
-    refused = evidence.trace is not None and evidence.trace.autocast_refused and there[0].plan.is_cpu
-    return None if refused and not evidence.elsewhere else evidence.halved.get(there[0].plan.device)
+    return evidence.halved.get(there[0].plan.device)
 
 
 def _refused(evidence: Evidence) -> Iterable[Reason]:

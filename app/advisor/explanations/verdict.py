@@ -22,10 +22,10 @@ def say_verdict(
     """Where to train, how long a step takes, against what, and whether it fits. elsewhere: the profile of the machine
     that this is about, when it is another one."""
     if elsewhere is not None:
-        unknown = f"the profile has too few points for it. {advice.unknown}"
+        unknown = f"{advice.why or 'the profile has too few points for it'}. {advice.unknown}"
         return f"On {say_where(elsewhere)}: {_say_verdict(ranking, request, 'there', unknown)}"
-    unknown = f"this machine has not been calibrated {'for it' if calibrated else 'yet'}. {advice.unknown}"
-    return _say_verdict(ranking, request, "here", unknown)
+    uncalibrated = f"this machine has not been calibrated {'for it' if calibrated else 'yet'}"
+    return _say_verdict(ranking, request, "here", f"{advice.why or uncalibrated}. {advice.unknown}")
 
 
 def _say_verdict(ranking: Ranking, request: Request, where: str, unknown: str) -> str:
@@ -37,7 +37,7 @@ def _say_verdict(ranking: Ranking, request: Request, where: str, unknown: str) -
     head = f"{verb} on {say_plan(best.plan)}: {about}{say_seconds(best.step_seconds.median)} a step"
     if ranking.close:
         others = [say_plan(o.plan) for o in ranking.close if o.plan.key != best.plan.key]
-        return f"{head}; too close to call against {_named(others)}, and it is the cheaper choice{_fit(best)}."
+        return f"{head}; too close to call against {_named(others)}{_worth(ranking)}{_fit(best)}."
     return f"{head}{_against(ranking, best)}{_fit(best)}."
 
 
@@ -85,6 +85,15 @@ def _against(ranking: Ranking, best: Option) -> str:
     ratio = other.step_seconds.median / best.step_seconds.median
     times = "about" if abs(ratio - 1) < ALIKE else say_ratio(ratio)
     return f", {times} as fast as {say_plan(other.plan)}"
+
+
+def _worth(ranking: Ranking) -> str:
+    """Of the head against those that cannot be told from it."""
+    if not ranking.as_cheap:
+        return ", and it is the cheaper choice"
+    if len(ranking.as_cheap) < len(ranking.close) - 1:
+        return ", none of which is cheaper"
+    return ", and either will do" if len(ranking.close) == 2 else ", and any of them will do"
 
 
 def _fit(best: Option) -> str:

@@ -32,7 +32,9 @@ def explain_without_time(options: Sequence[Option], profile: Profile | None, adv
 
 
 def _uncalibrated(labels: list[str], profile: Profile | None, advice: Advice) -> Reason:
-    if profile is None:
+    if advice.why:
+        what = f"Nothing is known about the time of {say_list(labels)}: {advice.why}."
+    elif profile is None:
         what = f"This machine has not been calibrated, so nothing is known about the time of {say_list(labels)}."
     else:
         what = f"The profile {profile.name} has nothing for {say_list(labels)}."

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.advisor import InvalidRequest, Request, recommend
 from app.advisor.plans import candidate_plans
 from probes.measurement import Measurement
+from probes.workload.description import Plan
 from tests.app.advisor.answered import ALL_FOUR, answer, measured
 from tests.app.advisor.build import (
     ONE,
@@ -138,6 +139,26 @@ def test_what_cannot_be_told_apart_goes_to_the_cheaper_plan() -> None:
     assert found.recommended == ONE
     assert "too close to call against the CPU with 2 threads" in found.verdict
     assert "too-close-to-call" in {reason.code for reason in found.reasons}
+
+
+@pytest.mark.parametrize(
+    ("halved", "said"),
+    [
+        ((), "too close to call against cuda:0 in fp32, and either will do"),
+        ((Plan("cuda:0", "bf16"),), "cuda:0 in bf16 and cuda:0 in fp32, none of which is cheaper"),
+        ((Plan("cuda:1", "bf16"), Plan("cuda:0", "bf16")), "1 more, none of which is cheaper"),
+    ],
+)
+def test_no_card_is_called_the_cheaper_of_two_that_are_unlike(halved: tuple[Plan, ...], said: str) -> None:
+    cards = [a_gpu(), a_gpu(id="GPU-2", name="NVIDIA T400", torch_device="cuda:1")]
+    times = ((Plan("cuda:0"), 0.101), (Plan("cuda:1"), 0.1), *((plan, 0.0995) for plan in halved))
+    rows = [a_measurement(plan, 16, seconds) for plan, seconds in times]
+    precision = "auto" if halved else "fp32"
+    found = recommend(a_survey(gpus=cards), None, None, rows, Request(a_workload(16), precision, ("cuda",)))
+    assert found.recommended == Plan("cuda:1")
+    assert said in found.verdict
+    reason = next(reason for reason in found.reasons if reason.code == "too-close-to-call")
+    assert "as the quickest of those that take the least" in reason.text
 
 
 def test_a_batch_between_measured_ones_is_probed() -> None:

@@ -63,6 +63,17 @@ def test_the_head_is_the_cheapest_of_those_that_overlap_the_fastest_nearby(rows:
     assert {o.plan.key for o in ranking.close} == ({o.plan.key for o in near} if len(near) > 1 else set())
 
 
+def test_of_what_costs_the_same_the_quickest_is_the_head_whatever_it_is_called() -> None:
+    """Which of two unlike cards costs less is not known."""
+    first, second = an_option(GPU, interval_around(1.01, 0.2)), an_option(Plan("cuda:1"), interval_around(1.0, 0.2))
+    ranking = rank_options([first, second])
+    assert (ranking.best, ranking.as_cheap) == (second, (first,))
+    halved = an_option(Plan("cuda:1", "bf16"), interval_around(0.99, 0.2))
+    ranking = rank_options([first, second, halved])
+    assert (ranking.best, ranking.as_cheap) == (second, (first,))
+    assert not rank_options([second, halved]).as_cheap
+
+
 def test_noise_does_not_make_a_much_slower_plan_the_cheaper_choice() -> None:
     noisy = [an_option(ONE, interval_around(2.0, 1.5)), an_option(TWO, interval_around(1.0, 1.5))]
     ranking = rank_options(noisy)

@@ -290,46 +290,6 @@ def test_what_ran_and_nobody_knows_what_it_took_fits_while_as_much_is_free(
     assert ("are missing" in (option.why_not or "")) is not fits
 
 
-def test_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:
-    """A colleague's job filled the machine then."""
-    failed = replace(not_run(ONE, 16, "out-of-memory"), available_bytes=4 * GB)
-    assert option_of(predicted([failed], survey=a_survey(usable_bytes=4 * GB)), ONE).fits is False
-    assert option_of(predicted([failed], survey=a_survey(usable_bytes=int(4.2 * GB))), ONE).fits is False
-    later = option_of(predicted([failed], survey=a_survey(usable_bytes=8 * GB)), ONE)
-    assert later.fits
-    assert later.max_batch_size is not None
-    assert later.max_batch_size >= 16
-    unknown = replace(failed, available_bytes=None)
-    assert option_of(predicted([unknown], survey=a_survey(usable_bytes=8 * GB)), ONE).fits is False
-
-
-def test_what_ran_out_of_memory_later_is_told_its_measured_time_where_more_is_free() -> None:
-    rows = [a_measurement(ONE, 16, 1.0), replace(not_run(ONE, 16, "out-of-memory"), available_bytes=GB)]
-    assert untraced(rows, GB).fits is False
-    later = untraced(rows, 20 * GB)
-    assert (later.fits, later.basis) == (True, "measured")
-
-
-def untraced(rows: list[Measurement], free: int) -> Option:
-    """Of one's own Python that no trace follows."""
-    workload = Workload(ModelDescription("python", "own:model", {}), 16)
-    return option_of(recommend(a_survey(usable_bytes=free), None, None, rows, Request(workload)), ONE)
-
-
-def test_without_a_trace_too_what_ran_out_of_memory_is_tried_again_where_more_is_free() -> None:
-    failed = replace(not_run(ONE, 16, "out-of-memory"), available_bytes=GB)
-    assert untraced([failed], GB).fits is False
-    assert untraced([failed], 20 * GB).fits is None
-
-
-def test_without_a_trace_too_what_ran_does_not_fit_into_less_than_it_took() -> None:
-    row = a_measurement(ONE, 16, 1.0, memory=MemoryPeak(process_bytes=4 * GB))
-    fitting, outgrown = untraced([row], 5 * GB), untraced([row], 3 * GB)
-    assert (fitting.fits, fitting.memory.available_bytes) == (True, 5 * GB)
-    assert outgrown.fits is False
-    assert "it took 4.0 GB here, and 3.0 GB are free on cpu now" in (outgrown.why_not or "")
-
-
 def test_a_plan_that_failed_at_one_batch_keeps_its_curve_and_its_crossovers() -> None:
     """Its curve has a hole there."""
     rows = [a_measurement(ONE, size, size / 64) for size in (64, 128)]

@@ -153,7 +153,7 @@ def test_a_real_model_runs_at_other_batches_too(tmp_path: Path, monkeypatch: pyt
 
     async def use(crosspoint: Crosspoint) -> set[int]:
         await crosspoint.trace(IRIS)
-        await crosspoint.recommend(Request(IRIS, effort="thorough", precision="fp32", time_limit_seconds=20.0))
+        await crosspoint.recommend(Request(IRIS, effort="thorough", precision="fp32", time_limit_seconds=30.0))
         rows = await crosspoint.measurements(await crosspoint.survey(), IRIS)
         return {row.batch_size for row in rows if row.outcome == "ok"}
 

@@ -12,12 +12,16 @@ import pytest
 from app.advisor import Recommendation, Request
 from app.advisor.plans import candidate_plans
 from app.errors import LabError
+from app.lab import Lab
 from app.lab.child import Child
 from app.service import Crosspoint
 from app.settings import Settings
 from probes.workload.description import Workload
-from probes.workload.models import python_model
+from probes.workload.models import parse_model, python_model
 from tests.app.advisor.build import a_measurement
+from tests.app.advisor.machine import a_profile
+from tests.app.lab.programs import serving
+from tests.app.opened import with_crosspoint
 
 # What it does depends on its numbers, and its weights are larger than what is stepped for a trace.
 CODE = """
@@ -84,5 +88,35 @@ def test_on_a_busy_machine_what_was_measured_of_it_answers(tmp_path: Path, monke
             answer = await crosspoint.recommend(request)
             assert answer.options[0].basis == "measured"
             assert {"not-traced", "not-measured"} <= {reason.code for reason in answer.reasons}
+
+    asyncio.run(use())
+
+
+REFUSING = serving("say(event='failed', job=job['job'], code='unsupported', reason='Measure it (effort quick).')")
+REFUSED = Workload(parse_model({"layers": [{"type": "linear", "out": 3}], "input_shape": [5]}), 4)
+
+
+@pytest.mark.parametrize("effort", ["instant", "quick"])
+def test_where_another_machine_is_asked_about_it_is_said_that_nothing_can_be_measured_here(
+    tmp_path: Path, effort: str
+) -> None:
+    """Who follows the advice to measure would be refused in the same words."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        await crosspoint.store.keep_profile(a_profile(fingerprint="elsewhere"))
+        with pytest.raises(LabError, match=r"another machine's\. Ask on that machine itself, or without the profile"):
+            await crosspoint.recommend(Request(REFUSED, effort=effort, profile="made-up"))
+        with pytest.raises(LabError, match=r"Measure it \(effort quick\)\.$"):
+            await crosspoint.recommend(Request(REFUSED))
+
+    with_crosspoint(tmp_path, use, REFUSING)
+
+
+def test_of_a_captured_machine_it_is_said_that_it_can_only_be_read(tmp_path: Path) -> None:
+    async def use() -> None:
+        settings = Settings(data_dir=tmp_path / "data", sysroot=tmp_path)
+        async with Crosspoint(settings, Lab(settings, REFUSING)) as crosspoint:
+            with pytest.raises(LabError, match=r"can only be read\. Ask on that machine itself\.$"):
+                await crosspoint.recommend(Request(REFUSED))
 
     asyncio.run(use())

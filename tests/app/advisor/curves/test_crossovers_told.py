@@ -172,3 +172,33 @@ def test_a_way_of_feeding_is_looked_at_as_far_as_it_fits_whichever_is_asked_for(
         (option,) = (option for option in told(data).options if option.plan == GPU)
         assert looked_at[data] == (1, option.max_batch_size)
     assert looked_at["pinned"][1] < looked_at["pageable"][1] == looked_at["resident"][1]
+
+
+def test_a_batch_for_which_there_was_no_pinned_memory_is_left_out_of_that_way_alone_whichever_is_asked_for() -> None:
+    rows = [a_measurement(ONE, batch, 0.002 * batch, startup_seconds=0.1) for batch in (16, 64)]
+    rows += [a_measurement(GPU, batch, 0.01 + 0.0005 * batch, startup_seconds=3.1) for batch in (16, 64)]
+    reason = "The host has no pinned memory for it."
+    rows.append(a_measurement(GPU, 64, 1.0, data="pinned", outcome="failed", reason=reason, step=None))
+    survey = a_survey(gpus=[a_gpu()], usable_bytes=200 * GB)
+    told, *others = (
+        to_the_card(recommend(survey, a_profile((ONE, GPU)), None, rows, Request(a_workload(64, data=asked), "fp32")))
+        for asked in DATA
+    )
+    assert others == [told, told]
+    assert {data: row.break_even_steps is None for data, row in told.items()} == {
+        "resident": False,
+        "pageable": False,
+        "pinned": True,
+    }
+
+
+def test_cards_that_are_unlike_cross_though_one_lacks_the_recommended_precision() -> None:
+    older = a_gpu(name="Tesla V100-SXM2-32GB", compute_capability="7.0")
+    newer = a_gpu(id="GPU-2", torch_device="cuda:1")
+    best = Plan("cuda:1", "bf16")
+    times = ((GPU, 0.03), (replace(GPU, precision="fp16"), 0.02), (Plan("cuda:1"), 0.015), (best, 0.005))
+    rows = [a_measurement(plan, batch, seconds * batch) for plan, seconds in times for batch in (8, 16)]
+    found = recommend(a_survey(gpus=[older, newer]), None, None, rows, Request(a_workload(16), devices=("cuda",)))
+    assert found.recommended == best
+    pairs = [(row.start, row.to) for row in found.crossovers if row.start.device != row.to.device]
+    assert pairs == [(replace(GPU, precision="fp16"), best)]

@@ -101,7 +101,9 @@ def test_no_batch_beyond_what_either_plan_can_hold_is_looked_at() -> None:
 
 def test_a_batch_that_failed_is_a_hole_and_no_end() -> None:
     times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
-    batches = Batches(a_workload(), times, {ONE.key: None, TWO.key: None}, failed={ONE.key: frozenset({16})})
+    failed = {"pageable": {ONE.key: frozenset({16})}, "pinned": {ONE.key: frozenset({16, 64})}}
+    batches = Batches(a_workload(), times, {ONE.key: None, TWO.key: None}, failed=failed)
+    assert [batches.fed(data).can_run(ONE, 64) for data in ("pageable", "pinned", "resident")] == [True, False, True]
     assert 16 not in batches.grid([ONE, TWO])
     assert 16 in batches.grid([TWO])
     assert batches.can_run(ONE, 32)

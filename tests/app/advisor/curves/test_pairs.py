@@ -45,6 +45,19 @@ def test_cards_that_are_alike_are_one_device() -> None:
     assert on_device == [(ONE, halved), (ONE, twin), (twin, halved)]
 
 
+def test_a_card_that_lacks_the_recommended_precision_is_compared_by_its_own_best_plan() -> None:
+    older, best = [Plan("cuda:0"), Plan("cuda:0", "fp16")], Plan("cuda:1", "bf16")
+    plans = [*older, Plan("cuda:1"), best]
+    assert (older[1], best) in pairs_worth_telling(plans, best, ranked=(best, older[1], older[0]))
+    assert (older[0], best) in pairs_worth_telling(plans, best)  # nothing is known of either
+
+
+def test_cards_that_lack_fp32_as_others_were_asked_for_are_compared_though_the_cpu_is_best() -> None:
+    halved = [Plan("cuda:0", "bf16"), Plan("cuda:1", "bf16")]
+    for best in (Plan("cpu", "bf16", 4), None):
+        assert (halved[0], halved[1]) in pairs_worth_telling([*CPU, *halved], best)
+
+
 def test_no_pair_is_told_twice_and_every_plan_has_a_curve() -> None:
     pairs = pairs_worth_telling([*CPU, GPU, GPU_BF16], GPU, lambda plan: (ONE, ONE))
     assert len(pairs) == len({(first.key, second.key) for first, second in pairs})

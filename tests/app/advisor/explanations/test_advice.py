@@ -9,19 +9,29 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.summary import trace_of_summary
+from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.workload.models import parse_model
-from tests.app.advisor.build import a_survey, a_workload
+from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import a_profile
 
 WHOLE = replace(a_workload(), model=parse_model("iris-mlp"))
 TRACE = trace_of_summary(a_workload())
 
 
-def told(profile: Profile | None, *, summary: bool = False, captured: bool = False, **asked: Any) -> str:
+def told(
+    profile: Profile | None,
+    /,
+    *rows: Measurement,
+    summary: bool = False,
+    traced: bool = True,
+    captured: bool = False,
+    **asked: Any,
+) -> str:
     """All sentences of the answer: its verdict, reasons and notes."""
     request = Request(a_workload() if summary else WHOLE, **asked)
-    found: Recommendation = recommend(a_survey(), profile, None if summary else TRACE, [], request, captured=captured)
+    trace = None if summary or not traced else TRACE
+    found: Recommendation = recommend(a_survey(), profile, trace, rows, request, captured=captured)
     return " ".join((found.verdict, *(reason.text for reason in found.reasons), *(o.note or "" for o in found.options)))
 
 
@@ -56,3 +66,24 @@ def test_who_asked_for_measuring_is_not_told_to_but_to_give_it_more_time(profile
     assert "higher time limit" in told(profile, effort="thorough", time_limit_seconds=5.0)
     longest = told(profile, effort="thorough")
     assert not any(words in longest for words in ("ffort quick", "effort thorough", "time limit"))
+
+
+@pytest.mark.parametrize("profile", [None, a_profile()])
+@pytest.mark.parametrize("rows", [(), (a_measurement(ONE, 4, 0.1),), (a_measurement(ONE, 16, 0.1),)])
+def test_what_could_not_be_traced_is_to_be_measured_not_calibrated(
+    profile: Profile | None, rows: tuple[Measurement, ...]
+) -> None:
+    """A profile has no operations to price: it is no fault of its own, and another one tells as little."""
+    sentences = told(profile, *rows, traced=False)
+    assert "only measuring tells its time. Effort quick measures this very model." in sentences
+    assert not any(words in sentences for words in ("calibrat", "the profile"))
+    assert "may do for them" in told(profile, *rows, traced=False, effort="thorough")
+
+
+def test_what_could_not_be_traced_is_to_be_measured_on_the_machine_that_is_asked_about() -> None:
+    for sentences in (
+        told(a_profile(fingerprint="elsewhere"), traced=False, profile="made-up"),
+        told(a_profile(), traced=False, captured=True),
+    ):
+        assert "only measuring tells its time. The model has to be measured on the machine itself." in sentences
+        assert not any(words in sentences for words in ("too few points", "has nothing for", "ffort quick"))

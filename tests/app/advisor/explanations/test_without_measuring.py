@@ -76,12 +76,23 @@ def test_a_plan_that_ran_can_whatever_tracing_said() -> None:
     assert [option.plan for option in found.options if option.cannot_run] == [TWO_BF16]
 
 
-def test_another_machine_or_device_may_run_what_this_processor_cannot() -> None:
-    elsewhere = a_profile(fingerprint="elsewhere")
-    request = Request(a_workload(), profile="made-up")
-    found = recommend(a_survey(), elsewhere, REFUSED, [], request)
+@pytest.mark.parametrize("captured", [False, True])
+def test_another_machine_or_device_may_run_what_this_processor_cannot(captured: bool) -> None:
+    """A captured one, too: it was traced where its files are."""
+    profile = a_profile() if captured else a_profile(fingerprint="elsewhere")
+    request = Request(a_workload(), profile=None if captured else "made-up")
+    found = recommend(a_survey(), profile, REFUSED, [], request, captured=captured)
     assert not any(option.cannot_run for option in found.options)
     assert {option.plan.precision for option in found.options} == {"fp32", "bf16"}
+    assert {plan.precision for each in found.crossovers for plan in (each.start, each.to)} == {"fp32", "bf16"}
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_what_this_processor_refuses_is_a_remedy_for_another_alone(captured: bool) -> None:
+    request = Request(a_workload(4096), precision="fp32")
+    found = recommend(a_survey(usable_bytes=GB), a_profile(), REFUSED, [], request, captured=captured)
+    (reason,) = [reason for reason in found.reasons if reason.code == "does-not-fit"]
+    assert any(remedy["change"] == "bf16" for remedy in reason.evidence["remedies"]) is captured
 
 
 CARD = DeviceFacts("cuda:0", "NVIDIA A10", 24 * GB, "8.6")
