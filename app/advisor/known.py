@@ -48,11 +48,11 @@ class Known:
     """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
     plan's key; a plan's memory is None without a trace. rows: each plan's measurements by its key, of those that have
     any. crowd: who holds cores of this machine now. gains: variants whose steps pay. advice: what to do about a time
-    that is not known. halved: by device, a precision of two bytes that it has, asked for or not. rooms: by device,
-    known without a trace. host_bytes: of the host's memory, that a new process could take; None: not known. kinds: by
-    device, the same for cards that are alike. busy: devices that others compute on now. left_out: by device of which no
-    plan is in the precision asked for, those that it has. autocast_refused: what torch said where a step under autocast
-    fails on this machine's CPU; empty: it is not known to."""
+    that is not known. halved: by device, a precision of two bytes that it has, asked for or not, and that torch does
+    not refuse. rooms: by device, known without a trace. host_bytes: of the host's memory, that a new process could
+    take; None: not known. kinds: by device, the same for cards that are alike. busy: devices that others compute on
+    now. left_out: by device of which no plan is in the precision asked for, those that it has. autocast_refused: what
+    torch said where a step under autocast fails on this machine's CPU; empty: it is not known to."""
 
     workload: Workload
     trace: Trace | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from app.advisor.explanations.advice import Advice
@@ -194,7 +193,7 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
         allocated = parts.allocated_peak_bytes if outcome.allocated_bytes is None else outcome.allocated_bytes
         measured = replace(parts, peak_bytes=peak, activations_bytes=above)
         return replace(measured, reserved_peak_bytes=held, allocated_peak_bytes=allocated)
-    activations = min(math.ceil(memory.activations_at(batch_size)) + memory.data_set, above)
+    activations = min(parts.activations_bytes or 0, above)
     measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
 

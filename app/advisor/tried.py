@@ -46,7 +46,7 @@ class Tried:
 
 
 def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
-    """rows: one plan's, in their order. room: on its device now. A measurement may be old, and memory may be taken
+    """rows: one plan's, the newest last. room: on its device now. A measurement may be old, and memory may be taken
     since.
 
     What failed, was refused by torch, or was not reached, was so at its own batch; where nothing ran at any, what torch
@@ -75,10 +75,13 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
 def tried_varied(own: Sequence[Measurement], plain: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     """Of a variant, which ran at one batch, with what its plain plan showed at any. own, plain: the rows of each.
 
-    What it took where it ran is told by its own rows, which come last; and it is taken to take as much more than
-    estimated as either did. Where it took more than the plain plan there, what that one ran says nothing of it."""
-    mine, without, both = (tried(rows, workload, room) for rows in (own, plain, (*plain, *own)))
+    What it took where it ran is told by its own rows; and it is taken to take as much more than estimated as either
+    did. Where it took more than the plain plan there, what that one ran says nothing of it."""
+    in_turn = sorted((*plain, *own), key=lambda row: row.measured_at or 0.0)
+    mine, without, both = (tried(rows, workload, room) for rows in (own, plain, in_turn))
     held, before = mine.held_bytes, without.held_bytes
+    if held is not None:
+        both = replace(both, held_bytes=held, allocated_bytes=mine.allocated_bytes)
     takes_more = held is not None and before is not None and held > MORE_FREE * before
     return replace(both, took=(*without.took, *mine.took), ran=mine.ran if takes_more else both.ran)
 
@@ -149,7 +152,7 @@ def _is_too_big(row: Measurement, available: int | None) -> bool:
 
 def _without_disproved(rows: Sequence[Measurement], room: Room) -> Sequence[Measurement]:
     """Without what ran out of memory where as many samples or more, that took no less, ran later: a neighbour held
-    memory then. rows: in their order."""
+    memory then. rows: the newest last."""
     return [
         row
         for place, row in enumerate(rows)
@@ -168,7 +171,7 @@ def _disproves(later: Measurement, ran_out: Measurement, room: Room) -> bool:
 
 def _sizes_that_run(rows: Sequence[Measurement], workload: Workload, room: Room) -> list[int]:
     """Of what took no less than fed as asked, and would run now: but for that after which as many samples or fewer ran
-    out of memory. rows: in their order."""
+    out of memory. rows: the newest last."""
     found, too_big = [], math.inf
     for row in reversed(rows):
         if _takes_no_more(row, workload) and _is_too_big(row, room.free):

@@ -42,6 +42,7 @@ from probes.workload.description import Plan
 if TYPE_CHECKING:
     from app.service import Crosspoint
 
+OF_BEFORE = "the profile asked for is this machine's from before it changed"
 # What the user has to mend; the answer would be of no use without it.
 _USERS_TO_MEND = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
@@ -186,8 +187,7 @@ class Recommending:
     async def _why_elsewhere(self, profile: Profile) -> str:
         """Why real steps of this machine tell nothing of the one that the profile is of."""
         was_this = await unless_unreadable(self._crosspoint.store.was_seen(profile.fingerprint))
-        whose = "this machine's from before it changed" if was_this else "another machine's"
-        return f"the profile asked for is {whose}"
+        return OF_BEFORE if was_this else "the profile asked for is another machine's"
 
     async def _known(self, survey: Survey, profile: Profile | None) -> list[Measurement]:
         """What was measured of this workload on the machine that is answered for: another one, or this one in another
@@ -215,7 +215,9 @@ class Recommending:
         if self._unmeasurable is None:
             return untraceable
         way_out = "Ask on that machine itself"
-        if self._request.profile is not None and self._crosspoint.is_here:
+        if self._unmeasurable == OF_BEFORE:
+            way_out = "Ask without the profile"
+        elif self._request.profile is not None and self._crosspoint.is_here:
             way_out += ", or without the profile"
         text = f"{untraceable} For this question nothing can be measured here: {self._unmeasurable}. {way_out}."
         return LabError(untraceable.code, text)

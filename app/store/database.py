@@ -296,8 +296,8 @@ def _connect(path: Path, machine: Machine) -> sqlite3.Connection:
 
 
 def _open_file(place: Path | str) -> sqlite3.Connection:
-    """place: a path, or SQLite's URI. A byte that is no UTF-8 (a bit that flipped on the disk) is read as none of its
-    text: sqlite3 would fail the whole statement, and so hide every row beside it. Raises sqlite3.DatabaseError."""
+    """place: a path, or SQLite's URI. A byte that is no UTF-8 (a bit that flipped on the disk) is read as no letter of
+    its text: sqlite3 would fail the whole statement, and so hide every row beside it. Raises sqlite3.DatabaseError."""
     connection = sqlite3.connect(place, timeout=BUSY_SECONDS, uri=isinstance(place, str))
     connection.text_factory = lambda text: text.decode(errors="replace")
     return connection

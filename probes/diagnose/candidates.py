@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
-from probes.gpu.pci import NEURAL_PROCESSOR, NO_INTEL_GPU
+from probes.gpu.pci import NO_GPUS
 from probes.hardware import Accelerator
 
 VENDORS = ("NVIDIA", "AMD", "Intel", "Apple")  # torch has a backend of its own for them
@@ -22,5 +22,4 @@ def is_candidate(card: Accelerator) -> bool:
 def _is_intel_gpu(card: Accelerator) -> bool:
     """Its neural processors, co-processors and FPGAs are none, whatever drives them. A virtual machine may have a card
     on bus 0, where those of a processor are else."""
-    is_other = card.why_not in (NEURAL_PROCESSOR, NO_INTEL_GPU)
-    return not is_other and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)
+    return card.why_not not in NO_GPUS and (card.kernel_driver is None or card.kernel_driver in _INTEL_GPU_DRIVERS)

@@ -218,14 +218,21 @@ def _check_error(case: Case, error: str) -> Checked:
     return broken(make_finding("cuda-does-not-initialise", case.subject, message, fix))
 
 
-def _no_fabric_manager(case: Case, state: str | None, error: str = _NOT_READY) -> Finding:
+def _no_fabric_manager(case: Case, state: str | None, error: str | None = None) -> Finding:
+    """error: of CUDA, where it was asked."""
+    runs = state == "running"
+    what = "runs and has not set them up, as where its version is not the driver's" if runs else state or "not ready"
     message = (
-        "The cards of this machine are joined by NVSwitch, and the service that sets the switches up is "
-        f"{state or 'not ready'}: "
-        f"until it runs, CUDA starts on none of them ({error})."
+        "The cards of this machine are joined by NVSwitch, and the service that sets the switches up "
+        f"{what if runs else f'is {what}'}: until it has, CUDA starts on none of them{f' ({error})' if error else ''}."
     )
     fix = "sudo systemctl enable --now nvidia-fabricmanager"
-    if state == "absent":
+    if runs:
+        fix = (
+            "journalctl -u nvidia-fabricmanager says why; it has to be of exactly the driver's version (nvidia-smi "
+            "shows it)"
+        )
+    elif state == "absent":
         fix = "Install nvidia-fabricmanager in exactly the driver's version (nvidia-smi shows it), then: " + fix
     return make_finding("fabric-manager-missing", case.subject, message, fix)
 

@@ -18,6 +18,9 @@ _INSTALL = {
 }
 
 
+_SAYS_WHY = "sudo dmesg | grep -i -w -e amdgpu -e xe -e i915 | tail"
+
+
 def check_bus(case: Case) -> Checked:
     if case.card.vendor == "Apple":
         return fine("it is a part of the chip")
@@ -56,11 +59,11 @@ def _is_passed_over(case: Case) -> bool:
 def _passed_over(case: Case, module: str) -> Finding:
     message = (
         f"The kernel module {module} is loaded and does not drive the card at {case.card.pci_address}: the card is "
-        "newer than this kernel or its firmware files, or it failed to start."
+        "newer or older than what it takes, its firmware files are missing, or it failed to start."
     )
     fix = (
-        "sudo dmesg | grep -i -e amdgpu -e xe -e i915 | tail says why; a card newer than the kernel needs a newer "
-        "kernel and the newest linux-firmware."
+        f"{_SAYS_WHY} says why; a card newer than the kernel needs a newer kernel and the newest linux-firmware, one "
+        "of AMD's of 2012 to 2014 amdgpu.si_support=1 amdgpu.cik_support=1 on the kernel's command line."
     )
     return make_finding("gpu-ignored-by-driver", case.subject, message, fix)
 
@@ -170,7 +173,7 @@ def check_runtime(case: Case) -> Checked:
                 "cuda-does-not-initialise",
                 case.subject,
                 message,
-                "sudo dmesg | grep -i -e amdgpu -e xe -e i915 | tail; then restart the machine",
+                f"{_SAYS_WHY}; then restart the machine",
             )
         )
     return unknown("the runtime was not started")

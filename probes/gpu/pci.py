@@ -54,6 +54,7 @@ _MAX_CLASS, _MAX_ID = 0xFFFFFF, 0xFFFF
 _UNCLEAR = "unclear"
 NEURAL_PROCESSOR = "a neural processor in the CPU, which torch has no backend of its own for"
 NO_INTEL_GPU = "neither xe nor i915 drives it, and torch has no backend of its own for what else Intel makes"
+NO_GPUS = (NEURAL_PROCESSOR, NO_INTEL_GPU)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from probes.gpu.driver import FREE_NVIDIA_DRIVERS, VIRTUAL_MACHINE_DRIVERS
 from probes.gpu.intel import DRIVERS as INTEL_DRIVERS
-from probes.gpu.pci import NEURAL_PROCESSOR
+from probes.gpu.pci import NO_GPUS
 from probes.hardware import Accelerator
 
 _PREFIXES = ("GPU-", "MIG-")
@@ -117,9 +117,10 @@ def order_level_zero(cards: Sequence[Accelerator], environment: Mapping[str, str
 
 
 def _is_in_level_zero(card: Accelerator) -> bool:
-    """Its driver for GPUs lists them alone: no neural processor, and nothing that a virtual machine was given."""
+    """Its driver for GPUs lists them alone: no neural processor, co-processor or FPGA, and nothing that a virtual
+    machine was given."""
     if card.kernel_driver is None:  # or the machine does not tell which it is
-        return card.why_not != NEURAL_PROCESSOR
+        return card.why_not not in NO_GPUS
     return card.kernel_driver in INTEL_DRIVERS
 
 

@@ -33,10 +33,11 @@ def may_be_hybrid(identity: CpuIdentity) -> bool:
 
 
 def has_dense_cores(identity: CpuIdentity) -> bool:
-    """Whether AMD makes this model with dense cores beside others."""
+    """Whether AMD makes this model with dense cores beside others; of what came later than the tables it may."""
     models = read_table("microarchitectures")["dense"].get(identity.vendor_id or "", {}).get("models", {})
     ranges: list[list[int]] = models.get(str(identity.family), [])
-    return identity.model is not None and any(first <= identity.model <= last for first, last in ranges)
+    listed = identity.model is not None and any(first <= identity.model <= last for first, last in ranges)
+    return listed or (bool(models) and find_row(identity) is None)
 
 
 def _hybrid_row(identity: CpuIdentity) -> list[str] | None:

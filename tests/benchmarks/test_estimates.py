@@ -12,7 +12,6 @@ import pytest
 from app.advisor.summary import trace_of_summary
 from app.service import Crosspoint
 from app.settings import Settings
-from app.traces import _torch_version
 from benchmarks.estimates import Bench, Case, main, measured, run_estimates, split, true_times
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
@@ -96,8 +95,9 @@ def test_instant_knows_no_measurement_and_quick_no_truth(tmp_path: Path) -> None
         stores = [Crosspoint(Settings(data_dir=tmp_path / name)) for name in ("calibrating", "asked", "truth")]
         async with stores[0] as calibrating, stores[1] as asked, stores[2] as measuring:
             survey = await asked.survey()
+            version = asked._traces._torch_version(survey)
             for crosspoint in (calibrating, asked):
-                await crosspoint.store.keep_trace(workload, _torch_version(survey), trace_of_summary(workload))
+                await crosspoint.store.keep_trace(workload, version, trace_of_summary(workload))
             for crosspoint, seconds in ((asked, 3.0), (measuring, 5.0)):
                 await crosspoint.store.keep_measurements(
                     survey.fingerprint, workload, [a_measurement(ONE, 16, seconds)]

@@ -159,8 +159,8 @@ def test_a_model_without_dense_cores_has_one_kind_whatever_clocks_are_told(
     assert [one.microarchitecture for one in cpu.clusters] == ["Zen 4"]
 
 
-@pytest.mark.parametrize(("family", "model"), [(25, 0x78), (26, 0x60), (26, 0x68)])
-def test_each_model_with_dense_cores_has_two_kinds(tmp_path: Path, family: int, model: int) -> None:
+@pytest.mark.parametrize(("family", "model"), [(25, 0x78), (26, 0x60), (26, 0x68), (26, 0x30), (99, 1)])
+def test_each_model_with_dense_cores_or_of_later_has_two_kinds(tmp_path: Path, family: int, model: int) -> None:
     files = machine(4, 0, ()) | clocks(4900, 4900, 3500, 3500)
     assert counts(read(tmp_path, files | {"proc/cpuinfo": amd(4, family, model)})) == (2, 2, 0)
 

@@ -10,6 +10,7 @@ CALIBRATE = "Run `crosspoint calibrate` once"
 LONGER = "measuring for longer (effort thorough, or a higher time limit)"
 DESCRIBED = "described by its layers or its config, the model could be measured"
 FEWER = "asked for fewer plans (one device, one precision), the time may do for them"
+LONGEST = "`crosspoint measure` may take up to an hour for it"
 UNTRACED = "this model could not be traced, so only measuring tells its time"
 
 
@@ -60,7 +61,9 @@ def _measuring(request: Request, *, here: bool) -> str:
         return "the model has to be measured on the machine itself"
     if request.effort == "instant":
         return "effort quick measures this very model"
-    return f"{LONGER} may reach it" if _may_take_longer(request) else FEWER
+    if _may_take_longer(request):
+        return f"{LONGER} may reach it"
+    return LONGEST if request.precision != "auto" and len(request.devices) == 1 else FEWER
 
 
 def _may_take_longer(request: Request) -> bool:

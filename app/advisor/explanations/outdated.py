@@ -13,7 +13,7 @@ def explain_outdated(profile: Profile, survey: Survey) -> Reason:
     changes = (*_software_changes(profile, survey), *_hardware_changes(profile, survey))
     unsaid = (
         "a driver, a limit, the kind of cores that may be used, an instruction set or the card behind a device's name "
-        "is another one, or was not told from others then"
+        "is another one, or was not told from others then, or what was taken for a card is none"
     )
     what = "; ".join(changes) or unsaid
     text = (

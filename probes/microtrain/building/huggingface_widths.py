@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -67,7 +68,7 @@ def widen_huggingface(model: ModelDescription, factor: float) -> ModelDescriptio
 
 def _changes(part: Any, factor: float, where: tuple[str, ...] = ()) -> Iterator[Change]:
     """Every size of a config object and of the parts in it, as it is and times the factor."""
-    values = vars(part)
+    values = _taken(part)
     for name, size in wider_sizes(values, _own_names(part), factor).items():
         yield Change((*where, name), _as_list(values[name]), size)
     for name, nested in _nested(part):
@@ -101,7 +102,7 @@ def _check_arrival(changes: Iterable[Change], made: Any) -> None:
 def _widened(written: Config, part: Any, factor: float) -> Config:
     """What is written of this part of a config, with its sizes and those of the parts in it."""
     own_names = _own_names(part)
-    found = wider_sizes(vars(part), own_names, factor)
+    found = wider_sizes(_taken(part), own_names, factor)
     # A size may be written by the name that all classes share, which the class would take after its own.
     written = {name: value for name, value in written.items() if own_names.get(name) not in found} | found
     for own_name, nested in _nested(part):
@@ -112,6 +113,13 @@ def _widened(written: Config, part: Any, factor: float) -> Config:
         if widened != known:
             written[name] = widened
     return written
+
+
+def _taken(part: Any) -> Config:
+    """What its class takes of a config object's values: others follow from these (Swin's hidden_size), and nothing is
+    built by them."""
+    names = {field.name for field in fields(part)} if is_dataclass(part) else vars(part).keys()
+    return {name: value for name, value in vars(part).items() if name in names}
 
 
 def _own_names(part: Any) -> dict[str, str]:

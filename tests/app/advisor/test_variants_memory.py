@@ -38,6 +38,19 @@ def options(*rows: Measurement, took: float | None = None) -> tuple[Option, Opti
     return plain, varied
 
 
+def test_a_variant_does_not_fit_for_having_run_before_its_plain_plan_ran_out_of_memory() -> None:
+    """Each row counts in its turn, not the variant's after all of the plain plan's."""
+    workload = a_workload(16)
+    trace = replace(trace_of_summary(workload), activation_peaks=(Affine(0.0, 100e6),))
+    monday = replace(ran(16), measured_at=1.0)
+    paid = replace(a_measurement(VARIED, 16, 0.5, control=ran(16).step), measured_at=2.0)
+    short = replace(SHORT, batch_size=16, measured_at=3.0)
+    survey, request = a_survey(usable_bytes=75 * 10**8), Request(workload, precision="fp32")
+    for rows, fit in (([monday, short, paid], False), ([monday, replace(short, measured_at=1.5), paid], True)):
+        found = recommend(survey, a_profile((ONE,)), trace, rows, request)
+        assert [option.fits for option in found.options if option.plan == VARIED] == [fit]
+
+
 SHORT = a_measurement(ONE, 40, 1.0, outcome="out-of-memory", step=None)
 
 

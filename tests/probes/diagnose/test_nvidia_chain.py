@@ -170,6 +170,14 @@ def test_cards_behind_a_switch_need_the_fabric_manager(state: str | None) -> Non
     facts = with_driver(compute_error="CUDA_ERROR_SYSTEM_NOT_READY", compute_devices=0, fabric_manager=state)
     finding = assert_breaks(facts, "CUDA initialises", "fabric-manager-missing")
     assert "nvidia-fabricmanager" in (finding.fix or "")
+    assert "(CUDA_ERROR_SYSTEM_NOT_READY)" in finding.message
+
+
+def test_a_fabric_manager_that_runs_and_is_not_ready_is_not_to_be_started() -> None:
+    facts = with_driver(compute_error="CUDA_ERROR_SYSTEM_NOT_READY", compute_devices=0, fabric_manager="running")
+    finding = assert_breaks(facts, "CUDA initialises", "fabric-manager-missing")
+    assert "runs and has not set them up" in finding.message
+    assert "enable --now" not in (finding.fix or "")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.gpu.pci import NEURAL_PROCESSOR
+from probes.gpu.pci import NEURAL_PROCESSOR, NO_INTEL_GPU
 from probes.gpu.visible import Visibility, find_visible
 from probes.hardware import Accelerator
 
@@ -149,11 +149,14 @@ def see_intel(mask: str, cards: tuple[Accelerator, ...], **more: str) -> Visibil
     return find_visible({"ZE_AFFINITY_MASK": mask, **more}, "Intel", cards)
 
 
-@pytest.mark.parametrize("neural", [NEURAL, replace(NEURAL, kernel_driver="intel_vpu")])
-def test_a_neural_processor_is_no_device_of_the_mask(neural: Accelerator) -> None:
-    assert see_intel("0", (neural, ARC)).cards == (ARC,)
-    assert see_intel("1", (neural, ARC)).cards == ()
-    assert find_visible({}, "Intel", (neural, ARC)).count == 1
+FPGA = Accelerator("pci-f", vendor="Intel", pci_address="0000:02:00.0", why_not=NO_INTEL_GPU)
+
+
+@pytest.mark.parametrize("other", [NEURAL, replace(NEURAL, kernel_driver="intel_vpu"), FPGA])
+def test_what_is_no_gpu_is_no_device_of_the_mask(other: Accelerator) -> None:
+    assert see_intel("0", (other, ARC)).cards == (ARC,)
+    assert see_intel("1", (other, ARC)).cards == ()
+    assert find_visible({}, "Intel", (other, ARC)).count == 1
 
 
 def test_a_card_of_a_virtual_machine_is_no_device_of_the_mask() -> None:

@@ -78,6 +78,9 @@ def test_what_could_not_be_traced_is_to_be_measured_not_calibrated(
     assert "only measuring tells its time. Effort quick measures this very model." in sentences
     assert not any(words in sentences for words in ("calibrat", "the profile"))
     assert "may do for them" in told(profile, *rows, traced=False, effort="thorough")
+    one = told(profile, *rows, traced=False, effort="thorough", precision="fp32", devices=("cpu",))
+    assert "fewer plans" not in one
+    assert "`crosspoint measure` may take up to an hour" in one
 
 
 def test_what_could_not_be_traced_is_to_be_measured_on_the_machine_that_is_asked_about() -> None:

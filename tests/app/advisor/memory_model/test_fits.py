@@ -224,3 +224,14 @@ def test_the_peak_of_what_ran_is_the_measured_one(took: int) -> None:
         memory.fragmentation_bytes,
     )
     assert sum(part or 0 for part in parts) == took
+
+
+def test_of_what_ran_the_optimizer_s_own_step_is_told_as_what_it_holds() -> None:
+    """And not as what the heap holds of what was freed."""
+    workload = a_workload(1)
+    trace = replace(trace_of_summary(workload), update_peaks=(Affine(600e6, 0.0),))
+    row = a_measurement(ONE, 1, 1.0, memory=replace(BASE, process_bytes=2 * GB))
+    found = recommend(a_survey(), None, trace, [row], Request(workload, precision="fp32"))
+    memory = next(option.memory for option in found.options if option.plan == ONE)
+    assert memory.peak_bytes == 2 * GB
+    assert memory.activations_bytes == 600_000_000

@@ -159,6 +159,14 @@ def test_a_width_that_rounds_to_the_same_sizes_is_refused_and_says_so(sizes: dic
         widen_huggingface(a_model("bert", **sizes), 1.001)
 
 
+@pytest.mark.parametrize("model_type", ["swin", "swinv2", "donut-swin"])
+def test_a_size_that_only_follows_from_others_is_none_that_a_width_changes(model_type: str) -> None:
+    """Swin's hidden_size, of which nothing is built, is in line where embed_dim rounds back to what it was."""
+    with pytest.raises(InvalidModel, match=r"Width 1\.25 leaves every size"):
+        widen_huggingface(a_model(model_type), 1.25)
+    assert widen_huggingface(a_model(model_type), 2.0).content["config"]["embed_dim"] == 192
+
+
 def test_a_config_without_a_size_that_is_known_is_refused_by_name() -> None:
     with pytest.raises(InvalidModel, match="swiftformer"):
         widen_huggingface(a_model("swiftformer"), 2.0)
