@@ -92,9 +92,9 @@ def _check_arrival(changes: Iterable[Change], made: Any) -> None:
     """made: of the sizes after the changes. Raises InvalidModel for one that is as before: some classes take a size by
     a name of old (Bloom's n_embed), and that one wins."""
     for size in changes:
-        *parts, name = size.where
-        part = reduce(lambda outer, inner: getattr(outer, inner, None), parts, made)
-        if size.before != size.after and _as_list(getattr(part, name, None)) == size.before:
+        # Not by attributes: of sizes that layers may have of their own, some classes give none.
+        arrived = reduce(lambda part, name: vars(part).get(name), size.where, made)
+        if size.before != size.after and _as_list(arrived) == size.before:
             what = place(("huggingface", *size.where))
             raise InvalidModel(f"{what} is set by another name in this config, which no width reaches. Write {what}.")
 

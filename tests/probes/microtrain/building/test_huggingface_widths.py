@@ -159,6 +159,13 @@ def test_a_width_that_rounds_to_the_same_sizes_is_refused_and_says_so(sizes: dic
         widen_huggingface(a_model("bert", **sizes), 1.001)
 
 
+def test_a_class_whose_layers_have_sizes_of_their_own_is_widened() -> None:
+    """transformers gives none of these as an attribute of the whole config, once they differ from its defaults."""
+    wider = widen_huggingface(a_model("dots3_note_text"), 2.0).content
+    assert make_config(wider)
+    assert wider["config"]["num_attention_heads"] == 2 * 128
+
+
 @pytest.mark.parametrize("model_type", ["swin", "swinv2", "donut-swin"])
 def test_a_size_that_only_follows_from_others_is_none_that_a_width_changes(model_type: str) -> None:
     """Swin's hidden_size, of which nothing is built, is in line where embed_dim rounds back to what it was."""
