@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.advisor.explanations.busy_device import busy_fraction
 from app.advisor.like_cards import like_devices
-from app.advisor.memory_model.memory import available_bytes
+from app.advisor.memory_model.rooms import available_bytes
 from probes.hardware import Survey
 from probes.machine_facts import facts_of
 from probes.measurement import Measurement

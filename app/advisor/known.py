@@ -14,14 +14,8 @@ from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.like_cards import kinds_elsewhere, same_kinds, unlike_plans
-from app.advisor.memory_model.memory import (
-    MemoryEstimate,
-    Room,
-    data_set_bytes,
-    estimate_memory,
-    room_for,
-    with_data,
-)
+from app.advisor.memory_model.memory import MemoryEstimate, data_set_bytes, estimate_memory, with_data
+from app.advisor.memory_model.rooms import Room, room_for
 from app.advisor.one_value import explain_one_value
 from app.advisor.options import largest_batch, option_for
 from app.advisor.plans import candidate_plans, halved_precisions, left_out_precisions, profiled_plans

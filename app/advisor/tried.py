@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from app.advisor.memory_model.memory import Room
 from app.advisor.memory_model.raised import Took
+from app.advisor.memory_model.rooms import Room
 from app.advisor.time_model.measured import begun_times
 from probes.measurement import Measurement
 from probes.workload.description import Workload

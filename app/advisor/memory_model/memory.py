@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from app.advisor.like_cards import measured_plan
 from app.advisor.memory_model.device_peaks import bytes_held_at_once, device_peaks
 from app.advisor.memory_model.peaks import NOTHING, Peaks
+from app.advisor.memory_model.rooms import available_bytes, context_bytes, device_bytes
 from app.advisor.recommendation import MemoryParts
-from probes.hardware import Accelerator, Survey
-from probes.machine_facts import shares_all_memory
+from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Affine, Trace
@@ -192,7 +192,7 @@ def estimate_memory(
         activations=with_ahead(activation_peaks(trace, plan), trace, plan, data),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
-        available_at_most=_device_bytes(survey, plan) if survey is not None else None,
+        available_at_most=device_bytes(survey, plan) if survey is not None else None,
         overhead_at_most=CPU_OVERHEAD_AT_MOST if plan.is_cpu else None,
         on_cpu=plan.is_cpu,
         trace=None if plan.is_cpu else trace,
@@ -284,45 +284,6 @@ def working_bytes(trace: Trace, model_kind: str) -> int:
     return WORKING_BYTES[kind, trace.mode] + (CONVOLUTION_BYTES if convolves else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Bytes on a plan's device, whatever runs there; None: not known. free: what a new process could take now; beside:
-    what it takes of that beside what torch's allocator holds (a GPU's context)."""
-
-    free: int | None
-    beside: int | None
-
-
-def room_for(survey: Survey | None, profile: Profile | None, plan: Plan) -> Room:
-    """survey: None for another machine of which no memory is known."""
-    beside = 0 if plan.is_cpu else _context_bytes(profile, plan)
-    return Room(available_bytes(survey, plan) if survey is not None else None, beside)
-
-
-def available_bytes(survey: Survey, plan: Plan) -> int | None:
-    """What a new process could take on the plan's device now. The whole memory does not stand for it where it is not
-    known: of a machine's a limit is there then that could not be understood, of a card's others may hold any part."""
-    memory = survey.memory
-    if plan.is_cpu:
-        return memory.usable_bytes
-    accelerator = _accelerator(survey, plan.device)
-    if accelerator is None:
-        return None
-    if accelerator.memory_free_bytes is not None:
-        return accelerator.memory_free_bytes
-    return memory.usable_bytes if shares_all_memory(accelerator, memory) else None
-
-
-def _device_bytes(survey: Survey, plan: Plan) -> int | None:
-    """All that a card has; None of a CPU."""
-    accelerator = None if plan.is_cpu else _accelerator(survey, plan.device)
-    return accelerator.memory_total_bytes if accelerator is not None else None
-
-
-def _accelerator(survey: Survey, device: str) -> Accelerator | None:
-    return next((gpu for gpu in survey.accelerators if gpu.torch_device == device), None)
-
-
 def _halved(plan: Plan) -> bool:
     return plan.precision in ("bf16", "fp16")
 
@@ -365,10 +326,4 @@ def _overhead(profile: Profile | None, measurements: Sequence[Measurement], plan
             return profile.process_base_bytes
         bases = [row.memory.process_base_bytes for row in measurements if row.memory is not None]
         return max((base for base in bases if base is not None), default=None)
-    return _context_bytes(profile, plan)
-
-
-def _context_bytes(profile: Profile | None, plan: Plan) -> int | None:
-    if profile is None or profile.context_bytes is None:
-        return None
-    return profile.context_bytes.get(measured_plan(profile, plan).device)
+    return context_bytes(profile, plan)

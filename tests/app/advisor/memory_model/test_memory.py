@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.advisor.memory_model.memory import MemoryEstimate, available_bytes, estimate_memory, working_bytes
+from app.advisor.memory_model.memory import MemoryEstimate, estimate_memory, working_bytes
 from app.advisor.memory_model.peaks import Peaks
+from app.advisor.memory_model.rooms import available_bytes
 from app.advisor.recommendation import MemoryParts
 from app.advisor.summary import trace_of_summary
 from probes.measurement import MemoryPeak
