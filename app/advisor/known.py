@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.curves.over_batches import Batches
@@ -195,13 +196,9 @@ def gather(
     elsewhere = profile if profile is not None and _is_elsewhere(survey, profile, request) else None
     plans = _plans(survey, elsewhere, request)
     all_plans = plans if request.precision == "auto" else _plans(survey, elsewhere, replace(request, precision="auto"))
-    machine = survey if elsewhere is None else idle_survey(elsewhere.hardware) if elsewhere.hardware else None
+    machine, crowd, kinds, free, busy = _answered_for(survey, elsewhere)
     memory = _memory_of(machine, profile, trace, measurements, plans, workload)
     rooms = {plan.device: room_for(machine, profile, plan) for plan in plans}
-    host_bytes = machine.memory.usable_bytes if machine is not None else None
-    crowd = crowd_of(survey) if elsewhere is None else None
-    kinds = same_kinds(survey) if elsewhere is None else kinds_elsewhere(machine, elsewhere)
-    free, busy = devices_by_use(survey) if elsewhere is None else (frozenset[str](), frozenset[str]())
     learned = None if elsewhere else experience
     times = times_of_plans(plans, profile, trace, measurements, workload, crowd, learned, free, kinds)
     rows = by_plan(measurements)
@@ -209,24 +206,16 @@ def gather(
     gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
     times |= _times_of_variants(gains, times, measurements, workload, crowd)
     memory |= {gain.plan.key: memory[bare(gain.plan).key] for gain in gains}
-    advice = advice_for(
-        request,
-        elsewhere=elsewhere is not None,
-        captured=captured,
-        untraced=trace is None,
-        untold_type=_untold_type(profile, plans, trace),
-    )
+    here, untold = elsewhere is None, _untold_type(profile, plans, trace)
     # What was traced here fails here: another machine, a captured one among them, may run it.
-    refused = trace.autocast_refused if trace is not None and elsewhere is None and not captured else ""
-    halved = halved_precisions(plan for plan in all_plans if not (refused and plan.is_cpu))
-    left_out = left_out_precisions(plans, all_plans)
+    refused = trace.autocast_refused if trace is not None and here and not captured else ""
     return Known(
         workload,
         trace,
         elsewhere,
-        advice,
+        advice_for(request, elsewhere=not here, captured=captured, untraced=trace is None, untold_type=untold),
         plans,
-        halved,
+        halved_precisions(plan for plan in all_plans if not (refused and plan.is_cpu)),
         measurements,
         rows,
         times,
@@ -234,12 +223,31 @@ def gather(
         rooms,
         crowd,
         gains,
-        host_bytes,
+        machine.memory.usable_bytes if machine is not None else None,
         kinds,
         busy,
-        left_out,
+        left_out_precisions(plans, all_plans),
         refused,
     )
+
+
+class _AnsweredFor(NamedTuple):
+    """The machine that is asked about. survey: None where nobody knows its facts; crowd: who holds its cores now;
+    kinds, busy: as Known has them; free: devices that nobody else computes on now."""
+
+    survey: Survey | None
+    crowd: Crowd | None
+    kinds: Mapping[str, Hashable]
+    free: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+
+
+def _answered_for(survey: Survey, elsewhere: Profile | None) -> _AnsweredFor:
+    """Of another machine nobody knows who computes there now."""
+    if elsewhere is None:
+        return _AnsweredFor(survey, crowd_of(survey), same_kinds(survey), *devices_by_use(survey))
+    machine = idle_survey(elsewhere.hardware) if elsewhere.hardware else None
+    return _AnsweredFor(machine, None, kinds_elsewhere(machine, elsewhere))
 
 
 def _memory_of(
