@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS, ContextPrices
 from app.advisor.operation_prices.device_operations import on_device
@@ -38,15 +39,34 @@ TELLING_SHARE = 0.01
 Features = tuple[float, ...]  # seconds, one a class
 
 
+class Work(NamedTuple):
+    """What a step runs in a precision."""
+
+    trace: Trace
+    precision: str
+    operations: tuple[Operation, ...]
+
+
+def work_in(trace: Trace, precision: str) -> Work:
+    return Work(trace, precision, operations_under(trace, precision))
+
+
 def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
-    """Seconds of each class at this batch."""
+    """Seconds of each class at this batch, in the precision of the plan that the prices are of."""
+    return features_of(work_in(trace, prices.plan.precision), prices, batch_size)
+
+
+def features_of(work: Work, prices: Prices, batch_size: float) -> Features:
+    """The same, whatever precision the prices are of: weights that are in bf16 themselves are computed with as the plan
+    in bf16 does, without autocast's operations."""
     if prices.context is not None:
-        return _features_in_context(trace, prices, prices.context, batch_size)
+        return _features_in_context(work, prices, prices.context, batch_size)
     if prices.issuing is not None:
-        return _features_on_device(trace, prices, prices.issuing, batch_size)
+        return _features_on_device(work, prices, prices.issuing, batch_size)
+    trace = work.trace
     heavy = light = dispatch = optimizer = 0.0
     updates = 0
-    for operation in operations_under(trace, prices.plan.precision):
+    for operation in work.operations:
         alone = prices.seconds(operation, batch_size) * operation.count
         if operation.phase == "optimizer":
             optimizer += alone
@@ -62,10 +82,10 @@ def features_at(trace: Trace, prices: Prices, batch_size: float) -> Features:
     return (heavy, light, dispatch, optimizer, 0.0)
 
 
-def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, batch_size: float) -> Features:
+def _features_in_context(work: Work, of_plan: Prices, prices: ContextPrices, batch_size: float) -> Features:
     """`dispatch` is what lies between the operations."""
-    precision = of_plan.plan.precision
-    operations = [(_sized(each, batch_size), each) for each in operations_under(trace, precision)]
+    trace, precision, _ = work
+    operations = [(_sized(each, batch_size), each) for each in work.operations]
     footprint, often = surroundings((sized, each.count) for sized, each in operations)
     heavy = light = optimizer = 0.0
     # Equal work comes in several phases, and is priced once: a third of all.
@@ -86,11 +106,11 @@ def _features_in_context(trace: Trace, of_plan: Prices, prices: ContextPrices, b
     return (heavy, light, between, optimizer, of_plan.fresh_seconds(fresh))
 
 
-def _features_on_device(trace: Trace, prices: Prices, issuing: IssuingPrices, batch_size: float) -> Features:
+def _features_on_device(work: Work, prices: Prices, issuing: IssuingPrices, batch_size: float) -> Features:
     """`heavy` and `light` are the device's, `dispatch` and `optimizer` the host's."""
     heavy = light = 0.0
     names: dict[bool, Counter[Name]] = {False: Counter(), True: Counter()}
-    for operation in on_device(operations_under(trace, prices.plan.precision), trace.parameter_tensors):
+    for operation in on_device(work.operations, work.trace.parameter_tensors):
         sized = _sized(operation, batch_size)
         names[operation.phase == "optimizer"].update(count_names([(sized, operation.count)]))
         if prices.kernels is not None:
@@ -130,13 +150,13 @@ def _issued(prices: ContextPrices, issued: Issued | None, light: float, executio
     return max(light + min(between, 0.0), LEAST_LIGHT * light), max(between, 0.0)
 
 
-def issuing_seconds(trace: Trace, prices: Prices) -> float:
+def issuing_seconds(work: Work, prices: Prices) -> float:
     """What a CPU takes to hand a step's operations on, whatever there is to compute: for each what operations on next
     to nothing took in such steps; views take hardly any. 0 where no operation was timed inside a step: there `dispatch`
     is all that is known of it."""
     if prices.context is None:
         return 0.0
-    operations = [each for each in operations_under(trace, prices.plan.precision) if each.kind != "view"]
+    operations = [each for each in work.operations if each.kind != "view"]
     footprint, _ = surroundings((_sized(each, 1), each.count) for each in operations)
     return prices.context.overhead(footprint) * sum(each.count for each in operations)
 
@@ -167,14 +187,14 @@ def _sized(operation: Operation, batch_size: float) -> ContextOperation:
     return ContextOperation(o.name, o.kind, o.variant, o.dtype, *sizes, o.grain)
 
 
-def number_type_of(trace: Trace, precision: str) -> str | None:
+def number_type_of(work: Work) -> str | None:
     """torch's name of the type of numbers that most of a step's arithmetic is on; None where it has no arithmetic.
-    Autocast to fp16 runs the operations of that to bf16, in which it is traced."""
-    narrow, flops = NARROW.get(precision), Counter[str]()
-    for operation in operations_under(trace, precision):
+    What autocast finds in another narrow type it casts to its own."""
+    narrow, flops = NARROW.get(work.precision), Counter[str]()
+    for operation in work.operations:
         if operation.kind in HEAVY_KINDS:
             name = narrow if narrow is not None and operation.dtype in NARROW.values() else operation.dtype
-            flops[name] += math.ceil(operation.count * operation.flops.at(trace.batch_sizes[-1]))
+            flops[name] += math.ceil(operation.count * operation.flops.at(work.trace.batch_sizes[-1]))
     return next((name for name, most in flops.most_common(1) if most > 0), None)
 
 
@@ -186,19 +206,19 @@ class FeatureCurve:
     error of the prices; a question then costs a dozen passes over the trace, however many batches are looked at.
     """
 
-    trace: Trace
+    work: Work
     prices: Prices
     _knots: dict[int, Features] = field(default_factory=dict)
 
     @cached_property
     def number_type(self) -> str | None:
         """Of the numbers that most of the step's arithmetic is on (number_type_of)."""
-        return number_type_of(self.trace, self.prices.plan.precision)
+        return number_type_of(self.work)
 
     @cached_property
     def issuing(self) -> float:
         """Seconds of a step that no batch is too small for (issuing_seconds)."""
-        return issuing_seconds(self.trace, self.prices)
+        return issuing_seconds(self.work, self.prices)
 
     def at(self, batch_size: int) -> Features:
         below = 1 << (batch_size.bit_length() - 1)
@@ -210,5 +230,5 @@ class FeatureCurve:
 
     def _knot(self, batch_size: int) -> Features:
         if batch_size not in self._knots:
-            self._knots[batch_size] = features_at(self.trace, self.prices, batch_size)
+            self._knots[batch_size] = features_of(self.work, self.prices, batch_size)
         return self._knots[batch_size]

@@ -22,6 +22,7 @@ from app.advisor.time_model.features import (
     features_at,
     features_of_context,
     features_of_device_contexts,
+    work_in,
 )
 from app.advisor.time_model.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
 from app.advisor.time_model.intervals import interval_around
@@ -265,14 +266,18 @@ def breakdown_parts(breakdown: Breakdown) -> tuple[float, ...]:
 # at another batch size costs a look-up. A trace of a large network takes a megabyte, so that few are held on to.
 REMEMBERED_TRACES = 32
 REMEMBERED_CURVES = 256  # of one trace, one a plan
-_curves: OrderedDict[int, dict[int, FeatureCurve]] = OrderedDict()
+_curves: OrderedDict[int, dict[tuple[int, str], FeatureCurve]] = OrderedDict()
 
 
-def _curve(trace: Trace, prices: Prices) -> FeatureCurve:
+def _curve(trace: Trace, prices: Prices, precision: str) -> FeatureCurve:
+    """precision: that the step runs in, where it is not the prices' own."""
+    key = (id(prices), precision)
     with _remembering:
         of_trace = _curves.pop(id(trace), {})
         _curves[id(trace)] = of_trace
-        found = of_trace.setdefault(id(prices), FeatureCurve(trace, prices))
+        found = of_trace.get(key)
+        if found is None:
+            found = of_trace[key] = FeatureCurve(work_in(trace, precision), prices)
         if len(of_trace) > REMEMBERED_CURVES:
             del of_trace[next(iter(of_trace))]
         while len(_curves) > REMEMBERED_TRACES:
@@ -286,13 +291,15 @@ def predict(profile: Profile, plan: Plan, trace: Trace, log_every: int | None) -
     model = model_of_plan(profile, plan, trace.mode)
     if model is not None and unclocked_type(model, trace) is not None:
         model = _model_by_type(model, trace)
-    return None if model is None else PredictedTime(model, trace, _curve(trace, model.prices), log_every)
+    if model is None:
+        return None
+    return PredictedTime(model, trace, _curve(trace, model.prices, plan.precision), log_every)
 
 
 def unclocked_type(model: PlanModel, trace: Trace) -> str | None:
     """The type of numbers that most of the step's arithmetic is on, where the plan's own calibration clocked none on
     it: of a model whose weights are in half or double precision (autocast leaves doubles alone)."""
-    number_type = _curve(trace, model.prices).number_type
+    number_type = _curve(trace, model.prices, model.plan.precision).number_type
     if number_type is None or not model.number_types or number_type in model.number_types:
         return None
     return None if PRECISIONS_BY_TYPE.get(number_type) == model.plan.precision else number_type
@@ -308,7 +315,7 @@ def untold_type(profile: Profile, plan: Plan, trace: Trace) -> str | None:
 
 def _model_by_type(model: PlanModel, trace: Trace) -> PlanModel | None:
     """Of the plan that computes in that type, on as much of the machine; None where none was calibrated."""
-    precision = PRECISIONS_BY_TYPE.get(_curve(trace, model.prices).number_type or "")
+    precision = PRECISIONS_BY_TYPE.get(_curve(trace, model.prices, model.plan.precision).number_type or "")
     if precision is None:
         return None
     return model_of_plan(model.profile, replace(model.plan, precision=precision), trace.mode)

@@ -1,5 +1,5 @@
-"""What a step runs under autocast where it was traced in fp32 alone: of a model that is known by its totals, or whose
-step could not be traced under autocast."""
+"""What a step runs under autocast beyond what was traced so: autocast to fp16, which is traced to bf16, and a step that
+was traced in fp32 alone, of a model that is known by its totals, or whose step could not be traced under autocast."""
 
 from __future__ import annotations
 
@@ -10,17 +10,27 @@ from probes.trace import Affine, Operation, Phase, Trace
 
 WIDE = "float32"
 NARROW = {"bf16": "bfloat16", "fp16": "float16"}  # what autocast casts to, by precision
+TRACED = "bfloat16"  # what autocast cast to in a trace
 HALF = 0.5  # of the bytes: numbers of two in place of four
 NOTHING = Affine(0.0, 0.0)
 
 
 def operations_under(trace: Trace, precision: str) -> tuple[Operation, ...]:
-    """As they were traced. Where they were not: those in fp32, of which all but the optimizer's move half the bytes,
-    and casts of each weight once a step and of its gradient back (docs/decisions/0003-how-instant-estimates.md)."""
+    """As they were traced, in fp16 on numbers of that type. Where they were not: those in fp32, of which all but the
+    optimizer's move half the bytes, and casts of each weight once a step and of its gradient back
+    (docs/decisions/0003-how-instant-estimates.md)."""
     if not _is_untraced(trace, precision):
-        return trace.operations_under(precision)
+        return _in_type_of(trace.operations_under(precision), precision)
     narrow = NARROW[precision]
     return (*(_narrowed(operation, narrow) for operation in trace.operations), *_casts(trace, narrow))
+
+
+def _in_type_of(operations: tuple[Operation, ...], precision: str) -> tuple[Operation, ...]:
+    """Autocast to fp16 runs the operations of that to bf16, on numbers of another type, and kernels of that type."""
+    if precision not in NARROW or NARROW[precision] == TRACED:
+        return operations
+    narrow = NARROW[precision]
+    return tuple(replace(each, dtype=narrow) if each.dtype == TRACED else each for each in operations)
 
 
 def fresh_bytes(trace: Trace, precision: str, batch_size: float) -> float:

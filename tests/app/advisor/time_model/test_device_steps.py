@@ -318,6 +318,38 @@ def made_again(context: Context) -> Trace:
     return replace(trace, autocast_operations=trace.operations)
 
 
+def narrow(trace: Trace, name: str) -> Trace:
+    """All in numbers of that type."""
+    return replace(trace, operations=tuple(replace(each, dtype=name) for each in trace.operations))
+
+
+def test_weights_in_half_precision_run_without_autocast_where_the_plan_has_none() -> None:
+    """Their kernels take what they take under the plan of their type, which casts beside them."""
+    card = a_card((GPU, BF16), (GPU, BF16))
+    half = {name: narrow(trace, "bfloat16") for name, trace in NETWORKS.items()}
+    own = tuple(a_context(name, trace, clock, BF16) for name, trace in half.items() for clock in ("host", "device"))
+    card = replace(card, contexts=(*(each for each in card.contexts if each.plan == GPU), *own))
+    trace = half["moving"]
+    casts = replace(row("_to_copy", "copy", 40, 0.0, 3e8), dtype="bfloat16")
+    cast = replace(trace, autocast_operations=(*trace.operations, casts))
+    plain, under = predicted(cast, card, GPU), predicted(cast, card, BF16)
+    assert plain.model.plan == under.model.plan == BF16
+    assert plain.at(BATCH, "resident") == predicted(trace, card, GPU).at(BATCH, "resident")
+    assert under.at(BATCH, "resident").median > 2 * plain.at(BATCH, "resident").median
+
+
+def test_fp16_is_told_by_kernels_on_its_own_numbers_though_traced_to_bf16(h200: Profile) -> None:
+    plan = Plan("cuda:0", "fp16")
+    prices = model_on(h200, plan).prices
+    contexts = [each for each in h200.contexts if each.plan.key == plan.key and each.clock == "device"]
+    assert len(contexts) > 10
+    for clocked in map(made_again, contexts):
+        traced = [replace(each, dtype="bfloat16") if each.dtype == "float16" else each for each in clocked.operations]
+        trace = replace(clocked, autocast_operations=tuple(traced))
+        assert trace != clocked
+        assert features_at(trace, prices, 1) == features_at(clocked, prices, 1)
+
+
 def test_a_real_cards_plans_are_known(h200: Profile) -> None:
     measured = {each.plan.key for each in h200.networks if each.plan.device == "cuda:0"}
     assert measured == {plan.key for plan in REAL_PLANS}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.advisor.operation_prices.prices import prices_for
 from app.advisor.summary import trace_of_summary
-from app.advisor.time_model.features import FeatureCurve, features_at
+from app.advisor.time_model.features import FeatureCurve, features_at, work_in
 from app.advisor.time_model.launch_bound import launch_bound_until
 from app.advisor.time_model.predicted import breakdown_parts, predict
 from probes.microtrain.tracing import trace_workload
@@ -73,7 +73,7 @@ def test_between_powers_of_two_the_chord_is_close_to_the_price(workload: Workloa
     prices = prices_for(PROFILE, ONE)
     assert prices is not None
     exact = sum(features_at(trace, prices, batch))
-    assert sum(FeatureCurve(trace, prices).at(batch)) == pytest.approx(exact, rel=0.05)
+    assert sum(FeatureCurve(work_in(trace, "fp32"), prices).at(batch)) == pytest.approx(exact, rel=0.05)
 
 
 def test_a_plan_that_was_not_calibrated_is_not_predicted() -> None:
