@@ -38,22 +38,29 @@ QUICK = Request(IRIS, effort="quick", time_limit_seconds=3.0)
 pytestmark = pytest.mark.usefixtures("own_lock")
 
 
+def measured_plans(answer: Recommendation) -> set[object]:
+    """All of the answer's, unless the machine is so slow that the time was over before some had a step."""
+    return {option.plan.key for option in answer.options if option.basis == "measured"}
+
+
 def test_a_real_model_is_traced_once_measured_and_recommended(tmp_path: Path) -> None:
     heard: list[tuple[float, str]] = []
+    measured: set[object] = set()
 
     async def use(crosspoint: Crosspoint) -> None:
         trace = await crosspoint.trace(IRIS)
         assert trace.parameters == 83
         assert not crosspoint.lab.measuring
         answer = await crosspoint.recommend(QUICK, lambda fraction, message: heard.append((fraction, message)))
-        assert {option.basis for option in answer.options} == {"measured"}
         assert answer.recommended is not None
+        measured.update(measured_plans(answer))
+        assert measured
         kept = await crosspoint.measurements(await crosspoint.survey(), IRIS)
         assert {item.plan.key for item in kept} >= {option.plan.key for option in answer.options}
 
     async def use_again(crosspoint: Crosspoint) -> None:
         answer = await crosspoint.recommend(Request(IRIS))
-        assert {option.basis for option in answer.options} == {"measured"}
+        assert measured_plans(answer) == measured
         assert not crosspoint.lab.tracer_is_warm
 
     with_crosspoint(tmp_path, use)
@@ -331,7 +338,7 @@ def test_who_has_waited_long_enough_for_the_machine_gets_an_estimate(
         assert answer.options
         assert crosspoint.lab.waiting == 1
         crosspoint.lab.release(held)
-        assert {option.basis for option in (await crosspoint.recommend(QUICK)).options} == {"measured"}
+        assert measured_plans(await crosspoint.recommend(QUICK))
 
     with_crosspoint(tmp_path, use)
 
