@@ -61,7 +61,7 @@ def _section(device: Document) -> str:
     title = _text(f"{device['device']} {device.get('name') or ''}".strip())
     if device["outcome"] != "ok":
         return f"<section><h2>{title}</h2><p>{_text(device['reason'])}</p></section>"
-    head = ("loss read", "readings", "whole run", "one epoch", "a reading adds", *PARTS)
+    head = ("loss read", "readings", "whole run", "one epoch", "a reading adds", *PARTS, "loss at the end")
     cells = "".join(f'<th scope="col">{_text(name)}</th>' for name in head)
     rows = "".join(_row(variant) for variant in device["variants"])
     return (
@@ -88,6 +88,7 @@ def _row(variant: Document) -> str:
         _micro(variant["epoch_seconds"]),
         "–" if extra is None else _micro(extra) if extra["low"] > 0 else "within noise",
         *(_share(variant["shares"][part]) for part in PARTS),
+        f"{variant['final_loss']:.3g}",
     )
     return f"<tr>{''.join(f'<td>{_text(value)}</td>' for value in values)}</tr>"
 

@@ -10,16 +10,23 @@ const chart = (() => {
   const width = (element) => Math.max(240, element.clientWidth);
 
   // spec: {x: [...], xLabel, xLog, xTicks: {value: text}, yLabel, yLog, yFormat, xFormat, xLine: [{at, text}],
-  //        series: [{label, values, dashed, points}], told: the same in words}
+  //        series: [{label, values, dashed, points}], told: what it shows, in words}
   function draw(element, spec) {
     if (drawn.has(element)) drawn.get(element).plot.destroy();
-    if (spec.told) {
-      element.setAttribute("role", "img");
-      element.setAttribute("aria-label", spec.told);
-    }
+    element.setAttribute("role", "img");
+    element.setAttribute("aria-label", describe(spec));
     const plot = new uPlot(options(element, spec), [spec.x, ...spec.series.map((series) => series.values)], element);
     drawn.set(element, { spec, plot });
     return plot;
+  }
+
+  // Who does not see it is told each line's two ends.
+  function describe({ x, xLabel, xFormat = String, yLabel, yFormat, series, told }) {
+    const ends = series.map(({ label, values }) => {
+      const points = values.flatMap((value, index) => (value === null ? [] : [`${yFormat(value)} at ${xFormat(x[index])}`]));
+      return `${label}: ${[...new Set([points[0], points.at(-1)])].join(", ")}.`;
+    });
+    return [`${yLabel} over ${xLabel}.`, ...ends, told].filter(Boolean).join(" ");
   }
 
   function options(element, spec) {

@@ -1,9 +1,9 @@
 "use strict";
 // What changes on the machine, each second. It is read there only while somebody looks at it: a hidden tab lets go.
-const AGAIN_SECONDS = 5;  // as a 429 asks for in Retry-After
 let watched = null;
 let wantsToWatch = false;
 let again = null;
+let comparedAt = -Infinity;
 
 function watchMachine() {
   clearTimeout(again);
@@ -11,7 +11,8 @@ function watchMachine() {
     stopWatching();
   } else if (watched === null) {
     const source = watched = new EventSource("/hardware/events");
-    source.addEventListener("hardware", (event) => showNow(nowLines(JSON.parse(event.data))));
+    source.addEventListener("hardware", (event) => hear(JSON.parse(event.data)));
+    source.addEventListener("open", showMachine);  // at first, and when the service is there again
     source.addEventListener("error", () => missEvents(source));
   }
 }
@@ -20,16 +21,31 @@ function stopWatching() {
   if (watched !== null) watched.close();
   watched = null;
   showNow([]);
+  say("");
+}
+
+function hear(reading) {
+  say("");
+  showNow(nowLines(reading));
+  compareCards(reading.accelerators);
+}
+
+// A card came or went. The survey may learn of it later than the events do, so that it is asked until they agree.
+function compareCards(accelerators) {
+  if (nameCards(accelerators) === shownCards || performance.now() < comparedAt + AGAIN_SECONDS * 1000) return;
+  comparedAt = performance.now();
+  showMachine();
 }
 
 // A browser asks again by itself where the connection was lost, and never after an answer other than 200.
 async function missEvents(source) {
-  showNow(["The service sends nothing now."]);
-  if (source.readyState !== EventSource.CLOSED) return;
-  const refusal = await askWhyNot();
+  showNow([]);
+  const isOver = source.readyState === EventSource.CLOSED;
+  const refusal = isOver ? await askWhyNot() : null;
   if (source !== watched) return;  // stopped meanwhile
+  say(refusal === null ? "The service sends nothing now." : refusal.said);
+  if (!isOver) return;
   watched = null;
-  if (refusal !== null) showNow([refusal.said]);
   if (refusal === null || !refusal.isFinal) again = setTimeout(watchMachine, AGAIN_SECONDS * 1000);
   else pressWatch(false);
 }
@@ -55,7 +71,12 @@ function pressWatch(isDown) {
 }
 
 function showNow(lines) {
-  byId("now").replaceChildren(...lines.map((line) => make("li", line)));
+  fillList("now", lines);
+}
+
+// Read aloud, as the readings are not.
+function say(sentence) {
+  renew(byId("watch-status"), sentence ? [sentence] : []);
 }
 
 function nowLines({ load, memory, accelerators, reason }) {

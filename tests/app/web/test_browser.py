@@ -1,40 +1,15 @@
 """The page and the report in a real browser, the page over a real service."""
 
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.surveyor import _unanswered
 from app.web.report import render_report
-from probes.hardware import Outcome
-from tests.app.serving import running_server, wait_until
-from tests.app.web.browser import Tab, needs_chromium, opened_tab, render
+from tests.app.web.browser import needs_chromium, render
 from tests.app.web.test_report import make_result
-from tests.probes.machines import write_machine, x86_machine
 
 pytestmark = needs_chromium
-
-SERVE = "import sys; from app.cli.main import main; sys.exit(main(['serve', '--port', '0', '--no-calibrate-on-start']))"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a service of our own."""
-    environment = {**os.environ, "CROSSPOINT_DATA_DIR": str(tmp_path_factory.mktemp("data"))}
-    server = subprocess.Popen((sys.executable, "-c", SERVE), stderr=subprocess.PIPE, text=True, env=environment)
-    assert server.stderr is not None
-    found = re.search(r"http://\S+", server.stderr.readline())
-    assert found
-    yield found[0]
-    server.send_signal(signal.SIGTERM)
-    server.communicate(timeout=30)
 
 
 def text_of(document: str, place: str) -> str:
@@ -78,6 +53,10 @@ def test_the_report_draws_its_charts_without_any_network(tmp_path: Path) -> None
     document, console = render(report.as_uri(), tmp_path / "profile")
     assert console == []
     assert document.count("<canvas") == 2
+    assert re.search(
+        r'id="times"[^>]*aria-label="whole run over readings of the loss. cpu: 2 s at 0, 2 s at 20,000.', document
+    )
+    assert re.search(r'id="losses"[^>]*aria-label="cross-entropy over epoch. cpu: 1.1 at 1, 0.06 at 20,000."', document)
     assert "in line with the readings" in document
 
 
@@ -87,53 +66,3 @@ def test_two_complaints_are_told_once_each(service: str, tmp_path: Path) -> None
     )
     told = text_of(document, "problem")
     assert (told.count("batch_size"), told.count("log_every")) == (1, 1)
-
-
-@pytest.fixture
-def tab(tmp_path: Path) -> Iterator[Tab]:
-    with opened_tab(tmp_path / "profile") as tab:
-        yield tab
-
-
-def test_a_link_fills_what_can_be_chosen_and_nothing_else(service: str, tab: Tab) -> None:
-    tab.open(f"{service}/?model=iris-mlp&own-model=resnet-50&batch_size=7")
-    wait_until(lambda: tab.run("byId('batch-size').value") == "7", "the batch of the address is in the form")
-    assert tab.run("byId('own-model').value") == ""
-
-
-@pytest.mark.parametrize(("fingerprint", "told"), [("", "unknown"), ("f", "none found")])
-def test_of_cards_that_nobody_looked_for_none_is_said_to_be_missing(
-    service: str, tab: Tab, fingerprint: str, told: str
-) -> None:
-    survey = {**_unanswered("it took too long", Outcome.TIMEOUT).to_json(), "fingerprint": fingerprint}
-    tab.open(service)
-    assert dict(tab.run(f"machineFacts({json.dumps(survey)})"))["Accelerator"] == told
-
-
-def is_pressed(tab: Tab) -> bool:
-    return bool(tab.run("document.getElementById('watch').getAttribute('aria-pressed') === 'true'"))
-
-
-def test_watching_goes_on_after_an_answer_that_was_none_of_the_services(service: str, tab: Tab) -> None:
-    """As a proxy gives while the service starts anew."""
-    tab.open(service)
-    tab.ask("Fetch.enable", patterns=[{"urlPattern": "*/hardware/events"}])
-    tab.press("watch")
-    for _ in range(2):  # the events, and why there are none
-        asked = tab.await_event("Fetch.requestPaused")["requestId"]
-        tab.ask("Fetch.fulfillRequest", requestId=asked, responseCode=502)
-    tab.await_text("now", "The service answered with status 502.")
-    tab.ask("Fetch.disable")
-    tab.await_text("now", "of memory usable")
-    assert is_pressed(tab)
-    tab.press("watch")
-    assert (tab.text("now"), is_pressed(tab)) == ("", False)
-
-
-def test_who_watches_a_captured_machine_is_told_why_there_is_nothing(tab: Tab, tmp_path: Path) -> None:
-    root = write_machine(tmp_path / "root", x86_machine())
-    with running_server(tmp_path / "data", sysroot=str(root)) as server:
-        tab.open(server.url)
-        tab.press("watch")
-        tab.await_text("now", "A captured machine does not change")
-        assert not is_pressed(tab)

@@ -75,5 +75,6 @@ def test_the_table_shows_each_way_of_reading_and_what_failed() -> None:
     assert "every epoch" in report
     assert "<td>20,000</td>" in report
     assert "&lt;0.1 %" in report
+    assert "<td>0.06</td>" in report
     assert "why it failed" in report
     assert "29 of the 30 held-out rows" in report

@@ -1,0 +1,108 @@
+"use strict";
+// The answer to a question.
+function showAnswer(answer) {
+  byId("answer").hidden = false;
+  byId("verdict").textContent = answer.verdict;
+  byId("workload").textContent = workloadLine(answer);
+  byId("options").replaceChildren(optionsTable(answer));
+  fillList("notes", noteLines(answer.options));
+  showCurves(answer);
+  fillPart("crossovers", answer.crossovers.map(describeCrossover));
+  fillPart("reasons", answer.reasons.map((reason) => reason.text));
+  showSettings(answer.settings || {});
+  byId("snippet-part").hidden = !answer.snippet;
+  byId("snippet").textContent = answer.snippet || "";
+  byId("verdict").focus();
+}
+
+function workloadLine({ workload, confidence }) {
+  const parts = [`${workload.model}, ${workload.mode}, batch ${workload.batch_size}`];
+  if (workload.parameters !== null && workload.parameters !== undefined) parts.push(`${units.count(workload.parameters)} parameters`);
+  if (workload.flops_per_step) parts.push(`${units.count(workload.flops_per_step)} FLOPs a step`);
+  if (confidence !== null && confidence !== undefined) parts.push(`confidence ${units.share(confidence)}`);
+  return parts.join("; ");
+}
+
+function optionsTable({ options, recommended }) {
+  const titles = ["plan", "one step", "samples/s", "memory at peak", "largest batch", "basis"];
+  return makeTable(titles, options.map((option, index) => optionRow(option, index === 0 && recommended !== null)));
+}
+
+function optionRow(option, best) {
+  return makeRow([
+    make("td", units.plan(option)),
+    timeCell(option.step_seconds),
+    make("td", units.count(rounded(option.samples_per_second))),
+    make("td", `${units.bytes(option.memory.peak_bytes)} of ${units.bytes(option.memory.available_bytes)}`),
+    make("td", units.count(option.max_batch_size)),
+    option.fits === false ? make("td", "does not fit", "bad") : make("td", option.basis || "unknown"),
+  ], best ? "best" : "");
+}
+
+const rounded = (rate) => (typeof rate === "number" && rate >= 10 ? Math.round(rate) : rate);
+
+function timeCell(interval) {
+  const cell = make("td", units.seconds(interval && interval.median));
+  if (interval) cell.append(make("small", ` ${units.seconds(interval.low)} to ${units.seconds(interval.high)}`));
+  return cell;
+}
+
+// Why a time is unknown or a plan does not fit: each sentence once, with the plans that it holds for.
+function noteLines(options) {
+  const plans = new Map();
+  for (const option of options) {
+    for (const text of new Set([option.why_not, option.note].filter(Boolean))) {
+      plans.set(text, [...(plans.get(text) || []), units.plan(option)]);
+    }
+  }
+  return [...plans].map(([text, names]) => (names.length === options.length && names.length > 1 ? text : `${names.join("; ")}: ${text}`));
+}
+
+function describeCrossover(crossover) {
+  const from = units.plan(crossover.from);
+  const to = units.plan(crossover.to);
+  const around = crossover.low !== null && crossover.low !== crossover.high ? ` (${crossover.low} to ${crossover.high})` : "";
+  const [smallest, largest] = crossover.looked_at;
+  const sentence = {
+    at: `${to} overtakes ${from} at batch ${crossover.batch_size}${around}`,
+    always: `${to} is faster than ${from} at every batch looked at, from ${smallest} to ${largest}`,
+    never: `${to} does not overtake ${from} for good from batch ${smallest} to ${largest}: it is slower at the largest`,
+    undecided: `Whether ${to} overtakes ${from} cannot be told: their times overlap`,
+  }[crossover.kind];
+  const inside = [`data ${crossover.data}`, crossover.basis];
+  if (crossover.medians_cross_at && crossover.kind === "undecided") inside.push(`likeliest from batch ${crossover.medians_cross_at} on`);
+  if (crossover.launch_bound_until > 1) inside.push(`limited by launching until batch ${crossover.launch_bound_until}`);
+  if (crossover.launch_bound_at_largest) inside.push("limited by launching up to the largest batch");
+  if (crossover.break_even_steps) inside.push(`start-up repaid after ${units.count(crossover.break_even_steps)} steps`);
+  return `${sentence} (${inside.join(", ")}).`;
+}
+
+function showSettings(settings) {
+  const list = byId("settings");
+  const entries = Object.entries(settings);
+  byId("settings-part").hidden = !entries.length;
+  list.className = "facts";
+  list.replaceChildren(...entries.flatMap(([name, value]) => [make("dt", name), make("dd", settingText(value))]));
+}
+
+function settingText(value) {
+  if (Array.isArray(value)) return value.map(settingText).join(", ");
+  if (value !== null && typeof value === "object") {
+    return Object.entries(value).map(([name, inner]) => `${name} ${settingText(inner)}`).join(", ");
+  }
+  return String(value);
+}
+
+async function copySnippet() {
+  const button = byId("copy");
+  try {
+    await navigator.clipboard.writeText(byId("snippet").textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(byId("snippet"));  // no clipboard without https or permission: ready for Ctrl-C
+    button.textContent = "Selected";
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+}
+
+byId("copy").addEventListener("click", copySnippet);

@@ -1,0 +1,120 @@
+"""What the page's form holds, asks and keeps in its address, in a real browser over a real service."""
+
+import json
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+
+from tests.app.api.test_profiles import a_profile_of_a_rig, content_of
+from tests.app.serving import wait_until
+from tests.app.web.browser import Tab, needs_chromium
+
+pytestmark = needs_chromium
+
+LAYERS = {"layers": [{"type": "linear", "in": 4, "out": 3}], "input_shape": [4]}
+READ = "readQuestion(byId('question'))"
+
+
+def open_form(tab: Tab, service: str, **fields: object) -> None:
+    """The page at an address with these fields, which are in its form by then."""
+    tab.open(f"{service}/?{urlencode({'batch_size': 7, **fields})}")
+    wait_until(lambda: tab.run("byId('batch-size').value") == "7", "the batch of the address is in the form")
+
+
+def test_a_link_fills_what_can_be_chosen_and_nothing_else(service: str, tab: Tab) -> None:
+    open_form(tab, service, **{"model": "iris-mlp", "own-model": "resnet-50"})
+    assert tab.run("byId('own-model').value") == ""
+
+
+def test_everything_that_can_be_asked_can_be_chosen(service: str, tab: Tab) -> None:
+    choices = {"model": "iris-mlp", "mode": "inference", "optimizer": "sgd", "precision": "bf16", "data": "pinned"}
+    numbers = {"batch_size": 7, "log_every": 10, "time_limit_seconds": 2.5}
+    run = {"samples": 1000, "epochs": 3}
+    chosen = {**choices, **numbers, "effort": "thorough", "profile": "of nobody"}
+    open_form(tab, service, **chosen, **run, devices="cpu, cuda:0,")
+    assert tab.run(READ) == {**chosen, "dataset": run, "devices": ["cpu", "cuda:0"]}
+    asked = httpx.get(f"{service}/openapi.json").json()["components"]["schemas"]["RecommendBody"]["properties"]
+    assert set(tab.run(READ)) == set(asked)
+    assert tab.run("document.querySelector('[name=devices]').closest('details').open")
+
+
+def test_the_profiles_of_other_machines_can_be_chosen(service: str, tab: Tab) -> None:
+    headers = {"Content-Type": "application/json"}
+    httpx.put(f"{service}/profiles/rig", content=content_of(a_profile_of_a_rig()), headers=headers).raise_for_status()
+    tab.open(service)
+    tab.await_text("profile", "rig")
+
+
+def test_the_models_are_asked_for_again_where_the_service_did_not_answer(service: str, tab: Tab) -> None:
+    tab.ask("Fetch.enable", patterns=[{"urlPattern": "*/models"}])
+    tab.open(service)
+    asked = tab.await_event("Fetch.requestPaused")["requestId"]
+    tab.ask("Fetch.fulfillRequest", requestId=asked, responseCode=502)
+    tab.await_text("model", "The models cannot be listed.")
+    tab.ask("Fetch.disable")
+    tab.await_text("model", "iris-mlp")
+
+
+def test_a_model_of_ones_own_counts_while_it_can_be_seen(service: str, tab: Tab) -> None:
+    open_form(tab, service, model="iris-mlp")
+    tab.run(f"writeOwn({json.dumps(json.dumps(LAYERS))})")
+    assert (tab.run(READ)["model"], tab.run("byId('model').disabled")) == (LAYERS, True)
+    tab.run("byId('own').open = false")
+    wait_until(lambda: not tab.run("byId('model').disabled"), "a name can be chosen")
+    assert tab.run(READ)["model"] == "iris-mlp"
+
+
+def test_what_is_no_json_is_a_name_and_the_service_says_what_is_wrong_with_it(service: str, tab: Tab) -> None:
+    open_form(tab, service, model="google/vit-base-patch16-224", effort="instant")
+    tab.await_text("problem", "looks like a path or a name on a hub. Nothing is downloaded")
+    tab.run("byId('own-model').value = '{'; byId('ask').focus()")
+    tab.press("ask")
+    tab.await_text("problem", "The model's JSON cannot be read")
+    assert tab.run("document.activeElement.id") == "ask"  # where it was, to ask again
+    config = {"model_type": "bert"}
+    assert tab.run(f"parseOwn({json.dumps(json.dumps(config))})") == {"huggingface": config}
+
+
+def test_the_address_holds_a_model_of_ones_own(service: str, tab: Tab) -> None:
+    open_form(tab, service, mode="inference", effort="instant")
+    assert not tab.text("verdict")  # no model was named
+    tab.run(f"writeOwn({json.dumps(json.dumps(LAYERS))}); byId('question').requestSubmit()")
+    tab.await_text("workload", "inference, batch 7")
+    kept = parse_qs(urlsplit(tab.run("location.href")).query)
+    assert json.loads(kept["model"][0]) == LAYERS
+    asked = tab.run(READ)
+    open_form(tab, service, **{**{name: value for name, (value,) in kept.items()}, "effort": "quick"})
+    assert tab.run(READ) == {**asked, "effort": "quick"}
+
+
+def test_a_model_that_is_too_long_for_the_address_leaves_the_rest_in_it(service: str, tab: Tab) -> None:
+    open_form(tab, service, model="iris-mlp")
+    long = {**LAYERS, "layers": LAYERS["layers"] * 100}
+    tab.run(f"writeOwn({json.dumps(json.dumps(long))})")
+    assert tab.run(f"keepInAddress(byId('question'), {READ})") is False
+    assert {"batch_size=7", "mode=training"} <= set(urlsplit(tab.run("location.href")).query.split("&"))
+    assert "model=" not in tab.run("location.search")
+
+
+def test_what_a_browser_refuses_is_unfolded(service: str, tab: Tab) -> None:
+    open_form(tab, service, model="iris-mlp", log_every=3)
+    tab.run("byId('own').nextElementSibling.open = false; document.querySelector('[name=log_every]').value = 0")
+    tab.press("ask")
+    wait_until(lambda: tab.run("byId('own').nextElementSibling.open"), "the field can be seen")
+
+
+def test_the_curves_are_told_in_words_and_as_a_table(service: str, tab: Tab) -> None:
+    plan = {"device": "cpu", "precision": "fp32", "threads": 1, "step_seconds": [0.001, 0.5]}
+    answer = {
+        "curves": {"batch_sizes": [1, 2048], "plans": [plan]},
+        "crossovers": [],
+        "workload": {"data": "pageable"},
+    }
+    tab.open(service)
+    tab.run(f"showCurves({json.dumps(answer)})")
+    told = tab.run("byId('chart').getAttribute('aria-label')")
+    assert told == "one step over batch size. cpu fp32, 1 thread: 1 ms at 1, 500 ms at 2048."
+    rows = tab.run(
+        "[...document.querySelectorAll('#curves tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert rows == [["batch size", "cpu fp32, 1 thread"], ["1", "1 ms"], ["2,048", "500 ms"]]
