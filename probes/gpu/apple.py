@@ -8,10 +8,11 @@ import re
 import sys
 from typing import Any
 
-from probes.hardware import Accelerator
-from probes.reading import Root, clean
+from probes.hardware import Accelerator, Outcome
+from probes.reading import Root, Unreadable, clean
 
 _COMMAND = ("/usr/sbin/ioreg", "-a", "-r", "-d", "1", "-c", "IOAccelerator")
+_TRY = "try: ioreg -r -d 1 -c IOAccelerator"
 _MAX_BYTES = 8 << 20
 LINUX_DRIVER = "asahi"
 # Chips by their number in the device tree: Linux, Documentation/devicetree/bindings/arm/apple.yaml
@@ -28,7 +29,7 @@ _CHIPS = {
 
 
 def read_apple(root: Root, deadline_seconds: float) -> tuple[Accelerator, ...]:
-    """At most one GPU; empty where there is none or nothing tells of it within the deadline."""
+    """At most one GPU; empty where there is none. Raises Unreadable where the registry does not tell."""
     if sys.platform == "darwin" and root.is_host:
         return parse_registry(_ask_registry(deadline_seconds))
     chip = next((_CHIPS[name] for name in _list_chips(root) if name in _CHIPS), None)
@@ -92,6 +93,10 @@ def _ask_registry(deadline_seconds: float) -> bytes:
 
     try:
         told = subprocess.run(_COMMAND, capture_output=True, check=False, timeout=deadline_seconds)
-    except (OSError, subprocess.TimeoutExpired):
-        return b""
+    except subprocess.TimeoutExpired as error:
+        raise Unreadable(Outcome.TIMEOUT, f"ioreg did not answer in time ({_TRY})") from error
+    except OSError as error:
+        raise Unreadable(Outcome.FAILED, f"ioreg could not be started: {clean(str(error))}") from error
+    if told.returncode != 0:
+        raise Unreadable(Outcome.FAILED, f"ioreg ended with exit code {told.returncode} ({_TRY})")
     return told.stdout[:_MAX_BYTES]

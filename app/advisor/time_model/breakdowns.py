@@ -17,10 +17,12 @@ def measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every:
     transfer = 0.0 if plan.is_cpu or data == "resident" else overheads.transfer_seconds
     if transfer and data == "pinned":
         transfer = hidden_transfer(transfer, (launch or 0.0) + (compute or 0.0), data)
+    if transfer:  # timed by itself, apart from the steps, which may come out shorter
+        transfer = min(transfer, max(step - (synchronize or 0.0), 0.0))
     visible = (transfer or 0.0) + (synchronize or 0.0)
     if not plan.is_cpu and overheads.device_busy is not None and launch is not None:
         busy = overheads.device_busy * step
-        compute = busy if launch > busy else step - visible  # else what lies between kernels is theirs
+        compute = busy if launch > busy else max(step - visible, 0.0)  # else what lies between kernels is theirs
         launch = max(step - compute - visible, 0.0)
     elif not plan.is_cpu and launch is not None and compute is not None and launch < compute:
         compute, launch = max(step - visible, 0.0), 0.0  # the device computes while the host issues, and long after

@@ -11,6 +11,7 @@ from probes.context import Context
 from probes.microtrain.calibration.network_times import GROWING_STEPS, NetworkTimes, StepTime, StepTimer, repeat
 from probes.microtrain.calibration.networks import MicroNetwork
 from probes.microtrain.calibration.operation_clock import ClockedStep, clock_step, merge_costs, record_step
+from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.measuring.workbench import StepRun, Workbench, synchronize
 from probes.microtrain.step import Step
 from probes.workload.description import Mode, Plan
@@ -52,7 +53,14 @@ def warmed_up(bench: Workbench, sizes: Sequence[int], plans: Sequence[Plan], dea
 def measure_on_device(network: MicroNetwork, mode: Mode, plans: Sequence[Plan], deadline: float) -> NetworkTimes:
     """Under plans of one device, until the deadline (time.perf_counter), but the smallest batch under every plan in any
     case. contexts: by the host's clock; the device's is another process's
-    (probes.microtrain.calibration.kernel_clock)."""
+    (probes.microtrain.calibration.kernel_clock), which has the same need of the device's memory: what they computed
+    with is given back."""
+    times = _measure(network, mode, plans, deadline)
+    empty_device_cache()
+    return times
+
+
+def _measure(network: MicroNetwork, mode: Mode, plans: Sequence[Plan], deadline: float) -> NetworkTimes:
     sizes = device_sizes(network, mode)
     bench = Workbench(network.workload(mode), frozenset(plan.device for plan in plans))
     runs = warmed_up(bench, sizes[:2], plans, deadline)  # of the third only operations say something new

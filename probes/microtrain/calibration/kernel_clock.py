@@ -15,6 +15,7 @@ from probes.microtrain.calibration.device_clock import DeviceCost, clock_device_
 from probes.microtrain.calibration.device_networks import device_sizes, warmed_up
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
 from probes.microtrain.calibration.operation_clock import ClockedStep, merge_costs, record_operations
+from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
@@ -53,7 +54,14 @@ class KernelClock:
 
 def _serve(serve: Callable[[Callable[[Any], object]], object]) -> None:
     """In the other process."""
-    serve(lambda question: list(clock_network(*question)))
+    serve(_answer)
+
+
+def _answer(question: Question) -> list[Context]:
+    """What it computed with is given back: the process that asks has the same need of the device's memory next."""
+    contexts = list(clock_network(*question))
+    empty_device_cache()
+    return contexts
 
 
 def clock_network(name: str, mode: Mode, plans: Sequence[Plan], seconds: float) -> Iterator[Context]:

@@ -115,10 +115,7 @@ class Fresh:
 
     def receive(self) -> Any:
         """The answer to what was sent. Raises EndedEarly."""
-        try:
-            return self._here.recv()
-        except (EOFError, OSError) as error:
-            raise EndedEarly from error
+        return _received(self._here.recv)
 
     def end(self) -> None:
         """It ends at once, whatever it does."""
@@ -145,9 +142,7 @@ def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Cal
             _start(process, work)
         while not here.poll(LOOK_SECONDS):
             on_wait()
-        outcome = pickle.loads(here.recv_bytes())
-    except EOFError as error:
-        raise EndedEarly from error
+        outcome = pickle.loads(_received(here.recv_bytes))
     finally:
         here.close()
         if process.pid is not None:
@@ -155,6 +150,14 @@ def run_fresh(work: Callable[..., Any], arguments: tuple[Any, ...], on_wait: Cal
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+def _received(receive: Callable[[], Any]) -> Any:
+    """multiprocessing raises EOFError where nothing came, OSError in the middle of a message. Raises EndedEarly."""
+    try:
+        return receive()
+    except (EOFError, OSError) as error:
+        raise EndedEarly from error
 
 
 _starting = threading.Lock()

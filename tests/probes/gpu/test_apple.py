@@ -1,11 +1,14 @@
 import plistlib
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from probes.gpu.apple import parse_registry, read_apple
-from probes.reading import Root
+from probes.hardware import Outcome
+from probes.reading import Root, Unreadable
 from tests.probes.machines import write_machine
 
 ENTRY: dict[str, Any] = {
@@ -47,3 +50,49 @@ def test_on_linux_the_device_tree_names_it(tmp_path: Path) -> None:
 
 def test_a_machine_of_another_maker_has_none(tmp_path: Path) -> None:
     assert read_apple(Root(tmp_path), 1.0) == ()
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], object]:
+    """A Mac, whose `ioreg` is a program in Python."""
+
+    def is_told_by(program: str) -> None:
+        monkeypatch.setattr("probes.gpu.apple._COMMAND", (sys.executable, "-S", "-c", program))
+        monkeypatch.setattr(sys, "platform", "darwin")
+
+    return is_told_by
+
+
+def test_on_macos_the_registry_is_asked(registry: Callable[[str], object]) -> None:
+    registry(f"import sys; sys.stdout.buffer.write({plistlib.dumps([ENTRY])!r})")
+    [card] = read_apple(Root(), 30.0)
+    assert card.name == "Apple M1 Pro"
+
+
+def test_a_registry_without_an_entry_says_that_there_is_none(registry: Callable[[str], object]) -> None:
+    registry("")
+    assert read_apple(Root(), 30.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("program", "seconds", "outcome", "reason"),
+    [
+        ("import time; time.sleep(60)", 0.01, Outcome.TIMEOUT, "did not answer in time"),
+        ("raise SystemExit(3)", 30.0, Outcome.FAILED, "ended with exit code 3"),
+    ],
+)
+def test_a_registry_that_does_not_tell_is_no_mac_without_a_gpu(
+    program: str, seconds: float, outcome: Outcome, reason: str, registry: Callable[[str], object]
+) -> None:
+    """The machine would be another one until the next survey."""
+    registry(program)
+    with pytest.raises(Unreadable, match=reason) as raised:
+        read_apple(Root(), seconds)
+    assert raised.value.outcome is outcome
+
+
+def test_nor_is_one_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, registry: Callable[[str], object]) -> None:
+    registry("")
+    monkeypatch.setattr("probes.gpu.apple._COMMAND", ("/no/such/ioreg",))
+    with pytest.raises(Unreadable, match="could not be started"):
+        read_apple(Root(), 30.0)

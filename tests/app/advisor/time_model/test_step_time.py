@@ -269,6 +269,17 @@ def test_a_device_that_waits_for_the_host_computes_for_as_long_as_it_is_busy() -
     assert sum(part or 0.0 for part in (fed.transfer, fed.launch, fed.compute)) == pytest.approx(0.006)
 
 
+@pytest.mark.parametrize("busy", [None, 0.5, 0.97])
+def test_a_copy_that_took_longer_by_itself_than_the_step_with_it_is_all_of_the_step(busy: float | None) -> None:
+    parts = Overheads(0.0072, launch_seconds=0.0001, compute_seconds=0.0002, device_busy=busy, synchronize_seconds=1e-4)
+    workload = a_workload(log_every=1)
+    rows = [a_measurement(GPU, 16, 0.006, data="pageable", overheads=parts)]
+    told = times_of_plans([GPU], None, trace_of_summary(workload), rows, workload)[GPU.key].breakdown(16, "pageable")
+    found = [told.transfer, told.launch, told.compute, told.synchronize]
+    assert all(part is not None and part >= 0 for part in found)
+    assert sum(part or 0.0 for part in found) == pytest.approx(0.006)
+
+
 def test_where_nobody_could_tell_how_busy_a_device_was_the_parts_are_as_they_were_measured() -> None:
     assert breakdown_on_a_device(None).launch == pytest.approx(0.0035)
 

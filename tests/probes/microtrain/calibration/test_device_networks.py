@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 
 import pytest
+from torch import nn
 
 from probes.microtrain.calibration.device_clock import DeviceCost
 from probes.microtrain.calibration.device_networks import LARGER, device_sizes, measure_on_device
-from probes.microtrain.calibration.kernel_clock import KernelClock, clock_network, kernel_context
+from probes.microtrain.calibration.kernel_clock import KernelClock, _answer, clock_network, kernel_context
 from probes.microtrain.calibration.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.measuring.workbench import StepRun, Workbench
+from probes.microtrain.models import BuiltModel
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.traces.recording import Record
 from probes.workload.description import Plan
@@ -70,6 +74,37 @@ def test_a_process_that_ends_costs_a_network_and_no_more(clock: KernelClock) -> 
         list(clock_network("no such network", "training", PLANS, 1.0))
     assert clock.contexts("no such network", "training", PLANS, 1.0) == []
     assert clock.contexts("mlp-tiny", "training", PLANS, 1.0) == []
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize(
+    ("where", "measure"),
+    [
+        ("device_networks", lambda: measure_on_device(network("mlp-tiny"), "training", PLANS, 0.0)),
+        ("kernel_clock", lambda: _answer(("mlp-tiny", "training", PLANS, 0.0))),
+    ],
+)
+def test_what_a_network_took_of_the_device_is_given_back_before_the_other_process_wants_it(
+    where: str, measure: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[nn.Module]] = []
+    held: list[bool] = []
+    build = Workbench.build
+
+    def noted(bench: Workbench) -> BuiltModel:
+        built = build(bench)
+        made.append(weakref.ref(built.module))
+        return built
+
+    def empty() -> None:
+        gc.collect()  # torch's own imports leave cycles in the first step of a process
+        held.append(any(module() is not None for module in made))
+
+    monkeypatch.setattr(Workbench, "build", noted)
+    monkeypatch.setattr(f"probes.microtrain.calibration.{where}.empty_device_cache", empty)
+    measure()
+    assert made
+    assert held == [False]
 
 
 def record(name: str) -> Record:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,6 +30,18 @@ def fail(word: str) -> None:
 
 def be_killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def be_killed_while_it_sends() -> bytes:
+    """As for want of memory: a long answer takes a while."""
+    send = Connection._send  # type: ignore[attr-defined]
+
+    def send_half(connection: Connection, message: Any, *_: object) -> None:
+        send(connection, memoryview(message)[: len(message) // 2])
+        be_killed()
+
+    Connection._send = send_half  # type: ignore[attr-defined]
+    return bytes(1000)
 
 
 def sleep_for_ever() -> None:
@@ -77,9 +91,10 @@ def test_what_fails_there_fails_here() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it runs in this process")
-def test_a_process_that_is_killed_costs_only_its_own_answer() -> None:
+@pytest.mark.parametrize("work", [be_killed, be_killed_while_it_sends])
+def test_a_process_that_is_killed_costs_only_its_own_answer(work: Callable[[], object]) -> None:
     with pytest.raises(EndedEarly):
-        run_fresh(be_killed, (), lambda: None)
+        run_fresh(work, (), lambda: None)
     assert run_fresh(double, (1,), lambda: None)[0] == 2
 
 
