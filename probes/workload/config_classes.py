@@ -17,9 +17,21 @@ _ROTARY = re.compile(r"^\s+(?:rope_parameters|rope_scaling)\s*[:=]", re.MULTILIN
 def read_config_classes(model_type: str) -> str:
     """The text of those in a model type's folder. Empty where nobody knows."""
     stamp = stamp_of("transformers")
+    return "" if stamp is None else _read_config_classes(model_type, stamp)
+
+
+def read_classes(model_type: str, kind: str) -> str:
+    """The text of the classes in a model type's folder. kind: as their files begin, `configuration` or `modeling`.
+    Empty where nobody knows."""
+    stamp = stamp_of("transformers")
     if stamp is None or model_type not in read_architectures().model_types:
         return ""
-    return _read(model_type, stamp)
+    folder = _folder(Path(stamp[0]).parent / "models", model_type)
+    try:
+        texts = [path.read_text("utf-8") for path in folder.glob(f"{kind}_*.py")] if folder is not None else []
+    except OSError:
+        return ""
+    return "\n".join(texts)
 
 
 def is_rotary(model_type: str) -> bool:
@@ -29,13 +41,9 @@ def is_rotary(model_type: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _read(model_type: str, stamp: Stamp) -> str:
-    folder = _folder(Path(stamp[0]).parent / "models", model_type)
-    try:
-        texts = [path.read_text("utf-8") for path in folder.glob("configuration_*.py")] if folder is not None else []
-    except OSError:
-        return ""
-    return "\n".join(texts)
+def _read_config_classes(model_type: str, stamp: Stamp) -> str:
+    """stamp: of the transformers that is read."""
+    return read_classes(model_type, "configuration")
 
 
 def _folder(models: Path, model_type: str) -> Path | None:

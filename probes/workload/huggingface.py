@@ -10,6 +10,7 @@ from probes.workload.architectures import TASKS, TASKS_BY_NAME, Architectures, r
 from probes.workload.config import check_config
 from probes.workload.config_classes import is_rotary
 from probes.workload.description import InvalidModel
+from probes.workload.model_classes import are_positions_endless
 from probes.workload.options import whole
 from probes.workload.wording import clean, describe, join, unknown
 
@@ -166,9 +167,9 @@ def max_positions(config: dict[str, Any]) -> int | None:
 
 def position_limit(config: dict[str, Any]) -> int | None:
     """Tokens that a config has positions for, and beyond which its model fails; None: it has no table of positions, or
-    does not say."""
+    one that grows, or does not say."""
     model_type = config.get("model_type")
-    return _fewest_positions(part for part in _parts(config) if not _is_rotary(part, model_type))
+    return _fewest_positions(part for part in _parts(config) if not _is_endless(part, model_type))
 
 
 def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -176,10 +177,13 @@ def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
     return [config, *(part for part in nested if isinstance(part, dict))]
 
 
-def _is_rotary(part: dict[str, Any], around: Any) -> bool:
-    """around: the model type of what it is a part of, where it does not tell its own."""
+def _is_endless(part: dict[str, Any], around: Any) -> bool:
+    """Whether more tokens than a part of a config tells of are taken. around: the model type of what it is a part of,
+    where it does not tell its own."""
     own = part.get("model_type") or around
-    return part.get("position_embedding_type") == "rotary" or (isinstance(own, str) and is_rotary(own))
+    if part.get("position_embedding_type") == "rotary":
+        return True
+    return isinstance(own, str) and (is_rotary(own) or are_positions_endless(own, _POSITIONS))
 
 
 def _fewest_positions(parts: Iterable[dict[str, Any]]) -> int | None:

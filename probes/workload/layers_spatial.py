@@ -231,6 +231,11 @@ def infer_group_norm(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     channels = agree(where, options, "in", flow.shape[0], flow)
     if channels % groups:
         raise InvalidModel(f'{where}: "groups": {groups} must divide its {channels} channels.')
+    if groups == flow.elements:
+        raise InvalidModel(
+            f"{where} has a group for each number of {flow.text} for one sample, which has no spread to be normalised "
+            "by. Take fewer groups."
+        )
     content = {"type": "group_norm", "groups": groups, "in": channels} | _own_numbers(options, EPS)
     return Layer(content, flow, 2 * channels)
 

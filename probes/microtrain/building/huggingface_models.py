@@ -65,9 +65,14 @@ def forward(module: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
         return module(**batch)
     inputs = {name: tensor for name, tensor in batch.items() if name not in LABELS}
     labels = batch.get("labels")
-    if labels is not None and labels.dim() == 2 and getattr(module.config, "is_encoder_decoder", False):
+    if labels is not None and _are_said(labels) and getattr(module.config, "is_encoder_decoder", False):
         inputs["decoder_input_ids"] = labels
     return module(**inputs)
+
+
+def _are_said(labels: torch.Tensor) -> bool:
+    """Several labels of one sample, or several numbers, are no words."""
+    return labels.dim() == 2 and not labels.is_floating_point()
 
 
 def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:

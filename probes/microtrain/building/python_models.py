@@ -19,7 +19,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from probes.microtrain.building.built import Batch, BuiltModel, InvalidLoss, MakeBatch
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
+from probes.microtrain.building.script_settings import as_placed, settings_kept
 from probes.microtrain.failures import is_out_of_memory
 from probes.microtrain.feeding import MAPPINGS, alike, alike_entries, as_leaf, map_tensors
 from probes.workload.description import InvalidModel
@@ -47,9 +47,16 @@ _ASKS_A_HUB = re.compile(r"huggingface\.co|\bhf\.co|offline ?mode|outgoing traff
 def build_python(target: str) -> BuiltModel:
     """Import and call. Raises InvalidModel when that does not give a module and batches, and torch's own errors when
     memory runs out."""
-    module, batches, loss = _parts(target, _call(target))
+    with settings_kept(_module_name(target)):
+        returned = _call(target)
+    module, batches, loss = _parts(target, returned)
     _refuse_lazy(target, module)
-    return BuiltModel(module, _make_batch(target, batches), call_module, loss)
+    forward, loss = (as_placed(_module_name(target), call) for call in (call_module, loss))
+    return BuiltModel(module, _make_batch(target, batches), forward, loss)
+
+
+def _module_name(target: str) -> str:
+    return target.partition(":")[0]
 
 
 def _refuse_lazy(target: str, module: nn.Module) -> None:
@@ -137,27 +144,16 @@ def _is_spread(small: torch.Size, large: torch.Size) -> bool:
     return all(one in (1, other) for one, other in zip(reversed(small), reversed(large), strict=False))
 
 
-@contextmanager
-def _threads_kept() -> Iterator[None]:
-    """A plan sets torch's threads, whatever a script sets for itself when it is imported."""
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-
-
-@_threads_kept()
 def import_target(target: str) -> Any:
     """The Python module of `module:function`, which comes from the cache the next time: what it makes when imported is
     to be real, so this is called before building on the meta device. Raises InvalidModel, and torch's own errors when
     memory runs out."""
-    name, folder = target.partition(":")[0], str(Path.cwd())
+    name, folder = _module_name(target), str(Path.cwd())
     if name not in sys.modules and folder not in sys.path:  # our own networks are there, and need no folder
         sys.path.insert(0, folder)
     try:
-        return importlib.import_module(name)
+        with settings_kept(name):
+            return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if is_out_of_memory(error):
             raise
@@ -178,7 +174,6 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-@_threads_kept()
 def _call(target: str) -> Any:
     found = import_target(target)
     _, _, path = target.partition(":")
@@ -253,18 +248,33 @@ def _make_batch(target: str, batches: Any) -> MakeBatch:
     def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
         return _draw(batches, batch_size, generator) if make is None else map_tensors(make(batch_size), as_leaf)
 
-    if make is not None or _has_rows(batches):
-        return make_batch
-    raise InvalidModel(f"{target} returned no batch of tensors beside its module. {_EXPECTED}")
+    if make is None:
+        _check_rows(target, list(_values_in(batches)))
+    return make_batch
 
 
-def _has_rows(example: Any) -> bool:
-    """Whether there is something to draw from; a shape in its place has nothing."""
+def _check_rows(target: str, values: list[Any]) -> None:
+    """Raises InvalidModel where no rows of an example batch can be drawn; a shape in its place has none."""
+    if any(isinstance(value, PackedSequence) for value in values):
+        raise InvalidModel(
+            f"The example batch of {target} has packed sequences, of which no rows can be drawn. Return (module, "
+            "make_batch), where make_batch(batch_size) packs as many as it is asked for."
+        )
+    rows = [value.shape[0] for value in values if isinstance(value, torch.Tensor) and value.dim()]
+    if not rows:
+        raise InvalidModel(f"{target} returned no batch of tensors beside its module. {_EXPECTED}")
+    if 0 in rows:
+        raise InvalidModel(f"The example batch of {target} has a tensor without rows. Give one sample or more.")
+
+
+def _values_in(example: Any) -> Iterator[Any]:
     if isinstance(example, Mapping):
         example = list(example.values())
-    if isinstance(example, tuple | list):
-        return any(_has_rows(value) for value in example)
-    return isinstance(example, torch.Tensor) and example.dim() > 0
+    if isinstance(example, tuple | list) and not isinstance(example, PackedSequence):
+        for value in example:
+            yield from _values_in(value)
+    else:
+        yield example
 
 
 def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> Any:
@@ -274,7 +284,7 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
     def draw(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.dim():
             if value.is_meta:
-                return value.new_empty((batch_size, *value.shape[1:]))
+                return value.new_empty((batch_size, *value.shape[1:]), requires_grad=value.requires_grad)
             count = value.shape[0]
             if count not in rows:
                 rows[count] = torch.randint(count, (batch_size,), generator=generator)

@@ -13,6 +13,7 @@ from torch import nn
 from probes.microtrain.building.built import MakeBatch
 from probes.microtrain.building.makers import Make, filled, integers, noise
 from probes.microtrain.building.sample_sizes import (
+    HOP_SAMPLES,
     audio_shapes,
     config_parts,
     first_of,
@@ -23,6 +24,7 @@ from probes.microtrain.building.sample_sizes import (
     token_limit,
     tokens_of,
     vocabulary_of,
+    window_shapes,
 )
 from probes.microtrain.building.tried_samples import Asked
 from probes.microtrain.traces.number_facts import COUNTS
@@ -243,8 +245,20 @@ def _sounds_taken(content: dict[str, Any], module: nn.Module, config: Any) -> di
             else _plain(content, module, config, sound, frames)
         )
         if (makers := asked.first_taken(kind)) is not None:
+            if shape in window_shapes(config, name):
+                _check_window(content, frames * HOP_SAMPLES)
             return makers
     return None
+
+
+def _check_window(content: dict[str, Any], window: int) -> None:
+    """Raises InvalidModel where more sound is asked for than a model hears at once."""
+    samples = content.get("audio_samples") or 0
+    if samples > window:
+        raise InvalidModel(
+            f"audio_samples is {samples}, too many for this model, which hears a window of {window}. Take at most "
+            f"{window}: what is longer is several windows, each of which counts in the batch."
+        )
 
 
 SOUNDS = ("input_features", "input_values")

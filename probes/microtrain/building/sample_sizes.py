@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
+import torch
 from torch import nn
 
 from probes.workload.huggingface import (
@@ -51,10 +52,12 @@ def table_limit(module: nn.Module, config: Any) -> int | None:
 
 
 def _padded_tables(module: nn.Module) -> Iterator[int]:
-    """Positions of tables of which some are set aside for padding (RoBERTa's two): those that are left."""
+    """Positions of tables of which some are set aside for padding (RoBERTa's two): those that are left. I-BERT's is no
+    nn.Embedding; ProphetNet's, which keeps its `max_length`, is asked for the place after the last token's, too."""
     for name, child in module.named_modules():
-        if isinstance(child, nn.Embedding) and name.endswith("position_embeddings") and child.padding_idx is not None:
-            yield child.num_embeddings - child.padding_idx - 1
+        padding, rows = getattr(child, "padding_idx", None), getattr(child, "weight", None)
+        if name.endswith("position_embeddings") and padding is not None and isinstance(rows, torch.Tensor):
+            yield rows.shape[0] - padding - 1 - hasattr(child, "max_length")
 
 
 def _least(*limits: int | None) -> int | None:
@@ -113,22 +116,40 @@ def image_shape(content: dict[str, Any], config: Any) -> tuple[int, int, int]:
     return (channels if isinstance(channels, int) else 3, height, width)
 
 
+def window_shapes(config: Any, name: str) -> list[tuple[int, ...]]:
+    """Spectrograms of the one window that a model may take, which shorter sound is padded to (Whisper's 30 s).
+
+    name: the model's main input.
+    """
+    (bands, *_), frames = _bands(config), first_of(config, "max_source_positions") or 0
+    if name == "input_features":
+        return [(bands, 2 * frames)] if frames else []
+    fixed = first_of(config, "max_length") if name == "input_values" else None
+    return [(fixed, bands)] if isinstance(fixed, int) and fixed > bands else []
+
+
 def audio_shapes(content: dict[str, Any], config: Any, name: str) -> list[tuple[int, ...]]:
     """Shapes that a model's audio input may have, most likely first: raw samples, or a spectrogram either way round.
 
-    Configs do not say which; the first that the model takes is right. name: the model's main input.
+    Configs do not say which; the first that the model takes is right. name: the model's main input. A window comes
+    after what is as long as was asked for.
     """
     samples = content.get("audio_samples") or DEFAULT_AUDIO_SAMPLES
     (bands, *others), frames = _bands(config), max(samples // HOP_SAMPLES, 1)
     even = -(-frames // _FRAMES_TOGETHER) * _FRAMES_TOGETHER
-    window = first_of(config, "max_source_positions") or 0
-    fixed = first_of(config, "max_length") if name == "input_values" else None
-    shapes: list[tuple[int, ...]] = [(samples,)] if name != "input_features" else [(bands, 2 * window)]
-    shapes += [(fixed, bands)] if isinstance(fixed, int) and fixed > bands else []
-    shapes += [(frames, bands), (bands, frames), (1, frames, bands), (samples,), (bands, even), (1, samples)]
+    raw: list[tuple[int, ...]] = [(samples,)] if name != "input_features" else []
+    shapes: list[tuple[int, ...]] = [
+        (frames, bands),
+        (bands, frames),
+        (1, frames, bands),
+        (samples,),
+        (bands, even),
+        (1, samples),
+    ]
     shapes += [(frames, width) for width in (*others, _STACKED * bands)]
     shapes += [(frames, width)] if isinstance(width := first_of(config, "d_model", "hidden_size"), int) else []
-    return [shape for shape in shapes if all(shape)]
+    windows = window_shapes(config, name)
+    return [*raw, *shapes, *windows] if content.get("audio_samples") else [*raw, *windows, *shapes]
 
 
 def _bands(config: Any) -> list[int]:

@@ -17,7 +17,7 @@ from torch import nn
 from probes.measurement import MemoryPeak
 from probes.microtrain.building.huggingface_models import import_transformers
 from probes.microtrain.building.module_copies import copied
-from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed
+from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed, to_device
 from probes.microtrain.measuring.denormals import measure_denormal_share
 from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.models import BuiltModel, build_model
@@ -28,6 +28,7 @@ from probes.workload.description import Plan, Workload
 SEED = 0
 RING_BYTES = 64 * 1024 * 1024  # of different batches, for one batch size
 MIN_RING, MAX_RING = 2, 8  # repeating one batch trains into denormals, which are slow
+_CPU = torch.device("cpu")
 
 
 @dataclass
@@ -106,9 +107,10 @@ class Workbench:
         if batch_size not in self._rings:
             generator = torch.Generator().manual_seed(SEED)
             make = self.build().make_batch
-            first = make(batch_size, generator)
+            first = to_device(make(batch_size, generator), _CPU)  # a user's function may make them anywhere
             count = min(MAX_RING, max(MIN_RING, RING_BYTES // max(1, batch_bytes(first))))
-            self._rings[batch_size] = [first, *(make(batch_size, generator) for _ in range(count - 1))]
+            others = (to_device(make(batch_size, generator), _CPU) for _ in range(count - 1))
+            self._rings[batch_size] = [first, *others]
         return self._rings[batch_size]
 
     def make_step(self, plan: Plan, batch_size: int) -> Step:

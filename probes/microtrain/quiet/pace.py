@@ -53,7 +53,7 @@ def repeat_work() -> None:
 @cache
 def _tensors(threads: int) -> tuple[torch.Tensor, torch.Tensor]:
     values, results = (_outside_the_heap(ELEMENTS * threads) for _ in range(2))
-    torch.linspace(-1, 1, len(values), out=values)
+    torch.linspace(-1, 1, len(values), out=values, device=values.device)  # not where torch puts what names no device
     return values, results
 
 

@@ -252,6 +252,9 @@ def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
             512,
         ),
         ({"model_type": "led", "max_encoder_position_embeddings": 16384, "max_decoder_position_embeddings": 600}, 600),
+        *(({"model_type": name, "max_position_embeddings": 512}, None) for name in ("zamba", "jamba", "nemotron_h")),
+        *(({"model_type": name, "max_position_embeddings": 512}, None) for name in ("xglm", "m2m_100", "fsmt")),
+        ({"model_type": "marian", "max_position_embeddings": 512}, 512),  # whose sines are a table
     ],
 )
 def test_positions_that_nothing_reads_are_no_limit(config: dict[str, Any], limit: int | None) -> None:

@@ -261,6 +261,10 @@ def test_sizes_that_an_axis_cannot_have_are_refused() -> None:
     assert "48 long" in str(refusal({"type": "unflatten", "sizes": [5, -1]}, LINEAR, shape=[48]))
     assert "more than one number" in str(refusal("instance_norm", LINEAR, shape=[4]))
     assert "more than one number" in str(refusal("instance_norm", LINEAR, shape=[4, 1, 1]))
+    groups = {"type": "group_norm", "groups": 4}  # of which torch refuses a batch of one
+    assert "a group for each number" in str(refusal(groups, LINEAR, shape=[4]))
+    assert "a group for each number" in str(refusal(groups, LINEAR, shape=[4, 1, 1]))
+    assert parse(groups, "flatten", LINEAR, shape=[4, 2])["output_shape"] == [3]
 
 
 def test_an_empty_list_is_called_empty() -> None:

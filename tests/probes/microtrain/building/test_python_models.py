@@ -36,6 +36,18 @@ def by_a_function():
     x = torch.rand(100, 13, requires_grad=True)
     return one_output(), lambda size: {"x": x[:size]}, lambda output, batch: output.sum()
 
+def asking_example():
+    return one_output(), (torch.rand(10, 13, requires_grad=True), torch.rand(10, 1))
+
+def asking_function():
+    return one_output(), lambda size: (torch.rand(size, 13, requires_grad=True), torch.rand(size, 1))
+
+def packed_example():
+    return nn.LSTM(4, 3), (nn.utils.rnn.pack_sequence([torch.rand(3, 4), torch.rand(2, 4)]), torch.rand(2, 3))
+
+def empty_example():
+    return one_output(), (torch.rand(0, 13), torch.rand(0, 1))
+
 def sets_threads():
     torch.set_num_threads(3)
     return one_output()
@@ -156,6 +168,28 @@ def test_a_batch_that_asks_for_gradients_can_be_stepped_again(own: str, function
     for _ in range(3):
         (batch["x"] * 2).sum().backward()
     assert torch.equal(batch["x"].grad, torch.full((4, 13), 6.0))
+
+
+def test_so_it_does_in_a_trace_whether_it_is_drawn_or_made(own: str) -> None:
+    drawn, made = (
+        trace_workload(Workload(python_model(f"{own}:asking_{kind}"), 4), plainly=True)
+        for kind in ("example", "function")
+    )
+    assert [operation.name for operation in drawn.operations] == [operation.name for operation in made.operations]
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        ("packed_example", r"packed sequences, of which no rows.*\(module, make_batch\)"),
+        ("empty_example", "without rows"),
+    ],
+)
+def test_an_example_of_which_no_rows_are_drawn_is_refused(own: str, function: str, told: str) -> None:
+    with pytest.raises(InvalidModel, match=told):
+        build_model(python_model(f"{own}:{function}"))
+    with pytest.raises(InvalidModel, match=told):
+        trace_workload(Workload(python_model(f"{own}:{function}"), 4), plainly=True)
 
 
 def test_targets_in_the_place_of_a_loss_are_told_from_one(own: str) -> None:

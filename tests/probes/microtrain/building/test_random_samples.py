@@ -49,6 +49,15 @@ SOUND = {"model_type": "voxtral_encoder", **SMALL, "num_mel_bins": 8, "max_sourc
 WORDS = {"model_type": "llama", "vocab_size": 300, "num_key_value_heads": 2, **SMALL}
 HEARING = {"model_type": "voxtral", "audio_token_id": 24, "audio_config": SOUND, "text_config": WORDS}
 
+SPECTROGRAM = {
+    "huggingface": {"model_type": "audio-spectrogram-transformer", **SMALL, "max_length": 100, "num_mel_bins": 16},
+    "task": "audio-classification",
+}
+HEARS_ON = {
+    "model_type": "speech_to_text", "vocab_size": 300, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1,
+    "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
+}  # fmt: skip
+
 # Models that are asked what they take, for their configs do not tell.
 ASKED: dict[str, dict[str, Any]] = {
     "wav2vec2": TINY["wav2vec2"],
@@ -125,6 +134,33 @@ def test_sound_that_is_too_short_for_a_model_is_said_to_be(samples: int) -> None
         return
     with pytest.raises(InvalidModel, match=r"^audio_samples is 20, too few for this model\. It takes 16000\.$"):
         built.make_batch(2, None)
+
+
+@pytest.mark.parametrize("name", ["whisper", "transformer"])
+def test_more_sound_than_a_model_hears_at_once_is_refused(name: str) -> None:
+    """A shorter one is padded to its window: 100 frames of 10 ms."""
+    asked, window = {"whisper": (TINY["whisper"], (80, 100)), "transformer": (SPECTROGRAM, (100, 16))}[name]
+    for samples in (None, 4000, 16000):
+        built = build_model(parse_model(asked | {"audio_samples": samples}))
+        assert next(iter(drawn(built.make_batch).values())).shape == (2, *window)
+    longer = build_model(parse_model(asked | {"audio_samples": 16001}))
+    with pytest.raises(InvalidModel, match=r"16001, too many for this model, which hears a window of 16000\."):
+        longer.make_batch(2, None)
+
+
+def test_a_model_that_hears_any_length_is_given_what_was_asked_for() -> None:
+    built = build_model(parse_model({"huggingface": HEARS_ON, "task": "speech-recognition", "audio_samples": 32000}))
+    assert drawn(built.make_batch)["input_features"].shape == (2, 200, 80)
+
+
+@pytest.mark.parametrize("labels", [{"problem_type": "multi_label_classification"}, {"problem_type": "regression"}])
+def test_several_labels_of_a_sample_are_no_words_that_a_decoder_said(labels: dict[str, str]) -> None:
+    bart = TINY["bart-classifies"]
+    config = bart["huggingface"] | {"num_labels": 5, **labels}
+    built = build_model(parse_model(bart | {"huggingface": config}))
+    built.module.eval()
+    with torch.inference_mode():
+        assert built.forward(built.module, drawn(built.make_batch)).logits.shape == (2, 5)
 
 
 COLOURS = {"model_type": "imagegpt", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 20, "n_positions": 256}

@@ -6,6 +6,7 @@ torch's device `meta` holds no numbers, and is not the CPU: what is put on it is
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,20 @@ def test_what_lies_there_for_another_batch_size_is_spare_until_its_plans_are_gon
     del large
     gc.collect()
     assert bench.spare_device_bytes("meta", 8) == alone
+
+
+class OnACard(torch.Tensor):
+    """As a user's function may make it, for all that the bench sees."""
+
+    def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[override]
+        return self.as_subclass(torch.Tensor).to(*args, **kwargs)
+
+
+def test_batches_lie_on_the_cpu_wherever_they_were_made() -> None:
+    bench = a_bench()
+    make = bench.build().make_batch
+    bench.build().make_batch = lambda *asked: {k: v.as_subclass(OnACard) for k, v in make(*asked).items()}
+    assert {type(tensor) for batch in bench.ring(8) for tensor in batch.values()} == {torch.Tensor}
 
 
 def test_a_model_for_one_device_alone_is_moved_and_for_several_copied() -> None:

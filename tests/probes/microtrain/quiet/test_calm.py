@@ -139,6 +139,14 @@ def test_what_is_computed_on_is_there_before_a_reading_begins() -> None:
     assert there[0] == 1
 
 
+def test_the_pace_is_the_cores_own_wherever_new_tensors_lie() -> None:
+    """As after a script's torch.set_default_device."""
+    pace._tensors.cache_clear()
+    with torch.device("meta"):
+        assert read_pace() > 0
+    assert pace._tensors(torch.get_num_threads())[0].sum().isfinite()
+
+
 def test_reading_the_pace_leaves_gradients_as_they_are() -> None:
     weight = torch.ones(3, requires_grad=True)
     read_pace()
