@@ -1,18 +1,19 @@
-"""What several tests here stand on: one child for all that only send it jobs, a clock of fake steps; and one thread, as
-tests share the machine with others."""
+"""What several tests here stand on: one child for all that only send it jobs, whose measurements are brief; a clock of
+fake steps; and one thread, as tests share the machine with others."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from tests.probes.microtrain import brief
 from tests.probes.microtrain.fake_runs import FakeClock
 from tests.probes.microtrain.pipes import Pipes, started_child
 
 
 @pytest.fixture(scope="session")
 def child() -> Iterator[Pipes]:
-    with started_child() as pipes:
+    with started_child(program=brief.PROGRAM) as pipes:
         yield pipes
 
 

@@ -55,9 +55,9 @@ class Pipes:
 
 
 @contextlib.contextmanager
-def started_child(*options: str, folder: Path | None = None) -> Iterator[Pipes]:
+def started_child(*options: str, folder: Path | None = None, program: tuple[str, ...] = PROGRAM) -> Iterator[Pipes]:
     """folder: the current one of it."""
-    process = subprocess.Popen((*PROGRAM, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
+    process = subprocess.Popen((*program, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
     try:
         yield Pipes(process)
     finally:

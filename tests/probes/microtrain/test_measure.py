@@ -15,6 +15,7 @@ from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.measured_rows import explain_outcome
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain import brief
 from tests.probes.microtrain.pipes import Pipes
 
 MLP = parse_model(
@@ -23,7 +24,10 @@ MLP = parse_model(
 ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
 
 
-def measure(child: Pipes, workload: Workload, *plans: Plan, seconds: float = 1.0, **fields: Any) -> list[Measurement]:
+def measure(
+    child: Pipes, workload: Workload, *plans: Plan, seconds: float = brief.SECONDS, **fields: Any
+) -> list[Measurement]:
+    """By a child whose measurements are brief."""
     documents = [plan.to_json() for plan in plans]
     event = child.run(kind="measure", workload=workload.to_json(), plans=documents, seconds=seconds, **fields)
     assert event["event"] == "result", event
@@ -33,7 +37,7 @@ def measure(child: Pipes, workload: Workload, *plans: Plan, seconds: float = 1.0
 
 @pytest.fixture(scope="module")
 def measured(child: Pipes) -> list[Measurement]:
-    return measure(child, Workload(MLP, 16, log_every=3), ONE, BF16, seconds=6.0, batch_sizes=[16, 64])
+    return measure(child, Workload(MLP, 16, log_every=3), ONE, BF16, batch_sizes=[16, 64])
 
 
 def test_every_plan_is_measured_at_every_batch_size(measured: list[Measurement]) -> None:
@@ -79,13 +83,14 @@ def test_a_plan_that_cannot_run_here_costs_only_itself(child: Pipes) -> None:
 
 
 def test_a_plan_that_is_foretold_to_be_slow_has_what_time_the_others_leave(child: Pipes) -> None:
-    slow, fast = measure(child, Workload(MLP, 4), BF16, ONE, seconds=1.0, expected_seconds=[1.0, 1e-3])
+    too_slow = 2 * brief.SECONDS
+    slow, fast = measure(child, Workload(MLP, 4), BF16, ONE, expected_seconds=[too_slow, 1e-3])
     assert fast.outcome == "ok"
     assert slow.outcome == "failed"
-    assert "One step was expected to take 1 s" in (slow.reason or "")
-    rows = measure(child, Workload(MLP, 4), BF16, ONE, seconds=2.0, expected_seconds=[1e-2, 1e-3])
+    assert f"One step was expected to take {too_slow:.0f} s" in (slow.reason or "")
+    rows = measure(child, Workload(MLP, 4), BF16, ONE, expected_seconds=[1e-2, 1e-3])
     assert [row.outcome for row in rows] == ["ok", "ok"]
-    rows = measure(child, Workload(MLP, 4), BF16, ONE, seconds=1.0, expected_seconds=[1.0, None])
+    rows = measure(child, Workload(MLP, 4), BF16, ONE, expected_seconds=[too_slow, None])
     assert [row.outcome for row in rows] == ["ok", "ok"]  # nothing to compare it with
 
 

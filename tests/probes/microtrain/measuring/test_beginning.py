@@ -66,7 +66,7 @@ def test_a_job_says_what_the_next_one_takes_before_its_first_step(
 @on_linux
 def test_a_plan_that_began_as_the_trial_knows_what_beginning_took(forks: None) -> None:
     """It goes on in another process as others do: where the time does for beginning once more."""
-    session = MeasureSession(MeasureJob(DENSE, (ONE, BF16), (8,), 6.0, None, apart=True), lambda *_: None)
+    session = MeasureSession(MeasureJob(DENSE, (ONE, BF16), (8,), 60.0, None, apart=True), lambda *_: None)
     session._forks = session._fork()
     assert session._forks is not None
     entries = session._make_entries()

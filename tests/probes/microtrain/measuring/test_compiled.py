@@ -12,6 +12,7 @@ import pytest
 from probes.compilers import why_not_compile
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain import brief
 from tests.probes.microtrain.pipes import MOST_SECONDS, Pipes, started_child
 from tests.probes.microtrain.test_measure import measure
 
@@ -37,7 +38,7 @@ def compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def child(compiling: Path) -> Iterator[Pipes]:
-    with started_child() as pipes:
+    with started_child(program=brief.PROGRAM) as pipes:
         yield pipes
 
 
@@ -60,7 +61,7 @@ def test_a_compiler_that_fails_costs_only_its_plan(
     compiling: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CXX", str(_a_compiler(tmp_path, "exit 1")))
-    with started_child() as child:
+    with started_child(program=brief.PROGRAM) as child:
         (row,) = measure(child, WORKLOAD, COMPILED)
         assert row.outcome == "failed"
         assert str(tmp_path) not in (row.reason or "")

@@ -7,6 +7,7 @@ import torch
 
 from probes.microtrain.measuring.denormals import count_denormals
 from probes.workload.description import ModelDescription, Plan, Workload
+from tests.probes.microtrain import brief
 from tests.probes.microtrain.pipes import Pipes, started_child
 from tests.probes.microtrain.test_measure import BF16, MLP, ONE, measure
 
@@ -30,20 +31,20 @@ def test_numbers_without_a_full_fraction_are_counted_and_zeros_are_none() -> Non
 
 
 def test_a_network_whose_signal_fades_is_found_out_in_each_precision(child: Pipes) -> None:
-    fp32, bf16 = measure(child, FADING, ONE, BF16, seconds=3.0)
+    fp32, bf16 = measure(child, FADING, ONE, BF16)
     assert (fp32.denormal_share or 0) > 0.01
     assert bf16.denormal_share is not None
 
 
 def test_an_ordinary_network_makes_none(child: Pipes) -> None:
-    (row,) = measure(child, Workload(MLP, 4), ONE, seconds=2.0)
+    (row,) = measure(child, Workload(MLP, 4), ONE)
     assert row.denormal_share == 0.0
 
 
 @pytest.mark.skipif(not can_flush(), reason="this CPU has no mode that flushes denormals")
 def test_flushed_they_are_gone() -> None:
-    with started_child() as child:
-        (row,) = measure(child, FADING, FLUSHING, seconds=3.0)
+    with started_child(program=brief.PROGRAM) as child:
+        (row,) = measure(child, FADING, FLUSHING)
     assert (row.outcome, row.plan, row.denormal_share) == ("ok", FLUSHING, 0.0)
 
 

@@ -21,6 +21,7 @@ from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain import brief
 
 SMALL = Workload(parse_model({"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}), 8)
 FP32, BF16, FP16 = Plan("cuda:0", "fp32"), Plan("cuda:0", "bf16"), Plan("cuda:0", "fp16")
@@ -71,13 +72,14 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     monkeypatch.setattr("probes.microtrain.measure.why_impossible", lambda plan, cores: None)
     monkeypatch.setattr("probes.microtrain.measuring.lost_device.synchronize", card.synchronize)
     monkeypatch.setattr("probes.microtrain.processes.fresh_processes.is_prepared", lambda: False)
+    brief.be_brief(monkeypatch.setattr)
     return card
 
 
-def measure(*plans: Plan, seconds: float = 1.0) -> tuple[list[dict[str, Any]], bool]:
+def measure(*plans: Plan) -> tuple[list[dict[str, Any]], bool]:
     """A row each, and whether the process was ended with them."""
     ended: list[object] = []
-    job = MeasureJob(SMALL, plans, (8,), seconds, None)
+    job = MeasureJob(SMALL, plans, (8,), brief.SECONDS, None)
     found = measure_workload(job, lambda fraction, message: None, ended.append)
     assert ended in ([], [found])
     return found["measurements"], bool(ended)
@@ -85,9 +87,7 @@ def measure(*plans: Plan, seconds: float = 1.0) -> tuple[list[dict[str, Any]], b
 
 def test_a_device_that_a_step_ended_costs_its_own_plan_alone(card: Card) -> None:
     card.breaks = lambda run, runs: run.plan == BF16
-    # All four are to be reached, by a process that first imports what steps need: 0.4 s went by before any on slow
-    # cores, and as long to collect garbage after the one that failed.
-    (before, culprit, after, beside), ended = measure(FP32, BF16, FP16, CPU, seconds=5.0)
+    (before, culprit, after, beside), ended = measure(FP32, BF16, FP16, CPU)
     assert (before["outcome"], culprit["outcome"], beside["outcome"]) == ("ok", "failed", "ok")
     assert "device-side assert" in culprit["reason"]  # not what a library said that came after it
     assert after["outcome"] == "failed"

@@ -9,23 +9,23 @@ import pytest
 from probes.microtrain.failures import Failure
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.processes import fresh_processes
-from tests.probes.microtrain.measuring.test_plan_process import DENSE, ONE, ending, job, measured, prepared
+from tests.probes.microtrain.measuring.test_plan_process import DENSE, ONE, brief, ending, job, measured, prepared
 
-__all__ = ["ending", "prepared"]  # of every test here, too
+__all__ = ["brief", "ending", "prepared"]  # of every test here, too
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
 
 def test_a_machine_slower_than_its_profile_says_is_told_as_never_calm() -> None:
     """Others may compute on its cores from the first step to the last."""
-    rows, _ = measured(DENSE, ONE, seconds=1.0, paces={"1": 1e-9})
+    rows, _ = measured(DENSE, ONE, paces={"1": 1e-9})
     assert rows[0].outcome == "ok"
     assert rows[0].slow_share == 1
     assert rows[0].slowdown is None
 
 
 def test_a_measurement_tells_how_quick_the_cores_were_whatever_its_profile_says() -> None:
-    _, session = measured(DENSE, ONE, seconds=1.0, paces={"1": 1e-9, "7": 1e-9})
+    _, session = measured(DENSE, ONE, paces={"1": 1e-9, "7": 1e-9})
     paces = session.result()["paces"]
     assert paces.keys() == {"1"}
     assert 1e-6 < paces["1"] < 0.1

@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from probes.microtrain.measure import MeasureSession
+from probes.microtrain.measuring import contest
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.overhead_meter import OverheadMeter
 from probes.microtrain.measuring.workbench import StepRun
 from probes.microtrain.processes import fresh_processes
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model, python_model
+from tests.probes.microtrain import brief
 
 ONE, TWO = Plan("cpu", "fp32", 1), Plan("cpu", "fp32", 2)
 SMALL = Workload(parse_model({"layers": [{"type": "linear", "out": 2}], "input_shape": [4]}), 8)
@@ -26,7 +28,9 @@ SMALL = Workload(parse_model({"layers": [{"type": "linear", "out": 2}], "input_s
 def outcomes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
     """With their reasons; in this process, as a device's plans run."""
     monkeypatch.setattr("probes.microtrain.processes.fresh_processes.is_prepared", lambda: False)
-    session = MeasureSession(MeasureJob(SMALL, (ONE, TWO), (8,), 3.0, None), lambda fraction, message: None)
+    brief.be_brief(monkeypatch.setattr)
+    job = MeasureJob(SMALL, (ONE, TWO), (8,), brief.SECONDS, None)
+    session = MeasureSession(job, lambda fraction, message: None)
     session.run()
     return [(row["outcome"], row["reason"]) for row in session.result()["measurements"]]
 
@@ -80,7 +84,7 @@ class DiesLate(torch.nn.Module):
         time.sleep(0.01)
         if torch.is_autocast_enabled("cpu"):
             self.calls += 1
-            if self.calls > 25:
+            if self.calls > 12:
                 os.kill(os.getpid(), signal.SIGKILL)
         return self.inner(x)
 
@@ -99,8 +103,11 @@ def test_a_plan_whose_process_is_killed_late_keeps_its_time(tmp_path: Path, monk
     fresh_processes.wait_until_ready()
     try:
         plans = (ONE, Plan("cpu", "bf16", 1))
-        job = MeasureJob(Workload(python_model(f"{name}:build"), 4), plans, (4,), 3.0, None)
+        job = MeasureJob(Workload(python_model(f"{name}:build"), 4), plans, (4,), brief.SECONDS, None)
         session = MeasureSession(job, lambda fraction, message: None)
+        brief.be_brief(monkeypatch.setattr)
+        running = session._contest
+        monkeypatch.setattr(contest, "is_precise", lambda _: any(entry.retired for entry in running.entries))
         session.run()
     finally:
         fresh_processes.end()
