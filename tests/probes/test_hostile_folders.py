@@ -57,7 +57,12 @@ def test_probes_that_hang_cost_their_own_facts_alone(
     gate = threading.Event()
     probes = tuple((name, (lambda _: gate.wait()) if name in hanging else probe) for name, probe in PROBES)
     monkeypatch.setattr("probes.survey.PROBES", probes)
-    survey = take_survey(write_machine(tmp_path, machine_in_v2()), deadline_seconds=2.0)
+    root = write_machine(tmp_path, machine_in_v2())
+    for seconds in (2.0, 8.0, DEADLINE_SECONDS):  # again where the machine is too slow for the others
+        survey = take_survey(root, deadline_seconds=seconds)
+        late = {name for name, report in survey.probes.items() if report.outcome is Outcome.TIMEOUT}
+        if late == hanging:
+            break
     gate.set()
-    assert {name for name, report in survey.probes.items() if report.outcome is Outcome.TIMEOUT} == hanging
+    assert late == hanging
     json.dumps(survey.to_json(), allow_nan=False)

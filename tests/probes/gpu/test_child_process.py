@@ -21,7 +21,10 @@ def test_what_a_child_says_is_taken_and_what_its_library_prints_is_not(tmp_path:
 
 def test_what_was_said_before_a_hang_is_kept(tmp_path: Path) -> None:
     program = "emit = open_channel(9)\nemit({'a': 1})\nimport threading; threading.Event().wait()\n"
-    answer = ask_child("a_program", "A library", 2.0, environment(tmp_path, program))
+    for seconds in (1.5, 6.0, PLENTY):  # again where the machine is so slow that it was ended before it said anything
+        answer = ask_child("a_program", "A library", seconds, environment(tmp_path, program))
+        if answer.documents:
+            break
     assert (answer.documents, answer.ending) == (({"a": 1},), TIMEOUT)
 
 

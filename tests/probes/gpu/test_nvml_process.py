@@ -15,6 +15,8 @@ from probes.survey import take_survey
 
 FAKE = str(Path(__file__).parent / "fake_nvml")
 PLENTY = 30.0
+# Again with more time where the machine is so slow that the process was ended before it came to hang.
+HANGING = (1.5, 6.0, PLENTY)
 
 
 def read(scene: str, deadline_seconds: float = PLENTY, **environment: str) -> NvidiaReading:
@@ -45,7 +47,10 @@ def test_a_crash_is_a_failure_that_names_the_signal() -> None:
 def test_a_hanging_driver_costs_the_deadline_and_its_process_ends(tmp_path: Path, scene: str) -> None:
     """`hang` stops at its second card and ends on TERM; `stubborn` ignores TERM and is killed."""
     pid_file = tmp_path / "pid"
-    reading = read(scene, 2.0, FAKE_NVML_PID=str(pid_file))
+    for seconds in HANGING:
+        reading = read(scene, seconds, FAKE_NVML_PID=str(pid_file))
+        if pid_file.exists() and (reading.accelerators or scene == "stubborn"):
+            break
     assert reading.outcome is Outcome.TIMEOUT
     assert not is_running(pid_file)
     if scene == "hang":
@@ -125,8 +130,11 @@ def test_a_card_that_crashes_every_process_keeps_what_it_told_first() -> None:
 def test_the_rest_of_the_survey_stands_within_its_deadline(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     for name, value in {"PYTHONPATH": FAKE, "FAKE_NVML": "two", "FAKE_NVML_FAULT": fault}.items():
         monkeypatch.setenv(name, value)
-    survey = take_survey(deadline_seconds=4.0 if fault.startswith("hang") else PLENTY)
-    report = survey.probes["nvidia"]
+    for seconds in (4.0, PLENTY) if fault.startswith("hang") else (PLENTY,):
+        survey = take_survey(deadline_seconds=seconds)
+        report = survey.probes["nvidia"]
+        if (report.reason or "").startswith("NVML"):
+            break  # else the machine may have stood still, and more time tells
     assert report.outcome in (Outcome.TIMEOUT, Outcome.FAILED)
     assert (report.reason or "").startswith("NVML"), "the child was ended in time; the probe itself was not given up"
     assert survey.probes["memory"].outcome is Outcome.OK

@@ -81,7 +81,7 @@ def test_stopping_ends_the_process_and_starting_again_goes_on(scene: Scene) -> N
     scene.until(lambda watched: bool(watched.cards))
     scene.watch.stop()
     [pid] = scene.started()
-    assert not is_running(pid)
+    scene.until(lambda _: not is_running(pid))
     scene.watch.start()
     scene.until(lambda _: len(scene.started()) == 2)
 
