@@ -17,6 +17,13 @@ from probes.compilers import why_not_compile
 from tests.app.serving import wait_until
 
 CROSSPOINT = (sys.executable, "-c", "import sys; from app.cli.main import main; sys.exit(main())")
+# However long a process takes to start, the time does for compiling.
+EAGER = (
+    sys.executable,
+    "-c",
+    "import sys; from app.answering import trial_time; trial_time.LEAST_COMPILE_SECONDS = 0.0; "
+    "from app.cli.main import main; sys.exit(main())",
+)
 EXPERIMENT = ("experiment", "iris", "--epochs", "1000000", "--json")
 
 
@@ -107,10 +114,12 @@ def folders_in(folder: Path) -> list[str]:
 
 
 @contextmanager
-def started(folder: Path, *words: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    folder: Path, *words: str, before: str = "", program: tuple[str, ...] = CROSSPOINT
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command whose output nobody reads; before: what the shell does that starts it."""
     command = subprocess.Popen(
-        ("sh", "-c", f'{before} exec "$@"', "sh", *CROSSPOINT, *words),
+        ("sh", "-c", f'{before} exec "$@"', "sh", *program, *words),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **places_in(folder)},
@@ -135,7 +144,7 @@ def test_what_hup_is_not_to_end_goes_on_without_its_terminal(tmp_path: Path) -> 
 @pytest.mark.skipif(why_not_compile() is not None, reason="torch.compile cannot run here")
 def test_a_model_that_is_being_compiled_leaves_nothing_of_it(tmp_path: Path) -> None:
     words = ("recommend", "iris-mlp", "--device", "cpu", "--effort", "thorough", "--json")
-    with started(tmp_path, *words) as command:
+    with started(tmp_path, *words, program=EAGER) as command:
         wait_until(lambda: any((tmp_path / "tmp").glob("crosspoint-compile-*/*")), "something was compiled")
         command.send_signal(signal.SIGTERM)
         assert command.wait(60) == 143
