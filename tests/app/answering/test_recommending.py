@@ -356,16 +356,16 @@ def test_who_waits_for_the_machine_takes_the_trace_that_was_made_meanwhile(tmp_p
 def test_who_gives_up_waiting_for_the_machine_takes_the_trace_that_was_made_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.answering.recommending.LEAST_PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr("app.answering.recommending.LEAST_PATIENCE_SECONDS", 3.0)
     heard = tmp_path / "jobs"
 
     async def use(crosspoint: Crosspoint) -> Recommendation:
+        survey = await crosspoint.survey()
+        version = survey.software.torch.version if survey.software.torch else None
         ticket = crosspoint.lab.reserve(600.0)
         asked = asyncio.create_task(crosspoint.recommend(Request(COLD, effort="quick", time_limit_seconds=0.01)))
         while crosspoint.lab.waiting < 2:  # noqa: ASYNC110 - a queue has no event
             await asyncio.sleep(0.001)
-        survey = await crosspoint.survey()
-        version = survey.software.torch.version if survey.software.torch else None
         await crosspoint.store.keep_trace(COLD, version or "unknown", a_profile().networks[0].trace)
         answer = await asked
         crosspoint.lab.release(ticket)

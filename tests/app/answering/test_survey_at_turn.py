@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tests.app.opened import with_crosspoint
 pytestmark = pytest.mark.usefixtures("own_lock")
 LITTLE, MUCH = GB // 1000, 64 * GB
 BUSY = a_gpu(utilization_percent=98.0)
+JUST_NOW = math.inf  # however long what comes after it takes
 OTHER = a_gpu(id="GPU-2", name="NVIDIA T400", torch_device="cuda:1")
 
 
@@ -127,7 +128,7 @@ def test_a_calibration_that_nobody_asked_for_leaves_out_a_card_on_which_others_c
 
     async def use(crosspoint: Crosspoint) -> None:
         if lately:
-            crosspoint.lab._measured_at = time.monotonic()
+            crosspoint.lab._measured_at = JUST_NOW
         await crosspoint.calibrate("quick", by_itself=by_itself)
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path))
@@ -184,7 +185,7 @@ def test_after_another_measurement_nobody_knows_who_else_computed_on_a_card(
     async def use(crosspoint: Crosspoint) -> Survey:
         survey = await crosspoint.survey()
         if not waits:
-            crosspoint.lab._measured_at = time.monotonic()
+            crosspoint.lab._measured_at = JUST_NOW
             return await at_its_turn(crosspoint, survey, heard)
         crosspoint.lab.reserve(600.0)
         found: Survey = await after_another(
