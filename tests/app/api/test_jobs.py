@@ -55,8 +55,13 @@ def running(client: httpx.Client, server: Server) -> Iterator[str]:
     client.delete(address)
 
 
-def measuring_processes(server: Server) -> list[psutil.Process]:
-    return [child for child in server.children() if child.status() != psutil.STATUS_ZOMBIE]
+def newest_child(server: Server) -> psutil.Process:
+    """The one that measures, not those that it has forked."""
+    return max(psutil.Process(server.process.pid).children(), key=lambda process: process.create_time())
+
+
+def lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def test_a_measurement_runs_is_watched_and_serves_the_next_recommendation(client: httpx.Client) -> None:
@@ -82,10 +87,11 @@ def test_a_measurement_runs_is_watched_and_serves_the_next_recommendation(client
 
 
 def test_a_measurement_that_is_cancelled_leaves_no_process(client: httpx.Client, server: Server, running: str) -> None:
-    before = len(measuring_processes(server))
+    measuring = newest_child(server)
+    processes = [measuring, *measuring.children(recursive=True)]
     document = client.delete(running).json()
     assert document["state"] == "cancelled"
-    assert len(measuring_processes(server)) < before
+    wait_until(lambda: not any(map(lives, processes)), "the end of what measured")
     assert client.delete(running).json() == document
     assert watch(client, running) == [("finished", {k: v for k, v in document.items() if k != "result"})]
 
@@ -93,8 +99,7 @@ def test_a_measurement_that_is_cancelled_leaves_no_process(client: httpx.Client,
 def test_a_measuring_process_that_is_killed_fails_its_job_and_nothing_else(
     client: httpx.Client, server: Server, running: str
 ) -> None:
-    newest = max(measuring_processes(server), key=lambda process: process.create_time())
-    newest.kill()
+    newest_child(server).kill()
     document = wait_for(client, running, "failed")
     assert document["code"] == "killed"
     assert "memory" in document["reason"]

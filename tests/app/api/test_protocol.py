@@ -54,21 +54,20 @@ def connect(port: int) -> socket.socket:
 
 
 def test_half_a_request_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(bounds, "MAX_BODY_SECONDS", 0.2)
     with hasty_server(tmp_path) as port:
+        with connect(port) as second:
+            second.sendall(LIVE)
+            assert read_answer(second).status_code == 200
+            monkeypatch.setattr(bounds, "MAX_HEADER_SECONDS", 1.0)
+            monkeypatch.setattr(bounds, "MAX_BODY_SECONDS", 1.0)
+            second.sendall(LIVE[:-1])
+            assert_problem(read_answer(second), 408)
         with connect(port) as silent, connect(port) as head, connect(port) as body:
             head.sendall(b"GET /livez HTTP/1.1\r\nHost: local")
             body.sendall(POST + b"Content-Length: 100\r\n\r\n{")
             for connection in (silent, head, body):
                 assert_problem(read_answer(connection), 408)
                 assert connection.recv(1) == b""
-        with connect(port) as second:
-            request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            second.sendall(request)
-            assert read_answer(second).status_code == 200
-            second.sendall(request[:-1])
-            assert_problem(read_answer(second), 408)
 
 
 def test_a_body_that_follows_its_answer_is_not_waited_for_without_end(

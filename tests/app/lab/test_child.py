@@ -35,7 +35,7 @@ def read_oom_score(process: str) -> int:
     return int(Path(f"/proc/{process}/oom_score_adj").read_text())
 
 
-def with_child(words: tuple[str, ...], use: Callable[[Child], Awaitable[T]], ready_seconds: float = 60.0) -> T:
+def with_child(words: tuple[str, ...], use: Callable[[Child], Awaitable[T]], ready_seconds: float = 120.0) -> T:
     """Start a child, use it, end it; nothing of it is left."""
 
     async def session() -> T:
@@ -46,7 +46,7 @@ def with_child(words: tuple[str, ...], use: Callable[[Child], Awaitable[T]], rea
         finally:
             await child.end()
             assert not living
-            assert not psutil.pid_exists(child.pid)
+            await asyncio.to_thread(wait_until, lambda: not psutil.pid_exists(child.pid), "the process's end")
 
     return asyncio.run(session())
 
@@ -236,7 +236,7 @@ def test_a_cancelled_start_leaves_nothing_behind() -> None:
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start
-        assert not psutil.pid_exists(child.pid)
+        await asyncio.to_thread(wait_until, lambda: not psutil.pid_exists(child.pid), "the process's end")
 
     asyncio.run(session())
 

@@ -13,8 +13,9 @@ from app.lab.child import Child
 from app.settings import Settings
 from tests.app.lab.programs import serving
 
-# As the real one: who sends it jobs is gone, so it leaves.
-LEAVING = serving('say(event="progress", job=job["job"], fraction=0)', "time.sleep(0.3)", "sys.exit(0)")
+# As the real one: when who sends it jobs is gone, it leaves.
+LEAVING = ('say(event="progress", job=job["job"], fraction=0)', "sys.stdin.read()", "sys.exit(0)")
+LEAVING_BY_ITSELF = (LEAVING[0], LEAVING[-1])
 
 
 @pytest.mark.parametrize(("closing", "words"), [(True, "shutting down"), (False, "exit code 0")])
@@ -24,7 +25,7 @@ def test_whoever_waits_while_it_closes_is_told_so_and_not_that_a_process_ended(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     async def use() -> None:
-        lab = Lab(Settings(data_dir=tmp_path), LEAVING)
+        lab = Lab(Settings(data_dir=tmp_path), serving(*(LEAVING if closing else LEAVING_BY_ITSELF)))
         started = asyncio.Event()
         job = asyncio.create_task(lab.run({"kind": "measure"}, lambda _: started.set()))
         await asyncio.wait_for(started.wait(), 30)

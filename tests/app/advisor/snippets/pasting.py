@@ -27,7 +27,7 @@ print(json.dumps(failures), file=sys.stderr)
 def run_all(snippets: dict[str, str]) -> dict[str, str]:
     """Name -> traceback of those that failed. One process for all of them."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL], input=json.dumps(snippets), capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", RUN_ALL], input=json.dumps(snippets), capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr
     failures: dict[str, str] = json.loads(done.stderr.strip().splitlines()[-1])
