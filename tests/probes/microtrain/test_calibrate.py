@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from probes.microtrain.calibrate import (
     CONSTANTS,
     CalibrateJob,
+    MakeBenches,
     _make_entry,
     calibrate,
     choose_plans,
@@ -32,6 +33,7 @@ from probes.microtrain.calibration.networks import MICRO_NETWORKS
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
 from probes.microtrain.constants.bench import Action, Bench
 from probes.microtrain.failures import Failure
+from probes.microtrain.measuring.contest import Contest
 from probes.microtrain.measuring.counting import count_dispatches
 from probes.microtrain.plans import Cores
 from probes.microtrain.processes.fresh_processes import EndedEarly
@@ -40,6 +42,8 @@ from probes.microtrain.quiet.noise import Moment, Noise, QueueTime, read_moment
 from probes.microtrain.quiet.resting import Rest
 from probes.profile import Profile
 from probes.workload.description import Plan
+from tests.probes.microtrain.brief import SECONDS, be_brief
+from tests.probes.microtrain.fake_runs import FakeClock
 
 ONE = Plan("cpu", "fp32", 1)
 
@@ -108,15 +112,20 @@ def test_benches_that_differ_in_anything_but_threads_run_what_is_their_own() -> 
 
 def test_making_what_is_computed_with_is_no_part_of_its_time() -> None:
     """A copy of 67 MB was told 0.11 s, 1.2 GB/s, most of which was drawing random numbers."""
-    made = 0.2
+    clock, took = FakeClock(), 0.001
 
     def make() -> Action:
-        time.sleep(made)
-        return lambda: None
+        clock.now += 0.1
+        return action
+
+    def action() -> None:
+        clock.now += took
 
     bench = Bench("bandwidth", Plan("cpu", "fp32", 1), {"elements": 1}, make, 0.0, 8.0)
-    (point,) = measure_points([bench], time.perf_counter() + 2 * made, defaultdict(Calm))
-    assert point.seconds.high < made / 2
+    entry = _make_entry(bench, {}, defaultdict(Calm), Rest())
+    Contest([entry], 1.0, clock.perf_counter).run()
+    assert clock.now > 0.1
+    assert [entry.first_seconds, entry.warm_seconds, max(entry.samples)] == pytest.approx([took] * 3)
 
 
 def test_what_ran_but_once_and_cold_is_no_point_of_a_cpu() -> None:
@@ -138,8 +147,9 @@ def test_what_a_constant_was_measured_with_is_given_back_before_the_next(monkeyp
         held.append(any(tensor() is not None for tensor in made))
 
     monkeypatch.setattr("probes.microtrain.calibrate.empty_device_cache", empty)
+    be_brief(monkeypatch.setattr)
     bench = Bench("bandwidth", ONE, {"elements": 1}, make, 0.0, 8.0)
-    assert measure_points([bench], time.perf_counter() + 0.1, defaultdict(Calm))
+    assert measure_points([bench], time.perf_counter() + SECONDS, defaultdict(Calm))
     assert held == [False]
 
 
@@ -226,14 +236,26 @@ def test_a_calibration_is_a_profile(profile: Profile) -> None:
 
 
 def test_points_and_networks_have_times(profile: Profile) -> None:
-    assert {point.constant for point in profile.points} >= {"dispatch", "matmul", "elementwise"}
+    assert profile.points  # of as many constants as the time does for
+    assert {point.constant for point in profile.points} <= {name for name, _, _ in CONSTANTS}
     assert all(point.seconds.median > 0 for point in profile.points)
     assert {point.name for point in profile.networks} <= {network.name for network in MICRO_NETWORKS}
     assert profile.networks
 
 
-def test_what_a_fresh_page_costs_is_told() -> None:
-    again, fresh = measure_points(traffic.page_fault(ONE, "quick"), time.perf_counter() + 5.0, defaultdict(Calm))
+@pytest.mark.parametrize("make", [dispatch.dispatch, kernels.matmul, traffic.elementwise])
+def test_the_benches_of_a_constant_are_its_points(make: MakeBenches, monkeypatch: pytest.MonkeyPatch) -> None:
+    be_brief(monkeypatch.setattr)
+    benches = make(ONE, "quick")[:2]
+    points = measure_points(benches, time.perf_counter() + SECONDS, defaultdict(Calm))
+    told = [(point.constant, point.parameters, point.flops, point.bytes) for point in points]
+    assert told == [(bench.constant, bench.parameters, bench.flops, bench.bytes) for bench in benches]
+    assert all(point.seconds.median > 0 for point in points)
+
+
+def test_what_a_fresh_page_costs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_brief(monkeypatch.setattr)
+    again, fresh = measure_points(traffic.page_fault(ONE, "quick"), time.perf_counter() + SECONDS, defaultdict(Calm))
     assert again.parameters["faults"] == 0 < fresh.parameters["faults"]
     assert fresh.bytes == again.bytes
 
@@ -242,7 +264,7 @@ def test_networks_tell_the_pages_they_were_given_anew(profile: Profile) -> None:
     assert max(point.page_faults for point in profile.networks) > 0
 
 
-@pytest.mark.parametrize(("seconds", "visited"), [(2.0, True), (-1.0, False)])
+@pytest.mark.parametrize(("seconds", "visited"), [(600.0, True), (-1.0, False)])
 def test_what_is_quick_to_run_is_visited_twice_while_there_is_time(
     monkeypatch: pytest.MonkeyPatch, seconds: float, visited: bool
 ) -> None:
