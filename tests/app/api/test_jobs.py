@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.app.lab.test_child import is_gone
 from tests.app.serving import Server, running_server, wait_until
 from tests.probes.machines import write_machine, x86_machine
 
@@ -51,17 +53,20 @@ def running(client: httpx.Client, server: Server) -> Iterator[str]:
     """A measurement that goes on until it is ended."""
     address = start(client, LONG)
     wait_for(client, address, "running")
+    wait_until(lambda: measuring_processes(server), "a process that measures")
     yield address
     client.delete(address)
 
 
-def newest_child(server: Server) -> psutil.Process:
-    """The one that measures, not those that it has forked."""
-    return max(psutil.Process(server.process.pid).children(), key=lambda process: process.create_time())
-
-
-def lives(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+def measuring_processes(server: Server) -> list[psutil.Process]:
+    """Those that measure a model of torch alone, by their command line: not what they have forked, nor what traces."""
+    found = []
+    for child in psutil.Process(server.process.pid).children():
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            words = child.cmdline()
+            if "--forks" in words and "--configs" not in words:
+                found.append(child)
+    return found
 
 
 def test_a_measurement_runs_is_watched_and_serves_the_next_recommendation(client: httpx.Client) -> None:
@@ -87,11 +92,11 @@ def test_a_measurement_runs_is_watched_and_serves_the_next_recommendation(client
 
 
 def test_a_measurement_that_is_cancelled_leaves_no_process(client: httpx.Client, server: Server, running: str) -> None:
-    measuring = newest_child(server)
-    processes = [measuring, *measuring.children(recursive=True)]
+    (measuring,) = measuring_processes(server)
+    numbers = [process.pid for process in (measuring, *measuring.children(recursive=True))]
     document = client.delete(running).json()
     assert document["state"] == "cancelled"
-    wait_until(lambda: not any(map(lives, processes)), "the end of what measured")
+    wait_until(lambda: all(map(is_gone, numbers)), "the end of what measured")
     assert client.delete(running).json() == document
     assert watch(client, running) == [("finished", {k: v for k, v in document.items() if k != "result"})]
 
@@ -99,7 +104,8 @@ def test_a_measurement_that_is_cancelled_leaves_no_process(client: httpx.Client,
 def test_a_measuring_process_that_is_killed_fails_its_job_and_nothing_else(
     client: httpx.Client, server: Server, running: str
 ) -> None:
-    newest_child(server).kill()
+    (measuring,) = measuring_processes(server)
+    measuring.kill()
     document = wait_for(client, running, "failed")
     assert document["code"] == "killed"
     assert "memory" in document["reason"]
