@@ -22,6 +22,7 @@ from probes.microtrain.traces.operation_kinds import kind_of
 from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain.kernel_memory.enough_time import give_time
 
 PAIR = (4, 6)
 aten = torch.ops.aten
@@ -51,7 +52,8 @@ def found(name: str) -> tuple[Places, Recording, Recording]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_batch_between_those_that_were_tried(name: str) -> None:
+def test_a_batch_between_those_that_were_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_time(monkeypatch.setattr)
     places, one, other = found(name)
     assert places
     for place, kernels in places.items():

@@ -1,7 +1,6 @@
 """The memory peak of a step is what torch hands out in a real one, what kernels take inside included."""
 
 import gc
-import math
 from typing import Any
 
 import pytest
@@ -9,10 +8,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from app.advisor.memory_model.peaks import Peaks
-from probes.microtrain.kernel_memory import slow_kernels
+from probes.microtrain.kernel_memory import kernel_peaks
 from probes.microtrain.kernel_memory.kernel_peaks import curve, without_straight
 from probes.microtrain.kernel_memory.scratch import Budget
-from probes.microtrain.kernel_memory.slow_kernels import SlowKernels
 from probes.microtrain.models import build_model
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.step import make_step
@@ -21,6 +19,7 @@ from probes.microtrain.tracing import trace_workload
 from probes.trace import Knot, Trace
 from probes.workload.description import Mode, Plan, Precision, Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain.kernel_memory.enough_time import give_time
 from tests.probes.microtrain.tiny import TINY
 
 
@@ -61,7 +60,6 @@ MODELS = {
     "bert": TINY["bert"],
     "tied": TINY["gpt2"],
 }
-TRIED_LONG = ("tiny", "wide kernels")
 
 
 def trace(name: str, mode: Mode) -> Trace:
@@ -101,15 +99,13 @@ def real_peak_bytes(name: str, mode: Mode, batch_size: int, precision: Precision
 def test_the_memory_peak_is_what_torch_allocates_kernels_included(
     name: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of some with all the time that trying their kernels takes: where there was too little for one at a batch of 50,
-    its memory was told by other batches' (a depthwise one in bf16 without instructions for it; products on a busy
-    processor with AMX, for which oneDNN compiles anew at each size)."""
-    if name in TRIED_LONG:
-        monkeypatch.setattr(fresh_processes, "is_prepared", lambda: False)  # or another process tries what is in bf16
-        autocast_beside.end()
-        monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())  # as in a process that traced nothing yet
-        monkeypatch.setattr(Budget, "allows", lambda budget, seconds: True)
-        monkeypatch.setattr(slow_kernels, "MAX_SECONDS", math.inf)
+    """With all the time that trying kernels takes: where there was too little for one at a batch of 50, its memory was
+    told by other batches' (a depthwise one in bf16 without instructions for it; products on a busy processor with AMX,
+    for which oneDNN compiles anew at each size)."""
+    monkeypatch.setattr(fresh_processes, "is_prepared", lambda: False)  # or another process tries what is in bf16
+    autocast_beside.end()
+    give_time(monkeypatch.setattr)
+    monkeypatch.setattr(kernel_peaks, "FIRST_SIZES", (1, 2, 4, 8, 16, 32, 64))  # more would be tried for nothing
     traced = trace(name, mode)
     without = name == "lstm" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()  # no AVX-512: torch refuses it
     precisions: tuple[Precision, ...] = ("fp32",) if without else ("fp32", "bf16")

@@ -17,6 +17,7 @@ from probes.microtrain.tracing import trace_workload
 from probes.trace import Affine, Trace
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
+from tests.probes.microtrain.kernel_memory.enough_time import give_time
 
 aten = torch.ops.aten
 DENSE = Work(flops=1e9, moved=1e7, read=4e6)
@@ -110,7 +111,9 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> tuple[Trace, Counter[object]]:
 
 
 def test_a_machine_on_which_every_kernel_is_slow_tries_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_tried, often = traced(monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        give_time(patch.setattr)
+        all_tried, often = traced(monkeypatch)
     monkeypatch.setattr(slow_kernels, "MAX_SECONDS", 0.0)
     monkeypatch.setattr(slow_kernels, "MAX_SECONDS_EACH", math.inf)
     trace, seldom = traced(monkeypatch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from probes.microtrain.tracing import trace_workload
 from probes.trace import Trace
 from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import parse_model, python_model
+from tests.probes.microtrain.kernel_memory.enough_time import give_time
 from tests.probes.microtrain.tiny import TINY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing can be forked")
@@ -31,10 +32,24 @@ IMAGE = {
 }
 
 
+plainly_serve = autocast_beside._serve
+
+
+def serve_with_time(serve: Callable[[Callable[[Any], object]], object], threads: int) -> None:
+    """In the other process."""
+    give_time(setattr)
+    plainly_serve(serve, threads)
+
+
 @pytest.fixture(scope="module")
 def forks() -> Iterator[None]:
+    """Both processes try all kernels: how many they have time for is luck."""
     assert fresh_processes.prepare(for_configs=True)
-    yield
+    autocast_beside.end()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(autocast_beside, "_serve", serve_with_time)
+        give_time(patch.setattr)
+        yield
     autocast_beside.end()
     fresh_processes.end()
 
