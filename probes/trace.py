@@ -27,8 +27,9 @@ from probes.issued import Issued
 # 25: which kernel a power, a norm or a rounded quotient runs; 26: products of complex numbers, one's own model with one
 # output, inputs that have gradients, and no guesses at what its code asks of infinite or missing numbers; 27: hooks on
 # parameters' gradients, class numbers for models that take nothing else, and what factorizing matrices computes; 28:
-# what is alive in the optimizer's step, apart from the rest.
-SCHEMA_VERSION = "28"
+# what is alive in the optimizer's step, apart from the rest; 29: attention that a device's kernels take by the width of
+# its heads, memory that a step takes and its module does not own, and no layer norms of wrong sizes.
+SCHEMA_VERSION = "29"
 
 CURVES = (
     "kernel_peaks",

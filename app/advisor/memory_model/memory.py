@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from app.advisor.like_cards import measured_plan
 from app.advisor.memory_model.device_peaks import bytes_held_at_once, device_peaks
+from app.advisor.memory_model.old_cards import without_flash
 from app.advisor.memory_model.peaks import NOTHING, Peaks
-from app.advisor.memory_model.rooms import available_bytes, context_bytes, device_bytes
+from app.advisor.memory_model.rooms import available_bytes, context_bytes, device_bytes, lacks_flash
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -183,6 +184,8 @@ def estimate_memory(
     data: how batches reach a device. data_set: bytes that lie there, by data_set_bytes.
     """
     trace = trace.on(cpu=plan.is_cpu)
+    if lacks_flash(survey, plan):
+        trace = without_flash(trace)
     base = _overhead(profile, measurements, plan)
     working = working_bytes(trace, model_kind) if plan.is_cpu else 0
     return MemoryEstimate(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.advisor.like_cards import measured_plan
+from app.advisor.memory_model.old_cards import FLASH
+from app.advisor.plans import parse_capability
 from probes.hardware import Accelerator, Survey
 from probes.machine_facts import shares_all_memory
 from probes.profile import Profile
@@ -44,6 +46,14 @@ def device_bytes(survey: Survey, plan: Plan) -> int | None:
     """All that a card has; None of a CPU."""
     accelerator = None if plan.is_cpu else _accelerator(survey, plan.device)
     return accelerator.memory_total_bytes if accelerator is not None else None
+
+
+def lacks_flash(survey: Survey | None, plan: Plan) -> bool:
+    """Whether the plan's card is known to be one that torch's flash kernel does not run on (old_cards)."""
+    card = None if survey is None or plan.is_cpu else _accelerator(survey, plan.device)
+    if card is None or card.compute_capability is None or card.gfx_target is not None:
+        return False
+    return parse_capability(card.compute_capability) < FLASH
 
 
 def _accelerator(survey: Survey, device: str) -> Accelerator | None:

@@ -8,6 +8,7 @@ bf16 and fp32 casts an operand first; no tensor of the step shows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +36,9 @@ BOUND_BYTES = 2**15
 WEIGHT_AND_GROUPS = {aten.convolution.default: (1, 8), aten.convolution_backward.default: (2, 9)}
 _STRIDE_AND_PADDING = {aten.convolution.default: (3, 4), aten.convolution_backward.default: (4, 5)}
 CHANNEL_BLOCK = 16  # oneDNN's blocked formats (oneDNN docs, "Understanding Memory Formats": nChw16c)
+# In bf16 operands are filled up to tiles (OIhw16i64o2i), where a processor multiplies these, and of a product of few
+# rows or columns there are two copies at most (Intel AMX, torch 2.13: 64 times the weights of two outputs).
+TILE, TILE_COPIES = 64, 2
 
 
 class Shape(NamedTuple):
@@ -77,7 +81,9 @@ def call_of(
     narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     moved, unfolded = cost[1] + cost[2], _unfolded_bytes(operation, args, cost[0])
     if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
-        copies, bound = False, BOUND_FACTOR * moved + BOUND_BYTES + _blocked_bytes(operation, args) + unfolded
+        tiles = _tiled_bytes(args) if kind == "matmul" and narrow else 0
+        blocks = _blocked_bytes(operation, args) + unfolded
+        copies, bound = False, max(BOUND_FACTOR * moved, tiles) + blocks + BOUND_BYTES
     elif _copies(operation, kind, args):
         copies, bound = True, _widening(args) * moved + BOUND_BYTES
     else:
@@ -109,14 +115,27 @@ def _widening(args: Sequence[Any]) -> int:
 
 def _blocked_bytes(operation: OpOverload, args: Sequence[Any]) -> int:
     """Weights of a convolution in fp32 with the channels of each group filled up to blocks, as oneDNN's kernels copy
-    them: those of a depthwise one become 256 times as large."""
+    them: those of a depthwise one become 256 times as large. Of others in bf16 up to tiles, if that is more."""
     places = WEIGHT_AND_GROUPS.get(operation)
     if places is None:
         return 0
     weight, groups = args[places[0]], args[places[1]]
     channels = (weight.shape[0] // groups, weight.shape[1])
-    filled = [-(-size // CHANNEL_BLOCK) * CHANNEL_BLOCK / max(size, 1) for size in channels]
-    return int(4 * weight.numel() * filled[0] * filled[1])
+    blocked = 4 * weight.numel() * _filled(channels, CHANNEL_BLOCK)
+    if weight.dtype != torch.bfloat16 or channels == (1, 1):
+        return int(blocked)
+    return int(max(blocked, weight.itemsize * weight.numel() * _filled(channels, TILE)) + BOUND_BYTES)
+
+
+def _tiled_bytes(args: Sequence[Any]) -> int:
+    """A product's operands with rows and columns filled up to tiles."""
+    matrices = (each for each in tensors_in(args) if each.dim() >= 2)
+    return int(sum(TILE_COPIES * each.itemsize * each.numel() * _filled(each.shape[-2:], TILE) for each in matrices))
+
+
+def _filled(sizes: Sequence[int], block: int) -> float:
+    """How many times as large what has these sizes becomes where each is filled up to blocks."""
+    return prod(-(-size // block) * block / max(size, 1) for size in sizes)
 
 
 def _unfolded_bytes(operation: OpOverload, args: Sequence[Any], flops: int) -> int:

@@ -17,7 +17,6 @@ from unittest import mock
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 NAMESPACE = "crosspoint"
 # Numbers that a recurrent layer keeps for its backward at least, of each step, sample and direction for each hidden
@@ -25,6 +24,7 @@ NAMESPACE = "crosspoint"
 # shape: layers of 1,024 samples took 22 to 31 of them together, one of 256 took 11 (H200, cuDNN 9.19).
 KEPT = 6
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+HALF = (torch.bfloat16, torch.float16)
 SOFTMAX = ("softmax", "log_softmax")  # also of torch, and of tensors
 # Of torch.nn.functional, under autocast. Of losses the one that a CPU's autocast leaves in bf16.
 IN_FP32 = ("layer_norm", "rms_norm", "group_norm", "cross_entropy", *SOFTMAX)
@@ -50,12 +50,32 @@ class Ways:
         self.taken = True
         if torch.is_autocast_enabled("cpu"):
             query, key, value = (each.to(torch.bfloat16) for each in (query, key, value))
-        if not _is_fused(query, key):
-            arguments = (query, key, value, attn_mask, dropout_p, is_causal)
-            with sdpa_kernel(SDPBackend.MATH):
-                return torch._C._nn.scaled_dot_product_attention(*arguments, scale=scale, enable_gqa=enable_gqa)
+        if not _is_fused(query, key, value, attn_mask):
+            return self._by_products(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         output, _ = torch.ops.crosspoint.scaled_dot_product_attention(query, key, value, attn_mask)
         return output
+
+    def _by_products(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, shares: bool
+    ) -> Tensor:
+        """What `_scaled_dot_product_attention_math` in aten/src/ATen/native/transformers/attention.cpp runs, in fp32
+        where these are narrower. A CPU's own way keeps numbers of what it drops. The scale is any: nobody sees it."""
+        dtype, scale = query.dtype, 0.5
+        with torch.autocast("cpu", enabled=False):
+            if dtype in HALF:
+                query, key, value = (each.float() for each in (query, key, value))
+            if shares and query.shape[-3] != key.shape[-3]:
+                key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
+            if causal:
+                mask = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril()
+            weights = _product(query * scale, key.transpose(-2, -1) * scale)
+            if mask is not None and mask.dtype is torch.bool:
+                mask = torch.zeros_like(mask, dtype=weights.dtype).masked_fill(mask.logical_not(), -torch.inf)
+            if mask is not None:
+                weights.add_(mask)
+            weights = torch.ops.aten._safe_softmax(weights, -1)
+            weights = self.dropout(weights, dropout)
+            return _product(weights, value).to(dtype)
 
     def dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         if not training or p <= 0:
@@ -90,13 +110,29 @@ class Ways:
         return run
 
 
-def _is_fused(query: Tensor, key: Tensor) -> bool:
-    """Whether one of CUDA's kernels takes all of attention: of samples and heads, and of heads that share keys only in
-    half precision (torch.nn.functional.scaled_dot_product_attention, and check_tensor_shapes of ATen's sdp_utils). Else
-    it is matrix multiplications and softmax, whose results are kept. A torch whose memory-efficient kernel takes shared
-    keys in fp32 is not out yet (pytorch pull request 191085)."""
-    shared = query.dim() == 4 and query.shape[1] != key.shape[1]
-    return query.dim() == 4 and (not shared or query.dtype in (torch.bfloat16, torch.float16))
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Of as many matrices. Under inference_mode torch's matmul would be taken apart under autocast, wherever it runs
+    (Recorder)."""
+    if left.shape[:-2] != right.shape[:-2]:
+        return left @ right
+    each = torch.bmm(*(side.reshape(-1, *side.shape[-2:]) for side in (left, right)))
+    return each.view(*left.shape[:-1], right.shape[-1])
+
+
+def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether one of CUDA's kernels takes all of attention, on a card of compute capability 8 or later: flash in half
+    precision without a mask, also of heads that share keys, up to a width of 256; the memory-efficient one of widths
+    that fill 16 bytes (`can_use_flash_attention`, `can_use_mem_efficient_attention` and `minimum_gemm_alignment` in
+    aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Else it is matrix multiplications and softmax, whose results
+    are kept. A torch whose memory-efficient kernel takes shared keys is not out yet (pytorch pull request 191085)."""
+    if query.dim() != 4:
+        return False
+    half, widths = query.dtype in HALF, (query.shape[-1], value.shape[-1])
+    if half and mask is None and widths[0] == widths[1] <= 256:
+        return True
+    shared = query.shape[1] != key.shape[1]
+    filled = all(width * query.element_size() % 16 == 0 for width in widths)
+    return not shared and filled and (half or query.dtype is torch.float32)
 
 
 @contextlib.contextmanager

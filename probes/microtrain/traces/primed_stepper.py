@@ -89,7 +89,8 @@ class PrimedStepper:
         self._recorder = Recorder(self._known)
         self._step: Step | None = None
         self._gradients = 0  # that lived from the step before to the last one recorded
-        self._plain: list[torch.Tensor] = []  # attributes that live from step to step, of which torch does not know
+        # What else lives from step to step: tensors that are plain attributes, a loss's or a teacher's weights.
+        self._beside: list[torch.UntypedStorage] = []
         self.evenly_routed = False  # whether that was assumed in a step so far
 
     def forward(self, module: nn.Module, batch: Batch) -> Any:
@@ -107,28 +108,24 @@ class PrimedStepper:
         counts: what issues its operations, which takes a tenth longer. large: numbers that are guessed are.
 
         A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
-        again: no later step has it. So it is where that step found tensors that are plain attributes of the module."""
-        attributes = _attributes(self.module) if self._step is None else {}
+        again: no later step has it. So it is where that step met memory of which the module does not tell."""
+        first, attributes = self._step is None, _fake_attributes(self.module) if self._step is None else {}
         recording = self._record(batch_size, precision, counts=counts, large=large)
         before, self._gradients = self._gradients, self._count_gradients()
         again = self._gradients < before
-        if attributes:
-            self._plain = self._that_stay(attributes)
-            again |= bool(self._plain)
+        if first:
+            self._beside = [*self._that_stay(attributes), *self._recorder.strangers()]
+            again |= bool(self._beside)
         return self._record(batch_size, precision, counts=counts, large=large) if again else recording
 
-    def _that_stay(self, attributes: dict[int, torch.Tensor]) -> list[torch.Tensor]:
-        """Of the module's attributes before a step those that it took and left where they were: not what it computes
-        anew and keeps. One of each memory, and none that is a parameter's or a buffer's."""
-        later = _attributes(self.module)
+    def _that_stay(self, attributes: dict[int, FakeTensor]) -> list[torch.UntypedStorage]:
+        """Of the module's fake attributes before a step those that it left where they were: not what it computes anew
+        and keeps. One of each memory, and none that is a parameter's or a buffer's. Whether it takes fake ones nobody
+        knows; those with numbers the recorder meets."""
+        later = _fake_attributes(self.module)
         stayed = {_memory(each): each for number, each in attributes.items() if later.get(number) is each}
         listed = {_memory(each) for each in (*self.module.parameters(), *self.module.buffers())}
-        taken = self._recorder.taken  # of fake ones nobody knows whether they were
-        return [
-            each
-            for memory, each in stayed.items()
-            if memory not in listed and (memory in taken or isinstance(each, FakeTensor))
-        ]
+        return [each.untyped_storage() for memory, each in stayed.items() if memory not in listed]
 
     def _record(self, batch_size: int, precision: Precision, *, counts: bool, large: bool) -> Recording:
         self._guesses.begin(large=large)
@@ -148,7 +145,10 @@ class PrimedStepper:
         inputs = _distinct(tensors_in_batch(batch))
         self._recorder.learn_inputs(inputs.values())
         live = self._recorder.live
-        live.add(self._resident_tensors())
+        live.add(self._owned_tensors())
+        for storage in self._beside:
+            live.hold(storage)
+        live.add(self._state_tensors())
         resident = live.now
         live.resides()
         live.add(inputs.values())
@@ -193,8 +193,8 @@ class PrimedStepper:
     def _count_gradients(self) -> int:
         return sum(parameter.grad is not None for parameter in self.module.parameters())
 
-    def _resident_tensors(self) -> Iterator[torch.Tensor]:
-        """Everything that lives from step to step: what is trained first, each with its gradient beside it."""
+    def _owned_tensors(self) -> Iterator[torch.Tensor]:
+        """The module's, which live from step to step: what is trained first, each with its gradient beside it."""
         frozen = []
         for parameter in self.module.parameters():
             if parameter.grad is None:
@@ -203,8 +203,6 @@ class PrimedStepper:
                 yield from (parameter, parameter.grad)
         yield from frozen
         yield from self.module.buffers()
-        yield from self._plain
-        yield from self._state_tensors()
 
     def _state_tensors(self) -> Iterator[torch.Tensor]:
         """The optimizer's, of the parameters that a step trains."""
@@ -220,7 +218,7 @@ class PrimedStepper:
             parameters=sum(p.numel() for p in parameters),
             parameter_tensors=self._gradients if self.workload.mode == "training" else len(parameters),
             parameter_bytes=_total(self.module.parameters()),
-            buffer_bytes=_total(self.module.buffers()) + sum(each.untyped_storage().nbytes() for each in self._plain),
+            buffer_bytes=_total(self.module.buffers()) + sum(storage.nbytes() for storage in self._beside),
             gradient_bytes=_total(p.grad for p in parameters if p.grad is not None),
             optimizer_bytes=_total(self._state_tensors()),
         )
@@ -238,12 +236,13 @@ def _equal_chance() -> Iterator[None]:
         yield
 
 
-def _attributes(module: nn.Module) -> dict[int, torch.Tensor]:
-    """By identity, tensors with memory that a module, or one of its modules, has beside its parameters and buffers."""
+def _fake_attributes(module: nn.Module) -> dict[int, FakeTensor]:
+    """By identity, fake tensors with memory that a module, or one of its modules, has beside its parameters and
+    buffers."""
     apart = ("_parameters", "_buffers", "_modules")
     values = (value for part in module.modules() for name, value in vars(part).items() if name not in apart)
     found = _distinct(_tensors_held(values))
-    return {number: each for number, each in found.items() if _has_memory(each)}
+    return {number: each for number, each in found.items() if isinstance(each, FakeTensor) and _has_memory(each)}
 
 
 def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:

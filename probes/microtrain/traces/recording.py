@@ -61,12 +61,17 @@ class LiveBytes:
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count storages not seen before; each is taken off when it dies."""
         for tensor in tensors:
-            storage = tensor.untyped_storage()
-            if storage._cdata not in self._known:
-                size = storage.nbytes()
-                self._known.add(storage._cdata)
-                self.now += size
-                weakref.finalize(storage, self._drop, storage._cdata, size, self._allocated(size))
+            self.hold(tensor.untyped_storage())
+
+    def hold(self, storage: torch.UntypedStorage) -> None:
+        if storage._cdata not in self._known:
+            size = storage.nbytes()
+            self._known.add(storage._cdata)
+            self.now += size
+            weakref.finalize(storage, self._drop, storage._cdata, size, self._allocated(size))
+
+    def knows(self, storage: torch.UntypedStorage) -> bool:
+        return storage._cdata in self._known
 
     def _allocated(self, size: int) -> int:
         """The allocation's number from 1 on; 0: not logged."""
@@ -145,7 +150,8 @@ class Recorder(TorchDispatchMode):
         self.live = LiveBytes()
         self._stand_ins = StandIns()
         self._known = {} if known is None else known
-        self.taken: set[int] = set()  # memories of tensors with numbers that operations took
+        # By memory, of tensors with numbers that operations took and nobody had told of or made.
+        self._strangers: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.live_bytes: list[int] = []  # with each record: alive as it ended
         self.calls: list[Call | None] = []  # with each record whose kernel may take memory inside
 
@@ -209,7 +215,7 @@ class Recorder(TorchDispatchMode):
         outputs = list(tensors_in(result))
         name = str(func._overloadpacket)
         check_strided(f"{name} in this model takes or gives", (*inputs, *outputs), by_name="sparse" in name)
-        self.taken.update(t.untyped_storage()._cdata for t in inputs if not isinstance(t, FakeTensor))
+        self._meet(t.untyped_storage() for t in inputs if not isinstance(t, FakeTensor))
         typed = next((t for t in (*outputs, *inputs) if t.dtype.is_floating_point), None)
         dtype = str((typed if typed is not None else (*outputs, *inputs, _NOTHING)[0]).dtype).removeprefix("torch.")
         cost = (flops_of(func, args, kwargs, result), *traffic_of(func, inputs, outputs))
@@ -221,6 +227,15 @@ class Recorder(TorchDispatchMode):
         return Known(
             record, call, describe(args, result), not isinstance(result, tuple | list), isinstance(result, list)
         )
+
+    def _meet(self, storages: Iterable[torch.UntypedStorage]) -> None:
+        for storage in storages:
+            if not self.live.knows(storage):
+                self._strangers.setdefault(storage._cdata, weakref.ref(storage))
+
+    def strangers(self) -> list[torch.UntypedStorage]:
+        """Those that are alive: after a step, what lives from step to step beside what was told to `live`."""
+        return [storage for met in self._strangers.values() if (storage := met()) is not None]
 
     def _is_sparse(self, args: tuple[Any, ...]) -> bool:
         return bool(self.sparse) and bool(args) and id(args[0]) in self.sparse

@@ -59,9 +59,15 @@ def _group_norm_backward(gradient: torch.Tensor, images: torch.Tensor, *rest: An
     return torch.empty_like(images), torch.empty_like(weight), torch.empty_like(weight)
 
 
-def _layer_norm(of: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, *_: Any) -> Any:
-    """As with a batch norm (aten/src/ATen/native/layer_norm.cpp)."""
-    if weight is None or not of.is_contiguous():
+def _layer_norm(
+    of: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, bias: torch.Tensor | None, _: float
+) -> Any:
+    """As with a batch norm (aten/src/ATen/native/layer_norm.cpp). Unlike the others' sizes nobody but the kernel looks
+    at its: where they are wrong, torch says what is wrong with them."""
+    if weight is None or not shape or not of.is_contiguous():
+        return None
+    sizes = (of.shape[-len(shape) :], weight.shape, weight.shape if bias is None else bias.shape)
+    if any(each != torch.Size(shape) for each in sizes):
         return None
     places = (*of.shape[: of.dim() - len(shape)], *(1 for _ in shape))
     return torch.empty_like(of), weight.new_empty(places), weight.new_empty(places)
@@ -77,11 +83,13 @@ def _layer_norm_backward(gradient: torch.Tensor, of: torch.Tensor, *rest: Any) -
 
 
 def _product_with_bias(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **_: Any) -> Any:
-    return left.new_empty(left.shape[0], right.shape[1]) if bias.dtype == left.dtype == right.dtype else None
+    """Of a bias for each column, as layers have it."""
+    fits = left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and bias.shape == right.shape[1:]
+    return left.new_empty(left.shape[0], right.shape[1]) if fits and bias.dtype == left.dtype == right.dtype else None
 
 
 def _elementwise(of: torch.Tensor, *_: Any) -> Any:
-    return torch.empty_like(of) if _is_dense(of) else None
+    return torch.empty_like(of) if _is_dense(of) and of.is_floating_point() else None
 
 
 def _elementwise_backward(gradient: torch.Tensor, of: torch.Tensor, *_: Any, **_options: Any) -> Any:

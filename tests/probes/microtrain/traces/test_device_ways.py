@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
 from probes.microtrain import tracing
@@ -76,6 +77,75 @@ def test_heads_that_share_keys_are_taken_apart_in_fp32() -> None:
     assert not named(records, "crosspoint.scaled_dot_product_attention")
     assert multiplied(records, 0) == sdpa_flop_count(shape, shape, shape)
     assert max(record.written_bytes for record in records) >= 4 * 2 * 4 * 24 * 24
+
+
+# (width of keys, of values, under autocast, with a mask, one kernel): fp32 and masks are for the memory-efficient one,
+# which takes 16 bytes at a time.
+WIDTHS = [
+    (26, 26, False, False, False),
+    (10, 10, False, True, False),
+    (28, 28, False, False, True),
+    (28, 28, False, True, True),
+    (28, 26, False, False, False),
+    (26, 26, True, False, True),
+    (28, 28, True, True, False),
+    (32, 32, True, True, True),
+    (26, 24, True, False, False),
+    (512, 512, True, False, True),
+    (258, 258, True, False, False),
+]
+
+
+@pytest.mark.parametrize(("width", "values", "autocast", "masked", "fused"), WIDTHS)
+def test_which_widths_of_heads_a_kernel_takes(
+    width: int, values: int, autocast: bool, masked: bool, fused: bool
+) -> None:
+    records, _ = recorded(lambda: Wide(values, masked), 2, 4, 24, width, autocast=autocast)
+    assert bool(named(records, "crosspoint.scaled_dot_product_attention")) is fused
+    assert bool(named(records, "aten._safe_softmax")) is not fused
+
+
+class Wide(nn.Module):
+    def __init__(self, values: int, masked: bool) -> None:
+        super().__init__()
+        self.values, self.masked = values, masked
+
+    def forward(self, query: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(query.shape[-2], query.shape[-2], dtype=torch.bool) if self.masked else None
+        return functional.scaled_dot_product_attention(query, query, query[..., : self.values], mask, 0.1)
+
+
+def test_attention_by_products_keeps_in_fp32_what_torch_keeps_and_truth_values_of_what_is_dropped() -> None:
+    heads, places, width = 4, 96, 10
+    layer = {"type": "transformer_encoder_layer", "in": heads * width, "heads": heads, "feedforward": 8}
+    device = traced(layer, {"type": "linear", "out": 2}, inputs=(places, heads * width)).on(cpu=False)
+    assert not [each for each in device.operations if each.kind == "attention"]
+    scores = heads * places * places
+    kept = scores * (4 + 4 + 1)  # the weights, those left, and which
+    assert kept < device.activation_bytes.per_sample < kept + 2 * 4 * scores
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("heads_of_keys", [4, 2])
+def test_products_are_those_of_torchs_own_kernel(causal: bool, dropout: float, heads_of_keys: int) -> None:
+    """But for what it drops, which is another on a device."""
+
+    def attend(query: torch.Tensor) -> torch.Tensor:
+        key = query[:, :heads_of_keys]
+        options = {"is_causal": causal, "enable_gqa": heads_of_keys < 4}
+        return functional.scaled_dot_product_attention(query, key, key, dropout_p=dropout, **options)
+
+    class Module(nn.Module):
+        forward = staticmethod(attend)
+
+    shape = (2, 4, 24, 10)
+    by_ways, _ = recorded(Module, *shape)
+    with FakeTensorMode(), sdpa_kernel(SDPBackend.MATH), Recorder() as recorder:
+        attend(torch.randn(*shape, requires_grad=True)).sum().backward()
+    for kind in ("matmul", "normalization"):
+        torchs = [record[1:] for record in recorder.records if record.kind == kind]
+        assert [record[1:] for record in by_ways if record.kind == kind] == torchs
 
 
 @pytest.mark.parametrize("autocast", [False, True])

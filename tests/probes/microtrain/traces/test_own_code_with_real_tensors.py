@@ -235,3 +235,60 @@ def test_an_optimizer_that_steps_in_the_backward_is_traced_there(
     assert (traced.gradient_bytes, traced.optimizer_bytes) == (0, 0)
     [steps] = [op for op in traced.operations if op.name == "aten.addcdiv_" and op.shapes[0] == (3, 8)]
     assert (steps.phase, steps.count) == ("backward", 1)
+
+
+BESIDE_PROGRAM = """
+import torch
+from torch import nn
+
+def teacher():
+    return nn.Sequential(nn.Linear(8, 500), nn.Linear(500, 500), nn.Linear(500, 500), nn.Linear(500, 3))
+
+FROZEN = teacher().requires_grad_(False)
+
+class Student(nn.Module):
+    # keeps its teacher where it is no module of its own, so that it is neither trained nor saved
+    def __init__(self, teacher, counts=False):
+        super().__init__()
+        self.layer, self.teacher, self.counts = nn.Linear(8, 3), teacher, counts
+
+    def forward(self, x):
+        y = self.layer(x)
+        if self.counts:
+            y = y * (y > 0).nonzero().shape[0]
+        with torch.no_grad():
+            told = FROZEN(x) if self.teacher is None else self.teacher[0](x)
+        return y - told
+
+def batch(size):
+    return torch.randn(size, 8), torch.randn(size, 3)
+
+def in_a_list():
+    return Student([teacher()]), batch
+
+def as_a_global():
+    return Student(None), batch
+
+def counting():
+    return Student(None, True), batch
+
+def in_the_loss():
+    judge = teacher().requires_grad_(False)
+    return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.mse_loss(output, judge(rows[0]))
+
+def unasked():
+    return nn.Linear(8, 3), batch
+"""
+
+
+@pytest.mark.parametrize("function", ["in_a_list", "as_a_global", "counting", "in_the_loss", "unasked"])
+def test_a_network_that_the_module_does_not_own_lives_from_step_to_step_where_a_step_asks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    place(tmp_path, monkeypatch, "own_teachers", BESIDE_PROGRAM)
+    traced = trace_workload(Workload(python_model(f"own_teachers:{function}"), 4))
+    asked = 4 * (9 * 500 + 2 * 501 * 500 + 501 * 3)
+    assert traced.buffer_bytes == (0 if function == "unasked" else asked)
+    assert traced.parameter_bytes == traced.gradient_bytes == 4 * 9 * 3
+    for line in (*traced.activation_peaks, *traced.autocast_peaks):
+        assert line.constant < 0.6 * asked  # under autocast its weights are cast

@@ -129,6 +129,40 @@ def test_layer_norm(name: str, types: tuple[torch.dtype, torch.dtype], over: int
     assert not check(backward, (of[:1].expand(of.shape), of, shape, *kept, numbers, numbers, every))
 
 
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.ones(shape)
+
+
+REFUSED: list[tuple[OpOverload, tuple[Any, ...]]] = [
+    (aten.native_layer_norm.default, (numbers(4, 6), [3], numbers(3), numbers(3), 1e-5)),
+    (aten.native_layer_norm.default, (numbers(4, 6), [6], numbers(3), numbers(3), 1e-5)),
+    (aten.native_layer_norm.default, (numbers(4, 6), [6], numbers(6), numbers(3), 1e-5)),
+    (aten.native_layer_norm.default, (numbers(4, 6), [2, 4, 6], numbers(2, 4, 6), numbers(2, 4, 6), 1e-5)),
+    (aten.native_layer_norm.default, (numbers(), [], numbers(), numbers(), 1e-5)),
+    (aten.addmm.default, (numbers(5), numbers(4, 6), numbers(7, 5))),
+    (aten.addmm.default, (numbers(3), numbers(4, 6), numbers(6, 5))),
+    (aten.addmm.default, (numbers(5), numbers(4, 6, 2), numbers(6, 5))),
+    (aten.addmm.default, (numbers(5), numbers(6), numbers(6, 5))),
+    (aten.hardtanh.default, (numbers(4, 6).bool(),)),
+    (aten.hardtanh.default, (numbers(4, 6).byte(),)),
+    (aten.view.default, (numbers(4, 6), (5, -1))),
+]
+
+
+@pytest.mark.parametrize(("operation", "arguments"), REFUSED)
+def test_of_what_a_kernel_refuses_no_rule_knows_anything(operation: OpOverload, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(RuntimeError):
+        operation(*arguments)
+    assert RULES[operation](*arguments) is None
+
+
+def test_products_with_a_bias() -> None:
+    assert check(aten.addmm.default, (numbers(5), numbers(4, 6), numbers(6, 5)))
+    assert check(aten.addmm.default, (numbers(5), numbers(4, 6), numbers(5, 6).t()))
+    assert not check(aten.addmm.default, (numbers(4, 5), numbers(4, 6), numbers(6, 5)))
+    assert RULES[aten.addmm.default](numbers(5).bfloat16(), numbers(4, 6), numbers(6, 5)) is None
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("operation", ELEMENTWISE, ids=str)

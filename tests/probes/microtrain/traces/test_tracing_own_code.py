@@ -66,6 +66,11 @@ def spoken():
 
 def wrong():
     return nn.Linear(4, 2), lambda size: (torch.randn(size, 5), torch.randint(2, (size,)))
+
+def made_for_32():
+    layers = (nn.Conv2d(3, 6, 3, padding=1), nn.LayerNorm((6, 32, 32)), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    rows = lambda size: (torch.randn(size, 3, 28, 28), torch.randint(3, (size,)))
+    return nn.Sequential(*layers, nn.Linear(6, 3)), rows
 """
 
 
@@ -109,6 +114,12 @@ def test_lists_that_grow_with_the_batch_are_no_reason_to_fail(own_code: str) -> 
 def test_a_step_that_fails_says_why_in_a_sentence(own_code: str) -> None:
     with pytest.raises(Untraceable, match="fails with RuntimeError"):
         trace_workload(Workload(python_model(f"{own_code}:wrong"), 4))
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_a_layer_norm_of_another_size_fails_in_a_trace_as_in_a_step(own_code: str, mode: Any) -> None:
+    with pytest.raises(Untraceable, match=r"expected input with shape \[\*, 6, 32, 32\]"):
+        trace_workload(Workload(python_model(f"{own_code}:made_for_32"), 4, mode))
 
 
 def test_a_step_that_torch_refuses_under_autocast_says_why_and_is_traced_in_fp32(own_code: str) -> None:
@@ -186,7 +197,7 @@ def test_a_users_unusual_module_is_traced_as_it_runs(
 
 def test_a_model_that_only_fails_is_not_said_to_need_numbers(own_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 5)
-    with pytest.raises(Untraceable, match=r"not be followed.*inner dimensions must match.*too large"):
+    with pytest.raises(Untraceable, match=r"not be followed.*must have same reduction dim.*too large"):
         trace_workload(Workload(python_model(f"{own_code}:wrong"), 4))
 
 
