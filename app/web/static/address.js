@@ -1,13 +1,12 @@
 "use strict";
 // The question stands in the address, so that it can be kept and sent.
-// Of JSON half is escaped, as three characters each: twice that is below the 8 kB that proxies let through.
-const LONGEST_MODEL = 2000;
+const LONGEST_MODEL = 4000;  // as it is escaped there, below the 8 kB that proxies let through
 
-// Whether all of it has room there.
-function keepInAddress(form, { model }) {
-  const kept = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+// entries: of the form as it was asked. Whether all of it has room there.
+function keepInAddress(entries, { model }) {
+  const kept = new URLSearchParams(entries.filter(([name, value]) => name !== "model" && value !== ""));
   const text = typeof model === "string" ? model : JSON.stringify(model);
-  const hasRoom = text.length <= LONGEST_MODEL;
+  const hasRoom = new URLSearchParams({ model: text }).toString().length <= LONGEST_MODEL;
   if (hasRoom) kept.set("model", text);
   history.replaceState(null, "", `?${kept}`);
   return hasRoom;

@@ -10,10 +10,11 @@ async function answerQuestion(event) {
   showProblem("");
   try {
     const question = readQuestion(form);
+    const asked = [...new FormData(form)];  // the form may be changed while the answer is waited for
     showAnswer(await ask("/recommend", {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question),
     }));
-    const isKept = keepInAddress(form, question);
+    const isKept = keepInAddress(asked, question);
     clock.stop((seconds) => `Answered in ${units.seconds(seconds)}.${isKept ? "" : " The model is too long for this page's address."}`);
   } catch (error) {
     clock.stop(() => "");

@@ -78,6 +78,7 @@ function parseOwn(text) {
 
 byId("own").addEventListener("toggle", greyNames);
 byId("own-model").addEventListener("input", greyNames);
+greyNames();  // a browser that reloads may have kept it greyed
 // A browser shows what is wrong with a field where it can be seen, and else neither asks nor says why.
 byId("question").addEventListener("invalid", (event) => openAround(event.target), true);
 

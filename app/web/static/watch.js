@@ -3,7 +3,8 @@
 let watched = null;
 let wantsToWatch = false;
 let again = null;
-let comparedAt = -Infinity;
+let compareAfter = 0;  // as performance.now() has it
+let comparedFor = AGAIN_SECONDS;
 
 function watchMachine() {
   clearTimeout(again);
@@ -30,11 +31,17 @@ function hear(reading) {
   compareCards(reading.accelerators);
 }
 
-// A card came or went. The survey may learn of it later than the events do, so that it is asked until they agree.
+// A card came or went. The survey may learn of it later than the events do, so that it is asked until they agree, each
+// time after twice as long: they may never do.
 function compareCards(accelerators) {
-  if (nameCards(accelerators) === shownCards || performance.now() < comparedAt + AGAIN_SECONDS * 1000) return;
-  comparedAt = performance.now();
-  showMachine();
+  if (nameCards(accelerators) === shownCards) {
+    compareAfter = 0;
+    comparedFor = AGAIN_SECONDS;
+  } else if (performance.now() >= compareAfter) {
+    compareAfter = performance.now() + comparedFor * 1000;
+    comparedFor *= 2;
+    showMachine();
+  }
 }
 
 // A browser asks again by itself where the connection was lost, and never after an answer other than 200.

@@ -155,10 +155,9 @@ def test_a_fading_network_shows_its_denormals_and_what_flushing_changes_in_real_
     assert found.denormal_share >= DENORMAL_SHARE  # the control's
 
 
-def test_a_config_s_model_has_its_steps_though_its_processes_import_the_library_first(
+def test_a_config_s_model_runs_channels_last_in_processes_that_import_the_library_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a turn's time is over by its second step."""
     seconds = {"step_seconds": 0.1, "begin_seconds": 0.5}
     found = run_for_real(tmp_path, monkeypatch, seconds=10.0, workload=Workload(SWIN, 4), plan=CHANNELS_LAST, **seconds)
     assert (found.outcome, found.plan) == ("ok", CHANNELS_LAST)

@@ -66,11 +66,15 @@ def test_a_model_of_ones_own_counts_while_it_can_be_seen(service: str, tab: Tab)
 
 def test_what_is_no_json_is_a_name_and_the_service_says_what_is_wrong_with_it(service: str, tab: Tab) -> None:
     open_form(tab, service, model="google/vit-base-patch16-224", effort="instant")
-    tab.await_text("problem", "looks like a path or a name on a hub. Nothing is downloaded")
-    tab.run("byId('own-model').value = '{'; byId('ask').focus()")
+    said = "looks like a path or a name on a hub. Nothing is downloaded"
+    tab.await_text("problem", said)
+    tab.run("showProblem(''); byId('ask').focus()")
+    tab.press("ask")
+    tab.await_text("problem", said)
+    assert tab.run("document.activeElement.id") == "ask"  # where it was, to ask again
+    tab.run("byId('own-model').value = '{'")
     tab.press("ask")
     tab.await_text("problem", "The model's JSON cannot be read")
-    assert tab.run("document.activeElement.id") == "ask"  # where it was, to ask again
     config = {"model_type": "bert"}
     assert tab.run(f"parseOwn({json.dumps(json.dumps(config))})") == {"huggingface": config}
 
@@ -91,9 +95,23 @@ def test_a_model_that_is_too_long_for_the_address_leaves_the_rest_in_it(service:
     open_form(tab, service, model="iris-mlp")
     long = {**LAYERS, "layers": LAYERS["layers"] * 100}
     tab.run(f"writeOwn({json.dumps(json.dumps(long))})")
-    assert tab.run(f"keepInAddress(byId('question'), {READ})") is False
+    assert tab.run(f"keepInAddress([...new FormData(byId('question'))], {READ})") is False
     assert {"batch_size=7", "mode=training"} <= set(urlsplit(tab.run("location.href")).query.split("&"))
     assert "model=" not in tab.run("location.search")
+
+
+def test_the_address_tells_what_was_asked_whatever_is_chosen_meanwhile(service: str, tab: Tab) -> None:
+    open_form(tab, service, mode="inference", model="iris-mlp", effort="quick")
+    tab.run("byId('effort').value = 'instant'; byId('question').requestSubmit(); byId('batch-size').value = '8'")
+    tab.await_text("workload", "inference, batch 7")
+    wait_until(lambda: "effort=instant" in tab.run("location.search"), "the address is written")
+    assert "batch_size=7" in tab.run("location.search")
+
+
+def test_a_model_counts_in_the_address_as_it_is_escaped_there(service: str, tab: Tab) -> None:
+    open_form(tab, service, model="iris-mlp")
+    assert tab.run("keepInAddress([], {model: 'a'.repeat(3900)})") is True
+    assert tab.run("keepInAddress([], {model: '模'.repeat(1000)})") is False
 
 
 def test_what_a_browser_refuses_is_unfolded(service: str, tab: Tab) -> None:

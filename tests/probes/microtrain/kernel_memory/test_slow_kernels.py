@@ -111,9 +111,9 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> tuple[Trace, Counter[object]]:
 
 
 def test_a_machine_on_which_every_kernel_is_slow_tries_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         give_time(patch.setattr)
-        all_tried, often = traced(monkeypatch)
+        all_tried, often = traced(patch)
     monkeypatch.setattr(slow_kernels, "MAX_SECONDS", 0.0)
     monkeypatch.setattr(slow_kernels, "MAX_SECONDS_EACH", math.inf)
     trace, seldom = traced(monkeypatch)
