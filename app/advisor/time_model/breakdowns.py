@@ -22,7 +22,8 @@ def measured_breakdown(plan: Plan, overheads: Overheads, step: float, log_every:
     visible = (transfer or 0.0) + (synchronize or 0.0)
     if not plan.is_cpu and overheads.device_busy is not None and launch is not None:
         busy = overheads.device_busy * step
-        compute = busy if launch > busy else max(step - visible, 0.0)  # else what lies between kernels is theirs
+        most = max(step - visible, 0.0)
+        compute = min(busy, most) if launch > busy else most  # what lies between kernels is theirs
         launch = max(step - compute - visible, 0.0)
     elif not plan.is_cpu and launch is not None and compute is not None and launch < compute:
         compute, launch = max(step - visible, 0.0), 0.0  # the device computes while the host issues, and long after

@@ -1,6 +1,6 @@
 """What a user's script sets for itself of what is global in torch: threads, and where new tensors lie.
 
-A plan says both (probes.microtrain.step.applied), for every model that its process runs.
+How many threads a plan says, and where a step's tensors lie its feed, for every model that a process runs.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def call_of(
     if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
         tiles = _tiled_bytes(args) if kind == "matmul" and narrow else 0
         blocks = _blocked_bytes(operation, args) + unfolded
-        copies, bound = False, max(BOUND_FACTOR * moved, tiles) + blocks + BOUND_BYTES
+        copies, bound = False, BOUND_FACTOR * moved + tiles + blocks + BOUND_BYTES
     elif _copies(operation, kind, args):
         copies, bound = True, _widening(args) * moved + BOUND_BYTES
     else:

@@ -113,5 +113,5 @@ class Inside:
             known = self._seen.get(sizes[0], 0) if sizes else 0
             return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
         line = affine((sizes[0], sizes[1]), (self._seen[sizes[0]], self._seen[sizes[1]]))
-        # Where there is a jump between the two, the line soon is above all that was ever seen.
+        # Where there is a jump between the two, the line soon is above what any kernel was seen to take.
         return min(max(line.at(batch_size), 0.0), max(self._bound.at(batch_size), *self._seen.values()))

@@ -269,9 +269,11 @@ def test_a_device_that_waits_for_the_host_computes_for_as_long_as_it_is_busy() -
     assert sum(part or 0.0 for part in (fed.transfer, fed.launch, fed.compute)) == pytest.approx(0.006)
 
 
-@pytest.mark.parametrize("busy", [None, 0.5, 0.97])
-def test_a_copy_that_took_longer_by_itself_than_the_step_with_it_is_all_of_the_step(busy: float | None) -> None:
-    parts = Overheads(0.0072, launch_seconds=0.0001, compute_seconds=0.0002, device_busy=busy, synchronize_seconds=1e-4)
+@pytest.mark.parametrize(("busy", "launch"), [(None, 0.0001), (0.5, 0.0001), (0.97, 0.0001), (0.5, 0.004)])
+def test_a_copy_that_took_longer_by_itself_than_the_step_with_it_is_all_of_the_step(
+    busy: float | None, launch: float
+) -> None:
+    parts = Overheads(0.0072, launch_seconds=launch, compute_seconds=0.0002, device_busy=busy, synchronize_seconds=1e-4)
     workload = a_workload(log_every=1)
     rows = [a_measurement(GPU, 16, 0.006, data="pageable", overheads=parts)]
     told = times_of_plans([GPU], None, trace_of_summary(workload), rows, workload)[GPU.key].breakdown(16, "pageable")

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from probes.microtrain.kernel_memory.kernel_calls import BOUND_BYTES, Call, call_of
+from probes.microtrain.kernel_memory.kernel_calls import Call, call_of
 from probes.microtrain.kernel_memory.kernel_trials import measure_call
+from probes.microtrain.traces.merging import affine
 from probes.microtrain.traces.operation_costs import tensors_in
 from probes.microtrain.traces.operation_kinds import kind_of
 
@@ -48,6 +49,16 @@ def test_few_outputs_are_bounded_by_tiles() -> None:
     assert call(aten.addmm.default, torch.bfloat16, bias, images, weight.t()).bound > 64 * weight.numel() * 2
 
 
+def test_a_bound_grows_with_the_batch() -> None:
+    """It is known at two batch sizes, both of which fill one tile."""
+    weight, bias = torch.zeros(2, 4096, dtype=torch.bfloat16), torch.zeros(2, dtype=torch.bfloat16)
+    few, more, many = (
+        call(aten.addmm.default, torch.bfloat16, bias, torch.zeros(rows, 4096, dtype=torch.bfloat16), weight.t())
+        for rows in (16, 32, 8192)
+    )
+    assert affine((16, 32), (few.bound, more.bound)).at(8192) >= 2 * many.read_bytes
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 @pytest.mark.parametrize(
@@ -68,4 +79,3 @@ def test_a_convolution_takes_no_more_than_its_bound(
     )
     for each in (forward, backward):
         assert measure_call(each).inside <= each.bound
-    assert forward.bound > BOUND_BYTES
