@@ -90,6 +90,7 @@ def reasons_of(
             known.crowd,
             known.gains,
             known.measured_there(workload.batch_size),
+            known.machine,
         )
     )
     among = known.with_curve(ranking.best)
@@ -104,12 +105,13 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
     best, is_here = ranking.best, known.elsewhere is None
     plan = best.plan if best is not None else None
     time = None if plan is None else known.times.get(plan.key)
+    free = None if known.machine is None else known.machine.memory.usable_bytes
     row = None if time is None else time.nearest_row(known.workload.batch_size)
     found = (
         explain_unmeasured_cards(survey, request) if is_here else None,
         explain_left_out(known.left_out, request.precision),
         explain_order(best, cards_answered_for(survey, known.elsewhere)),
-        explain_host(known.trace, known.host_bytes, best, known.workload.model.kind),
+        explain_host(known.trace, free, best, known.workload.model.kind),
         explain_busy_device(survey, ranking.options, plan, row) if is_here else None,
     )
     return tuple(reason for reason in found if reason is not None)

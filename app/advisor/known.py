@@ -44,10 +44,10 @@ class Known:
     plan's key; a plan's memory is None without a trace. rows: each plan's measurements by its key, of those that have
     any. crowd: who holds cores of this machine now. gains: variants whose steps pay. advice: what to do about a time
     that is not known. halved: by device, a precision of two bytes that it has, asked for or not, and that torch does
-    not refuse. rooms: by device, known without a trace. host_bytes: of the host's memory, that a new process could
-    take; None: not known. kinds: by device, the same for cards that are alike. busy: devices that others compute on
-    now. left_out: by device of which no plan is in the precision asked for, those that it has. autocast_refused: what
-    torch said where a step under autocast fails on this machine's CPU; empty: it is not known to."""
+    not refuse. rooms: by device, known without a trace. machine: that is asked about; None: nobody knows its facts.
+    kinds: by device, the same for cards that are alike. busy: devices that others compute on now. left_out: by device
+    of which no plan is in the precision asked for, those that it has. autocast_refused: what torch said where a step
+    under autocast fails on this machine's CPU; empty: it is not known to."""
 
     workload: Workload
     trace: Trace | None
@@ -62,7 +62,7 @@ class Known:
     rooms: Mapping[str, Room]
     crowd: Crowd | None = None
     gains: tuple[Gain, ...] = ()
-    host_bytes: int | None = None
+    machine: Survey | None = None
     kinds: Mapping[str, Hashable] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
     left_out: Mapping[str, Sequence[Precision]] = field(default_factory=dict)
@@ -223,7 +223,7 @@ def gather(
         rooms,
         crowd,
         gains,
-        machine.memory.usable_bytes if machine is not None else None,
+        machine,
         kinds,
         busy,
         left_out_precisions(plans, all_plans),

@@ -26,6 +26,7 @@ from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
 from app.advisor.starts import repaid_starts
 from app.advisor.time_model.intervals import between_processes, narrow
+from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
@@ -54,6 +55,7 @@ class Evidence:
     crowd: Crowd | None = None  # who holds cores of this machine now
     gains: Sequence[Gain] = ()  # variants whose steps pay
     rested: Sequence[Measurement] = ()  # what times at the batch asked for rest on
+    machine: Survey | None = None  # that is asked about; None: nobody knows its cards
 
     def option(self, plan: Plan) -> Option | None:
         return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
@@ -306,7 +308,7 @@ def _remedies(evidence: Evidence, option: Option, there: Sequence[Option]) -> tu
     halved = _halved(evidence, there)
     lower = [o for o in there if o.plan.precision == halved and not o.cannot_run]
     same = min(lower, key=lambda o: (not o.fits, o.plan.threads != option.plan.threads), default=None)
-    return remedies_for(option, evidence.trace, evidence.workload, halved, same)
+    return remedies_for(option, evidence.trace, evidence.workload, halved, same, evidence.machine)
 
 
 def _halved(evidence: Evidence, there: Sequence[Option]) -> Precision | None:

@@ -168,6 +168,12 @@ class MemoryEstimate:
         )
 
 
+def trace_on(survey: Survey | None, plan: Plan, trace: Trace) -> Trace:
+    """The step as the plan's device runs it, in any precision. survey: None for a machine whose cards nobody knows."""
+    trace = trace.on(cpu=plan.is_cpu)
+    return without_flash(trace) if lacks_flash(survey, plan) else trace
+
+
 def estimate_memory(
     survey: Survey | None,
     profile: Profile | None,
@@ -183,9 +189,7 @@ def estimate_memory(
     model_kind: of probes.workload.description.ModelDescription; transformers' own modules take memory too.
     data: how batches reach a device. data_set: bytes that lie there, by data_set_bytes.
     """
-    trace = trace.on(cpu=plan.is_cpu)
-    if lacks_flash(survey, plan):
-        trace = without_flash(trace)
+    trace = trace_on(survey, plan, trace)
     base = _overhead(profile, measurements, plan)
     working = working_bytes(trace, model_kind) if plan.is_cpu else 0
     return MemoryEstimate(

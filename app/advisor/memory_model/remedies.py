@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.advisor.explanations.words import say_bytes
-from app.advisor.memory_model.memory import activation_peaks, data_set_bytes, step_peaks, with_update
+from app.advisor.memory_model.memory import activation_peaks, data_set_bytes, step_peaks, trace_on, with_update
 from app.advisor.memory_model.peaks import NOTHING
 from app.advisor.recommendation import Option
+from probes.hardware import Survey
 from probes.trace import AUTOCAST, Phase, Trace
 from probes.workload.description import Plan, Precision, Workload
 
@@ -34,10 +35,12 @@ def remedies_for(
     workload: Workload,
     halved: Precision | None = "bf16",
     halved_option: Option | None = None,
+    machine: Survey | None = None,
 ) -> tuple[Remedy, ...]:
     """The changes that save anything, the one that saves most first. halved: a precision of two bytes in which the
-    plan's device runs this; None: there is none. halved_option: what is told of the plan in it, if it is."""
-    missing, trace = _missing(option), trace.on(cpu=option.plan.is_cpu)
+    plan's device runs this; None: there is none. halved_option: what is told of the plan in it, if it is. machine: with
+    its cards; None: nobody knows them."""
+    missing, trace = _missing(option), trace_on(machine, option.plan, trace)
     found = [
         Remedy(change, round(saves), None if missing is None else saves >= missing)
         for change, saves in _changes(option, trace, workload, halved)

@@ -246,16 +246,17 @@ def _fake_attributes(module: nn.Module) -> dict[int, FakeTensor]:
 
 
 def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """Those that stand in these values as in a batch. Unlike a batch they may hold themselves, as trees with parents
-    do, and share what they hold: each is looked through once."""
+    """Those that stand in these values as in a batch, or in a network among them, as of a teacher in a list. Unlike a
+    batch they may hold themselves, as trees with parents do, and share what they hold: each is looked through once."""
     waiting, seen = list(values), set()
     while waiting:
         value = waiting.pop()
         if isinstance(value, torch.Tensor | PackedSequence):
             yield from tensors_in_batch(value)
-        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
+        elif isinstance(value, dict | list | tuple | nn.Module) and id(value) not in seen:
             seen.add(id(value))
-            waiting.extend(value.values() if isinstance(value, dict) else value)
+            held = vars(value) if isinstance(value, nn.Module) else value
+            waiting.extend(held.values() if isinstance(held, dict) else held)
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:

@@ -115,6 +115,19 @@ class Wide(nn.Module):
         return functional.scaled_dot_product_attention(query, query, query[..., : self.values], mask, 0.1)
 
 
+@pytest.mark.parametrize(("queries", "width", "fused"), [(24, 26, True), (12, 26, False), (12, 32, True)])
+def test_flash_takes_causal_attention_of_as_many_queries_as_keys_alone(queries: int, width: int, fused: bool) -> None:
+    def attend(query: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(query[..., :queries, :], query, query, is_causal=True)
+
+    class Module(nn.Module):
+        forward = staticmethod(attend)
+
+    records, _ = recorded(Module, 2, 4, 24, width, autocast=True)
+    assert bool(named(records, "crosspoint.scaled_dot_product_attention")) is fused
+    assert bool(named(records, "aten._safe_softmax")) is not fused
+
+
 def test_attention_by_products_keeps_in_fp32_what_torch_keeps_and_truth_values_of_what_is_dropped() -> None:
     heads, places, width = 4, 96, 10
     layer = {"type": "transformer_encoder_layer", "in": heads * width, "heads": heads, "feedforward": 8}

@@ -272,6 +272,11 @@ def as_a_global():
 def counting():
     return Student(None, True), batch
 
+def loaded():
+    if torch.get_default_device().type == "meta":
+        raise RuntimeError("weights are not loaded on the meta device")
+    return in_a_list()
+
 def in_the_loss():
     judge = teacher().requires_grad_(False)
     return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.mse_loss(output, judge(rows[0]))
@@ -292,3 +297,14 @@ def test_a_network_that_the_module_does_not_own_lives_from_step_to_step_where_a_
     assert traced.parameter_bytes == traced.gradient_bytes == 4 * 9 * 3
     for line in (*traced.activation_peaks, *traced.autocast_peaks):
         assert line.constant < 0.6 * asked  # under autocast its weights are cast
+
+
+def test_a_teacher_in_a_list_lives_from_step_to_step_where_it_is_too_large_to_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path, monkeypatch, "own_teachers", BESIDE_PROGRAM)
+    monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
+    monkeypatch.setattr(tracing, "MAX_BUILT_PARAMETER_BYTES", 50)
+    traced = trace_workload(Workload(python_model("own_teachers:loaded"), 4))
+    assert traced.buffer_bytes == 4 * (9 * 500 + 2 * 501 * 500 + 501 * 3)
+    assert traced.parameter_bytes == traced.gradient_bytes == 4 * 9 * 3
