@@ -28,6 +28,7 @@ POOLED, LOOKED_AT = 4, 10
 # Among neighbours that no counter and no reading of the cores' pace shows, whole steps take longer. A calibration in
 # which a plan's took this many times as long as in the middle one, over as many networks at least, was among such.
 SLOWER, LEAST_NETWORKS = 1.08, 3
+SEEN_SLOWED = "cpu"  # on both cards that were at hand the mean of all was nearer (docs/decisions/0011)
 
 
 def pool(calibrations: Sequence[Profile]) -> Profile:
@@ -65,7 +66,7 @@ def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
     newest.
 
     Disturbed ones count only for plans that no other measured; where only the CPU's threads were disturbed, a device's
-    count as well. Of a plan, one whose steps took longer than the others' does not count (_slow_ones). One that
+    count as well. Of a CPU's plan, one whose steps took longer than the others' does not count (_slow_ones). One that
     measured otherwise than a device's newest calm one, or other networks (of another version of crosspoint), does not
     count for that device.
     """
@@ -119,7 +120,7 @@ def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
     alike = [row for row in rows if row.is_like(ruling)]
     calmly = {plan for row in alike if row.is_calm for plan in row.plans}
     telling = {row.place: row.plans if row.is_calm else row.plans - calmly for row in alike}
-    for plan in set().union(*telling.values()):
+    for plan in {each for plans in telling.values() for each in plans if each[0] == SEEN_SLOWED}:
         for place in _slow_ones([row for row in alike if plan in telling[row.place]], plan):
             telling[place] = telling[place] - {plan}
     counts: Counter[PlanKey] = Counter()

@@ -12,7 +12,7 @@ from benchmarks.retell import read_calibrations
 from probes.profile import Profile
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO
-from tests.app.advisor.machine import a_profile
+from tests.app.advisor.machine import GPU, a_profile
 from tests.app.advisor.time_model.test_pooled import timed
 
 SLIGHTLY, MUCH = 1 + (SLOWER - 1) / 2, 2 * SLOWER - 1
@@ -73,3 +73,10 @@ def test_of_a_run_whose_first_calibration_was_the_worst_by_far_its_plans_on_two_
     assert two
     assert everything - first == two
     assert all(everything <= plans for plans in others)
+
+
+def test_of_a_device_all_count() -> None:
+    """On both cards that were at hand the mean of all was nearer to what steps took there."""
+    calm = a_profile((ONE, GPU))
+    long = replace(calm, networks=tuple(replace(each, seconds=timed(each.seconds, MUCH)) for each in calm.networks))
+    assert counting_plans([long, calm, calm]) == [{GPU.key}, {ONE.key, GPU.key}, {ONE.key, GPU.key}]
