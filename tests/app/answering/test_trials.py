@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from app.advisor import Request, recommend
 from app.advisor.denormals import DENORMAL_SHARE
-from app.advisor.environments import KEEP_MEMORY, gain_of
+from app.advisor.environments import gain_of
 from app.answering import trials
 from app.answering.trial_time import (
     IMPORT_CONFIGS_SECONDS,
@@ -24,81 +23,25 @@ from app.answering.trial_time import (
     PROCESSES,
 )
 from app.answering.trials import Trial, trial_of
-from app.answering.variants import environment_here
 from app.errors import LabError
 from app.lab import Lab
 from app.lab.child import Child, OnEvent
 from app.settings import Settings
-from probes.compilers import why_not_compile
 from probes.measurement import Measurement, MemoryPeak
 from probes.workload.description import Workload
-from probes.workload.models import parse_model, python_model
 from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
-from tests.app.lab.programs import serving
-from tests.probes.microtrain.measuring.test_compiled import QUICK
-
-MLP = parse_model({"layers": [{"type": "linear", "out": 8}, {"type": "linear", "out": 2}], "input_shape": [4]})
-CNN = parse_model(
-    {
-        "layers": [
-            {"type": "conv2d", "out": 4, "kernel": 3},
-            {"type": "relu"},
-            {"type": "flatten"},
-            {"type": "linear", "out": 2},
-        ],
-        "input_shape": [3, 8, 8],
-    }
+from tests.app.answering.trial_runs import (
+    COMPILED,
+    FLUSHING,
+    KEEPING,
+    MLP,
+    SWIN,
+    glibc_only,
+    run,
 )
-CONFIG = {"model_type": "swin", "image_size": 56, "embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4]}
-SWIN = parse_model({"huggingface": CONFIG, "task": "image-classification"})
-KEEPING = replace(ONE, environment=dict(KEEP_MEMORY))
-FLUSHING, COMPILED = replace(ONE, flush_denormal=True), replace(ONE, compiled=True)
-CHANNELS_LAST = replace(ONE, channels_last=True)
+from tests.app.lab.programs import serving
+
 NAME = "MALLOC_MMAP_THRESHOLD_"
-SLOW_BEGIN_SECONDS = 5.0
-
-glibc_only = pytest.mark.skipif(environment_here() is None, reason="the C library here is not glibc")
-
-
-def standing_still() -> float:
-    return 0.0
-
-
-def a_trial(lab: Lab, seconds: float = 60.0, **changes: Any) -> Trial:
-    facts: dict[str, Any] = {"step_seconds": 1e-4, "on_turn": lambda fraction, message: None, "clock": standing_still}
-    return Trial(
-        lab, a_survey(), seconds=seconds, **{"workload": Workload(MLP, 4), "plan": KEEPING, **facts, **changes}
-    )
-
-
-def run(data_dir: Path, program: tuple[str, ...] | None, **changes: Any) -> Measurement | None:
-    async def session() -> Measurement | None:
-        settings = Settings(data_dir=data_dir)
-        lab = Lab(settings) if program is None else Lab(settings, program)
-        try:
-            return await a_trial(lab, **changes).run()
-        finally:
-            await lab.close()
-
-    return asyncio.run(session())
-
-
-def run_for_real(
-    data_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_told: Callable[[Measurement], bool] = lambda found: True,
-    seconds: float = 6.0,
-    **changes: Any,
-) -> Measurement:
-    """Two turns each, of real processes. Where the machine is so slow at this moment that nothing comes of them: with
-    the time that they would have for a model that takes long to build."""
-    monkeypatch.setattr(trials, "MOST_TURNS", LEAST_TURNS)
-    found = run(data_dir, None, seconds=seconds, **changes)
-    if found is None or not is_told(found):
-        more = PROCESSES * LEAST_TURNS * SLOW_BEGIN_SECONDS
-        found = run(data_dir, None, seconds=seconds + more, **{**changes, "begin_seconds": SLOW_BEGIN_SECONDS})
-    assert found is not None
-    return found
 
 
 def answering(faster: float, outcome: str = "ok", lines: Sequence[str] = ()) -> tuple[str, ...]:
@@ -116,68 +59,6 @@ def answering(faster: float, outcome: str = "ok", lines: Sequence[str] = ()) -> 
         f"row['step']['samples'] = [s * ({faster} if kept else 1) for s in row['step']['samples']]",
         "say(event='result', job=job['job'], result={'measurements': [row], 'noise': {}})",
     )
-
-
-@glibc_only
-def test_a_plan_runs_with_its_environment_in_a_real_process_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = run_for_real(tmp_path, monkeypatch)
-    assert found.outcome == "ok"
-    assert found.plan == KEEPING
-    assert found.step is not None
-    assert found.control is not None
-    assert min(found.step.samples) > 0
-    assert min(found.control.samples) > 0
-    assert found.memory is not None
-    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
-
-
-def test_a_network_of_convolutions_runs_channels_last_in_a_real_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = run_for_real(tmp_path, monkeypatch, workload=Workload(CNN, 2), plan=CHANNELS_LAST)
-    assert (found.outcome, found.plan) == ("ok", CHANNELS_LAST)
-    assert found.control is not None
-    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
-
-
-def test_a_fading_network_shows_its_denormals_and_what_flushing_changes_in_real_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workload = Workload(python_model("tests.probes.microtrain.fading:fading"), 16, "inference")
-    found = run_for_real(
-        tmp_path, monkeypatch, lambda found: found.denormal_share is not None, workload=workload, plan=FLUSHING
-    )
-    assert (found.outcome, found.plan) == ("ok", FLUSHING)
-    assert found.control is not None
-    assert found.denormal_share is not None
-    assert found.denormal_share >= DENORMAL_SHARE  # the control's
-
-
-def test_a_config_s_model_runs_channels_last_in_processes_that_import_the_library_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = {"step_seconds": 0.1, "begin_seconds": 0.5}
-    found = run_for_real(tmp_path, monkeypatch, seconds=10.0, workload=Workload(SWIN, 4), plan=CHANNELS_LAST, **seconds)
-    assert (found.outcome, found.plan) == ("ok", CHANNELS_LAST)
-    assert found.control is not None
-
-
-@pytest.mark.skipif(why_not_compile() is not None, reason=str(why_not_compile()))
-def test_a_compiled_plan_runs_in_a_real_process_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name, value in QUICK.items():
-        monkeypatch.setenv(name, value)
-    found = run_for_real(tmp_path, monkeypatch, seconds=120.0, workload=Workload(MLP, 4, "inference"), plan=COMPILED)
-    assert (found.outcome, found.plan) == ("ok", COMPILED)
-    assert found.control is not None
-    assert found.startup_seconds is not None
-    assert found.startup_seconds > 0
-    assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
-    assert not list(tmp_path.glob("crosspoint-compile-*"))
 
 
 def compiling(*lines: str) -> tuple[str, ...]:

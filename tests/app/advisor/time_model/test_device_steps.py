@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from statistics import median
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import benchmarks
 from app.advisor.memory_model.memory import estimate_memory
 from app.advisor.operation_prices.device_operations import on_device
 from app.advisor.operation_prices.prices import prices_for
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.features import CONTEXT_PRIORS, PRIORS, features_at
-from app.advisor.time_model.fitting import LEAST_FACTOR, MOST_FACTOR, UNFITTED_SPREAD
+from app.advisor.time_model.fitting import UNFITTED_SPREAD
 from app.advisor.time_model.launch_bound import launch_bound_until
-from app.advisor.time_model.pooled import pool
-from app.advisor.time_model.predicted import PlanModel, PredictedTime, breakdown_parts, casts_of, model_of_plan, predict
+from app.advisor.time_model.predicted import PlanModel, PredictedTime, breakdown_parts, model_of_plan, predict
 from probes.allocations import Log, pack
 from probes.context import Clock, Context, ContextOperation, OperationCost
 from probes.measurement import Timing
 from probes.profile import NetworkPoint, Point, Profile
 from probes.trace import Affine, Kind, Operation, Phase, Trace
-from probes.workload.description import MODES, Mode, Plan, Precision
+from probes.workload.description import Mode, Plan
 from tests.app.advisor.build import ONE, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
@@ -295,29 +289,6 @@ def test_memory_of_a_device_is_that_of_the_step_it_runs() -> None:
     assert on_cpu.activations_at(BATCH) == plain.activation_bytes.at(BATCH)
 
 
-H200 = Path(benchmarks.__file__).parent / "results" / "2026-11-26-nvidia-h200-xeon-16-cores"
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
-REAL_PLANS = [Plan("cuda:0", precision) for precision in PRECISIONS]
-
-
-@pytest.fixture(scope="module")
-def h200() -> Profile:
-    newest_first = sorted(H200.glob("profile_*.json.gz"), reverse=True)
-    return pool([Profile.from_json(json.loads(gzip.decompress(path.read_bytes()))) for path in newest_first])
-
-
-def made_again(context: Context) -> Trace:
-    """Of what the clock saw, under autocast or not: a profile keeps no operations of its networks' traces."""
-    operations = []
-    for o, times, _, _ in context.costs:
-        flops, read, written = (Affine(size, 0.0) for size in (o.flops, o.read_bytes, o.written_bytes))
-        operations.append(
-            Operation(o.kind, o.name, "forward", o.dtype, times, flops, read, written, (), o.variant, o.grain)
-        )
-    trace = a_trace(*operations, mode=context.mode)
-    return replace(trace, autocast_operations=trace.operations)
-
-
 def narrow(trace: Trace, name: str) -> Trace:
     """All in numbers of that type."""
     return replace(trace, operations=tuple(replace(each, dtype=name) for each in trace.operations))
@@ -336,60 +307,3 @@ def test_weights_in_half_precision_run_without_autocast_where_the_plan_has_none(
     assert plain.model.plan == under.model.plan == BF16
     assert plain.at(BATCH, "resident") == predicted(trace, card, GPU).at(BATCH, "resident")
     assert under.at(BATCH, "resident").median > 2 * plain.at(BATCH, "resident").median
-
-
-def test_fp16_is_told_by_kernels_on_its_own_numbers_though_traced_to_bf16(h200: Profile) -> None:
-    plan = Plan("cuda:0", "fp16")
-    prices = model_on(h200, plan).prices
-    contexts = [each for each in h200.contexts if each.plan.key == plan.key and each.clock == "device"]
-    assert len(contexts) > 10
-    for clocked in map(made_again, contexts):
-        traced = [replace(each, dtype="bfloat16") if each.dtype == "float16" else each for each in clocked.operations]
-        trace = replace(clocked, autocast_operations=tuple(traced))
-        assert trace != clocked
-        assert features_at(trace, prices, 1) == features_at(clocked, prices, 1)
-
-
-def test_a_real_cards_plans_are_known(h200: Profile) -> None:
-    measured = {each.plan.key for each in h200.networks if each.plan.device == "cuda:0"}
-    assert measured == {plan.key for plan in REAL_PLANS}
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("plan", REAL_PLANS, ids=lambda plan: plan.precision)
-def test_a_real_cards_operations_have_prices_that_hold_in_its_steps(h200: Profile, plan: Plan, mode: Mode) -> None:
-    model = model_on(h200, plan, mode)
-    prices, fit = model.prices, model.fit
-    assert prices.issuing is not None
-    assert prices.kernels is not None
-    own = [each for each in h200.contexts if each.plan.key == plan.key and each.clock == "device"]
-    operations = {cost.operation for each in own for cost in each.costs if cost.operation.kind != "view"}
-    assert operations
-    for operation in operations:
-        assert 0 < prices.kernels.seconds(operation) < 1
-        assert 0 < prices.issuing.seconds({(operation.name, operation.kind): 1}) < 1
-    for factor, prior in zip(fit.factors, CONTEXT_PRIORS, strict=True):
-        assert LEAST_FACTOR * prior <= factor <= MOST_FACTOR * prior
-    assert len(fit.left_out) >= 3
-    assert fit.spread < UNFITTED_SPREAD  # they tell more than nothing does
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("plan", REAL_PLANS, ids=lambda plan: plan.precision)
-def test_a_real_cards_steps_are_met_when_they_are_made_again(h200: Profile, plan: Plan, mode: Mode) -> None:
-    steps = {
-        (each.name, each.batch_size): each.seconds.median
-        for each in h200.networks
-        if each.plan.key == plan.key and each.trace.mode == mode
-    }
-    errors = []
-    for context in h200.contexts:
-        if context.plan.device != plan.device or context.clock != "host" or context.mode != mode:
-            continue
-        interval = predicted(made_again(context), h200, plan).at(context.batch_size, "resident")
-        assert 0 < interval.low < interval.median < interval.high < math.inf
-        step = steps.get((context.network, context.batch_size))
-        if step is not None and casts_of(context.plan) == casts_of(plan):
-            errors.append(abs(math.log(interval.median / step)))
-    assert len(errors) >= 10
-    assert median(errors) < math.log(1.3)
