@@ -10,7 +10,7 @@ import torch
 
 from probes.allocations import RESULT, KernelAllocations
 from probes.microtrain.kernel_memory import kernel_allocations, slow_kernels
-from probes.microtrain.kernel_memory.kernel_calls import Call, Shape
+from probes.microtrain.kernel_memory.kernel_calls import Call, Shape, call_of
 from probes.microtrain.kernel_memory.kernel_trials import Taken, measure_call
 from probes.microtrain.kernel_memory.slow_kernels import SlowKernels, Trial, Work
 from probes.microtrain.tracing import trace_workload
@@ -134,3 +134,26 @@ def test_of_a_loop_inside_a_kernel_the_first_allocations_stay(monkeypatch: pytes
     assert kernel_allocations._shortened(looped) == KernelAllocations((line,) * 2, (0, 0, 1, RESULT, 2))
     short = KernelAllocations((line,), (0, 1))
     assert kernel_allocations._shortened(short) is short
+
+
+@pytest.mark.parametrize(("first", "again", "is_told_slow"), [(0.2, 0.01, False), (0.2, 0.19, True), (2.0, None, True)])
+def test_a_first_run_that_took_long_is_no_slow_kernel(
+    monkeypatch: pytest.MonkeyPatch, first: float, again: float | None, is_told_slow: bool
+) -> None:
+    """oneDNN compiles it then; what takes far too long is not run once more."""
+    left = torch.zeros(8, 4096, dtype=torch.bfloat16)
+    right = torch.zeros(4096, 4096, dtype=torch.bfloat16)
+    flops, moved = 2 * 8 * 4096 * 4096, 2 * 4096 * 4096
+    call = call_of(aten.mm.default, "matmul", "bfloat16", (left, right), {}, (flops, moved, 2**16))
+    assert call is not None
+    seconds = iter([first, *([] if again is None else [again])])
+
+    def run(_: Call) -> Taken:
+        return Taken(0, 0, (), (), next(seconds))
+
+    for name in ("measure_call", "run_call"):
+        monkeypatch.setattr(slow_kernels, name, run)
+    monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())
+    slow_kernels.try_at((8, 16), call, call, 8)
+    assert slow_kernels.is_slow((8, 16), call, call, 8) is is_told_slow
+    assert next(seconds, None) is None
