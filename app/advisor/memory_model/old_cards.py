@@ -20,8 +20,9 @@ Alike = tuple[str, tuple[tuple[int, ...], ...]]
 
 
 def without_flash(trace: Trace) -> Trace:
-    """The trace of a step on a device, with as much more at its peak as attention takes at most where flash does not
-    run. In which order it is allocated nobody knows then."""
+    """The trace of a step on a device, with as much more at its peak as attention takes where flash does not run: at
+    most, but where a checkpoint spans several layers, of which a trace does not tell. In which order it is allocated
+    nobody knows then."""
     plain = _most_taken(trace, trace.operations)
     under = _most_taken(trace, trace.autocast_operations, autocast=True)
     if not plain and not under:

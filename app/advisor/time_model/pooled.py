@@ -28,7 +28,7 @@ POOLED, LOOKED_AT = 4, 10
 # Among neighbours that no counter and no reading of the cores' pace shows, whole steps take longer. A calibration in
 # which a plan's took this many times as long as in the middle one, over as many networks at least, was among such.
 SLOWER, LEAST_NETWORKS = 1.08, 3
-SEEN_SLOWED = "cpu"  # on both cards that were at hand the mean of all was nearer (docs/decisions/0011)
+SLOWED_DEVICE = "cpu"  # on both cards that were at hand the mean of all was nearer (docs/decisions/0011)
 
 
 def pool(calibrations: Sequence[Profile]) -> Profile:
@@ -120,7 +120,7 @@ def _counting_among(rows: Sequence[_OnDevice]) -> dict[int, set[PlanKey]]:
     alike = [row for row in rows if row.is_like(ruling)]
     calmly = {plan for row in alike if row.is_calm for plan in row.plans}
     telling = {row.place: row.plans if row.is_calm else row.plans - calmly for row in alike}
-    for plan in {each for plans in telling.values() for each in plans if each[0] == SEEN_SLOWED}:
+    for plan in {each for plans in telling.values() for each in plans if each[0] == SLOWED_DEVICE}:
         for place in _slow_ones([row for row in alike if plan in telling[row.place]], plan):
             telling[place] = telling[place] - {plan}
     counts: Counter[PlanKey] = Counter()

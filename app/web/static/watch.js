@@ -31,15 +31,17 @@ function hear(reading) {
   compareCards(reading.accelerators);
 }
 
+const MOST_SECONDS = 60;
+
 // A card came or went. The survey may learn of it later than the events do, so that it is asked until they agree, each
-// time after twice as long: they may never do.
+// time after twice as long, up to a minute: they may never do.
 function compareCards(accelerators) {
   if (nameCards(accelerators) === shownCards) {
     compareAfter = 0;
     comparedFor = AGAIN_SECONDS;
   } else if (performance.now() >= compareAfter) {
     compareAfter = performance.now() + comparedFor * 1000;
-    comparedFor *= 2;
+    comparedFor = Math.min(2 * comparedFor, MOST_SECONDS);
     showMachine();
   }
 }

@@ -128,9 +128,9 @@ def _blocked_bytes(operation: OpOverload, args: Sequence[Any]) -> int:
 
 
 def _tiled_bytes(args: Sequence[Any]) -> int:
-    """A product's operands with rows and columns filled up to tiles."""
-    matrices = (each for each in tensors_in(args) if each.dim() >= 2)
-    return int(sum(TILE_COPIES * each.itemsize * each.numel() * _filled(each.shape[-2:], TILE) for each in matrices))
+    """Those of a product's operands that have few rows or columns, filled up to tiles."""
+    matrices = (each for each in tensors_in(args) if each.dim() >= 2 and min(each.shape[-2:]) < TILE)
+    return int(sum(TILE_COPIES * each.nbytes * _filled(each.shape[-2:], TILE) for each in matrices))
 
 
 def _filled(sizes: Sequence[int], block: int) -> float:

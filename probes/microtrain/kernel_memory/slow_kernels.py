@@ -7,6 +7,7 @@ A processor without instructions for bf16 takes a second for what fp32 does in t
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 from typing import NamedTuple
 
 from probes.microtrain.kernel_memory.kernel_calls import WEIGHT_AND_GROUPS, Call, Shape, call_at
@@ -15,8 +16,8 @@ from probes.microtrain.traces.merging import affine
 
 # One trial: a longer one is slow.
 MAX_SECONDS = 0.1
-# Of the first of its kind, that takes no more than so many times as long, another run tells whether it is slow: oneDNN
-# compiles a kernel when it first runs, which beside other processes takes longer than any kernel should.
+# Of what takes no more than so many times as long, a second run tells whether it is slow: oneDNN compiles a kernel when
+# it first runs, which beside other processes takes longer than any kernel should.
 FIRST_RUN = 3.0
 # For each FLOP and byte; no kernel was seen to compute so slowly (6e-9 s: two samples of a depthwise convolution in
 # bf16 on a Zen 3). What takes longer did something else meanwhile: a product of 1,300 FLOPs took 0.3 s once, where it
@@ -102,10 +103,15 @@ def try_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> T
     """The call at another batch size than the two at which it was seen, run for real. Raises what it raises."""
     call, work = call_at(batch_sizes, one, other, size), work_at(batch_sizes, one, other, size)
     taken = measure_call(call)
-    if MAX_SECONDS < taken.seconds <= FIRST_RUN * MAX_SECONDS and not KNOWN.seconds(one, work):
-        taken = taken._replace(seconds=min(taken.seconds, run_call(call).seconds))
+    if MAX_SECONDS < taken.seconds <= FIRST_RUN * MAX_SECONDS:
+        taken = taken._replace(seconds=_seconds_once_compiled(call))
     KNOWN.learn(one, Trial(work, taken.seconds, taken.inside))
     return taken
+
+
+@lru_cache(maxsize=1024)
+def _seconds_once_compiled(call: Call) -> float:
+    return run_call(call).seconds
 
 
 def is_slow(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> bool:

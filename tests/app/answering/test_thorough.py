@@ -22,7 +22,8 @@ from probes.measurement import MemoryPeak
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_measurement, a_survey, a_workload
-from tests.app.answering.test_trials import answering, compiling, glibc_only
+from tests.app.answering.test_trials import answering, compiling
+from tests.app.answering.trial_runs import glibc_only
 from tests.app.opened import with_crosspoint
 
 IRIS = Workload(parse_model("iris-mlp"), 4)
