@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
+from math import inf
 
 from probes.microtrain.kernel_memory.kernel_calls import Call, call_at
 from probes.microtrain.kernel_memory.kernel_trials import measure_call
-from probes.microtrain.kernel_memory.slow_kernels import MAX_SECONDS, inside_as_others, is_slow, try_at
+from probes.microtrain.kernel_memory.slow_kernels import (
+    MAX_SECONDS,
+    inside_as_others,
+    is_slow,
+    seconds_once_compiled,
+    try_at,
+)
 from probes.microtrain.traces.merging import affine
 
 # Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
@@ -45,7 +52,7 @@ class Inside:
         self._bound = affine(batch_sizes, (one.bound, other.bound))
         self._flops = affine(batch_sizes, (one.flops, other.flops))
         self._seen: dict[int, int] = {}
-        self._seconds_a_sample = 0.0  # as it last ran
+        self._seconds_a_sample = inf  # in the quickest run
         self._fails = False
         self._is_slow = False  # at a size that it was wanted at
 
@@ -80,7 +87,7 @@ class Inside:
         if is_slow(self._batch_sizes, self._one, self._other, size):
             self._is_slow = True
             return
-        if self._seen and not budget.allows(0.0 if self._is_easy(size) else self._seconds_a_sample * size):
+        if self._seen and not self._allows(size, budget):
             if self._would_tell():
                 size = TELLING
             elif len(self._seen) >= 2:
@@ -88,10 +95,23 @@ class Inside:
         begun = time.thread_time()
         try:
             taken = try_at(self._batch_sizes, self._one, self._other, size)
-            self._seen[size], self._seconds_a_sample = taken.inside, taken.seconds / size
+            self._seen[size] = taken.inside
+            self._seconds_a_sample = min(taken.seconds / size, self._seconds_a_sample)
         except Exception:  # noqa: BLE001 - zeros are no fit input for every operation, nor are its lists at any size
             self._fails = True
         budget.spend(time.thread_time() - begun)
+
+    def _allows(self, size: int, budget: Budget) -> bool:
+        """Whether it may be run there, by what a sample took. Where that is too long, the largest size that ran is run
+        once more: what a library does when it first meets a shape may take longer than the kernel itself."""
+        if self._is_easy(size):
+            return budget.allows(0.0)
+        if not budget.allows(self._seconds_a_sample * size):
+            begun, largest = time.thread_time(), max(self._seen)
+            seconds = seconds_once_compiled(call_at(self._batch_sizes, self._one, self._other, largest))
+            self._seconds_a_sample = min(seconds / largest, self._seconds_a_sample)
+            budget.spend(time.thread_time() - begun)
+        return budget.allows(self._seconds_a_sample * size)
 
     def kept(self) -> int:
         """Bytes that stay until the step ends: autocast's copies of weights, whatever the batch."""

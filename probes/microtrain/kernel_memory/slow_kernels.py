@@ -104,13 +104,14 @@ def try_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> T
     call, work = call_at(batch_sizes, one, other, size), work_at(batch_sizes, one, other, size)
     taken = measure_call(call)
     if MAX_SECONDS < taken.seconds <= FIRST_RUN * MAX_SECONDS:
-        taken = taken._replace(seconds=_seconds_once_compiled(call))
+        taken = taken._replace(seconds=seconds_once_compiled(call))
     KNOWN.learn(one, Trial(work, taken.seconds, taken.inside))
     return taken
 
 
 @lru_cache(maxsize=1024)
-def _seconds_once_compiled(call: Call) -> float:
+def seconds_once_compiled(call: Call) -> float:
+    """CPU time of a run after its first; raises what it raises."""
     return run_call(call).seconds
 
 

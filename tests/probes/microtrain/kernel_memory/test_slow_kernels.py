@@ -154,7 +154,7 @@ def test_a_first_run_that_took_long_is_no_slow_kernel(
     for name in ("measure_call", "run_call"):
         monkeypatch.setattr(slow_kernels, name, run)
     monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())
-    slow_kernels._seconds_once_compiled.cache_clear()
+    slow_kernels.seconds_once_compiled.cache_clear()
     slow_kernels.try_at((8, 16), call, call, 8)
     assert slow_kernels.is_slow((8, 16), call, call, 8) is is_told_slow
     assert next(seconds, None) is None
