@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from math import inf
 
@@ -19,7 +20,8 @@ from probes.microtrain.traces.merging import affine
 # Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
 MAX_FLOPS = 4e9
 MAX_BYTES = 256 * 2**20
-# All of a trace's trials in one precision; each call has two or three, unless others like it were slow.
+# All of a trace's trials in one precision; each call has two or three runs, unless others like it were slow, and one
+# more where a larger batch hangs on it.
 MAX_TRACE_SECONDS = 0.3
 # One or two samples tell little of many: from the first to the second a recurrent layer's workspace grows by 4 kB, from
 # the eighth on by 135 kB each. Of the trials that each call has, one is of so many where that is easy.
@@ -106,10 +108,11 @@ class Inside:
         once more: what a library does when it first meets a shape may take longer than the kernel itself."""
         if self._is_easy(size):
             return budget.allows(0.0)
-        if not budget.allows(self._seconds_a_sample * size):
+        if budget.allows(0.0) and not budget.allows(self._seconds_a_sample * size):
             begun, largest = time.thread_time(), max(self._seen)
-            seconds = seconds_once_compiled(call_at(self._batch_sizes, self._one, self._other, largest))
-            self._seconds_a_sample = min(seconds / largest, self._seconds_a_sample)
+            with contextlib.suppress(Exception):  # it ran before; what it does now is no fault of the model's
+                seconds = seconds_once_compiled(call_at(self._batch_sizes, self._one, self._other, largest))
+                self._seconds_a_sample = min(seconds / largest, self._seconds_a_sample)
             budget.spend(time.thread_time() - begun)
         return budget.allows(self._seconds_a_sample * size)
 
