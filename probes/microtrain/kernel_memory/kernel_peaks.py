@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from probes.microtrain.kernel_memory.kernel_calls import Call
-from probes.microtrain.kernel_memory.scratch import Budget, Inside
+from probes.microtrain.kernel_memory.scratch import MAX_TRACE_SECONDS, Budget, Inside
 from probes.microtrain.traces.merging import affine, highest_lines, same_operations
 from probes.microtrain.traces.primed_stepper import Recording
 from probes.trace import Affine, Knot
@@ -21,6 +21,11 @@ FIRST_SIZES = tuple(2**power for power in range(17))
 # Closer than this to the straight line between its neighbours a point adds nothing; above the size it is not worth it.
 STRAIGHT = 0.005
 FINEST_SIZE = 2**12
+# Where a jump lies is looked for as closely as this fraction of the size: exactly up to so many samples.
+FINENESS = 64
+# A step of no more kernels than these is traced in a second or two, and has twice the time for its trials: the dense
+# ones are tried at hundreds of sizes, as the library chooses anew at each.
+FEW_KERNELS = 40
 
 Calls: TypeAlias = tuple[Call | None, Call | None]  # of one operation at both batch sizes
 
@@ -51,8 +56,9 @@ def kernel_peaks(batch_sizes: tuple[int, int], one: Recording, other: Recording)
     calls = [(one.calls[place], other.calls[place]) for place in computing]
     pairs = [(one.activation_bytes[place], other.activation_bytes[place]) for place in computing]
     lines = _with_copies(batch_sizes, [affine(batch_sizes, pair) for pair in pairs], calls)
-    highest, budget = highest_lines(set(lines)), Budget()
+    highest = highest_lines(set(lines))
     places = _places(batch_sizes, lines, calls)
+    budget = Budget(MAX_TRACE_SECONDS * (2 if len(places) <= FEW_KERNELS else 1))
 
     def peak_at(size: int) -> int:
         peak = max(0.0, *(line.at(size) for line in highest))
@@ -93,7 +99,7 @@ def curve(at: Callable[[int], int]) -> list[Knot]:
 
 def _between(at: Callable[[int], int], low: Knot, high: Knot) -> list[Knot]:
     size = (low.batch_size + high.batch_size) // 2
-    if size == low.batch_size or size > FINEST_SIZE:
+    if high.batch_size - low.batch_size <= max(1, low.batch_size // FINENESS) or size > FINEST_SIZE:
         return []
     middle = Knot(size, at(size))
     if abs(middle.bytes - _line(low, high).at(size)) <= STRAIGHT * middle.bytes:

@@ -20,8 +20,8 @@ from probes.microtrain.traces.merging import affine
 # Beyond these a call is tried at smaller batches: a tenth of a second on one core, and no burden on memory.
 MAX_FLOPS = 4e9
 MAX_BYTES = 256 * 2**20
-# All of a trace's trials in one precision; each call has two or three runs, unless others like it were slow, and one
-# more where a larger batch hangs on it.
+# All of a large trace's trials in one precision; each call has two or three runs, unless others like it were slow, and
+# one more where a larger batch hangs on it.
 MAX_TRACE_SECONDS = 0.3
 # One or two samples tell little of many: from the first to the second a recurrent layer's workspace grows by 4 kB, from
 # the eighth on by 135 kB each. Of the trials that each call has, one is of so many where that is easy.
