@@ -137,7 +137,7 @@ class Memory:
     usable_bytes: int | None = None  # what a new process could take now, under machine, cgroup and ulimit
     swap_total_bytes: int | None = None
     swap_used_bytes: int | None = None
-    reclaimable_bytes: int | None = None  # page cache inside the cgroup's usage, given back when needed
+    reclaimable_bytes: int | None = None  # cached files inside the cgroup's usage, given back when needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 from probes.diagnose.candidates import is_candidate
 from probes.fingerprint import SPEED_FLAGS, silent_parts
 from probes.hardware import Accelerator, Cpu, Survey
+from probes.machine_facts import may_lack_cards
 
 NAMESPACE = "feature.node.kubernetes.io"
 _PREFIX = "crosspoint"
@@ -24,7 +25,9 @@ _MIB = 1 << 20
 def make_labels(survey: Survey) -> dict[str, str]:
     """Key -> value, sorted; what is not known has no label."""
     facts = [*_describe_cpu(survey.cpu), *_describe_memory(survey)]
-    if "accelerators" not in silent_parts(survey.probes):  # a driver that hangs is not a machine without cards
+    # A driver that hangs is not a machine without cards, nor is one whose torch may show them and was not asked.
+    is_silent = not survey.accelerators and may_lack_cards(survey.software.torch, ())
+    if "accelerators" not in silent_parts(survey.probes) and not is_silent:
         facts += _describe_cards(survey.accelerators)
     labels = {make_key(name): make_value(value) for name, value in facts if value is not None}
     return {key: value for key, value in sorted(labels.items()) if value}

@@ -129,7 +129,9 @@ class LiveReader:
         if watched.age_seconds is None and time.monotonic() - self._started < STALE_SECONDS:
             return tuple(known), False  # just started: the survey is as new as anything
         cards, outdated = update_cards(known, watched, self._stale_seconds)
-        return tuple(_read_sysfs(root, card, memory.available_bytes) for card in cards), outdated
+        read = (_read_sysfs(root, card, memory.available_bytes) for card in cards)
+        shared = {card.id for card in known if card.unified_memory and card.memory_free_bytes is not None}
+        return tuple(_share_memory(card, memory) if card.id in shared else card for card in read), outdated
 
     def _bus_has_changed(self, root: Root, known: Sequence[Accelerator]) -> bool:
         """Since the first reading with these known cards: one was put in or taken out."""
@@ -144,21 +146,29 @@ def update_cards(
 ) -> tuple[tuple[Accelerator, ...], bool]:
     """The cards with what the watch last told of them, and whether it tells of others than are known.
 
-    A card that the watch tells nothing of keeps its place and has nothing that changes; one that is gone has gone.
+    A card that the watch tells nothing of keeps its place and has nothing that changes; one of NVML's that is gone has
+    gone.
     """
     fresh = watched.age_seconds is not None and watched.age_seconds <= stale_seconds
     cards, known_ids = [], set()
     for card in known:
         known_ids.add(card.id)
-        if not _is_watched(card):
-            cards.append(card)
-        elif not fresh:
-            cards.append(with_live_facts(card, {}))
-        elif card.id in watched.cards:
+        if fresh and card.id in watched.cards:
             cards.append(with_live_facts(card, watched.cards[card.id]))
-    new = [key for key in watched.cards if fresh and key not in known_ids]
+        elif not (fresh and _is_watched(card)):
+            cards.append(with_live_facts(card, {}))
+    new = _list_new(cards, known_ids, watched) if fresh else []
     cards += [with_live_facts(Accelerator(key, vendor="NVIDIA"), watched.cards[key]) for key in new]
     return tuple(cards), {card.id for card in cards} != known_ids
+
+
+def _list_new(cards: Sequence[Accelerator], known_ids: set[str], watched: Watched) -> list[str]:
+    """Whom no known card is. What NVML does not reach has its number there and, in a survey, the address at which the
+    bus shows it (probes.gpu.merge)."""
+    new = [key for key in watched.cards if key not in known_ids]
+    unreached = [key for key in new if watched.cards[key].get("usable") is False]
+    silent = sum(card.vendor == "NVIDIA" and card.usable is False and not _is_watched(card) for card in cards)
+    return [key for key in new if key not in unreached[:silent]]
 
 
 def with_live_facts(card: Accelerator, facts: Mapping[str, Any]) -> Accelerator:
@@ -166,8 +176,6 @@ def with_live_facts(card: Accelerator, facts: Mapping[str, Any]) -> Accelerator:
     changes: dict[str, Any] = {name: facts.get(name) for name in LIVE_FIELDS}
     if facts.get("memory_total_bytes") is not None:
         changes["memory_total_bytes"] = facts["memory_total_bytes"]
-    if card.unified_memory and changes["memory_free_bytes"] is None:
-        changes["memory_free_bytes"] = card.memory_free_bytes  # the machine's own, read with its memory
     if facts.get("usable") is False:
         changes |= {"usable": False, "why_not": facts.get("why_not")}
     return replace(card, **changes)
@@ -177,13 +185,27 @@ def _read_sysfs(root: Root, card: Accelerator, available_bytes: int | None) -> A
     read = _SYSFS_READERS.get(card.kernel_driver)
     if read is None or card.pci_address is None:
         return card
-    told = read(root, with_live_facts(card, {}), available_bytes)
-    return with_live_facts(card, {name: getattr(told, name) for name in LIVE_FIELDS})
+    told = read(root, card, available_bytes)
+    facts = {name: getattr(told, name) for name in LIVE_FIELDS}
+    if card.memory_total_bytes not in (None, told.memory_total_bytes):  # a partition: the driver's is the whole card's
+        facts["memory_free_bytes"] = None
+    return with_live_facts(card, facts)
+
+
+def _share_memory(card: Accelerator, memory: Memory) -> Accelerator:
+    """What is left of the machine's memory, where no driver tells what is left of a part of it that it set aside; as
+    in a survey (probes.gpu.judge)."""
+    if card.memory_free_bytes is not None:
+        return card
+    if card.vendor != "NVIDIA":
+        return replace(card, memory_free_bytes=memory.available_bytes)
+    known = [size for size in (card.memory_total_bytes, memory.usable_bytes) if size is not None]
+    return replace(card, memory_free_bytes=min(known) if memory.usable_bytes is not None else None)
 
 
 def _is_watched(card: Accelerator) -> bool:
-    """NVML told of it; a card that only the bus shows has an id of its address."""
-    return card.vendor == "NVIDIA" and card.id.startswith(("GPU-", "MIG-"))
+    """NVML told of it, and of its driver, which neither the bus nor CUDA do."""
+    return card.vendor == "NVIDIA" and card.driver_version is not None
 
 
 def _show(card: Accelerator) -> LiveAccelerator:

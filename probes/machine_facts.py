@@ -6,12 +6,13 @@ Anonymous on purpose, since profiles travel: no host name, no serial number, no 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from probes import bounds
 from probes.checked import check_count, check_list, check_number, check_object, check_text, make_printable, member
-from probes.hardware import Accelerator, Memory, Survey
+from probes.hardware import Accelerator, Memory, Survey, Torch
 
 MAX_BYTES = 10**17
 SAME_MEMORY = 0.02  # so much more or less is the same memory
@@ -115,11 +116,19 @@ def shares_all_memory(card: Accelerator, memory: Memory) -> bool:
     return bool(card.unified_memory) and not has_pool
 
 
+def may_lack_cards(torch: Torch | None, cards: Sequence[Accelerator]) -> bool:
+    """Whether torch may list cards that nothing else shows, and was not heard yet: that of a build for ROCm where none
+    of AMD's is seen, as under WSL."""
+    is_silent = torch is not None and torch.hip_version is not None and torch.cuda_available is None
+    return is_silent and all(card.vendor != "AMD" for card in cards)
+
+
 def changes_since(before: MachineFacts, survey: Survey) -> tuple[str, ...]:
     """Where the machine differs from what it was, in words; what either does not know is no difference. Of some cards
     only torch can tell whether they are used, and a survey may come before it was asked."""
     now = facts_of(survey)
     unsure = any(card.usable is None for card in survey.accelerators)
+    unsure = unsure or may_lack_cards(survey.software.torch, survey.accelerators)
     pairs = (
         ("processor", before.cpu, now.cpu),
         ("usable cores", _figure(before.usable_cores), _figure(now.usable_cores)),
@@ -134,13 +143,14 @@ def changes_since(before: MachineFacts, survey: Survey) -> tuple[str, ...]:
 
 
 def contradictions(claimed: MachineFacts, survey: Survey) -> tuple[str, ...]:
-    """Where these are another machine's facts than what is surveyed, in words. A card that is here and is not used is
-    no difference: it may be hidden from this process (CUDA_VISIBLE_DEVICES), or was from the one that calibrated."""
+    """Where these are another machine's facts than what is surveyed, in words. Other memory is none, as it stands in no
+    fingerprint (docs/decisions/0006). A card that is here and is not used is no difference either: it may be hidden
+    from this process (CUDA_VISIBLE_DEVICES), or was from the one that calibrated."""
     now = facts_of(survey)
     here = Counter(make_printable(card.name) if card.name else None for card in survey.accelerators)
     if Counter(card.name for card in claimed.accelerators) <= here:
         claimed = replace(claimed, accelerators=now.accelerators)
-    return changes_since(claimed, survey)
+    return changes_since(replace(claimed, memory_bytes=None), survey)
 
 
 def _figure(value: float | None) -> str | None:

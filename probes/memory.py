@@ -20,9 +20,15 @@ NODES_EXCEED_FRACTION = 1.25
 PROCESS_LIMITS = ("Max data size", "Max address space")
 
 
+# What a cgroup's usage has in it that the kernel drops before it kills: files that were read once and more than once,
+# and (told by version 2) names and inodes of files. MemAvailable has the same for the whole machine, but for what is
+# below a low watermark, which a cgroup has not.
+GIVEN_BACK = ("inactive_file", "active_file", "slab_reclaimable")
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryCgroup:
-    """One level's limit, and what it uses beyond page cache that the kernel would drop (inactive files)."""
+    """One level's limit, and what it uses beyond what the kernel would drop (cache_bytes)."""
 
     limit_bytes: int
     used_bytes: int | None
@@ -151,17 +157,15 @@ def _read_hidden_cgroup(root: Root, folder: str) -> MemoryCgroup | None:
     limit = parse_int(statistics.get("hierarchical_memory_limit"))
     if limit is None or not 0 < limit < NO_LIMIT_BYTES:
         return None
-    usage, cache = root.read_int(f"{folder}/memory.usage_in_bytes"), parse_int(statistics.get("total_inactive_file"))
+    usage, cache = root.read_int(f"{folder}/memory.usage_in_bytes"), parse_given_back(statistics)
     return MemoryCgroup(limit, None if usage is None else max(0, usage - (cache or 0)), cache)
 
 
 def _read_memory_cgroup(root: Root, levels: Levels, folder: str) -> MemoryCgroup | None:
     # Above memory.high processes are slowed down until they give memory back: training cannot go there.
     also_limits = ("memory.high",) if levels.version == 2 else ()
-    limit_name, usage_name, cache_name = (
-        ("memory.max", "memory.current", "inactive_file")
-        if levels.version == 2
-        else ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    limit_name, usage_name = (
+        ("memory.max", "memory.current") if levels.version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
     )
     limits = [_read_limit(root, f"{folder}/{name}") for name in (limit_name, *also_limits)]
     limit = min((limit for limit in limits if limit is not None), default=None)
@@ -171,11 +175,16 @@ def _read_memory_cgroup(root: Root, levels: Levels, folder: str) -> MemoryCgroup
     if usage is None:
         return MemoryCgroup(limit, None)
     text = root.read_if_there(f"{folder}/memory.stat")
-    statistics = parse_fields(text or "", " ")
-    cache = parse_int(statistics.get(cache_name, statistics.get("inactive_file")))
+    cache = parse_given_back(parse_fields(text or "", " "))
     if text is not None and cache is None:
         raise Unreadable(Outcome.FAILED, f"{folder}/memory.stat does not tell of page cache")
     return MemoryCgroup(limit, max(0, usage - (cache or 0)), None if cache is None else min(cache, usage))
+
+
+def parse_given_back(statistics: dict[str, str]) -> int | None:
+    """memory.stat's: in version 1 those with `total_` are of the levels below, too. None where it does not tell."""
+    told = [parse_int(statistics.get(f"total_{name}", statistics.get(name))) for name in GIVEN_BACK]
+    return None if told[0] is None else sum(size or 0 for size in told)
 
 
 def _read_limit(root: Root, path: str) -> int | None:

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from probes.gpu.identity import is_same_card
+from probes.gpu.identity import is_same_card, may_be_same
+from probes.gpu.naming import with_name_facts
 from probes.gpu.nvml.processes import is_closed_by_mode
-from probes.hardware import Accelerator, Software, Survey, Torch
+from probes.gpu.pci import normalize_address
+from probes.hardware import Accelerator, Memory, Software, Survey, Torch
 from probes.reading import clean
 
 # GPUs inside NVIDIA's Tegra chips (Jetson): their machine code and other cards' are strangers within one major version
@@ -21,10 +23,18 @@ _RENUMBERED = {(10, 1): (11, 0)}  # Thor, since CUDA 13
 
 
 def with_torch_facts(survey: Survey, ready: dict[str, Any]) -> Survey:
-    """The survey with torch's devices: which cards it can use, and by which name. The fingerprint stays."""
-    devices = _list_devices(ready)
-    cards = tuple(_add_device(card, devices) for card in survey.accelerators)
-    return replace(survey, accelerators=cards, software=add_to_software(survey.software, ready))
+    """The survey with torch's devices: which cards it can use, and by which name; those that it alone shows (ROCm's
+    under WSL, where no bus has them; a card's partitions) stand behind the others. The fingerprint stays."""
+    devices, software = _list_devices(ready), add_to_software(survey.software, ready)
+    is_live = survey.software.python is not None  # a captured machine has no devices of this one's torch
+    if is_live:
+        devices = _place_lone(devices, survey.accelerators, software)
+    cards = [_add_device(card, devices) for card in survey.accelerators]
+    if is_live:
+        for device in devices:
+            if _is_new(device, cards):
+                cards.append(_describe(device, cards, software, survey.memory))
+    return replace(survey, accelerators=tuple(cards), software=software)
 
 
 def add_to_software(software: Software, ready: dict[str, Any]) -> Software:
@@ -89,6 +99,8 @@ def has_gfx_kernels(target: str | None, architectures: Sequence[str]) -> bool:
 
 # What torch calls a vendor's devices.
 _KINDS = {"NVIDIA": "cuda", "AMD": "cuda", "Intel": "xpu"}
+_VENDORS = {"cuda": "NVIDIA", "xpu": "Intel"}  # of a device, where its build is not for ROCm
+_METAL = "mps"
 # What may hide a vendor's card from a torch that is built for it.
 _HIDING = {
     "NVIDIA": "CUDA_VISIBLE_DEVICES",
@@ -99,20 +111,74 @@ _HIDING = {
 
 def _add_device(card: Accelerator, devices: list[dict[str, Any]]) -> Accelerator:
     """What torch says of a device that it cannot tell more of is said of every card that it might be."""
-    device = next((device for device in devices if _is_same(card, device)), None)
+    same = [device for device in devices if _is_same(card, device)]
     nameless = [row for row in devices if _is_nameless(row) and _kind(row) == _KINDS.get(card.vendor or "")]
-    if device is not None:
-        why = _text(device.get("why_not")) or _explain_kernels(card, device) or _explain_mode(card)
-        named = replace(card, torch_device=_text(device.get("device")), usable=why is None, why_not=why)
-        # Where a card is several of the kernel's nodes, its target is torch's to tell.
-        named = replace(named, gfx_target=card.gfx_target or _text(device.get("gfx_target")))
-        return _add_memory(named, device)
+    if same:
+        # Of several partitions the driver's figures are the whole card's.
+        whole = card if len(same) == 1 else replace(card, memory_total_bytes=None, memory_free_bytes=None)
+        return _add_facts(whole, same[0])
     if card.usable is not None:
         return replace(card, torch_device=None)
     if nameless:
         return replace(card, torch_device=None, usable=False, why_not=_text(nameless[0].get("why_not")))
     may = f" ({_HIDING[card.vendor]} may hide it)" if card.vendor in _HIDING else ""
     return replace(card, torch_device=None, usable=False, why_not=f"torch does not list it{may}")
+
+
+def _add_facts(card: Accelerator, device: dict[str, Any]) -> Accelerator:
+    why = _text(device.get("why_not")) or _explain_kernels(card, device) or _explain_mode(card)
+    named = replace(card, torch_device=_text(device.get("device")), usable=why is None, why_not=why)
+    # Where a card is several of the kernel's nodes, its target is torch's to tell.
+    named = replace(named, gfx_target=card.gfx_target or _text(device.get("gfx_target")))
+    return _add_memory(named, device)
+
+
+def _place_lone(
+    devices: list[dict[str, Any]], cards: Sequence[Accelerator], software: Software
+) -> list[dict[str, Any]]:
+    """The devices; one that tells no place, as its runtime does not, has that of the one card that it can be."""
+    known = [device for device in devices if _kind(device) in _VENDORS]
+    lone = [device for device in known if not any(_is_same(card, device) for card in cards)]
+    left = [card for card in cards if card.usable is None and not any(_is_same(card, device) for device in devices)]
+    for vendor in _KINDS:
+        rows = [device for device in lone if _find_vendor(device, software) == vendor]
+        own = [card for card in left if card.vendor == vendor]
+        if len(rows) == len(own) == 1 and not _text(rows[0].get("why_not")) and _may_be(own[0], rows[0]):
+            placed = {**rows[0], "pci_address": own[0].pci_address}
+            devices = [placed if device is rows[0] else device for device in devices]
+    return devices
+
+
+def _is_new(device: dict[str, Any], cards: Sequence[Accelerator]) -> bool:
+    """Whether no card bears the name of this device, which started."""
+    is_known_kind = _kind(device) in (*_KINDS.values(), _METAL)
+    name = _text(device.get("device"))
+    return is_known_kind and not _text(device.get("why_not")) and all(card.torch_device != name for card in cards)
+
+
+def _describe(device: dict[str, Any], cards: Sequence[Accelerator], software: Software, memory: Memory) -> Accelerator:
+    """A card by torch's word alone. A number or a place that another card has is no second one's: partitions share
+    theirs, and torch tells no function of the address."""
+    if _kind(device) == _METAL:
+        card = Accelerator(_METAL, "Apple", segment="integrated", unified_memory=True)
+        shared = replace(card, memory_total_bytes=memory.total_bytes, memory_free_bytes=memory.available_bytes)
+        return _add_facts(shared, device)
+    uuid, address = _text(device.get("uuid")), normalize_address(_text(device.get("pci_address")))
+    vendor, is_taken = _find_vendor(device, software), any(is_same_card(card, uuid, None) for card in cards)
+    card = Accelerator(
+        id=str(device["device"]) if uuid is None or is_taken else uuid,
+        vendor=vendor,
+        name=_text(device.get("name")),
+        compute_capability=_text(device.get("capability")) if vendor == "NVIDIA" else None,
+        pci_address=None if any(card.pci_address == address for card in cards) else address,
+    )
+    return _add_facts(with_name_facts(card), device)
+
+
+def _find_vendor(device: dict[str, Any], software: Software) -> str:
+    is_rocm = software.torch is not None and software.torch.hip_version is not None
+    is_amds = _kind(device) == "cuda" and (is_rocm or _text(device.get("gfx_target")) is not None)
+    return "AMD" if is_amds else _VENDORS[_kind(device)]
 
 
 def _add_memory(card: Accelerator, device: dict[str, Any]) -> Accelerator:
@@ -133,9 +199,13 @@ def _kind(device: dict[str, Any]) -> str:
 
 
 def _is_same(card: Accelerator, device: dict[str, Any]) -> bool:
-    if device.get("device") == "mps":
+    if device.get("device") == _METAL:
         return card.vendor == "Apple"
     return is_same_card(card, _text(device.get("uuid")), _text(device.get("pci_address")))
+
+
+def _may_be(card: Accelerator, device: dict[str, Any]) -> bool:
+    return may_be_same(card, _text(device.get("uuid")), _text(device.get("pci_address")))
 
 
 def _explain_kernels(card: Accelerator, device: dict[str, Any]) -> str | None:

@@ -57,8 +57,15 @@ def _cores(cpu: Document) -> str:
         cpu["offline_logical_cores"] and f"{cpu['offline_logical_cores']} switched off",
         cpu["sockets"] and f"{cpu['sockets']} socket{'s' if cpu['sockets'] > 1 else ''}",
         cpu["numa_nodes"] and cpu["numa_nodes"] > 1 and f"{cpu['numa_nodes']} NUMA nodes",
-        cpu["numa_nodes_without_cpus"] and f"{cpu['numa_nodes_without_cpus']} of them memory alone",
+        _memory_nodes(cpu["numa_nodes_without_cpus"]),
     )
+
+
+def _memory_nodes(count: int | None) -> str | None:
+    """Some of `numa_nodes` (expanders) and some beside them (a GPU's own memory)."""
+    if not count:
+        return None
+    return f"{count} NUMA node{'s' if count > 1 else ''} without cores (an expander's or a GPU's memory)"
 
 
 def _kinds(cpu: Document) -> str | None:

@@ -11,12 +11,14 @@ _INTEL_GPU_DRIVERS = ("xe", "i915", *VIRTUAL_MACHINE_DRIVERS)
 
 
 def is_candidate(card: Accelerator) -> bool:
-    """A PC processor's own graphics are no training GPUs; Apple's are. A MIG instance shares its card's chain."""
+    """A PC processor's own graphics are no training GPUs, but where torch uses them (AMD's larger ones with ROCm);
+    Apple's are. A MIG instance shares its card's chain."""
     if card.vendor not in VENDORS or card.parent_id is not None:
         return False
     if card.vendor == "Apple":
         return card.kernel_driver is None  # under Linux torch has no backend for it
-    return card.segment != "integrated" and (card.vendor != "Intel" or _is_intel_gpu(card))
+    is_used = bool(card.usable and card.torch_device)
+    return (card.segment != "integrated" or is_used) and (card.vendor != "Intel" or _is_intel_gpu(card))
 
 
 def _is_intel_gpu(card: Accelerator) -> bool:

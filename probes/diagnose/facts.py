@@ -97,5 +97,6 @@ class Facts:
 
     @property
     def training_cards(self) -> tuple[Accelerator, ...]:
-        """Cards that torch could train on: no graphics built into a PC's processor, no part of a card."""
+        """Cards that torch could train on: no graphics built into a PC's processor that it does not use, no part of a
+        card."""
         return tuple(card for card in self.accelerators if is_candidate(card))

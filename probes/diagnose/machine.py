@@ -8,10 +8,13 @@ from probes.diagnose.codes import make_finding
 from probes.diagnose.facts import Facts
 from probes.diagnose.wording import listed
 from probes.hardware import Finding
+from probes.machine_facts import may_lack_cards
 
 
 def find_no_gpu(facts: Facts) -> Iterator[Finding]:
     if not facts.accelerators_known or facts.silent_card or facts.training_cards or _has_jetsons_gpu(facts):
+        return
+    if may_lack_cards(facts.torch, facts.accelerators):
         return
     seen = {card.vendor for card in facts.accelerators}  # whose driver is loaded for what is built in
     drivers = [driver for driver in facts.software.drivers if driver.vendor not in seen]

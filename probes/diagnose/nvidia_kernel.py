@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from probes.diagnose.codes import make_finding
+from probes.diagnose.facts import Facts
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.passing_in import explain_passing_in
 from probes.gpu.driver import FREE_NVIDIA_DRIVERS, VIRTUAL_MACHINE_DRIVERS
+from probes.gpu.nvml.asking import NO_ACCESS
 from probes.hardware import DeviceFile, Finding
 
 INSTALL_DRIVER = (
@@ -15,18 +17,25 @@ INSTALL_DRIVER = (
     "sudo dnf install akmod-nvidia (Fedora with RPM Fusion), else https://www.nvidia.com/drivers"
 )
 _FALLEN_OFF = 79  # XID: the GPU does not answer on the bus any more (docs.nvidia.com/deploy/xid-errors)
+_FAILED = r"cannot reach|must be reset"  # NVML's errors but for a lack of permission (probes.gpu.nvml.asking)
 
 
 def is_told(case: Case) -> bool:
     """Whether NVIDIA's driver tells of this card: it then has the driver's own id or version."""
-    return case.card.id.startswith(("GPU-", "MIG-")) or case.card.driver_version is not None
+    has_its_word = case.card.id.startswith(("GPU-", "MIG-")) or case.card.driver_version is not None
+    return has_its_word and not is_refused(case)
 
 
 def is_lost(case: Case) -> bool:
     """The kernel's log outlives a reset: a card that tells its memory again is not lost any more."""
     answers = case.card.memory_total_bytes is not None
     fallen_off = any(xid.code == _FALLEN_OFF for xid in case.card.xids or ()) and not answers
-    return fallen_off or re.search(r"cannot reach|\blost\b", case.card.why_not or "") is not None
+    return fallen_off or re.search(rf"\blost\b|{_FAILED}", case.card.why_not or "") is not None
+
+
+def is_refused(case: Case) -> bool:
+    """Whether the driver works on this card for others, and not for this process."""
+    return case.card.why_not == NO_ACCESS
 
 
 def check_bus(case: Case) -> Checked:
@@ -35,15 +44,28 @@ def check_bus(case: Case) -> Checked:
             make_finding(
                 "gpu-lost",
                 case.subject,
-                "The driver lost this card: it does not answer on the bus any more"
-                + (f" ({case.card.why_not})." if case.card.why_not else ": Xid 79 is in the kernel's log."),
-                "sudo dmesg | grep -i xid; then restart the machine. If it comes back, check the card's power cables, "
-                "its seat and its temperature.",
+                *_describe_loss(case.card.why_not),
             )
         )
     if case.card.pci_address:
         return fine(f"it is on the PCI bus at {case.card.pci_address}")
     return fine("the driver tells of it") if is_told(case) else unknown("no PCI address is known of it")
+
+
+def _describe_loss(why: str | None) -> tuple[str, str]:
+    """What happened, and what to do."""
+    log = "sudo dmesg | grep -i -e xid -e nvrm says more"
+    if why is not None and re.search(_FAILED, why) and not re.search(r"\blost\b", why):
+        fix = f"Reset the card (sudo nvidia-smi --gpu-reset) or restart the machine; {log}."
+        if "must be reset" not in why:
+            fix = f"Check the card's power cables and its seat, then restart the machine; {log}."
+        return f"NVIDIA's driver cannot use this card: {why}.", fix
+    what = "The driver lost this card: it does not answer on the bus any more"
+    what = f"{what} ({why})." if why else f"{what}: Xid 79 is in the kernel's log."
+    return what, (
+        "sudo dmesg | grep -i xid; then restart the machine. If it comes back, check the card's power cables, "
+        "its seat and its temperature."
+    )
 
 
 def check_module(case: Case) -> Checked:
@@ -109,8 +131,9 @@ def check_device_files(case: Case) -> Checked:
     if files is None:
         return fine("the driver answers") if is_told(case) else unknown("nothing tells which device files there are")
     refused = [file for file in files if file.readable is False or file.writable is False]
-    if refused and not is_told(case):
-        return broken(_refused(case, refused))
+    if is_refused(case) or (refused and not is_told(case)):
+        told = count_told(case.facts)
+        return broken(not_given(case, told) if told else _refused(case, refused))
     names = {file.path.rsplit("/", 1)[-1] for file in files}
     if is_told(case) or "dxg" in names or ("nvidiactl" in names and any(name[6:].isdigit() for name in names)):
         return fine(f"{len(files)} device files are there" if files else "the driver answers")
@@ -136,14 +159,57 @@ def _missing(case: Case, names: set[str]) -> Finding:
     )
 
 
+def count_told(facts: Facts) -> int:
+    """NVIDIA's cards that its driver tells this process of."""
+    told = [card.id for card in facts.accelerators if card.vendor == "NVIDIA"]  # AMD's ids begin so, too
+    return sum(name.startswith("GPU-") for name in told)
+
+
+def not_given(case: Case, others: int) -> Finding:
+    """others: cards of the vendor that this process has; a job, a service or a container has its share of them."""
+    has = f"which has {others} other card{'' if others == 1 else 's'}"
+    container = case.facts.container
+    if container is not None:
+        message = f"This card is on the host's bus and was not given to this container ({container}), {has}."
+        fix = explain_passing_in(case.card.vendor, container)
+    else:
+        message = f"This card was not given to this process, {has}: its device file is refused."
+        fix = (
+            f"Where it is wanted too, ask for it where the process is started (Slurm: --gpus={others + 1}; a systemd "
+            "unit: DeviceAllow=); who may open device files shows ls -l /dev/nvidia* /dev/dri"
+        )
+    return make_finding("gpu-not-in-container", case.subject, message, fix)
+
+
 def _refused(case: Case, refused: list[DeviceFile]) -> Finding:
+    if not refused:  # NVML alone says so, and not of which file
+        return _kept_away(case)
     first = refused[0]
     if any(file.error == "EPERM" for file in refused):
         return access_lost(case, f"{first.path} exists and its permissions allow this user, yet the kernel refuses it")
     return no_permission(case, first, "sudo usermod -aG {group} $USER, then log in again")
 
 
+def _kept_away(case: Case) -> Finding:
+    container = case.facts.container
+    fix = "ls -l /dev/nvidia* shows who may open its file; in a batch job ask for the card (Slurm: --gpus=1)"
+    return make_finding(
+        "no-permission-on-device-files",
+        case.subject,
+        "NVIDIA's driver does not let this process use this card: its device file is refused.",
+        fix if container is None else explain_passing_in("NVIDIA", container),
+    )
+
+
 def access_lost(case: Case, what: str) -> Finding:
+    if case.facts.container is None:
+        return make_finding(
+            "gpu-access-lost",
+            case.subject,
+            f"{what}: this process was not given this device, as in a batch job that asked for none.",
+            "Ask for it where the process is started: Slurm's --gpus=1, a systemd unit's DeviceAllow=, then start it "
+            "again.",
+        )
     return make_finding(
         "gpu-access-lost",
         case.subject,

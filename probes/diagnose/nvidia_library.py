@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
-from probes.diagnose.nvidia_kernel import access_lost, is_told, no_permission
+from probes.diagnose.nvidia_kernel import access_lost, count_told, is_told, no_permission, not_given
 from probes.diagnose.passing_in import explain_passing_in
 from probes.diagnose.visibility import may_be_hidden
 from probes.gpu.nvml.processes import is_closed_by_mode
@@ -81,21 +81,13 @@ def _check_untold(case: Case) -> Checked:
 
 
 def _left_out(case: Case) -> Checked:
-    told = sum(card.id.startswith("GPU-") for card in case.facts.accelerators)
+    told = count_told(case.facts)
     if case.facts.container is not None and not told:
         message = f"NVIDIA's driver answers in this container ({case.facts.container}) and has no card for it."
         fix = explain_passing_in("NVIDIA", case.facts.container)
         return broken(make_finding("container-without-gpu", case.subject, message, fix))
     if case.facts.container is not None:
-        message = (
-            f"This card is on the host's bus and was not given to this container ({case.facts.container}), "
-            f"which has {told} other card{'' if told == 1 else 's'}."
-        )
-        return broken(
-            make_finding(
-                "gpu-not-in-container", case.subject, message, explain_passing_in("NVIDIA", case.facts.container)
-            )
-        )
+        return broken(not_given(case, told))
     message = (
         f"NVIDIA's driver works and does not tell of the card at {case.card.pci_address}: this driver does not support "
         "it (too old or too new a card, or one that needs the other kind of kernel module), or the card "

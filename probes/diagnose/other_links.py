@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
-from probes.diagnose.nvidia_kernel import access_lost, no_permission
+from probes.diagnose.nvidia_kernel import access_lost, no_permission, not_given
 from probes.diagnose.passing_in import explain_passing_in
 from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
 from probes.hardware import Finding
@@ -51,9 +51,10 @@ def check_module(case: Case) -> Checked:
 
 
 def _is_passed_over(case: Case) -> bool:
-    """A captured machine may lack the links that tell what a card is bound to."""
+    """A captured machine may lack the links that tell what a card is bound to, and a container the bus; what torch
+    lists is driven."""
     is_unbound = case.card.kernel_driver is None and case.card.pci_address is not None
-    return is_unbound and case.facts.is_live and not _is_proven(case)
+    return is_unbound and case.facts.is_live and case.card.torch_device is None
 
 
 def _passed_over(case: Case, module: str) -> Finding:
@@ -100,12 +101,15 @@ def _old_driver(case: Case) -> Finding:
 def check_device_files(case: Case) -> Checked:
     if case.card.vendor == "Apple":
         return fine("macOS needs none")
-    if _is_proven(case):
-        return fine(f"torch uses it as {case.card.torch_device}")
+    if case.card.torch_device:
+        return fine(f"its runtime shows it as {case.card.torch_device}")
     files = case.driver.device_files if case.driver else None
     if files is None:
         return unknown("nothing tells which device files there are")
     refused = [file for file in files if file.readable is False or file.writable is False]
+    others = sum(card.vendor == case.card.vendor and bool(card.torch_device) for card in case.facts.accelerators)
+    if refused and others:
+        return broken(not_given(case, others))
     if any(file.error == "EPERM" for file in refused):
         return broken(
             access_lost(

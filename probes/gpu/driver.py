@@ -168,10 +168,11 @@ def _read_group(path: str) -> str | None:
 
 
 def find_library(root: Root, family: Family) -> tuple[str | None, str | None]:
-    """Name and version of the driver's library; the version is in the name of the file that it links to."""
+    """Name and version of the driver's library; the version is in the name of the file that it links to. A loader in
+    an earlier folder does not stand for the library that it loads from a later one."""
     folders = (*_loader_folders(root), *LIBRARY_FOLDERS, *family.folders)
-    for folder in folders:
-        for name in family.libraries:
+    for name in family.libraries:
+        for folder in folders:
             if root.exists(f"{folder}/{name}"):
                 return name, _read_library_version(root, folder, name)
     return None, None

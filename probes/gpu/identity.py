@@ -23,6 +23,13 @@ def is_same_card(card: Accelerator, uuid: str | None, address: str | None) -> bo
     return address == card.pci_address
 
 
+def may_be_same(card: Accelerator, uuid: str | None, address: str | None) -> bool:
+    """Whether nothing tells that they are two: the device has no place, and one of them no number."""
+    has_place = address is not None or _level_zero_address(uuid) is not None
+    has_numbers = card.id.startswith(("GPU-", "MIG-")) and uuid is not None
+    return card.pci_address is not None and not has_place and not has_numbers
+
+
 def _are_two(card: Accelerator, uuid: str | None) -> bool:
     """Two UUIDs that differ, both known."""
     return card.vendor == "NVIDIA" and card.id.startswith("GPU-") and _hex(uuid) is not None

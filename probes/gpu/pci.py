@@ -3,6 +3,7 @@
 A server's management chip and an emulated VGA are display controllers too; they cannot compute and are left out.
 """
 
+import re
 from dataclasses import asdict, dataclass, replace
 
 from probes.gpu.pci_names import Ids, name_card
@@ -47,6 +48,8 @@ _DISPLAY, _ACCELERATOR, _COPROCESSOR = 0x03, 0x12, 0x0B40
 _AMD, _AMD_CHIPSET, _INTEL = 0x1002, 0x1022, 0x8086
 _DRIVES_PARTS = ("xe", "i915", "amdgpu")  # kernels run on a virtual function that one of these drives
 _DRIVES_INTEL_GPUS = ("xe", "i915")
+# Names of Intel's cards that no table tells more of: `Arc(TM) A380E Graphics`, `Iris(R) Xe Graphics (DG1)`.
+_INTEL_CARD = re.compile(r"\bArc(?:\(TM\))? (?:Pro )?[AB]\d|\(DG1\)")
 _FUNCTIONS = 8  # of one device
 _MAX_DEPTH = 12  # bridges behind bridges in /sys/devices
 _MAX_DEVICES = 4096
@@ -145,14 +148,17 @@ def describe(function: PciFunction, is_integrated: bool = False) -> Accelerator:
 
 def _is_intel_graphics(function: PciFunction, name: str | None) -> bool:
     """Intel's own graphics sit at 00:02.0 on every chip that has them, their virtual functions behind it. A virtual
-    machine may have a card there, or such graphics elsewhere on bus 0, which the name tells: cards' have no such word
-    (`Arc A770`; `UHD Graphics 770`)."""
-    if function.vendor != _INTEL or function.class_code >> 16 != _DISPLAY:
+    machine may have a card there, or either elsewhere on bus 0, which the name tells (`Arc A770 Graphics`; `UHD
+    Graphics 770`)."""
+    is_on_chips_bus = function.address.startswith("0000:00:")
+    if function.vendor != _INTEL or function.class_code >> 16 != _DISPLAY or not is_on_chips_bus:
         return False
-    if not function.address.startswith("0000:00:02."):
-        return function.address.startswith("0000:00:") and "Graphics" in (name or "")
     known = parse_gpu_name(name) if name else None
-    return known is None or known.segment in (None, "integrated")
+    if known is not None and known.segment is not None:
+        return known.segment == "integrated"
+    if _INTEL_CARD.search(name or ""):
+        return False
+    return function.address.startswith("0000:00:02.") or "Graphics" in (name or "")
 
 
 def _is_intel_neural_processor(function: PciFunction) -> bool:

@@ -51,7 +51,8 @@ def find_visible(environment: Mapping[str, str], vendor: str, cards: Sequence[Ac
     """What this environment leaves of a vendor's cards, before any library is asked."""
     elsewhere = _NOT_COUNTED.get(vendor, VIRTUAL_MACHINE_DRIVERS)
     own = tuple(card for card in cards if card.vendor == vendor and card.kernel_driver not in elsewhere)
-    if vendor == "NVIDIA":
+    if vendor == "NVIDIA":  # what its driver does not tell this process of, CUDA does not count
+        own = tuple(card for card in own if card.id.startswith(_PREFIXES)) or own
         return _apply(environment, ("CUDA_VISIBLE_DEVICES",), Visibility(len(own), order_cuda(own, environment)), own)
     if vendor == "AMD":  # the runtime's own variable first; HIP then counts among what it left
         left = _apply(environment, ("ROCR_VISIBLE_DEVICES",), Visibility(len(own), _by_address(own)), own)

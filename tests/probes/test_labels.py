@@ -16,6 +16,7 @@ from probes.hardware import (
     Software,
     Survey,
     System,
+    Torch,
 )
 from probes.labels import make_labels, write_labels
 
@@ -115,6 +116,14 @@ def test_unlike_cards_promise_what_each_of_them_keeps() -> None:
 def test_no_card_is_zero_and_an_unknown_number_is_no_label() -> None:
     assert short_labels()["gpu.count"] == "0"
     assert not [key for key in make_labels(survey_of(pci=Outcome.TIMEOUT)) if "gpu" in key]
+
+
+def test_before_a_torch_that_may_show_cards_was_asked_none_is_not_counted() -> None:
+    torch = Torch("2.13.0+rocm7.0", hip_version="7.0")  # under WSL nothing else shows them
+    for heard, count in ((None, None), (False, "0")):
+        software = Software("3.12", replace(torch, cuda_available=heard))
+        labels = make_labels(replace(survey_of(), software=software))
+        assert labels.get("feature.node.kubernetes.io/crosspoint.gpu.count") == count
 
 
 def test_graphics_inside_the_cpu_and_parts_of_a_card_do_not_count() -> None:

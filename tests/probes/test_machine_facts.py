@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from probes.hardware import Survey
+from probes.hardware import Survey, Torch
 from probes.machine_facts import changes_since, contradictions, facts_of
 from tests.app.advisor.build import GB, a_gpu, a_survey
 
@@ -23,6 +23,17 @@ def test_a_card_that_only_torch_can_tell_of_is_not_gone_before_it_was_asked() ->
     assert changes_since(before, a_survey()) == ("accelerators NVIDIA A10 then, none now",)
 
 
+@pytest.mark.parametrize("heard", [None, False])
+def test_a_card_that_torch_alone_shows_is_not_gone_before_it_was_asked(*, heard: bool | None) -> None:
+    """ROCm's under WSL: one's own profile is no other machine's."""
+    before = facts_of(a_survey(gpus=[a_gpu(vendor="AMD")]))
+    bare = a_survey()
+    torch = Torch("2.13.0+rocm7.0", hip_version="7.0", cuda_available=heard)
+    bare = replace(bare, software=replace(bare.software, torch=torch))
+    gone = () if heard is None else ("accelerators NVIDIA A10 then, none now",)
+    assert changes_since(before, bare) == contradictions(before, bare) == gone
+
+
 @pytest.mark.parametrize("then", [2, 1, 0])
 @pytest.mark.parametrize("now", [2, 1, 0])
 def test_cards_that_are_hidden_now_or_were_are_no_other_machines(then: int, now: int) -> None:
@@ -37,6 +48,16 @@ def test_cards_that_are_not_here_are_another_machines() -> None:
     for here in ([a_gpu()], [a_gpu(), a_gpu(name="NVIDIA A100", torch_device="cuda:1")], []):
         (said,) = contradictions(two, a_survey(gpus=here))
         assert said.startswith("accelerators NVIDIA A10, NVIDIA A10 then")
+
+
+@pytest.mark.parametrize("total", [4, 128])
+def test_other_memory_makes_no_other_machine(total: int) -> None:
+    """Memory that was added, a balloon's, or that of another size of one kind of cloud machine: fingerprints know none
+    of it, and what fits is judged by what is free here."""
+    claimed = facts_of(a_survey(usable_bytes=total * GB))
+    assert contradictions(claimed, a_survey(usable_bytes=8 * GB)) == ()
+    (said,) = contradictions(replace(claimed, cpu="Another CPU"), a_survey(usable_bytes=8 * GB))
+    assert said.startswith("processor ")
 
 
 def test_all_memory_does_not_stand_for_a_limit_that_could_not_be_understood() -> None:

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.hardware import Accelerator, Software, Survey, Torch
-from probes.survey import take_survey
+from probes.hardware import (
+    Accelerator,
+    Cpu,
+    Memory,
+    Outcome,
+    ProbeReport,
+    Software,
+    Survey,
+    System,
+    Torch,
+)
+from probes.survey import take_survey, with_findings
 from probes.torch_facts import add_to_software, has_gfx_kernels, has_kernels, with_torch_facts
 
 CARD = Accelerator("GPU-1f2e", vendor="NVIDIA", pci_address="0000:01:00.0", compute_capability="8.6")
@@ -206,10 +216,124 @@ DEVICES = st.dictionaries(
 )
 
 
+NOTHING = Survey("now", "0", System(), Cpu(), Memory(), (), (), Software("3.12"), (), {})
+
+
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(["torch", "devices", "cuda_version"]), JSON | st.lists(DEVICES)))
 def test_no_event_upsets_it(ready: dict[str, Any]) -> None:
     add_to_software(Software(), ready)
+    with_torch_facts(NOTHING, ready)
+
+
+RADEON = {
+    "device": "cuda:0", "name": "AMD Radeon RX 7900 XTX", "uuid": None, "pci_address": None, "capability": "11.0",
+    "gfx_target": "gfx1100", "architectures": ["gfx1100"], "memory_total_bytes": 24 << 30, "why_not": None,
+}  # fmt: skip
+
+
+def test_what_torch_alone_shows_is_a_card_too(survey: Survey) -> None:
+    """As ROCm's under WSL, where no bus has it and no driver tells of it."""
+    software = Software("3.12", Torch("2.13.0+rocm7.0", hip_version="7.0"))
+    bare = replace(survey, accelerators=(), software=software)
+    bare = replace(bare, probes={**survey.probes, "pci": ProbeReport(Outcome.OK)})
+    assert with_findings(bare, {}).findings == ()
+    assert [found.code for found in told_and_judged(bare, {}).findings] == ["no-gpu"]
+    told = told_and_judged(bare, {"hip_version": "7.0", "devices": [RADEON]})
+    [card] = told.accelerators
+    assert (card.id, card.vendor, card.usable, card.torch_device) == ("cuda:0", "AMD", True, "cuda:0")
+    assert (card.gfx_target, card.segment, card.memory_total_bytes) == ("gfx1100", "consumer", 24 << 30)
+    assert (card.compute_capability, card.memory_free_bytes) == (None, None)
+    assert told.findings == ()
+    assert told.fingerprint == bare.fingerprint
+
+
+def test_of_a_card_that_torch_alone_shows_missing_kernels_are_found(survey: Survey) -> None:
+    hidden = {**RADEON, "architectures": ["gfx90a"], "pci_address": "0000:03:00.0"}
+    told = told_and_judged(replace(survey, accelerators=()), {"hip_version": "7.0", "devices": [hidden]})
+    assert (told.accelerators[0].usable, told.accelerators[0].pci_address) == (False, "0000:03:00.0")
+    assert [found.code for found in told.findings] == ["torch-without-kernels"]
+
+
+def test_partitions_of_a_card_are_as_many_as_torch_shows(survey: Survey) -> None:
+    """Each has its card's address, and its card's number or none."""
+    whole = Accelerator("GPU-1", vendor="AMD", pci_address="0000:03:00.0", memory_total_bytes=192 << 30)
+    whole = replace(whole, memory_free_bytes=190 << 30)
+    number = "GPU-38386165-3838-6165-3838-616538386165"
+    row = {**RADEON, "name": "AMD Instinct MI300X", "pci_address": whole.pci_address}
+    rows = [{**row, "device": f"cuda:{n}", "uuid": number if n else None} for n in range(4)]
+    cards = with_torch_facts(replace(survey, accelerators=(whole,)), {"devices": rows}).accelerators
+    assert [card.torch_device for card in cards] == [f"cuda:{n}" for n in range(4)]
+    assert [card.id for card in cards] == ["GPU-1", number, "cuda:2", "cuda:3"]
+    assert [card.pci_address for card in cards] == [whole.pci_address, None, None, None]
+    assert [card.memory_total_bytes for card in cards] == [24 << 30] * 4
+    assert [card.memory_free_bytes for card in cards] == [None] * 4
+    alone = with_torch_facts(replace(survey, accelerators=(whole,)), {"devices": rows[:1]}).accelerators[0]
+    assert (alone.memory_total_bytes, alone.memory_free_bytes) == (192 << 30, 190 << 30)
+
+
+ARC = Accelerator("pci-0000:03:00.0", vendor="Intel", name="Intel Arc B580", pci_address="0000:03:00.0")
+BUS_RADEON = Accelerator("pci-0000:03:00.0", vendor="AMD", pci_address="0000:03:00.0")
+SILENT_UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
+
+
+@pytest.mark.parametrize(
+    ("card", "device"),
+    [
+        (ARC, {"device": "xpu:0"}),
+        (ARC, {"device": "xpu:0", "uuid": SILENT_UUID}),
+        (BUS_RADEON, RADEON),
+        (replace(BUS_RADEON, id="GPU-1a2b3c4d5e6f7081"), RADEON),
+    ],
+)
+def test_a_device_that_tells_no_place_is_the_one_card_that_it_can_be(
+    survey: Survey, card: Accelerator, device: dict[str, Any]
+) -> None:
+    ready = {"hip_version": "7.0" if card.vendor == "AMD" else None, "devices": [device]}
+    [told] = with_torch_facts(replace(survey, accelerators=(card,)), ready).accelerators
+    assert (told.id, told.torch_device, told.usable) == (card.id, device["device"], True)
+
+
+def test_a_device_is_no_card_that_it_cannot_be(survey: Survey) -> None:
+    """Two cards, one that is set aside, one at another place, or one that did not start."""
+    other = replace(ARC, id="pci-0000:04:00.0", pci_address="0000:04:00.0")
+    aside = replace(ARC, usable=False, why_not="it is set aside for a virtual machine (bound to vfio-pci)")
+    elsewhere = {"device": "xpu:0", "pci_address": "0000:09:00.0"}
+    for cards, device in (((ARC, other), {"device": "xpu:0"}), ((aside,), {"device": "xpu:0"}), ((ARC,), elsewhere)):
+        told = with_torch_facts(replace(survey, accelerators=cards), {"devices": [device]}).accelerators
+        assert [card.torch_device for card in told] == [*[None] * len(cards), "xpu:0"]
+    failed = {"device": "xpu:0", "why_not": "it could not be started"}
+    [told_card] = with_torch_facts(replace(survey, accelerators=(ARC,)), {"devices": [failed]}).accelerators
+    assert (told_card.torch_device, told_card.why_not) == (None, "it could not be started")
+
+
+@pytest.mark.parametrize(
+    ("device", "vendor", "capability"),
+    [
+        ({"device": "cuda:0", "name": "NVIDIA A10", "uuid": "GPU-aa", "capability": "8.6"}, "NVIDIA", "8.6"),
+        ({"device": "xpu:0", "name": "Intel(R) Arc(TM) B580 Graphics"}, "Intel", None),
+        ({"device": "mps"}, "Apple", None),
+    ],
+)
+def test_whose_a_card_is_that_torch_alone_shows(
+    survey: Survey, device: dict[str, Any], vendor: str, capability: str | None
+) -> None:
+    shared = replace(survey, accelerators=(), memory=Memory(64, 40))
+    [card] = with_torch_facts(shared, {"devices": [device]}).accelerators
+    assert (card.vendor, card.compute_capability, card.usable) == (vendor, capability, True)
+    assert (card.memory_total_bytes, card.memory_free_bytes) == ((64, 40) if vendor == "Apple" else (None, None))
+
+
+def test_devices_that_do_not_start_and_a_captured_machines_are_not_added(survey: Survey) -> None:
+    failed = {**RADEON, "why_not": "CUDA could not be started on this device"}
+    none = replace(survey, accelerators=())
+    assert with_torch_facts(none, {"devices": [failed, {"device": "tpu:0"}, {}]}).accelerators == ()
+    captured = replace(none, software=Software())
+    assert with_torch_facts(captured, {"devices": [RADEON]}).accelerators == ()
+
+
+def told_and_judged(survey: Survey, ready: dict[str, Any]) -> Survey:
+    return with_findings(with_torch_facts(survey, ready), {})
 
 
 def test_torch_tells_the_target_that_the_kernel_does_not(survey: Survey) -> None:

@@ -16,6 +16,7 @@ LOST = {
     "NVML_ERROR_GPU_IS_LOST": "the driver has lost this card: it fell off the bus or stopped; restart the machine",
     "NVML_ERROR_RESET_REQUIRED": "the driver says that this card must be reset (nvidia-smi --gpu-reset, or a restart)",
 }
+NO_ACCESS = "this process may not use this card: its device file is refused (NVML_ERROR_NO_PERMISSION)"
 
 
 class Card:
@@ -78,6 +79,15 @@ def explain_error(error: Exception) -> str:
         return clean(str(error)) or name_error(error)
     except Exception:  # noqa: BLE001 - the library looks its words up, which may fail in turn
         return name_error(error)
+
+
+def explain_unreached(error: Exception) -> str:
+    """Why a card that NVML counts has no handle. It counts all cards of the machine, also those that a batch job, a
+    device cgroup or the permissions of their files keep from this process (NVIDIA's reference,
+    nvmlDeviceGetCount_v2): nothing is wrong with these."""
+    if name_error(error) == "NVML_ERROR_NO_PERMISSION":
+        return NO_ACCESS
+    return f"NVML cannot reach this card: {explain_error(error)}"
 
 
 def as_text(value: Any) -> str | None:

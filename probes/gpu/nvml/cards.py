@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from probes.gpu.nvml.activity import read_activity, read_clock_limits, read_memory
-from probes.gpu.nvml.asking import Card, as_count, explain_error
+from probes.gpu.nvml.asking import Card, as_count, explain_unreached
 from probes.gpu.nvml.health import read_health
 from probes.gpu.nvml.identity import read_build, read_identity, read_setup
 from probes.gpu.nvml.links import read_fabric_state, read_links
@@ -33,7 +33,7 @@ def read_card(nvml: Any, index: int, driver: str | None, tell: Tell) -> None:
     try:
         card = Card(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
     except Exception as error:  # noqa: BLE001 - one that is lost stays in the list with the reason
-        tell(key, {**facts, "usable": False, "why_not": f"NVML cannot reach this card: {explain_error(error)}"})
+        tell(key, {**facts, "usable": False, "why_not": explain_unreached(error)})
         return
     facts |= read_identity(card, index)
     tell(key, facts)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from probes.gpu.nvml.activity import read_activity, read_memory
-from probes.gpu.nvml.asking import Card, as_count, as_counts, as_flag, ask_library, explain_error
+from probes.gpu.nvml.asking import NO_ACCESS, Card, as_count, as_counts, as_flag, ask_library, explain_unreached
 from probes.gpu.nvml.cards import list_instances
 from probes.gpu.nvml.identity import read_identity
 from probes.gpu.nvml.processes import count_processes
@@ -103,7 +103,7 @@ class WatchedCards:
     @property
     def is_outdated(self) -> bool:
         """Whether it is time to look whether a lost card is back."""
-        has_lost = any(facts.get("usable") is False for facts in self._facts.values())
+        has_lost = any(facts.get("usable") is False for facts in self._facts.values() if not _is_refused(facts))
         return has_lost and time.monotonic() - self._began > _LOST_SECONDS
 
     def _list(self) -> dict[str, Callable[[], Facts]]:
@@ -118,14 +118,18 @@ def list_readers(nvml: Any, index: int) -> Iterator[tuple[str, Callable[[], Fact
     try:
         card = Card(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
     except Exception as error:  # noqa: BLE001 - one that is lost stays in the list with the reason
-        why = f"NVML cannot reach this card: {explain_error(error)}"
-        yield f"nvidia-{index}", partial(dict, usable=False, why_not=why)
+        yield f"nvidia-{index}", partial(dict, usable=False, why_not=explain_unreached(error))
         return
     is_split = as_flag(as_counts(card.ask("nvmlDeviceGetMigMode"), 2)[0])
     yield read_identity(card, index)["id"], partial(_read_changes, card, read_activity)
     for number, instance in (list_instances(card) or []) if is_split else []:
         name = instance.text("nvmlDeviceGetUUID") or f"nvidia-{index}/mig-{number}"
         yield name, partial(_read_changes, instance, read_memory)
+
+
+def _is_refused(facts: Facts) -> bool:
+    """A card of somebody else's comes back to nobody who looks."""
+    return facts.get("why_not") == NO_ACCESS
 
 
 def _read_changes(card: Card, read: Callable[[Card], Facts]) -> Facts:

@@ -35,6 +35,13 @@ def test_a_jetson_is_not_said_to_have_no_gpu() -> None:
     assert codes(Facts(software=Software(drivers=(Driver("NVIDIA", ("nvgpu",)),)))) == []
 
 
+def test_none_is_said_to_be_missing_before_a_torch_that_may_show_one_was_asked() -> None:
+    """ROCm's under WSL, where no bus and no driver has them."""
+    torch = Torch("2.13.0+rocm7.0", hip_version="7.0")
+    assert codes(Facts(software=Software("3.12", torch))) == []
+    assert codes(Facts(software=Software("3.12", replace(torch, cuda_available=False)))) == ["no-gpu"]
+
+
 def test_nothing_is_said_of_gpus_when_nobody_could_look() -> None:
     assert codes(Facts(accelerators_known=False)) == []
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from probes.diagnose import State, build_chains, diagnose
-from probes.hardware import Accelerator, DeviceFile, GpuProcess, Outcome, ProbeReport, Software, Xid
+from probes.hardware import Accelerator, DeviceFile, GpuProcess, Outcome, ProbeReport, Software
 from tests.probes.diagnose.situations import (
     CARD,
     CONTAINER,
@@ -41,17 +41,6 @@ def test_on_a_healthy_machine_every_link_holds_and_nothing_is_found() -> None:
         "not hidden by the environment",
         "free memory",
     ]
-
-
-def test_a_card_that_answers_no_more_is_lost() -> None:
-    lost = replace(ON_BUS, usable=False, why_not="NVML cannot reach this card: GPU is lost")
-    assert_breaks(replace(HEALTHY, accelerators=(lost,)), "device on the bus", "gpu-lost")
-    silent = with_card(xids=(Xid(79, "GPU has fallen off the bus", 60.0),), memory_total_bytes=None)
-    assert_breaks(silent, "device on the bus", "gpu-lost")
-
-
-def test_a_card_that_came_back_is_not_lost_for_what_the_log_remembers() -> None:
-    assert codes(with_card(xids=(Xid(79, "GPU has fallen off the bus", 60.0),))) == ["gpu-driver-errors"]
 
 
 def test_a_card_of_a_virtual_machine_is_not_ours() -> None:

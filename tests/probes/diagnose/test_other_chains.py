@@ -129,6 +129,23 @@ def test_a_user_outside_the_render_group_is_told_of_it() -> None:
     assert_breaks(with_driver(AMD, device_files=(lost,)), "device files and permissions", "gpu-access-lost")
 
 
+def test_a_job_that_has_some_of_amds_cards_is_on_no_broken_machine() -> None:
+    """HIP shows those that it has; whose the refused file is nothing tells."""
+    own = replace(AMD.accelerators[0], torch_device="cuda:0")
+    other = replace(own, id="GPU-2b3c", pci_address="0000:04:00.0", torch_device=None, usable=False)
+    files = (*AMD_FILES, DeviceFile("/dev/dri/renderD129", False, False, "EPERM"))
+    finding = only(with_driver(replace(AMD, accelerators=(own, other)), device_files=files))
+    assert (finding.code, finding.blocking) == ("gpu-not-in-container", False)
+
+
+def test_a_card_that_a_job_has_is_not_told_as_somebody_elses_where_torch_has_no_kernels_for_it() -> None:
+    why = "this build of torch has no kernels for gfx1032; install one that has"
+    own = replace(AMD.accelerators[0], torch_device="cuda:0", gfx_target="gfx1032", usable=False, why_not=why)
+    files = (*AMD_FILES, DeviceFile("/dev/dri/renderD129", False, False, "EPERM"))
+    facts = with_driver(replace(AMD, accelerators=(own,)), device_files=files)
+    assert_breaks(facts, "torch has kernels for this card", "torch-without-kernels")
+
+
 def test_a_torch_for_another_vendor_is_the_wrong_one() -> None:
     wrong = Torch("2.13.0+cu130", cuda_version="13.0", cuda_available=False)
     amd = replace(AMD, software=replace(AMD.software, torch=wrong))
@@ -213,6 +230,15 @@ def test_a_python_for_intels_processors_keeps_apples_gpu_from_torch() -> None:
 def test_what_torch_has_no_backend_for_is_not_called_broken(card: Accelerator) -> None:
     facts = replace(INTEL, accelerators=(card,), software=replace(INTEL.software, drivers=(Driver("Intel", ()),)))
     assert codes(facts) == ["no-gpu"]
+
+
+def test_graphics_in_a_processor_count_where_torch_uses_them() -> None:
+    """Strix Halo with ROCm: what trains is not told to be missing, and has its chain."""
+    graphics = replace(AMD.accelerators[0], name="AMD Radeon 8060S", segment="integrated", unified_memory=True)
+    assert codes(replace(AMD, accelerators=(graphics,))) == ["no-gpu"]
+    used = replace(AMD, accelerators=(replace(graphics, usable=True, torch_device="cuda:0"),))
+    assert codes(used) == []
+    assert {link.state for link in chain_of(used).links} == {State.OK}
 
 
 def test_the_package_of_a_fix_goes_with_the_vendor() -> None:

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from probes.gpu.cuda import CudaReading
-from probes.gpu.driver import join_answers, read_device_file, read_drivers, read_fabric_manager, read_modules
+from probes.gpu.driver import (
+    FAMILIES,
+    find_library,
+    join_answers,
+    read_device_file,
+    read_drivers,
+    read_fabric_manager,
+    read_modules,
+)
 from probes.gpu.nvml_process import NvidiaReading
 from probes.hardware import Accelerator, DeviceFile, Driver, Outcome
 from probes.reading import Root
@@ -163,6 +171,17 @@ def test_what_libraries_said_goes_before_what_file_names_say() -> None:
         compute_devices=0,
         fabric_manager="running",
     )
+
+
+def test_a_loader_on_ones_own_path_does_not_hide_the_driver_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As conda-forge's level-zero beside the distribution's driver."""
+    own, system = tmp_path / "own", tmp_path / "system"
+    write_machine(tmp_path, {"own/libze_loader.so.1": "", "system/libze_intel_gpu.so.1": ""})
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(own))
+    intel = next(family for family in FAMILIES if family.vendor == "Intel")
+    assert find_library(Root(), replace(intel, folders=(str(system),)))[0] == "libze_intel_gpu.so.1"
 
 
 def test_a_vendor_has_a_row_where_it_has_a_card_or_a_driver() -> None:

@@ -15,11 +15,13 @@ import pytest
 
 from probes.gpu import nvidia
 from probes.gpu.nvidia import read_all
-from probes.gpu.nvml.asking import LOST, name_error
+from probes.gpu.nvml import watching
+from probes.gpu.nvml.asking import LOST, NO_ACCESS, name_error
 from probes.gpu.nvml_process import parse_documents
 from probes.hardware import Outcome
 from tests.probes.gpu.nvml_scenes import play, read
 
+PLENTY = 60.0  # seconds for cards that answer at once
 ERRORS = sorted({name for name in dir(real_pynvml) if name.startswith("NVMLError_")})
 SOURCES = [Path(nvidia.__file__), *Path(nvidia.__file__).with_name("nvml").glob("*.py")]
 NAMES = {
@@ -161,6 +163,26 @@ def test_a_lost_card_stays_in_the_list_with_the_reason(monkeypatch: pytest.Monke
     assert healthy.why_not is None
     assert lost.usable is False
     assert "GPU is lost" in (lost.why_not or "")
+
+
+def test_a_card_that_a_job_was_not_given_is_not_called_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML counts the whole machine's."""
+    play(monkeypatch, "refused")
+    own, other = read()
+    assert own.usable is None
+    assert (other.usable, other.why_not) == (False, NO_ACCESS)
+
+
+@pytest.mark.parametrize(("scene", "looked_for"), [("lost", True), ("refused", False)])
+def test_a_lost_card_is_looked_for_again_and_one_of_another_job_is_not(
+    monkeypatch: pytest.MonkeyPatch, scene: str, looked_for: bool
+) -> None:
+    monkeypatch.setattr(watching, "_LOST_SECONDS", -1.0)
+    cards = watching.WatchedCards(play(monkeypatch, scene), 2)
+    told = cards.ask(PLENTY)
+    assert told["nvidia-1"]["usable"] is False
+    assert "utilization_percent" in told["GPU-00000000"]
+    assert cards.is_outdated is looked_for
 
 
 def test_a_card_lost_while_it_is_read_keeps_what_it_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,9 @@ from probes.gpu.nvml_process import NvidiaReading
 from probes.gpu.nvml_watch import Watched
 from probes.hardware import Accelerator, Outcome
 
-CARD = Accelerator("GPU-1", vendor="NVIDIA", name="a card", temperature_celsius=40, memory_free_bytes=8)
+CARD = Accelerator(
+    "GPU-1", vendor="NVIDIA", name="a card", driver_version="580", temperature_celsius=40, memory_free_bytes=8
+)
 FULL = NvidiaReading(Outcome.OK, driver_version="580", accelerators=(CARD,))
 HOT = {"GPU-1": {"temperature_celsius": 80.0, "memory_free_bytes": 1}}
 

@@ -170,6 +170,21 @@ def test_a_virtual_machine_may_have_intels_graphics_or_a_card_anywhere_on_bus_0(
     assert _is_intel_graphics(PciFunction(address, 0x030000, 0x8086, 0xA780), name) is is_integrated
 
 
+@pytest.mark.parametrize("address", ["0000:00:02.0", "0000:00:10.0"])
+@pytest.mark.parametrize(
+    ("device", "is_integrated"),
+    [("0xe20b", False), ("0x56a0", False), ("0x56b1", False), ("0x56ba", False), ("0x4908", False), ("0x4905", False),
+     ("0xa780", True), ("0x7d55", True), ("0x9a49", True), ("0xb080", True)],
+    ids=["Arc B580", "Arc A770", "Arc Pro A40/A50", "Arc A380E", "DG1", "Xe MAX",
+         "UHD 770", "Arc of Meteor Lake", "Iris Xe", "Arc B390"],
+)  # fmt: skip
+def test_intels_cards_are_none_of_a_processor_wherever_a_virtual_machine_has_them(
+    tmp_path: Path, address: str, device: str, *, is_integrated: bool
+) -> None:
+    [card] = read(tmp_path, function(address, "0x030000", "0x8086", device))
+    assert (card.segment == "integrated", card.unified_memory is True) == (is_integrated, is_integrated), card.name
+
+
 @pytest.mark.parametrize(
     ("device", "segment"),
     [("0x740f", None), ("0x130f", "integrated"), ("0x9874", "integrated")],

@@ -1,6 +1,7 @@
 """A stand-in for nvidia-ml-py, at the library's boundary: same names, no driver. FAKE_NVML names what it plays.
 
-healthy, two, lost, unified, mig, empty-mig: machines. hang, stubborn, crash, noisy, unimportable: ways to misbehave.
+healthy, two, lost, refused, unified, mig, empty-mig: machines. hang, stubborn, crash, noisy, unimportable: ways to
+misbehave.
 `FAKE_NVML_PID`: a file to add this process's number to, so that a test can see that it ended.
 `FAKE_NVML_FAULT`: `hang CALL CARD` or `crash CALL CARD`: that call, about that card only, or about any.
 `FAKE_NVML_COMPUTE_MODE`: nvmlComputeMode_t, 0 where it is not set.
@@ -42,6 +43,10 @@ class NVMLError_InvalidArgument(NVMLError):
 
 
 class NVMLError_GpuIsLost(NVMLError):
+    pass
+
+
+class NVMLError_NoPermission(NVMLError):
     pass
 
 
@@ -96,12 +101,14 @@ def nvmlSystemGetCudaDriverVersion() -> int:
 
 def nvmlDeviceGetCount() -> int:
     told = state().get("count")
-    return int(told) if told else 2 if PLAYS in ("two", "lost", "hang") else 1
+    return int(told) if told else 2 if PLAYS in ("two", "lost", "refused", "hang") else 1
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> int:
     if index == 1 and PLAYS == "lost":
         raise NVMLError_GpuIsLost("GPU is lost")
+    if index == 1 and PLAYS == "refused":
+        raise NVMLError_NoPermission("Insufficient Permissions")
     if index == 1 and PLAYS == "hang":
         threading.Event().wait()
     return index
