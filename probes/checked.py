@@ -19,6 +19,16 @@ class Refused(ValueError):
     """A value that cannot be used; the message says which one and what it has to be."""
 
 
+class NotFinite(Refused):
+    """A number that JSON has none for, or one too large to be one."""
+
+
+# What to write for it in a model's config, of which published ones have it.
+SPECIAL_FLOAT_ADVICE = (
+    'In a config.json leave its key out, or write {"__float__": "Infinity"} as transformers does now.'
+)
+
+
 def parse_strict_json(content: bytes) -> Any:
     """JSON as RFC 8259 has it: UTF-8, a byte order mark passed over; finite numbers; no key twice. Raises Refused."""
     try:
@@ -49,7 +59,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise Refused("it holds a number that is not finite")
+        raise NotFinite("it holds a number that is not finite")
     return value
 
 

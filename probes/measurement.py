@@ -10,7 +10,9 @@ from probes.workload.description import Plan
 
 # How real steps are measured: a row of another method tells of another step, and is not read. To be counted up with
 # each change after which the same workload's step under the same plan does other work, or is timed otherwise.
-METHOD = 1
+# 2: sound in stacked frames is as long as was asked for, and images in patches have all of them; what steps alter of
+# their batches is copied for each.
+METHOD = 2
 # Of a row that says none, as all did before it was counted: no release measured otherwise than 1.
 UNSAID_METHOD = 1
 # From here on somebody else computes on a card; a desktop's own drawing is less.
@@ -110,6 +112,9 @@ class Measurement:
     device_busy_fraction: float | None = None  # of the time just before, that others computed on its device
     measured_at: float | None = None  # seconds since 1970
     method: int = METHOD
+    # Refused for what its process could use at that moment (its cores, devices and environment, the one model of its
+    # job): tells nothing of any other.
+    momentary: bool = False
 
     @property
     def is_first_step(self) -> bool:

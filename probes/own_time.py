@@ -24,6 +24,11 @@ def read_own_ticks(proc: Path = Path("/proc")) -> int:
     return round(own * os.sysconf("SC_CLK_TCK")) + int(living)
 
 
+def read_ticks_of(pid: int, proc: Path = Path("/proc")) -> int:
+    """The same of a process that this one started; 0 where it has ended."""
+    return sum(_read_ticks(proc, each) for each in list_family(pid, proc))
+
+
 def ask_own_seconds() -> float:
     """The same in seconds, where there is no /proc: of the living psutil tells. On Windows, which counts nothing of a
     child that has ended, and of a living one's ended children on macOS, what was there to be read last is all that is

@@ -28,8 +28,9 @@ from probes.issued import Issued
 # output, inputs that have gradients, and no guesses at what its code asks of infinite or missing numbers; 27: hooks on
 # parameters' gradients, class numbers for models that take nothing else, and what factorizing matrices computes; 28:
 # what is alive in the optimizer's step, apart from the rest; 29: attention that a device's kernels take by the width of
-# its heads, memory that a step takes and its module does not own, and no layer norms of wrong sizes.
-SCHEMA_VERSION = "29"
+# its heads, memory that a step takes and its module does not own, and no layer norms of wrong sizes; 30: what autocast
+# keeps in fp32 on a device, as many rows of stacked frames as there are, and how many layers chance leaves out.
+SCHEMA_VERSION = "30"
 
 CURVES = (
     "kernel_peaks",
@@ -149,6 +150,7 @@ class Trace:
     kernel_peaks: tuple[Knot, ...] = ()
     autocast_kernel_peaks: tuple[Knot, ...] = ()
     evenly_routed: bool = False  # experts were taken to be chosen equally often: nobody knows without numbers
+    layers_dropped: float = 0.0  # share of those that chance may leave out that it does, on average; here all run
     allocations: str = ""
     autocast_allocations: str = ""
     heap_surplus: tuple[Knot, ...] = ()

@@ -14,7 +14,8 @@ from probes.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """measurements: kept ones, and those that could not be kept. captured: the machine can only be read."""
+    """measurements: kept ones, and those that could not be kept. captured: the machine can only be read. unreadable:
+    why nobody can tell whether it was calibrated."""
 
     survey: Survey
     profile: Profile | None
@@ -22,3 +23,4 @@ class Grounds:
     measurements: Sequence[Measurement]
     experience: Experience | None
     captured: bool = False
+    unreadable: str | None = None

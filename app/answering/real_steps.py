@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from app.advisor.second_look import SecondLook, better_than_before, choose_secon
 from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import may_run_apart
 from app.answering.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
+from app.answering.own_work import OwnWork
 from app.answering.trial_time import affordable, least_turn_seconds, seconds_kept_back
 from app.answering.trials import Trial, fit_together, trial_of
 from app.answering.variants import plain_option, seconds_of_best, variants_of, with_a_best
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from app.service import Crosspoint
 
 log = logging.getLogger(__name__)
+
+StartChild = Callable[[], Awaitable[Child]]
 
 
 class RealSteps:
@@ -69,6 +72,7 @@ class RealSteps:
         if not fitting:
             return
         enough = contest_seconds(estimate, fitting, seconds)
+        work = await asyncio.to_thread(OwnWork, child.pid)
         noise = await self._run(
             child,
             survey,
@@ -79,16 +83,30 @@ class RealSteps:
             expected_seconds(estimate, fitting),
             apart=may_run_apart(options_of(estimate, fitting), enough),
         )
-        self.load = labjobs.load_meanwhile(survey, noise)
+        self.load = labjobs.load_meanwhile(survey, noise, await asyncio.to_thread(work.cores_beside, noise))
 
     async def probe(
-        self, child: Child, survey: Survey, profile: Profile | None, trace: Trace | None, seconds: float
-    ) -> None:
+        self,
+        child: Child,
+        another: StartChild,
+        survey: Survey,
+        profile: Profile | None,
+        trace: Trace | None,
+        seconds: float,
+    ) -> Child:
         """Some plans at other batches, one batch after the other, each chosen by what is known by then, with the time
-        that is left, and once more what nothing else bears out; a failure costs the answer nothing."""
+        that is left, and once more what nothing else bears out; a failure costs the answer nothing. Gives the process
+        that ran last. another: starts one where the last job was the end of the one before."""
         end, tried, twice = time.monotonic() + seconds, list[int](), set[int]()
         now = replace(survey, load=self.load or survey.load)  # beside whom the plans ran
-        while (left := end - time.monotonic()) >= self.to_begin_seconds + LEAST_SECONDS:
+        while (left := end - time.monotonic()) >= self._least_probing_seconds(child):
+            if not child.alive:
+                try:
+                    child = await another()
+                except LabError as error:
+                    log.info("No other batch was measured: %s", error)
+                    return child
+                continue
             known, begin = await self.known(survey), self.to_begin_seconds
             gathered = await asyncio.to_thread(gather, now, profile, trace, known, self._request)
             once = [row.batch_size for row in self.fresh if row.batch_size not in twice]
@@ -97,7 +115,7 @@ class RealSteps:
             if probe is None:
                 probe = await asyncio.to_thread(choose_probe, gathered, left, tried, begin)
             if probe is None:
-                return
+                return child
             tried.append(probe.batch_size)
             if again is not None:
                 twice.add(again.batch_size)
@@ -107,7 +125,13 @@ class RealSteps:
                 await self._run(child, survey, probe.plans, probe.batch_size, probe.seconds, apart=apart, again=again)
             except LabError as error:
                 log.info("Batch %d was not measured to its end: %s", probe.batch_size, error)
-                return
+                return child
+        return child
+
+    def _least_probing_seconds(self, child: Child) -> float:
+        """Below which no batch more is measured, in this process or in the place of it."""
+        start = 0.0 if child.alive else child.start_seconds
+        return start + self.to_begin_seconds + LEAST_SECONDS
 
     async def seconds_for_variants(
         self, survey: Survey, estimate: Recommendation, trace: Trace | None, start_seconds: float

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app import advisor
@@ -14,7 +15,7 @@ from app.advisor.explanations.outdated import explain_outdated
 from app.advisor.explanations.slower_machine import explain_slower
 from app.advisor.explanations.unknown_cards import explain_unknown_cards
 from app.advisor.like_cards import one_of_each_kind
-from app.advisor.plans import candidate_plans, unknown_cards
+from app.advisor.plans import candidate_plans, must_ask_torch
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.answering.answer_notes import AnswerNotes
@@ -23,13 +24,13 @@ from app.answering.following import Following
 from app.answering.grounds import Grounds
 from app.answering.lasting_paces import paces_now
 from app.answering.measuring_time import LEAST_PATIENCE_SECONDS, LEAST_SHARE, START_SECONDS, fitting_plans, seconds_left
-from app.answering.real_steps import RealSteps
+from app.answering.real_steps import RealSteps, StartChild
 from app.answering.survey_at_turn import SurveyAtTurn
 from app.answering.trial_time import preparing_seconds
 from app.errors import LabError
 from app.fitted_thread import in_fitted_thread
 from app.keeping import OnProgress, say_waiting, unless_unreadable
-from app.lab import Ticket
+from app.lab import Lab, Ticket
 from app.lab.child import Child
 from app.measurable import check_outcome, check_surveyed
 from probes.hardware import Survey
@@ -113,41 +114,60 @@ class Recommending:
         trace = await self._following.known_trace(survey)
         if trace is None and lab.tracer_is_warm:
             trace = await self._following.trace_if_possible(survey)
-        self._ticket = ticket = self._ticket or lab.reserve(START_SECONDS + self._request.measuring_seconds)
-        ticket.on_wait = say_waiting(self._on_progress)
-        ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, self._request.measuring_seconds)
+        ticket = self._in_line()
         at_turn = SurveyAtTurn(self._crosspoint, ticket, survey)
         try:
             options = start_options(self._request.workload) if any(plan.is_cpu for plan in plans) else ()
             async with lab.session(ticket, options) as first, contextlib.AsyncExitStack() as stack:
                 child = first
+                another = partial(_another, lab, options, stack)
                 survey = await at_turn.survey()
                 profile = await self._profile_at_turn(survey, profile)
                 self._at_turn = survey, profile
                 if trace is None and self._following.untraceable is None:
                     trace = await self._following.trace_if_possible(survey, first)
                     if not first.alive:  # the trace took too long, or ended its process
-                        child = await stack.enter_async_context(lab.another({}, options))
+                        child = await another()
                 estimate = await self._decide(survey, profile, trace)
                 plans = one_of_each_kind(survey, fitting_plans(estimate, plans), self._request.devices)
                 if plans:
-                    kept_back = await self._kept_back(child, survey, profile, trace)
-                    left, least = self.measuring_seconds_left(), LEAST_SHARE * self._request.measuring_seconds
-                    await self._steps.run_plans(child, survey, estimate, plans, max(left - kept_back, least))
-                    if kept_back:  # how long steps and building the model take is known by now
-                        kept_back = min(kept_back, await self._kept_back(child, survey, profile, trace))
-                    await self._steps.probe(child, survey, profile, trace, self.measuring_seconds_left() - kept_back)
-                    await child.end()  # its memory is wanted
-                    if kept_back:
-                        await self._try_variants(survey, profile, trace, self._start_seconds(child))
+                    await self._run_steps(child, another, survey, profile, trace, estimate, plans)
         except LabError as error:
             if (trace is None and ticket.running and not self._following.untraceable) or error.code in _USERS_TO_MEND:
                 raise
-            self._unmeasured = error
-            failed = "The measurement failed" if ticket.running else "Nothing was measured"
-            text = f"{failed}: this is told from what was known before. {error}"
-            self._notes.add(Reason("not-measured", text, {"possible": True}))
+            self._note_unmeasured(error, ticket)
         return trace or (None if self._following.untraceable else await self._following.trace_if_possible(survey))
+
+    def _in_line(self) -> Ticket:
+        """With a place among those who wait for the machine, and how long to."""
+        seconds = self._request.measuring_seconds
+        self._ticket = ticket = self._ticket or self._crosspoint.lab.reserve(START_SECONDS + seconds)
+        ticket.on_wait = say_waiting(self._on_progress)
+        ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, seconds)
+        return ticket
+
+    async def _run_steps(
+        self,
+        child: Child,
+        another: StartChild,
+        survey: Survey,
+        profile: Profile | None,
+        trace: Trace | None,
+        estimate: Recommendation,
+        plans: Sequence[Plan],
+    ) -> None:
+        """Of these plans at the batch asked for, of some at others, of variants of the best one. estimate: what was
+        known before."""
+        kept_back = await self._kept_back(child, survey, profile, trace)
+        left, least = self.measuring_seconds_left(), LEAST_SHARE * self._request.measuring_seconds
+        await self._steps.run_plans(child, survey, estimate, plans, max(left - kept_back, least))
+        if kept_back:  # how long steps and building the model take is known by now
+            kept_back = min(kept_back, await self._kept_back(child, survey, profile, trace))
+        left = self.measuring_seconds_left() - kept_back
+        child = await self._steps.probe(child, another, survey, profile, trace, left)
+        await child.end()  # its memory is wanted
+        if kept_back:
+            await self._try_variants(survey, profile, trace, self._start_seconds(child))
 
     async def _profile_at_turn(self, survey: Survey, before: Profile | None) -> Profile | None:
         """What was waited for may have been this machine's calibration. before: this machine's, too."""
@@ -226,10 +246,12 @@ class Recommending:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
         known = await self._known(survey, profile)
         experience = await self._crosspoint.lessons.like(survey, profile, trace, self._request.workload)
-        captured = not self._crosspoint.is_here
-        self.grounds = Grounds(survey, profile, trace, known, experience, captured)
+        captured, unreadable = not self._crosspoint.is_here, None
+        if profile is None:
+            unreadable = self._crosspoint.store.unreadable
+        self.grounds = Grounds(survey, profile, trace, known, experience, captured, unreadable)
         found = (survey, profile, trace, known, self._request, experience)
-        return await in_fitted_thread(profile, advisor.recommend, *found, captured=captured)
+        return await in_fitted_thread(profile, advisor.recommend, *found, captured=captured, unreadable=unreadable)
 
     async def _with_load(self, survey: Survey) -> Survey:
         """The survey with the newest that is known of the load: a process's first reading has no fractions, and an
@@ -275,7 +297,7 @@ class Recommending:
             if asked is not None and asked.fingerprint != survey.fingerprint:
                 return survey
         survey = await self._crosspoint.survey_for_plans(self._on_progress)
-        if self._crosspoint.is_here and unknown_cards(survey):
+        if self._crosspoint.is_here and must_ask_torch(survey):
             self._notes.add(explain_unknown_cards(survey, self._crosspoint.torch.trouble))
         return survey
 
@@ -291,7 +313,18 @@ class Recommending:
         )
         self._notes.add(Reason("no-survey", text))
 
+    def _note_unmeasured(self, error: LabError, ticket: Ticket) -> None:
+        self._unmeasured = error
+        failed = "The measurement failed" if ticket.running else "Nothing was measured"
+        text = f"{failed}: this is told from what was known before. {error}"
+        self._notes.add(Reason("not-measured", text, {"possible": True}))
+
     def _note_unmeasurable(self, why: str) -> None:
         self._unmeasurable = why
         if self._request.effort != "instant":
             self._notes.add(Reason("not-measured", f"Nothing was measured: {why}.", {"possible": False}))
+
+
+async def _another(lab: Lab, options: Sequence[str], stack: contextlib.AsyncExitStack) -> Child:
+    """One more process to measure in, until the stack is left. Raises LabError."""
+    return await stack.enter_async_context(lab.another({}, options))

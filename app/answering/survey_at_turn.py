@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from app.advisor.explanations.busy_device import without_utilization
@@ -11,6 +12,9 @@ from probes.hardware import Survey
 
 if TYPE_CHECKING:
     from app.service import Crosspoint
+
+# Called with the machine as it is once a measurement's turn has come; what it raises ends that.
+CheckAtTurn = Callable[[Survey], Awaitable[None]]
 
 
 class SurveyAtTurn:

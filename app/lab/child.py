@@ -159,6 +159,11 @@ class Child:
 
     @property
     def alive(self) -> bool:
+        """Whether it can be sent a job."""
+        return self._ending is None and self._runs
+
+    @property
+    def _runs(self) -> bool:
         return self._process.returncode is None
 
     @property
@@ -168,7 +173,8 @@ class Child:
     async def run(
         self, job: dict[str, Any], deadline_seconds: float, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
-        """Send a job and wait for its result; `on_event` is called with each progress event.
+        """Send a job and wait for its result; `on_event` is called with each progress event. A result with which the
+        process ends is given once it has ended, or been ended: what comes next is for another process.
 
         Raises LabError when the job fails, the process dies or the deadline passes; but for a job that said
         `failed` by itself the process has to be ended then: its state is not known.
@@ -184,7 +190,7 @@ class Child:
                     if event.get("job") != name:
                         continue
                     if event.get("event") == "result":
-                        return _result_of(event)
+                        break
                     if event.get("event") == "failed":
                         raise LabError(*_failure_of(event))
                     if on_event is not None:
@@ -192,6 +198,9 @@ class Child:
         except TimeoutError:
             await self.end()
             raise LabError("too-slow", _overdue(self._kind, deadline_seconds)) from None
+        if event.get("last") is True:
+            await self.end()  # where it lost a device it may be held up in the driver
+        return _result_of(event)
 
     async def end(self) -> None:
         """The end of its input, by which it ends with its children and waits for them, so that what they computed is
@@ -217,7 +226,7 @@ class Child:
             if self._process.stdin is not None:
                 self._process.stdin.close()
         await self._wait(EXIT_SECONDS)
-        if self.alive:
+        if self._runs:
             self._signal_group(signal.SIGTERM)
             await self._wait(TERM_SECONDS)
         self.kill()  # also what outlived its parent
@@ -235,7 +244,7 @@ class Child:
 
     async def _end_group(self) -> None:
         """KILL what outlives the process when that is seen to have ended: later its number may be another group's."""
-        while self.alive:  # in later Pythons `wait` lasts as long as a grandchild holds a pipe
+        while self._runs:  # in later Pythons `wait` lasts as long as a grandchild holds a pipe
             await self._wait(LOOK_SECONDS)
         self._signal_group(signal.SIGKILL)
 
@@ -296,7 +305,7 @@ class Child:
             del self._stderr_tail[:-STDERR_TAIL_BYTES]
 
     async def _wait(self, seconds: float) -> None:
-        if self.alive:
+        if self._runs:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), seconds)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
 from itertools import cycle
 from typing import Any, Protocol
@@ -50,23 +50,38 @@ class ResidentFeed:
     """Every batch was put on the device before the first step."""
 
     def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
-        self._ring = cycle([to_device(batch, device) for batch in batches])
+        self._batches = [to_device(batch, device) for batch in batches]
+        self._ring = _round_and_round(self._batches)
         self.held_bytes = sum(batch_bytes(batch) for batch in batches)
+        self._device = device
 
     def next(self) -> Batch:
         return next(self._ring)
 
+    def put_anew(self, spoilt: Collection[int], batches: Sequence[Batch]) -> None:
+        """From these, as many as there were, each that has a tensor with one of these ids."""
+        for place, batch in enumerate(self._batches):
+            if has_any(batch, spoilt):
+                self._batches[place] = to_device(batches[place], self._device)
+
 
 class PageableFeed:
-    """Each step copies its batch from ordinary memory, and waits for it."""
+    """Each step copies its batch from ordinary memory, and waits for it. What takes a batch's place in the sequence is
+    fed from then on."""
 
     def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
-        self._ring = cycle(batches)
+        self._ring = _round_and_round(batches)
         self.held_bytes = 0
         self._device = device
 
     def next(self) -> Batch:
         return to_device(next(self._ring), self._device)
+
+
+def _round_and_round(batches: Sequence[Batch]) -> Iterator[Batch]:
+    """itertools.cycle would remember what lay there in its first round."""
+    while True:
+        yield from batches
 
 
 class PinnedFeed:
@@ -125,6 +140,11 @@ def as_leaf(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_leaf else tensor.detach().requires_grad_()
 
 
+def own_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in memory that nothing else has, as an input that a script has made."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
 def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
     """The same structure with every tensor changed; but how long packed sequences are stays on the CPU, where torch
     wants it."""
@@ -167,6 +187,11 @@ def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
     elif isinstance(batch, MAPPINGS):
         for value in batch.values():
             yield from tensors_in(value)
+
+
+def has_any(batch: Batch, ids: Collection[int]) -> bool:
+    """Whether one of these tensors is in it."""
+    return any(id(tensor) in ids for tensor in tensors_in(batch))
 
 
 def batch_bytes(batch: Batch) -> int:

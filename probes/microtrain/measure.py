@@ -24,7 +24,7 @@ from probes.microtrain.measuring.overhead_meter import OverheadMeter
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.measuring.workbench import StepRun
 from probes.microtrain.overdue import OverdueGuard
-from probes.microtrain.plans import why_impossible
+from probes.microtrain.plans import why_impossible, why_never
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.processes.footprint import limited_to
 from probes.microtrain.quiet.calm import Calm
@@ -156,7 +156,7 @@ class MeasureSession:
 
     def result(self) -> Document:
         told = MeasuredRows(self._job, self._begun, self._contest, self._runs, self._overheads, self._denormals)
-        rows = told.all(self._refused)
+        rows = told.all(self._refused, None if self._forks is None else self._forks.first_step_of)
         threads = max((plan.threads or 1 for plan in self._job.plans), default=1)
         after = read_moment()
         if self._forks is not None:
@@ -185,10 +185,12 @@ class MeasureSession:
             return None
         job = self._job
         wanted = Wanted(job.workload, plans, job.batch_sizes, job.memory_limit_bytes, self._end)
+        self._forks = Forks(wanted)  # which is asked, while it begins, whether a step runs
         try:
-            return Forks(wanted, apart=job.apart)
+            self._forks.begin(apart=job.apart)
         except fresh_processes.EndedEarly:
             return None
+        return self._forks
 
     def _is_forkable(self, plan: Plan) -> bool:
         fine = plan.is_cpu and plan.threads is not None and why_impossible(plan, self._job.cores) is None
@@ -282,7 +284,8 @@ class MeasureSession:
         return entry
 
     def _refuse(self, plan: Plan, size: int, outcome: Any, reason: str) -> None:
-        self._refused.append(Measurement(plan, size, self._job.workload.data, outcome, reason))
+        momentary = outcome == "unsupported" and why_never(plan) is None
+        self._refused.append(Measurement(plan, size, self._job.workload.data, outcome, reason, momentary=momentary))
 
     def _why_too_large(self, size: int) -> str | None:
         """Said before anything is allocated. Raises Failure `out-of-memory` where the model cannot even be built, as it

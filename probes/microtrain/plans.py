@@ -77,14 +77,22 @@ def cuda_precisions(device: str) -> tuple[Precision, ...]:
     return PRECISIONS if capability >= AMPERE else ("fp32", "fp16")
 
 
-def why_impossible(plan: Plan, cores: Cores) -> str | None:
-    """A sentence when this process cannot run the plan; None when it can."""
+def why_never(plan: Plan) -> str | None:
+    """A sentence when no process can run the plan; None when one can."""
     if plan.precision not in PRECISIONS:
         return f"There is no such precision. There are: {', '.join(PRECISIONS)}."
-    if not plan.is_cpu and plan.device not in _cuda_devices():
-        return f"torch has no such device here. It has: {', '.join(('cpu', *_cuda_devices()))}."
     if plan.is_cpu and plan.precision == "tf32":
         return "tf32 is a precision of CUDA devices; on a CPU it is fp32."
+    return None
+
+
+def why_impossible(plan: Plan, cores: Cores) -> str | None:
+    """A sentence when this process cannot run the plan; None when it can."""
+    never = why_never(plan)
+    if never is not None:
+        return never
+    if not plan.is_cpu and plan.device not in _cuda_devices():
+        return f"torch has no such device here. It has: {', '.join(('cpu', *_cuda_devices()))}."
     if plan.is_cpu and plan.threads is not None and not 1 <= plan.threads <= cores.usable:
         return (
             f"{plan.threads} threads were asked for, and this process may use {cores.usable} cores: "

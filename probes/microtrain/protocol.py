@@ -69,7 +69,7 @@ def _run_job(job: Document, kinds: Mapping[str, RunJob], emit: Emit) -> Document
         emit({"event": "progress", "job": name, "fraction": min(1.0, max(0.0, fraction)), "message": message})
 
     def finish(result: Document) -> None:
-        emit({"event": "result", "job": name, "result": result})
+        emit({"event": "result", "job": name, "result": result, "last": True})
         os._exit(0)
 
     try:

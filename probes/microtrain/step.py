@@ -49,7 +49,8 @@ class Step:
     """One step a call. Run it inside `applied(plan)`, which sets what is global in torch: device, threads and tf32.
 
     batches come round and round; give several different ones: training on one batch for ever drifts into denormals,
-    which are slow. `optimizer` None: inference.
+    which are slow. `optimizer` None: inference. altered: places of tensors that it was seen to alter in its batches
+    (probes.microtrain.measuring.altered_batches).
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Step:
         self.feed = feed
         self.device = device
         self.last_loss: float | None = None  # as last read
+        self.altered: frozenset[int] | None = None
         self._log_every = log_every
         self._taken = 0
         self.use_precision(precision)

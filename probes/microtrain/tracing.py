@@ -323,6 +323,7 @@ def _trace_guessing(
         autocast_issued=under.issued,
         autocast_refused=autocast.refused,
         evenly_routed=stepper.evenly_routed or autocast.evenly_routed,
+        layers_dropped=stepper.layers_dropped,
         torch_version=torch.__version__,
         **resident._asdict(),
     )

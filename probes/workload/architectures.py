@@ -70,6 +70,14 @@ class Architectures:
         tables = TASKS_BY_NAME[task].tables
         return next((table for table in tables if model_type in self.classes.get(table, {})), None)
 
+    def class_of(self, model_type: str, task: str) -> str | None:
+        """The model class that is taken for a task unless another is named; None: not supported."""
+        table = self.table(model_type, task)
+        return None if table is None else self.classes[table][model_type][0]
+
+    def config_class(self, model_type: str) -> str | None:
+        return next(iter(self.classes[_CONFIGS].get(model_type, ())), None)
+
     def trainable_types(self) -> tuple[str, ...]:
         """Model types that support at least one task, sorted."""
         return tuple(sorted(name for name in self.model_types if self.tasks(name)))

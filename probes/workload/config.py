@@ -42,9 +42,11 @@ REFUSED = {
 IGNORED = {
     "attn_implementation", "experts_implementation",
     "transformers_version", "torch_dtype", "dtype", "id2label", "label2id", "task_specific_params", "finetuning_task",
-    "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
+    "prefix", "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
     "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
 }  # fmt: skip
+# Keys that look like transformers' own notes, which begin like this, and say what is built (OPT's last norm).
+_PRIVATE = {"_remove_final_layer_norm"}
 # But for values that say what is computed: attention step by step, which keeps its scores for the backward.
 ATTENTION = "attn_implementation"
 KEPT = {ATTENTION: "eager"}
@@ -71,6 +73,7 @@ _WHOLE = _SIZES | _NEVER_LISTS
 _NUMBERS = ("num_", "n_")  # how keys begin that are numbers and nothing else
 _SHARES = {"dropout", "prob", "probs", "pdrop", "eps", "epsilon"}  # words of keys that are numbers and never names
 _PATH = re.compile(r"[/\\]|^[~.]|^[A-Za-z]:|\.(py|json|bin|pt|pth|ckpt|safetensors|gguf|h5|onnx)$")
+_TOKEN = re.compile(r"</?[\w|]+>")  # a token as tokenizers write it: </s>, not a path
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\- ]{0,99}|\d{1,6}")  # a number is a layer's, as in Gemma 4's per_layer_config
 # How transformers writes what JSON has no number for (Mamba 2's time_step_limit).
 SPECIAL_FLOAT, SPECIAL_FLOATS = "__float__", ("Infinity", "-Infinity", "NaN")
@@ -143,6 +146,8 @@ def _wanted(where: Place, key: Any, value: Any) -> bool:
         raise InvalidModel(f'Remove "{key}" from {place(where)}: {REFUSED[key]}. A config here is data, never code.')
     if key in REFUSED or (key in IGNORED and not (key in KEPT and value == KEPT[key])):
         return False
+    if key in _PRIVATE:
+        return True
     if isinstance(key, str) and key.startswith("_") and not key.startswith("__"):
         return False  # transformers' own notes
     if not isinstance(key, str) or not _KEY.fullmatch(key):
@@ -203,7 +208,7 @@ def _bounded(where: Place, value: int, low: float, high: float) -> int:
 def _read_string(where: Place, value: str) -> str:
     if len(value) > MAX_CONFIG_STRING or not value.isprintable() or clean(value[:30]) != value[:30].strip():
         raise InvalidModel(f"{place(where)} is not a name: it is too long or not printable. Remove it.")
-    if _PATH.search(value):
+    if _PATH.search(value) and not _TOKEN.fullmatch(value):
         raise InvalidModel(f"{place(where)} looks like a path or a URL. Nothing is read or downloaded. Remove it.")
     key = where[-1]
     if set(key.split("_")) & _SHARES:

@@ -10,7 +10,7 @@ from probes.workload.architectures import TASKS, TASKS_BY_NAME, Architectures, r
 from probes.workload.config import check_config
 from probes.workload.config_classes import is_rotary
 from probes.workload.description import InvalidModel
-from probes.workload.model_classes import are_positions_endless
+from probes.workload.model_classes import are_positions_endless, config_class_of
 from probes.workload.options import whole
 from probes.workload.wording import clean, describe, join, unknown
 
@@ -214,8 +214,17 @@ def _audio_samples(written: Any, config: dict[str, Any]) -> int | None:
 
 
 def name_of(content: dict[str, Any]) -> str:
-    """What to call it: `bert, text-classification`."""
-    return f"{clean(content['config']['model_type'])}, {content['task']}"
+    """What to call it: `bert, text-classification`; with which half is built, where transformers' class for the task is
+    that of the text part alone: `mllama, causal-lm (text part)`."""
+    half = " (text part)" if _is_text_alone(content) else ""
+    return f"{clean(content['config']['model_type'])}, {content['task']}{half}"
+
+
+def _is_text_alone(content: dict[str, Any]) -> bool:
+    known, model_type = read_architectures(), content["config"]["model_type"]
+    built = next(iter(content["config"].get("architectures", ())), None) or known.class_of(model_type, content["task"])
+    taken = config_class_of(model_type, built) if built is not None else None
+    return taken is not None and taken.endswith("TextConfig") and taken != known.config_class(model_type)
 
 
 def default_sequence_length(limit: int | None) -> int:

@@ -10,6 +10,7 @@ from probes.workload.config_classes import read_classes
 
 # Sines that are made anew where more tokens come than there were rows (XGLM, M2M100, FSMT, Speech2Text).
 _GROWS = re.compile(r"> self\.weights?\.size\(0\)")
+_CONFIG = re.compile(r"^    config(?:_class)?\s*[:=]\s*(\w+)", re.MULTILINE)  # of a class's body
 # Where a config chooses between these and sines, its usual choice is these (TrOCR).
 _LEARNS = re.compile(r"^class \w*LearnedPositionalEmbedding\b", re.MULTILINE)
 
@@ -22,6 +23,20 @@ def are_positions_endless(model_type: str, options: tuple[str, ...]) -> bool:
     (probes.workload.config_classes.is_rotary)."""
     stamp = stamp_of("transformers")
     return stamp is not None and _are_endless(model_type, options, stamp)
+
+
+def config_class_of(model_type: str, name: str) -> str | None:
+    """The config class that a model class of a model type's folder is made of. None where nobody knows."""
+    stamp = stamp_of("transformers")
+    return None if stamp is None else _config_class_of(model_type, name, stamp)
+
+
+@lru_cache(maxsize=256)
+def _config_class_of(model_type: str, name: str, stamp: Stamp) -> str | None:
+    """stamp: of the transformers that is read."""
+    _, _, body = read_classes(model_type, "modeling").partition(f"\nclass {name}(")
+    found = _CONFIG.search(body.partition("\nclass ")[0])
+    return found[1] if found is not None else None
 
 
 @lru_cache(maxsize=256)

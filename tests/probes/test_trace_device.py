@@ -204,6 +204,7 @@ def test_words_that_nobody_knows_are_refused(place: int, value: Any) -> None:
     [
         {"mode": "dreaming"}, {"optimizer": "magic"}, {"model_key": "x" * 1000}, {"torch_version": "a\nb"},
         {"evenly_routed": "yes"}, {"devices": 1}, {"batch_sizes": [0, 1]}, {"batch_sizes": 5}, {"batch_sizes": []},
+        {"layers_dropped": 2.0}, {"layers_dropped": None},
         {"issued": "abc"}, {"operations": "abc"}, {"operations": {}}, {"operations": [[]]}, {"operations": [5]},
         {"operations": [ROW] * (bounds.MAX_TRACE_OPERATIONS + 1)}, {"kernel_peaks": [[1, 10]]},
         {"heap_fresh": [[2, 1], [1, 2]]}, {"autocast_refused": "a\nb"}, {"what": 1},

@@ -21,6 +21,13 @@ def integers(low: int, high: int, *shape: int) -> Make:
     )
 
 
+def repeated(*numbers: int) -> Make:
+    """These numbers, in every sample."""
+    if len(set(numbers)) == 1:  # by which they are known where there are none
+        return filled(numbers[0], len(numbers))
+    return lambda batch_size, _: torch.tensor(numbers).repeat(batch_size, 1)
+
+
 def filled(number: int, *shape: int) -> Make:
     def make(batch_size: int, _: torch.Generator | None) -> torch.Tensor:
         tensor = torch.full((batch_size, *shape), number)

@@ -33,13 +33,14 @@ from probes.microtrain.building.built import Batch, BuiltModel, InvalidLoss, Mak
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
 from probes.microtrain.building.script_settings import as_placed, settings_kept
 from probes.microtrain.failures import is_out_of_memory
-from probes.microtrain.feeding import MAPPINGS, alike, alike_entries, as_leaf, map_tensors
+from probes.microtrain.feeding import MAPPINGS, alike, alike_entries, as_leaf, map_tensors, own_copy
 from probes.workload.description import InvalidModel
 
 _EXPECTED = (
     "It must return (module, make_batch), where make_batch(batch_size) gives (inputs, targets), or (module, "
     "example_batch) with tensors; see docs/cli.md."
 )
+_OURS = __name__.partition(".")[0]
 # As transformers, huggingface_hub and datasets say that something is not in their caches.
 _ASKS_A_HUB = re.compile(r"huggingface\.co|\bhf\.co|offline ?mode|outgoing traffic", re.IGNORECASE)
 
@@ -163,7 +164,17 @@ def import_target(target: str) -> Any:
 def _not_called(target: str, error: BaseException) -> str:
     hub = any(_ASKS_A_HUB.search(str(each)) for each in (error, error.__cause__, error.__context__))
     remedy = " crosspoint works without network: load it once yourself, so that it is in the cache." if hub else ""
+    if _got_ours(error):
+        remedy = f" crosspoint's own package is called {_OURS}, so that yours is not found: give it another name."
     return f"{target} could not be called: {_said(error)}.{remedy}"
+
+
+def _got_ours(error: BaseException) -> bool:
+    """Whether something was looked for in our package that may be in a module of the user's with its name."""
+    folder = Path.cwd()
+    package, other = folder / _OURS, folder / f"{_OURS}.py"
+    has_one = other.is_file() or (package.is_dir() and not package.samefile(Path(__file__).parents[2]))
+    return has_one and isinstance(error, ImportError | AttributeError) and f"'{_OURS}" in str(error)
 
 
 def _said(error: BaseException) -> str:
@@ -246,11 +257,24 @@ def _make_batch(target: str, batches: Any) -> MakeBatch:
     make = asked_for_samples(target, batches) if callable(batches) else None
 
     def make_batch(batch_size: int, generator: torch.Generator | None = None) -> Batch:
-        return _draw(batches, batch_size, generator) if make is None else map_tensors(make(batch_size), as_leaf)
+        return _draw(batches, batch_size, generator) if make is None else _owned(make(batch_size))
 
     if make is None:
         _check_rows(target, list(_values_in(batches)))
     return make_batch
+
+
+def _owned(batch: Batch) -> Batch:
+    """A copy: a function may give parts of its data set, which a step that alters its batch would alter for all. Labels
+    that are the inputs themselves stay so."""
+    copies: dict[int, torch.Tensor] = {}
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in copies:
+            copies[id(tensor)] = own_copy(tensor)
+        return copies[id(tensor)]
+
+    return map_tensors(batch, own)
 
 
 def _check_rows(target: str, values: list[Any]) -> None:
@@ -282,7 +306,9 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
     rows: dict[int, torch.Tensor] = {}
 
     def draw(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.dim():
+        if isinstance(value, torch.Tensor):
+            if not value.dim():
+                return own_copy(value)
             if value.is_meta:
                 return value.new_empty((batch_size, *value.shape[1:]), requires_grad=value.requires_grad)
             count = value.shape[0]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from inspect import signature
 from itertools import pairwise
+from math import isqrt
 from typing import Any
 
 import torch
 from torch import nn
 
 from probes.microtrain.building.built import MakeBatch
-from probes.microtrain.building.makers import Make, filled, integers, noise
+from probes.microtrain.building.makers import Make, filled, integers, noise, repeated
 from probes.microtrain.building.sample_sizes import (
     HOP_SAMPLES,
     audio_shapes,
@@ -75,7 +76,7 @@ def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> di
         length = (pixel_tokens if takes_colours(module) else tokens_of)(content, module, config)
         return {"input_ids": _tokens(module, config, length), "labels": _class_labels(config)}
     if _takes(module, "spatial_shapes"):
-        return _patches(shape, config) | {"labels": _class_labels(config)}
+        return _patches(content, shape, config) | {"labels": _class_labels(config)}
     labels = (
         integers(0, config.num_labels, *shape[1:])
         if content["task"] == "semantic-segmentation"
@@ -84,14 +85,18 @@ def _image_makers(content: dict[str, Any], module: nn.Module, config: Any) -> di
     return {input_name(module, "pixel_values"): noise(*shape), "labels": labels}
 
 
-def _patches(shape: tuple[int, int, int], config: Any) -> dict[str, Make]:
-    """An image cut into rows of patches, as many either way as go into it (SigLIP 2)."""
-    side = first_of(config, "patch_size") or 16
-    rows = max(min(shape[1:]) // side, 1)
+def _patches(content: dict[str, Any], shape: tuple[int, int, int], config: Any) -> dict[str, Make]:
+    """An image cut into rows of patches, as many either way as go into it; without a size as many as the config says,
+    which transformers' image processor pads every image to (SigLIP 2)."""
+    channels, height, width = shape
+    side, usual = first_of(config, "patch_size") or 16, first_of(config, "num_patches")
+    rows, columns = max(height // side, 1), max(width // side, 1)
+    if isinstance(usual, int) and not (content.get("image_size") or first_of(config, "image_size")):
+        rows = columns = max(isqrt(usual), 1)
     return {
-        "pixel_values": noise(rows * rows, shape[0] * side * side),
-        "pixel_attention_mask": filled(1, rows * rows),
-        "spatial_shapes": filled(rows, 2),
+        "pixel_values": noise(rows * columns, channels * side * side),
+        "pixel_attention_mask": filled(1, rows * columns),
+        "spatial_shapes": repeated(rows, columns),
     }
 
 

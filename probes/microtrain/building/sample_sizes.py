@@ -17,11 +17,16 @@ from probes.workload.huggingface import (
     position_limit,
 )
 
-_STACKED = 4  # frames side by side as one (Granite Speech 5)
+_STACKED = 2  # frames side by side as one row, of which there are half as many (SeamlessM4T, Wav2Vec2-BERT, Granite)
+_WITH_DELTAS = 2  # times as wide is a frame with what it changed by beside it (Granite Speech 5)
+# What configs call the width of stacked frames. One of Granite Speech answers to num_mel_bins, too: by the same number.
+_STACKED_NAMES = ("feature_projection_input_dim", "input_dim")
+_BAND_NAMES = ("num_mel_bins", "input_feat_per_channel", *_STACKED_NAMES, "input_size")
 _FRAMES_TOGETHER = 64  # models that take several frames at a time take this many
 # Classes that take images of any size and do not read their config's, which is another class's.
 _SIZELESS = {"PerceiverForImageClassificationFourier", "PerceiverForImageClassificationConvProcessing"}
-HOP_SAMPLES = 160  # between two frames of a spectrogram: 10 ms at 16 kHz, in every feature extractor of transformers
+HOP_SAMPLES = 160  # between two frames of a spectrogram: 10 ms at 16 kHz, in transformers' feature extractors
+_EMBEDDED_HOP_SAMPLES = 1024  # where frames are as wide as the model and are its tokens (Pop2Piano, at 22,050 Hz)
 
 
 def config_parts(config: Any) -> Iterator[Any]:
@@ -136,27 +141,43 @@ def audio_shapes(content: dict[str, Any], config: Any, name: str) -> list[tuple[
     """
     samples = content.get("audio_samples") or DEFAULT_AUDIO_SAMPLES
     (bands, *others), frames = _bands(config), max(samples // HOP_SAMPLES, 1)
+    rows, pairs = _rows(config, frames), -(-frames // _STACKED)
     even = -(-frames // _FRAMES_TOGETHER) * _FRAMES_TOGETHER
     raw: list[tuple[int, ...]] = [(samples,)] if name != "input_features" else []
     shapes: list[tuple[int, ...]] = [
-        (frames, bands),
+        (rows.get(bands, frames), bands),
         (bands, frames),
         (1, frames, bands),
         (samples,),
         (bands, even),
         (1, samples),
     ]
-    shapes += [(frames, width) for width in (*others, _STACKED * bands)]
-    shapes += [(frames, width)] if isinstance(width := first_of(config, "d_model", "hidden_size"), int) else []
+    shapes += [(rows.get(width, frames), width) for width in others]
+    shapes += [(pairs, _STACKED * _WITH_DELTAS * bands)]
+    embedded = max(samples // _EMBEDDED_HOP_SAMPLES, 1)
+    shapes += [(embedded, width)] if isinstance(width := first_of(config, "d_model", "hidden_size"), int) else []
     windows = window_shapes(config, name)
     return [*raw, *shapes, *windows] if content.get("audio_samples") else [*raw, *windows, *shapes]
 
 
 def _bands(config: Any) -> list[int]:
     """Bands of a spectrogram: what the config's parts say, likeliest first."""
-    names = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim", "input_size")
-    found = [getattr(part, name, None) for name in names for part in config_parts(config)]
+    found = [getattr(part, name, None) for name in _BAND_NAMES for part in config_parts(config)]
     return list(dict.fromkeys(size for size in found if isinstance(size, int) and size > 1)) or [80]
+
+
+def _rows(config: Any, frames: int) -> dict[int, int]:
+    """By their width, how many rows a spectrogram of so many frames has where a row is several of them. Fun-ASR's share
+    one with the next (its feature extractor's stride_lfr), and its width is worked out by its config's class."""
+    found: dict[int, int] = {}
+    for part in config_parts(config):
+        for name in _STACKED_NAMES:
+            if isinstance(width := getattr(part, name, None), int):
+                found[width] = -(-frames // _STACKED)
+        stacked, width = getattr(part, "num_stacked_frames", None), getattr(part, "input_size", None)
+        if isinstance(stacked, int) and isinstance(width, int):
+            found[width] = -(-frames // max(stacked - 1, 1))
+    return found
 
 
 def frames_of(shape: tuple[int, ...], config: Any) -> int:

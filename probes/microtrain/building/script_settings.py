@@ -20,16 +20,23 @@ _placing: set[str] = set()  # Python modules that set a default device
 @contextmanager
 def settings_kept(module: str) -> Iterator[None]:
     """While Python of this module runs: what it sets is undone, and remembered of it (`as_placed`). Not by
-    torch.get_default_device, which makes a tensor there to look at: that begins a card's context."""
+    torch.get_default_device, which makes a tensor there to look at: that begins a card's context. What cannot be undone
+    is not set: torch takes threads between operations once, and the function is called several times."""
     threads, device = torch.get_num_threads(), _device.CURRENT_DEVICE
+    set_between, torch.set_num_interop_threads = torch.set_num_interop_threads, _set_nothing
     try:
         yield
     finally:
+        torch.set_num_interop_threads = set_between
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if device != _device.CURRENT_DEVICE:
             _placing.add(module)
             torch.set_default_device(None)
+
+
+def _set_nothing(nthreads: int) -> None:
+    """In the place of torch.set_num_interop_threads."""
 
 
 def as_placed(module: str, call: Callable[[Any, Batch], Any]) -> Callable[[Any, Batch], Any]:

@@ -36,17 +36,30 @@ class Wanted:
 
 
 class Forks:
-    """Raises Failure `invalid-model` when it is made, and EndedEarly where nothing can be forked.
+    """Use `begin` first. are_apart: each plan and batch size has a process of its own.
 
-    trial: what showed how long a step takes, and has run one or two: it is the run of its plan and batch size."""
+    trial: what shows how long a step takes, and runs one or two: it is the run of its plan and batch size."""
 
-    def __init__(self, wanted: Wanted, *, apart: bool) -> None:
-        fresh_processes.wait_until_ready()
+    def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._process = BenchProcess(wanted.workload, wanted.memory_limit_bytes)
         self._trial: PlanProcess | None = None
+        self._has_room = False
+        self.are_apart = False
+
+    def begin(self, *, apart: bool) -> None:
+        """apart: there is room for several processes. Raises Failure `invalid-model`, and EndedEarly where nothing can
+        be forked."""
+        fresh_processes.wait_until_ready()
         self._has_room = apart
         self.are_apart = apart and self._are_worth_it()
+
+    @property
+    def first_step_of(self) -> tuple[Plan, int] | None:
+        """Of which plan and batch size a step was begun before any run was asked for; None where the model was not
+        built for it yet."""
+        trial = self._trial
+        return None if trial is None or not trial.process.seconds_to_start else (trial.plan, trial.batch_size)
 
     def run_of(self, plan: Plan, batch_size: int) -> PlanProcess:
         wanted, trial = self._wanted, self._trial
@@ -78,14 +91,15 @@ class Forks:
         first = max(wanted.plans, key=lambda plan: plan.threads or 0)
         process = self._process
         trial = PlanProcess(wanted.workload, first, wanted.batch_sizes[0], wanted.memory_limit_bytes, process)
+        self._trial = trial
         try:
             each, step = _seconds_apart(trial)
         except Failure as failure:
+            self._trial = None
             process.end()
             if failure.code == "invalid-model":
                 raise
             return False  # there it is told as well
-        self._trial = trial
         others = len(wanted.plans) * len(wanted.batch_sizes) - 1
         # The trial is the run of its own plan: it has begun.
         return each * others + LEAST_STEPS_APART * step <= wanted.end - time.perf_counter()

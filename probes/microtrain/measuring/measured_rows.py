@@ -30,10 +30,11 @@ class MeasuredRows:
     overheads: Mapping[int, Overheads]
     denormals: Mapping[tuple[str, int], float]
 
-    def all(self, refused: Sequence[Measurement]) -> list[Measurement]:
-        """One of each plan and batch size, in the job's order. refused: those that had no entry."""
+    def all(self, refused: Sequence[Measurement], first_step_of: tuple[Plan, int] | None = None) -> list[Measurement]:
+        """One of each plan and batch size, in the job's order. refused: those that had no entry. first_step_of: whose
+        step was begun before any had one."""
         rows = [*(self._describe(entry) for entry in self.contest.entries), *refused]
-        rows += self._unbuilt({(row.plan.key, row.batch_size) for row in rows})
+        rows += self._untold({(row.plan.key, row.batch_size) for row in rows}, first_step_of)
         order = {(plan.key, size): i for i, (size, plan) in enumerate(self._pairs())}
         return sorted(rows, key=lambda row: order[(row.plan.key, row.batch_size)])
 
@@ -48,12 +49,25 @@ class MeasuredRows:
                     found[str(threads)] = min(significant(reading), found.get(str(threads), math.inf))
         return found
 
-    def _unbuilt(self, told: set[tuple[object, int]]) -> list[Measurement]:
-        """Of those not told yet: the time was over while the model was built, before there was anything to run."""
+    def _untold(self, told: set[tuple[object, int]], first_step_of: tuple[Plan, int] | None) -> list[Measurement]:
+        """Of those not told yet: the time was over before there was anything to run, while the model was built, or
+        while the step ran that shows how long one takes."""
         seconds = time.perf_counter() - self.begun
         reason = f"The model was not built after {seconds:.0f} s. A smaller model or more time would do."
-        missing = [(plan, size) for size, plan in self._pairs() if (plan.key, size) not in told]
-        return [Measurement(plan, size, self.job.workload.data, "failed", reason) for plan, size in missing]
+        begun = None
+        if first_step_of is not None:
+            begun, reason = (first_step_of[0].key, first_step_of[1]), NOT_BEGUN
+        return [
+            Measurement(
+                plan,
+                size,
+                self.job.workload.data,
+                "failed",
+                _why_not_done(seconds) if (plan.key, size) == begun else reason,
+            )
+            for size, plan in self._pairs()
+            if (plan.key, size) not in told
+        ]
 
     def _pairs(self) -> list[tuple[int, Plan]]:
         return [(size, plan) for size in self.job.batch_sizes for plan in self.job.plans]
@@ -130,8 +144,12 @@ def explain_outcome(entry: Entry, seconds: float, *, begun: bool, on_cpu: bool =
     if entry.error is None and not begun:
         return "failed", NOT_BEGUN
     if entry.error is None:
-        return "failed", f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."
+        return "failed", _why_not_done(seconds)
     if isinstance(entry.error, OutOfTime):
         return "failed", str(entry.error)
     failure = explain_step_failure(entry.error, on_cpu=on_cpu)
     return failure.code if failure.code in ("out-of-memory", "unsupported") else "failed", str(failure)
+
+
+def _why_not_done(seconds: float) -> str:
+    return f"One step was not done after {seconds:.0f} s. A smaller batch or more time would do."

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from probes.measurement import Overheads
 from probes.microtrain.feeding import Batch, ResidentFeed, map_tensors, to_device
+from probes.microtrain.measuring.altered_batches import copied_at
 from probes.microtrain.measuring.counting import OperationCounts, count_operations
 from probes.microtrain.step import Step, applied, make_optimizer
 from probes.workload.description import Data, Mode, OptimizerName, Plan, Precision
@@ -148,10 +149,10 @@ def measure_launch(step: Step, batch: Batch) -> float:
     """Seconds until the host is free again, each time onto an idle queue."""
     bare = step.without_scaler()
     seconds = []
-    for _ in range(REPEATS):
+    for given in _for_repeats(step, batch):
         torch.cuda.synchronize(step.device)
         begun = time.perf_counter()
-        bare.compute(batch)
+        bare.compute(given)
         seconds.append(time.perf_counter() - begun)
     torch.cuda.synchronize(step.device)
     return median(seconds)
@@ -172,9 +173,10 @@ def measure_busy_seconds(step: Step, batch: Batch) -> float | None:
     from torch.profiler import ProfilerActivity, profile
 
     try:
+        batches = _for_repeats(step, batch)
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            for _ in range(REPEATS):
-                step.compute(batch)
+            for given in batches:
+                step.compute(given)
             torch.cuda.synchronize(step.device)
         intervals = [
             (event.time_range.start, event.time_range.end)
@@ -184,6 +186,12 @@ def measure_busy_seconds(step: Step, batch: Batch) -> float | None:
     except RuntimeError:
         return None
     return union_length(intervals) * 1e-6 / REPEATS if intervals else None
+
+
+def _for_repeats(step: Step, batch: Batch) -> list[Batch]:
+    """The batch as often as it is needed; copies where steps alter it."""
+    altered = step.altered
+    return [batch if altered is None else copied_at(batch, altered) for _ in range(REPEATS)]
 
 
 def union_length(intervals: list[tuple[float, float]]) -> float:

@@ -17,7 +17,8 @@ from torch import nn
 from probes.measurement import MemoryPeak
 from probes.microtrain.building.huggingface_models import import_transformers
 from probes.microtrain.building.module_copies import copied
-from probes.microtrain.feeding import Batch, Feed, batch_bytes, make_feed, to_device
+from probes.microtrain.feeding import Batch, Feed, ResidentFeed, batch_bytes, has_any, make_feed, to_device
+from probes.microtrain.measuring.altered_batches import Alterations, CopyingFeed, NoticingFeed, Places, bytes_beside
 from probes.microtrain.measuring.denormals import measure_denormal_share
 from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.models import BuiltModel, build_model
@@ -49,7 +50,8 @@ class Workbench:
 
     changes: a plan's, shared by all plans on the bench as they share the model. first_calls: seconds that compiling
     took, by plan and batch size. layout_seconds: that the model and its ways to devices took, as they would again:
-    without what a process does once, its imports and the devices' contexts."""
+    without what a process does once, its imports and the devices' contexts. altered: what steps alter in their batches,
+    as far as is known; None: nothing."""
 
     workload: Workload
     devices: frozenset[str]
@@ -57,6 +59,7 @@ class Workbench:
     first_calls: dict[tuple[object, ...], float] = field(default_factory=dict)
     base_bytes: int | None = field(default_factory=read_resident_bytes)
     layout_seconds: float = 0.0
+    altered: Places | None = None
     _built: BuiltModel | None = None
     _replicas: dict[str, Replica] = field(default_factory=dict)
     _rings: dict[int, list[Batch]] = field(default_factory=dict)
@@ -106,18 +109,33 @@ class Workbench:
         """Different batches of one size, on the CPU."""
         if batch_size not in self._rings:
             generator = torch.Generator().manual_seed(SEED)
-            make = self.build().make_batch
-            first = to_device(make(batch_size, generator), _CPU)  # a user's function may make them anywhere
+            first = self._make_batch(batch_size, generator)
             count = min(MAX_RING, max(MIN_RING, RING_BYTES // max(1, batch_bytes(first))))
-            others = (to_device(make(batch_size, generator), _CPU) for _ in range(count - 1))
+            others = (self._make_batch(batch_size, generator) for _ in range(count - 1))
             self._rings[batch_size] = [first, *others]
         return self._rings[batch_size]
+
+    def _make_batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        return to_device(self.build().make_batch(batch_size, generator), _CPU)  # a user's function makes them anywhere
+
+    def note_alterations(self, batch_size: int, found: Alterations) -> None:
+        """What steps did alter is made anew, one batch at a time, and feeds hand out copies from now on."""
+        if found.places is None or (self.altered is not None and found.places <= self.altered):
+            return
+        self.altered = found.places | (self.altered or frozenset())
+        ring, spoilt = self.ring(batch_size), {id(tensor) for tensor in found.tensors}
+        for place, batch in enumerate(ring):
+            if has_any(batch, spoilt):
+                ring[place] = self._make_batch(batch_size, torch.Generator().manual_seed(SEED + 1 + place))
+        for (_, size), feed in list(self._feeds.items()):
+            if size == batch_size and isinstance(feed, ResidentFeed):
+                feed.put_anew(spoilt, ring)
 
     def make_step(self, plan: Plan, batch_size: int) -> Step:
         """A step that shares weights, optimizer and batches with the others."""
         device = torch.device(plan.device)
         replica = self.replica(plan.device)
-        feed = self._feed(plan.device, batch_size)
+        feed = self.feed(plan.device, batch_size)
         return Step(
             self.build(), replica.called, replica.optimizer, feed, device, plan.precision, self.workload.log_every
         )
@@ -126,20 +144,28 @@ class Workbench:
         """Bytes of batches on the CPU that a training loop would not hold: all but the one in use."""
         held = sum(batch_bytes(batch) for ring in self._rings.values() for batch in ring)
         ring = self._rings.get(batch_size)
-        return held - batch_bytes(ring[0]) if ring else held
+        return held - bytes_beside(ring[0], self.altered) if ring else held
 
     def spare_device_bytes(self, device: str, batch_size: int) -> int:
         """The same on a device: resident data lies in as many batches, and those of other batch sizes beside them."""
         held = sum(feed.held_bytes for (where, _), feed in self._feeds.items() if where == device)
         own = self._feeds.get((device, batch_size))
-        return held if own is None else held - min(own.held_bytes, batch_bytes(self.ring(batch_size)[0]))
+        if own is None:
+            return held
+        return held - min(own.held_bytes, bytes_beside(self.ring(batch_size)[0], self._copied_on(device)))
 
-    def _feed(self, device: str, batch_size: int) -> Feed:
+    def feed(self, device: str, batch_size: int) -> Feed:
+        """Of all plans there at this batch size."""
         feed = self._feeds.get((device, batch_size))
         if feed is None:
             feed = make_feed(self.ring(batch_size), torch.device(device), self.workload.data)
             self._feeds[(device, batch_size)] = feed
-        return feed
+        copied = self._copied_on(device)
+        return feed if copied is None else CopyingFeed(feed, copied)
+
+    def _copied_on(self, device: str) -> Places | None:
+        """For each step; what is copied to its device in each step is that step's own."""
+        return self.altered if device == "cpu" or self.workload.data == "resident" else None
 
 
 class StepRun:
@@ -163,15 +189,39 @@ class StepRun:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Peaks of memory are taken; preparing is not part of what runs inside."""
+        """Peaks of memory are taken, and it is noticed what steps alter in their batches; preparing is not part of what
+        runs inside."""
         with applied(self.plan):
             step = self.prepared()
         held, before = step.holds_state, self._executions
         bench, size = self._bench, self.batch_size
-        with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)):
+        with (
+            self.noticing(),
+            self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)),
+        ):
             yield
         made = step.holds_state and self._executions > before + 1  # by the first of several
         self._held_state = self._held_state or held or made
+
+    @contextlib.contextmanager
+    def noticing(self) -> Iterator[None]:
+        """Steps after those that run inside are given copies, where one of them altered its batch."""
+        with applied(self.plan):
+            step = self.prepared()
+        bench, key = self._bench, (self.plan.device, self.batch_size)
+        noticing = NoticingFeed(bench.feed(*key))  # another plan's steps may have shown it meanwhile
+        step.feed = noticing
+        try:
+            yield
+        finally:
+            step.feed = noticing.feed
+        with applied(self.plan):
+            bench.note_alterations(self.batch_size, noticing.alterations())
+            step.feed, step.altered = bench.feed(*key), bench.altered
+
+    @property
+    def has_run(self) -> bool:
+        return self._executions > 0
 
     def setting(self) -> contextlib.AbstractContextManager[None]:
         return applied(self.plan)
@@ -181,7 +231,7 @@ class StepRun:
         calls, key = self._bench.first_calls, (*self.plan.key, self.batch_size)
         if key not in calls:
             begun = time.perf_counter()
-            with applied(self.plan):
+            with applied(self.plan), self.noticing():
                 self(1)
             calls[key] = time.perf_counter() - begun
 

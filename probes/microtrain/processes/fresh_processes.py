@@ -14,7 +14,7 @@ import pickle
 import select
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -48,7 +48,8 @@ def prepare(*, for_configs: bool = False) -> bool:
     warm = [WARM, WARM_FOR_CONFIGS] if for_configs else [WARM]
     multiprocessing.get_context("forkserver").set_forkserver_preload(warm)
     try:
-        forkserver.ensure_running()
+        with _start_method_left_open():
+            forkserver.ensure_running()
     except OSError:
         return False
     _prepared = True
@@ -163,6 +164,17 @@ def _received(receive: Callable[[], Any]) -> Any:
 _starting = threading.Lock()
 
 
+@contextlib.contextmanager
+def _start_method_left_open() -> Iterator[None]:
+    """A process of ours names how it is started, but to start one fixes that for all others: a user's own module, which
+    may set it once, would be told that it has been set."""
+    before = multiprocessing.get_start_method(allow_none=True)
+    try:
+        yield
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+
+
 def _start(process: BaseProcess, work: Callable[..., object]) -> None:
     """multiprocessing has a process import the program that starts it, for what is defined there. Of another module's
     work that would only fill the heap: forks of a program that imports a web server found no fresh pages in steps in
@@ -175,7 +187,8 @@ def _start(process: BaseProcess, work: Callable[..., object]) -> None:
         try:
             for name in names:
                 setattr(program, name, None)
-            process.start()
+            with _start_method_left_open():
+                process.start()
         except (EOFError, OSError) as error:
             raise EndedEarly from error
         finally:
@@ -184,7 +197,7 @@ def _start(process: BaseProcess, work: Callable[..., object]) -> None:
 
 
 def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    threading.Thread(target=_end_when_nobody_reads, args=(there.fileno(),), daemon=True).start()
+    _begin(there)
     try:
         outcome: Any = work(*arguments)
     except Exception as error:  # noqa: BLE001 - the one who asked is told
@@ -193,7 +206,7 @@ def _answer(there: Connection, work: Callable[..., Any], arguments: tuple[Any, .
 
 
 def _serve(there: Connection, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-    threading.Thread(target=_end_when_nobody_reads, args=(there.fileno(),), daemon=True).start()
+    _begin(there)
     multiprocessing.current_process().daemon = False  # a user's model may have processes of its own (a DataLoader's)
 
     def serve(answer: Answer) -> None:
@@ -202,6 +215,11 @@ def _serve(there: Connection, work: Callable[..., object], arguments: tuple[Any,
                 there.send(answer(there.recv()))
 
     work(serve, *arguments)
+
+
+def _begin(there: Connection) -> None:
+    multiprocessing.set_start_method(None, force=True)  # as it is in a process that nobody started so
+    threading.Thread(target=_end_when_nobody_reads, args=(there.fileno(),), daemon=True).start()
 
 
 def _end_when_nobody_reads(descriptor: int) -> None:

@@ -55,7 +55,7 @@ class Noise:
     """steal_fraction: of all CPU time. others_cores: cores that other processes kept busy, on average; taken_cores:
     those and what the hypervisor kept. contention: share of the cores we use that others want too. waiting_fraction:
     of the main thread's time, that it was ready and had no core, but for what our quota stopped. spread: of the
-    measured points, when it is known."""
+    measured points, when it is known. own_cpu_seconds: of this process and all its children since it began."""
 
     load_average: float | None
     steal_fraction: float | None
@@ -65,6 +65,7 @@ class Noise:
     spread: float | None = None
     waiting_fraction: float | None = None
     taken_cores: float | None = None
+    own_cpu_seconds: float | None = None
 
     @property
     def why_busy(self) -> str | None:
@@ -93,6 +94,7 @@ class Noise:
             **self.figures(),
             "others_cores": self.others_cores,
             "taken_cores": self.taken_cores,
+            "own_cpu_seconds": self.own_cpu_seconds,
             "involuntary_switches_per_second": self.involuntary_switches_per_second,
             "busy": self.why_busy is not None,
             "reason": self.why_busy,
@@ -160,6 +162,7 @@ def noise_between(before: Moment, after: Moment, threads: int, spread: float | N
         spread=spread,
         waiting_fraction=_waiting_fraction(before, after),
         taken_cores=None if others is None else others + (stolen or 0.0) / seconds,
+        own_cpu_seconds=after.own_cpu_seconds,
     )
 
 

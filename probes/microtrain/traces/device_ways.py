@@ -1,16 +1,15 @@
 """Where a step takes another way on a CUDA device than on a CPU, so that a CPU can trace what a device would run.
 
 Most of what torch dispatches is the same on both. But on a device attention mostly is one kernel also with dropout, a
-recurrent layer of any kind is one call to cuDNN, dropout draws and scales at once, and autocast keeps normalizations,
-softmax and losses in fp32 (torch docs, "Automatic Mixed Precision", "CUDA Ops that can autocast to float32"). Inside
-`as_on_device` torch's functions for these are others, which dispatch operations of the same shapes; they have results
-for fake tensors alone.
+recurrent layer of any kind is one call to cuDNN, dropout draws and scales at once, and autocast keeps other operations
+in fp32 (device_autocast). Inside `as_on_device` torch's functions for these are others, which dispatch operations of
+the same shapes; they have results for fake tensors alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -18,16 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from probes.microtrain.traces.device_autocast import HALF, casts_of_device
+
 NAMESPACE = "crosspoint"
 # Numbers that a recurrent layer keeps for its backward at least, of each step, sample and direction for each hidden
 # unit: an LSTM's four gates, its cell and what it gave. What cuDNN takes beside them is its own choice and hangs on the
 # shape: layers of 1,024 samples took 22 to 31 of them together, one of 256 took 11 (H200, cuDNN 9.19).
 KEPT = 6
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-HALF = (torch.bfloat16, torch.float16)
-SOFTMAX = ("softmax", "log_softmax")  # also of torch, and of tensors
-# Of torch.nn.functional, under autocast. Of losses the one that a CPU's autocast leaves in bf16.
-IN_FP32 = ("layer_norm", "rms_norm", "group_norm", "cross_entropy", *SOFTMAX)
 
 
 class Ways:
@@ -100,14 +97,8 @@ class Ways:
         output, state, cell, _ = torch.ops.crosspoint._cudnn_rnn(data, list(weights), begun, turns)
         return (output, state, cell) if several else (output, state)
 
-    def in_fp32(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(input: Tensor, *arguments: Any, **named: Any) -> Any:
-            if torch.is_autocast_enabled("cpu") and input.dtype is torch.bfloat16:
-                self.taken = True
-                input = input.float()
-            return function(input, *arguments, **named)
-
-        return run
+    def cast(self) -> None:
+        self.taken = True
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -152,16 +143,12 @@ def as_on_device() -> Iterator[Ways]:
 
         patch(functional, "scaled_dot_product_attention", ways.attention)
         patch(functional, "dropout", ways.dropout)
-        for name in IN_FP32:
-            patch(functional, name, ways.in_fp32(getattr(functional, name)))
-        for name in SOFTMAX:
-            for owner in (torch, Tensor):
-                patch(owner, name, ways.in_fp32(getattr(owner, name)))
         for kind in RECURRENT:
             patch(torch._VF, kind, ways.recurrent)
         asked = torch.is_autocast_enabled
         # Without a device it asks about CUDA's: whether an encoder layer may run as one kernel, above all.
         patch(torch, "is_autocast_enabled", lambda *device: asked(*device) if device else asked("cpu"))
+        patches.enter_context(casts_of_device(ways.cast))
         yield ways
 
 

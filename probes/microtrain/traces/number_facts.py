@@ -64,4 +64,16 @@ class Triangle(NamedTuple):
     diagonal: int
 
 
-Fact = Filled | Granted | Ones | Spread | Rising | Triangle
+@dataclass(frozen=True)
+class Drawn:
+    """One number from 0 to 1, all equally likely."""
+
+
+@dataclass(frozen=True)
+class Chance:
+    """One truth, so likely to be true."""
+
+    of_truth: float
+
+
+Fact = Filled | Granted | Ones | Spread | Rising | Triangle | Drawn | Chance

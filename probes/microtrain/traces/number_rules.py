@@ -11,7 +11,18 @@ import torch
 from torch._ops import OpOverload
 
 from probes.microtrain.traces.asking import is_answered_as_usual, is_asked_by_a_library
-from probes.microtrain.traces.number_facts import COUNTS, Fact, Filled, Granted, Ones, Rising, Spread, Triangle
+from probes.microtrain.traces.number_facts import (
+    COUNTS,
+    Chance,
+    Drawn,
+    Fact,
+    Filled,
+    Granted,
+    Ones,
+    Rising,
+    Spread,
+    Triangle,
+)
 
 aten = torch.ops.aten
 Arguments = tuple[Any, ...]
@@ -48,6 +59,8 @@ def _compared(compare: Callable[[Any, Any], bool], otherwise: bool | None = None
         if not _is_whole(tensor):
             if isinstance(fact, Filled) and math.isinf(fact.value):
                 return Filled(compare(fact.value, number))
+            if isinstance(fact, Drawn) and 0 <= number <= 1 and compare(0, 1) != compare(1, 0):
+                return Chance(number if compare(0, 1) else 1 - number)
             infinite = isinstance(number, float) and math.isinf(number) and not isinstance(fact, Triangle)
             return _finite(compare(0.0, number)) if infinite else None
         match fact:
@@ -185,6 +198,10 @@ def _cut(*, upper: bool) -> Rule:
     return rule
 
 
+def _drawn(_known: Known, _args: Arguments, result: Any) -> Fact | None:
+    return Drawn() if result.numel() == 1 else None
+
+
 def _computed(compute: Callable[[int, int], int]) -> Rule:
     def rule(known: Known, args: Arguments, result: Any) -> Fact | None:
         fact, number = known.of(args[0]), args[1]
@@ -292,6 +309,7 @@ RULES: dict[OpOverload, Rule] = {
     aten.full_like.default: _filling(1),
     aten.new_full.default: _filling(2),
     aten.fill_.Scalar: _filling(1),
+    aten.rand.default: _drawn,
     aten.arange.default: _range,
     aten.arange.start: _range,
     aten.triu.default: _cut(upper=True),

@@ -92,6 +92,7 @@ class PrimedStepper:
         # What else lives from step to step: tensors that are plain attributes, a loss's or a teacher's weights.
         self._beside: list[torch.UntypedStorage] = []
         self.evenly_routed = False  # whether that was assumed in a step so far
+        self.layers_dropped = 0.0  # the share that chance leaves out, and the last step ran
 
     def forward(self, module: nn.Module, batch: Batch) -> Any:
         return self.built.forward(module, batch)
@@ -156,6 +157,7 @@ class PrimedStepper:
         with self._recorder, counter.running() if counter is not None else nullcontext():
             step.compute(batch)
         self.evenly_routed |= self._recorder.evenly_routed
+        self.layers_dropped = self._recorder.layers_dropped
         activations = [alive - resident for alive in self._recorder.live_bytes]
         live.logs = False
         log = live.log._replace(order=sorted_frees(live.log.order))

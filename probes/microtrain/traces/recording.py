@@ -183,6 +183,13 @@ class Recorder(TorchDispatchMode):
         """Whether experts were taken to be chosen equally often."""
         return self._stand_ins.assumed_even
 
+    @property
+    def layers_dropped(self) -> float:
+        """The share that chance would have left out, on average, of what a library asked it for: layers, of LayerDrop.
+        All of them were run. 0 where it asked for none."""
+        denied = self._stand_ins.denied
+        return sum(denied) / len(denied) if denied else 0.0
+
     def learn_inputs(self, inputs: Iterable[torch.Tensor]) -> None:
         """What is known of them (probes.microtrain.traces.known_numbers) is known of their parts, too."""
         self._stand_ins.known.learn_marked(inputs)

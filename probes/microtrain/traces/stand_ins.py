@@ -14,7 +14,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from probes.microtrain.traces.asking import guess, is_asked_by_a_library
 from probes.microtrain.traces.known_numbers import KnownNumbers, looked_through
-from probes.microtrain.traces.number_facts import Filled, Granted, Ones, Rising, Spread
+from probes.microtrain.traces.number_facts import Chance, Filled, Granted, Ones, Rising, Spread
 from probes.microtrain.traces.operation_costs import grouped_shape
 from probes.microtrain.traces.shape_rules import RULES
 
@@ -41,6 +41,7 @@ class StandIns:
     def __init__(self) -> None:
         self.known = KnownNumbers()
         self.assumed_even = False  # that experts are chosen equally often
+        self.denied: list[float] = []  # how likely each was that chance would have said yes to, in order
         self._denials = 0
 
     def run(self, operation: OpOverload, args: Arguments, kwargs: dict[str, Any]) -> Any:
@@ -87,9 +88,11 @@ class StandIns:
                 return rising.at(int(tensor.storage_offset()))
         return None
 
-    def deny(self) -> bool | None:
+    def deny(self, question: torch.Tensor) -> bool | None:
         """To a library that asks for an exception to a rule. None: it has asked too often for one."""
         self._denials += 1
+        if isinstance(chance := self.known.of(question), Chance):
+            self.denied.append(chance.of_truth)
         return False if self._denials <= _MOST_DENIALS else None
 
     def remember(self, indices: Any) -> None:
@@ -105,7 +108,14 @@ def _is_real_view(operation: OpOverload) -> bool:
     return operation.is_view and "lift" not in str(operation)
 
 
-_MAKERS = {aten.zeros.default, aten.ones.default, aten.full.default, aten.arange.default, aten.arange.start}
+_MAKERS = {
+    aten.zeros.default,
+    aten.ones.default,
+    aten.full.default,
+    aten.rand.default,
+    aten.arange.default,
+    aten.arange.start,
+}
 
 
 def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool | int | float | None:
@@ -121,7 +131,7 @@ def _scalar(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> bool |
     if number is None and dtype.is_floating_point:
         return guess()
     if number is None:
-        return known.deny() if dtype is torch.bool and is_asked_by_a_library() else None
+        return known.deny(args[0]) if dtype is torch.bool and is_asked_by_a_library() else None
     return float(number) if dtype.is_floating_point else bool(number) if dtype is torch.bool else int(number)
 
 

@@ -13,6 +13,7 @@ from app.advisor.request import Request
 from app.answering import measuring_time
 from app.answering.apart import WANTED_STEPS, may_all_run_apart, may_run_apart, start_options
 from app.service import Crosspoint
+from probes.measurement import METHOD
 from probes.microtrain.measuring import contest
 from probes.microtrain.measuring.forking import LEAST_STEPS_APART
 from probes.workload.description import Plan, Workload
@@ -95,7 +96,7 @@ def hearing(heard: Path) -> tuple[str, ...]:
         "    job = json.loads(line)",
         f"    print(json.dumps([sys.argv[1:], job.get('apart')]), file=open({str(heard)!r}, 'a'))",
         "    step = dict(median=1e-3, low=1e-3, high=1e-3, samples=[1e-3] * 9)",
-        "    row = dict(data='resident', outcome='ok', step=step, steps=90)",
+        f"    row = dict(data='resident', outcome='ok', step=step, steps=90, method={METHOD})",
         "    rows = [dict(row, plan=p, batch_size=n) for n in job['batch_sizes'] for p in job['plans']]",
         "    say(event='result', job=job['job'], result=dict(measurements=rows, noise={}))",
     )

@@ -18,12 +18,14 @@ from app.advisor.recommendation import Recommendation
 from app.advisor.request import Request
 from app.advisor.second_look import SecondLook
 from app.answering.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
+from app.answering.real_steps import RealSteps
 from app.answering.recommending import Recommending
 from app.errors import LabBusy, LabError
 from app.keeping import OnProgress, say_nothing
 from app.lab import Lab
 from app.service import Crosspoint
 from probes.load import SURVEYED_SECONDS, LoadMeter
+from probes.measurement import METHOD
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_measurement, a_survey, a_workload
@@ -47,8 +49,10 @@ def obedient(
     of_a_step: str = "pass",
     to_begin: float = 0.0,
     more: str = "",
+    end: bool | str = False,
 ) -> tuple[str, ...]:
-    """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads."""
+    """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads.
+    end: of a job, whether the process ends with it."""
     return serving(
         f"open({str(heard)!r}, 'a').write(line)",
         "if job['kind'] == 'trace':",
@@ -58,11 +62,13 @@ def obedient(
         f"    if size != {IRIS.batch_size}: {of_more_sizes}",
         "    for plan in job['plans']:",
         "        s = (1 + size) * 1e-3 / plan['threads'] * (2 if plan['precision'] == 'bf16' else 1)",
+        f"        known = dict(plan=plan, batch_size=size, data='resident', method={METHOD})",
         f"        {of_a_step}",
         "        step = dict(median=s, low=s * .99, high=s * 1.01, samples=[s] * 9)",
-        "        rows.append(dict(plan=plan, batch_size=size, data='resident', outcome='ok', step=step, steps=90))",
+        "        rows.append(dict(known, outcome='ok', step=step, steps=90))",
         f"result = dict(measurements=rows, noise={{}}, to_begin_seconds={to_begin}{more})",
-        "say(event='result', job=job['job'], result=result)",
+        f"say(event='result', job=job['job'], result=result, last=bool({end}))",
+        f"if {end}: os._exit(0)",
     )
 
 
@@ -112,6 +118,27 @@ def test_a_process_that_dies_over_other_batches_costs_the_answer_nothing(tmp_pat
     assert len(jobs(heard)) == 2
     assert {option.basis for option in answer.options} == {"measured"}
     assert all(reason.code != "not-measured" for reason in answer.reasons)
+
+
+def test_where_the_plans_job_ended_its_process_another_one_runs_the_other_batches(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a step that lost its device, or outlasted all the time."""
+    heard = tmp_path / "jobs"
+    alone = f"job['batch_sizes'] == [{IRIS.batch_size}]"
+    answer = with_crosspoint(tmp_path, ask, obedient(heard, end=alone))
+    assert len({size for job in jobs(heard) for size in job["batch_sizes"]}) > 1
+    assert {option.basis for option in answer.options} == {"measured"}
+    assert "ended" not in caplog.text
+
+
+def test_no_process_is_begun_for_other_batches_where_the_time_does_not_do_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RealSteps, "_least_probing_seconds", lambda _, child: 0.0 if child.alive else math.inf)
+    heard = tmp_path / "jobs"
+    with_crosspoint(tmp_path, ask, obedient(heard, end=True))
+    assert [job["batch_sizes"] for job in jobs(heard)] == [[IRIS.batch_size]]
 
 
 def test_what_nothing_bears_out_is_run_once_more_and_the_quicker_counts(

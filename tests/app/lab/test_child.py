@@ -115,6 +115,16 @@ def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> Non
     assert "/some/folder" not in str(error)
 
 
+def test_a_result_that_is_a_process_s_last_is_its_end_whatever_holds_it_up() -> None:
+    """As a driver does that has lost its device."""
+    words = serving('say(event="result", job=job["job"], result={"rows": 3}, last=True)', "time.sleep(600)")
+
+    async def use(child: Child) -> tuple[dict[str, Any], bool, bool]:
+        return await run(child), child.alive, is_gone(child.pid)
+
+    assert with_child(words, use) == ({"rows": 3}, False, True)
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [("calibrate", "a device does not answer"), ("trace", "smaller model"), ("measure", "smaller batch")],

@@ -12,6 +12,7 @@ from probes.microtrain.plans import (
     sensible_plans,
     thread_counts,
     why_impossible,
+    why_never,
 )
 from probes.workload.description import Plan
 
@@ -102,3 +103,8 @@ def test_a_plan_that_can_run_has_nothing_against_it(monkeypatch: pytest.MonkeyPa
 )
 def test_a_plan_that_cannot_run_is_told_why(plan: Plan) -> None:
     assert (why_impossible(plan, Cores(2)) or "").endswith(".")
+
+
+def test_what_a_process_may_use_for_a_moment_is_told_from_what_none_can_do() -> None:
+    assert why_never(Plan("cpu", "tf32", 3)) == why_impossible(Plan("cpu", "tf32", 3), Cores(2))
+    assert [why_never(plan) for plan in (Plan("cpu", "fp32", 3), Plan("cuda:63"))] == [None, None]

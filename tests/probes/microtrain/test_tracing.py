@@ -271,6 +271,25 @@ def test_a_model_that_takes_more_than_its_main_input_is_traced_as_it_runs(kind: 
     assert traced.flops(7) == pytest.approx(sum(record.flops for record in real))
 
 
+_BART = TINY["bart-classifies"]["huggingface"] | {"encoder_layers": 3, "decoder_layers": 1}
+LAYER_DROP: dict[str, tuple[dict[str, Any], float]] = {
+    "all alike": ({**TINY["wav2vec2"]["huggingface"], "num_hidden_layers": 3, "layerdrop": 0.2}, 0.2),
+    "by its config's class": ({**TINY["wav2vec2"]["huggingface"], "num_hidden_layers": 3}, 0.1),
+    "an encoder's otherwise than a decoder's": ({**_BART, "encoder_layerdrop": 0.5, "decoder_layerdrop": 0.1}, 0.4),
+    "none": ({**TINY["wav2vec2"]["huggingface"], "num_hidden_layers": 3, "layerdrop": 0.0}, 0.0),
+}
+
+
+@pytest.mark.parametrize("kind", LAYER_DROP)
+def test_a_trace_runs_every_layer_and_tells_how_many_training_leaves_out(kind: str) -> None:
+    config, share = LAYER_DROP[kind]
+    sizes = {"sequence_length": 16} if config["model_type"] == "bart" else {"audio_samples": 4000}
+    task = "text-classification" if config["model_type"] == "bart" else "audio-classification"
+    model = {"huggingface": config, "task": task, **sizes}
+    assert trace_workload(workload(model), plainly=True).layers_dropped == pytest.approx(share)
+    assert trace_workload(workload(model, mode="inference"), plainly=True).layers_dropped == 0
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -64,6 +64,21 @@ def test_an_empty_name_and_transformers_own_notes_are_left_out() -> None:
     assert parse({"model_type": "bert", **noise}) == parse({"model_type": "bert"})
 
 
+def test_what_is_put_before_a_text_and_tokens_as_tokenizers_write_them_are_no_paths() -> None:
+    """As the published configs of OPT have them."""
+    plain = {"model_type": "opt"}
+    assert parse({**plain, "prefix": "</s>"}) == parse({**plain, "prefix": "summarize / "}) == parse(plain)
+    assert parse({**plain, "eos_token": "</s>"})["config"]["eos_token"] == "</s>"
+    for path in ("</s>/x", "/s", "<s>/../x", "</>"):
+        assert "path" in str(refusal({**plain, "eos_token": path}))
+
+
+def test_a_norm_that_is_left_out_by_a_key_like_transformers_own_notes_is_left_out() -> None:
+    """OPT's."""
+    config = {"model_type": "opt", "_remove_final_layer_norm": True}
+    assert parse(config)["config"] == config
+
+
 def test_whose_kernels_run_a_model_is_no_configs_to_say() -> None:
     chosen = {"attn_implementation": "flash_attention_2", "experts_implementation": "grouped_mm"}
     written = {"model_type": "voxtral", "text_config": {"model_type": "llama", **chosen}, **chosen}
@@ -281,6 +296,19 @@ def test_positions_that_nothing_reads_are_no_limit(config: dict[str, Any], limit
 )
 def test_a_word_for_what_is_built_often_makes_no_number_of_a_yes_or_no(part: dict[str, Any]) -> None:
     assert parse({"model_type": "bert", **part})["config"].items() >= part.items()
+
+
+@pytest.mark.parametrize("model_type", ["llama4", "mllama", "qwen3_5", "qwen3_5_moe"])
+def test_a_model_of_which_transformers_builds_the_text_part_alone_is_called_so(model_type: str) -> None:
+    asked = {"model_type": model_type, "architectures": ["SomeForConditionalGeneration"]}
+    assert parse_model({"huggingface": asked, "task": "causal-lm"}).name == f"{model_type}, causal-lm (text part)"
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gemma3", "gemma3_text", "llama4_text", "qwen3_5_text", "opt", "git"])
+def test_a_model_that_is_built_as_a_whole_is_called_by_its_type(model_type: str) -> None:
+    assert (
+        parse_model({"huggingface": {"model_type": model_type}, "task": "causal-lm"}).name == f"{model_type}, causal-lm"
+    )
 
 
 def test_a_size_that_makes_no_sense_for_the_task_is_refused() -> None:

@@ -70,6 +70,24 @@ def from_a_hub_by_file():
     import huggingface_hub
     return huggingface_hub.hf_hub_download("nobody/has-this", "model.bin", local_files_only=True)
 
+ROWS, CLASSES = torch.rand(40, 13), torch.tensor([1, 2]).repeat(20)
+
+def counted_from_one():
+    model = nn.Sequential(nn.Linear(13, 2))
+    loss = lambda output, batch: nn.functional.cross_entropy(output, batch[1].sub_(1))
+    return model, lambda size: (ROWS[:size], CLASSES[:size]), loss
+
+def its_own_target():
+    def batch(size):
+        rows = ROWS[:size]
+        return {"x": rows, "labels": rows, "scale": SCALE}
+    return one_output(), batch
+
+SCALE = torch.ones(())
+
+def with_a_scale():
+    return one_output(), {"x": ROWS, "labels": ROWS, "scale": SCALE}
+
 squares_of = lambda output, batch: (output - batch[1]).square()
 squared = with_a_loss(lambda output, batch: squares_of(output, batch).mean())
 in_a_column = with_a_loss(lambda output, batch: squares_of(output, batch).mean(0, keepdim=True))
@@ -178,6 +196,25 @@ def test_so_it_does_in_a_trace_whether_it_is_drawn_or_made(own: str) -> None:
     assert [operation.name for operation in drawn.operations] == [operation.name for operation in made.operations]
 
 
+def test_parts_of_a_data_set_are_altered_by_no_step(own: str) -> None:
+    """Labels that a loss counts from none would be less in each step, of a trace as well."""
+    workload = Workload(python_model(f"{own}:counted_from_one"), 4)
+    assert trace_workload(workload, plainly=True).operations
+    make_batch = build_model(workload.model).make_batch
+    for _ in range(2):
+        _, labels = make_batch(4)
+        assert labels.sub_(1).tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("function", ["its_own_target", "with_a_scale"])
+def test_a_batch_shares_memory_with_nothing_but_itself(own: str, function: str) -> None:
+    make_batch = build_model(python_model(f"{own}:{function}")).make_batch
+    one, other = make_batch(4), make_batch(4)
+    assert one["scale"] is not other["scale"]
+    assert (one["labels"] is one["x"]) is (function == "its_own_target")
+    assert not {each.data_ptr() for each in one.values()} & {each.data_ptr() for each in other.values()}
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -222,3 +259,36 @@ def test_a_script_that_misses_an_argument_is_told_that_there_are_none(own: str) 
 def test_what_is_not_in_the_cache_is_not_blamed_on_the_network(own: str, function: str) -> None:
     with pytest.raises(InvalidModel, match=r"crosspoint works without network: load it once yourself"):
         build_model(python_model(f"{own}:{function}"))
+
+
+@pytest.mark.parametrize(
+    ("files", "target"),
+    [
+        ({"probes.py": "def make(): pass"}, "probes:make"),
+        ({"probes/__init__.py": "", "probes/linear.py": "def make(): pass"}, "probes.linear:make"),
+        ({"probes.py": "class Probe: pass", "asks_probes.py": "from probes import Probe"}, "asks_probes:make"),
+        ({"probes.py": "", "uses_probes.py": "import probes\ndef make(): return probes.Probe()"}, "uses_probes:make"),
+    ],
+)
+def test_a_module_that_is_called_as_our_package_is_told_to_be_called_otherwise(
+    files: dict[str, str], target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InvalidModel, match=r"crosspoint's own package is called probes, .* another name"):
+        build_model(python_model(target))
+
+
+def test_where_nobody_has_such_a_module_nothing_is_said_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "misspells.py").write_text("from torch import Probe")
+    for target in ("misspells:make", "probes:make"):
+        with pytest.raises(InvalidModel) as refused:
+            build_model(python_model(target))
+        assert "own package" not in str(refused.value)

@@ -163,6 +163,25 @@ def test_several_labels_of_a_sample_are_no_words_that_a_decoder_said(labels: dic
         assert built.forward(built.module, drawn(built.make_batch)).logits.shape == (2, 5)
 
 
+PATCHED = {"patch_size": 16, "num_patches": 64, **SMALL}
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "columns"),
+    [(None, 8, 8), (64, 4, 4), ([32, 128], 2, 8), ([128, 8], 8, 1)],
+)
+def test_an_image_in_patches_has_all_that_go_into_it(size: int | list[int] | None, rows: int, columns: int) -> None:
+    """Without a size those that the config says, as transformers' image processor makes of any image."""
+    config = {"model_type": "siglip2", "vision_config": PATCHED, "text_config": SMALL}
+    built = build_model(parse_model({"huggingface": config, "task": "image-classification", "image_size": size}))
+    built.module.train()
+    batch = drawn(built.make_batch)
+    assert batch["pixel_values"].shape == (2, rows * columns, 3 * 16 * 16)
+    assert batch["pixel_attention_mask"].shape == (2, rows * columns)
+    assert batch["spatial_shapes"].tolist() == [[rows, columns]] * 2
+    built.loss(built.forward(built.module, batch), batch).backward()
+
+
 COLOURS = {"model_type": "imagegpt", "n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 20, "n_positions": 256}
 
 

@@ -73,3 +73,45 @@ def test_the_class_that_a_config_names_is_built_and_has_images_of_its_size(kind:
     """The published configs of all three say 56, which only one of them reads."""
     name = f"PerceiverForImageClassification{kind}"
     assert stepped({**PERCEIVER, "architectures": [name], "image_size": 56}) == (name, (2, 3, side, side))
+
+
+TEXT = {"model_type": "qwen3", "vocab_size": 300, "num_key_value_heads": 2, "head_dim": 16, **WIDTHS}
+GRANITE = {
+    "model_type": "granite_speech", "text_config": {**TEXT, "model_type": "granite"}, "audio_token_index": 5,
+    "encoder_config": {"num_layers": 1, "hidden_dim": 32, "num_heads": 2, "dim_head": 16, "output_dim": 20},
+    "projector_config": {"model_type": "blip_2_qformer", "encoder_hidden_size": 32, **WIDTHS},
+}  # fmt: skip
+GRANITE_CTC = {
+    "model_type": "granite_speech5_ctc", "vocab_size": 32,
+    "encoder_config": {"model_type": "granite_speech5_encoder", "vocab_size": 32, **WIDTHS},
+}  # fmt: skip
+SEAMLESS = {
+    "model_type": "seamless_m4t", "hidden_size": 32, "vocab_size": 300, "encoder_layers": 1, "decoder_layers": 1,
+    "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32,
+    "speech_encoder_layers": 1, "speech_encoder_attention_heads": 2, "speech_encoder_intermediate_size": 32,
+}  # fmt: skip
+FUN = {
+    "model_type": "fun_asr_nano", "text_config": TEXT, "audio_token_id": 5,
+    "audio_config": {"model_type": "fun_asr_nano_encoder", **WIDTHS, "num_hidden_layers": 2,
+                     "num_timestamp_prediction_layers": 1},
+    "adaptor_config": {**WIDTHS, "intermediate_size": 8},
+}  # fmt: skip
+PIANO = {"model_type": "pop2piano", "d_model": 512, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+# 160,000 samples, as transformers' feature extractors give them to these models.
+STACKED: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
+    "two frames": ({"model_type": "wav2vec2-bert", "vocab_size": 32, **WIDTHS}, (500, 160)),
+    "two frames, heard to be translated": (SEAMLESS, (500, 160)),
+    "two frames, before a text": (GRANITE, (500, 160)),
+    "two frames, each with its deltas": (GRANITE_CTC, (500, 320)),
+    "seven frames, the last also the next one's first": (FUN, (167, 560)),
+    "a frame of 1,024 samples": (PIANO, (156, 512)),
+}
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_where_rows_of_a_spectrogram_are_longer_there_are_as_many_fewer(name: str) -> None:
+    config, shape = STACKED[name]
+    model = parse_model({"huggingface": config, "task": "speech-recognition", "audio_samples": 160_000})
+    built = build_fake(model, mode := FakeTensorMode())
+    with mode:
+        assert tuple(built.make_batch(2, None)["input_features"].shape) == (2, *shape)

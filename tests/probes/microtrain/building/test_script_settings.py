@@ -79,3 +79,26 @@ def test_nothing_is_left_of_it_where_a_model_is_built_without_numbers(own: str) 
 
 def test_its_steps_are_traced(own: str) -> None:
     assert trace_workload(Workload(python_model(own), 4)).parameters == 16 * 8 + 8 * 4 + 4
+
+
+THREADS = """
+import torch
+{imported}
+
+def own():
+    {called}
+    return torch.nn.Sequential(torch.nn.Linear(4, 2))
+"""
+
+
+@pytest.mark.parametrize("where", ["imported", "called"])
+def test_threads_between_operations_which_torch_takes_once_are_not_set_by_a_function_that_is_called_several_times(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, before = f"sets_threads_{where}", torch.get_num_interop_threads()
+    parts = {"imported": "", "called": "pass"} | {where: f"torch.set_num_interop_threads({before + 1})"}
+    place(tmp_path, monkeypatch, name, THREADS.format(**parts))
+    for _ in range(2):
+        build_model(python_model(f"{name}:own"))
+    assert torch.get_num_interop_threads() == before
+    assert torch.set_num_interop_threads.__module__ != "probes.microtrain.building.script_settings"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from probes.microtrain.measuring import contest, forking
 from probes.microtrain.measuring.bench_process import BenchProcess, Ran
 from probes.microtrain.measuring.measure_job import parse_measure_job
 from probes.microtrain.measuring.plan_process import PlanProcess
+from probes.microtrain.measuring.workbench import MAX_RING
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.quiet.resting import Rest
 from probes.workload.description import Plan, Workload
@@ -35,7 +37,7 @@ DENSE = Workload(
 ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
 
 FAULTS = """
-import multiprocessing, os, signal, time
+import multiprocessing, os, pathlib, signal, time
 import torch
 
 class Fails(torch.nn.Module):
@@ -58,11 +60,26 @@ def batch(size): return torch.randn(size, 4), torch.zeros(size, dtype=torch.long
 def raising(): return Fails(odd), batch
 def killed(): return Fails(dies), batch
 def nothing(): return 3
+class Turns(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 2)
+    def forward(self, x):
+        x.unsqueeze_(1)
+        return self.inner(x)
+def turning(): return Turns(), batch, lambda output, given: torch.nn.functional.cross_entropy(output[:, 0], given[1])
 def with_workers():
     worker = multiprocessing.get_context("fork").Process(target=int)
     worker.start()
     worker.join()
     return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
+class Slow(torch.nn.Linear):
+    def forward(self, x):
+        pathlib.Path("stepping").touch()
+        while not pathlib.Path("enough").exists():
+            time.sleep(0.01)
+        return super().forward(x)
+def slow_to_step(): return Slow(4, 2), batch
 def slow_to_build():
     time.sleep(0.6)
     return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
@@ -234,6 +251,22 @@ def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> No
     assert any(row.outcome == "ok" for row in rows)
 
 
+def test_a_first_step_that_outlasts_all_the_time_is_told_as_one_though_no_plan_had_its_turn(faults: str) -> None:
+    session = MeasureSession(job(of(f"{faults}:slow_to_step"), ONE, BF16), lambda share, message: None)
+    running = threading.Thread(target=session.run)
+    running.start()
+    try:
+        while not Path("stepping").exists():
+            time.sleep(0.01)
+        rows = [Measurement.from_json(row) for row in session.result()["measurements"]]
+    finally:
+        Path("enough").touch()
+        running.join()
+    assert [row.outcome for row in rows] == ["failed", "failed"]
+    assert (rows[0].reason or "").startswith("One step was not done after")
+    assert rows[1].reason == contest.NOT_BEGUN
+
+
 @pytest.mark.parametrize(("seconds", "apart"), [(660.0, True), (540.0, False)])
 def test_a_process_each_is_begun_where_the_time_does_for_the_others_of_them(
     monkeypatch: pytest.MonkeyPatch, *, seconds: float, apart: bool
@@ -241,7 +274,8 @@ def test_a_process_each_is_begun_where_the_time_does_for_the_others_of_them(
     """What tells how long one takes has begun, and runs its own plan."""
     monkeypatch.setattr(forking, "_seconds_apart", lambda trial: (600.0, 0.01))
     wanted = forking.Wanted(DENSE, (ONE, BF16), (8,), None, time.perf_counter() + seconds)
-    forks = forking.Forks(wanted, apart=True)
+    forks = forking.Forks(wanted)
+    forks.begin(apart=True)
     assert forks.are_apart is apart
     forks.end()
 
@@ -357,6 +391,23 @@ def test_a_model_that_is_none_is_the_user_s_to_mend(faults: str) -> None:
     with pytest.raises(Failure) as failed:
         measured(of(f"{faults}:nothing"), ONE, BF16)
     assert failed.value.code == "invalid-model"
+
+
+def test_a_model_that_turns_its_batch_in_place_is_stepped_as_often_as_others(faults: str) -> None:
+    rows, session = measured(of(f"{faults}:turning"), ONE, sizes=(4,))
+    assert any(isinstance(run, PlanProcess) for run in session._runs.values())
+    (row,) = rows
+    assert row.outcome == "ok"
+    assert row.steps > 2 * MAX_RING
+
+
+def test_so_it_is_in_a_process_that_begins_in_the_place_of_one_that_died(faults: str) -> None:
+    run = PlanProcess(of(f"{faults}:turning"), ONE, 4, None)
+    with run.watched():
+        run(1)
+    run.process.end()
+    run(3 * MAX_RING)
+    run.drop()
 
 
 def test_a_model_may_have_processes_of_its_own(faults: str) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from probes.microtrain.feeding import batch_bytes
+from probes.microtrain.feeding import ResidentFeed, batch_bytes, tensors_in
+from probes.microtrain.measuring.altered_batches import Alterations
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.workload.description import OptimizerName, Plan, Workload
 from probes.workload.models import parse_model
@@ -41,6 +42,29 @@ def test_what_lies_there_for_another_batch_size_is_spare_until_its_plans_are_gon
     del large
     gc.collect()
     assert bench.spare_device_bytes("meta", 8) == alone
+
+
+def test_of_what_lies_on_a_device_a_batch_that_was_altered_is_put_there_anew_and_no_other() -> None:
+    """All of them a second time may be more than there is room for."""
+    bench = a_bench()
+    feed = bench.feed("meta", 8)
+    assert isinstance(feed, ResidentFeed)
+    before = list(feed._batches)
+    bench.note_alterations(8, Alterations(frozenset([0]), list(tensors_in(feed.next()))))
+    assert bench._feeds[("meta", 8)] is feed
+    assert [now is then for now, then in zip(feed._batches, before, strict=True)] == [False] + [True] * 7
+
+
+def test_what_is_copied_to_its_device_in_each_step_goes_on_and_meets_what_was_made_anew() -> None:
+    bench = a_bench("pageable")
+    on_device, on_cpu = bench.feed("meta", 8), bench.feed("cpu", 8)
+    ring = bench.ring(8)
+    for _ in ring:  # a round
+        on_device.next()
+    ring[0]["inputs"].resize_(0)
+    bench.note_alterations(8, Alterations(frozenset([0]), list(tensors_in(on_cpu.next()))))
+    assert bench.feed("meta", 8) is on_device
+    assert on_device.next()["inputs"].shape == (8, 1024)
 
 
 class OnACard(torch.Tensor):

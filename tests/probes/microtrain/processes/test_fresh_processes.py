@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -125,6 +126,37 @@ print({"__file__", "__spec__"} & vars(sys.modules["__main__"]).keys() == {"__fil
 def test_a_program_without_a_file_has_none_afterwards() -> None:
     ran = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, check=True)
     assert ran.stdout == "True\n"
+
+
+def choose_a_start_method() -> str:
+    multiprocessing.set_start_method("spawn")
+    return multiprocessing.get_start_method()
+
+
+def answer_with_one(serve: Callable[[Callable[[object], object]], object]) -> None:
+    serve(lambda _: choose_a_start_method())
+
+
+CHOOSING = """
+import multiprocessing
+from probes.microtrain.processes.fresh_processes import Fresh, end, run_fresh
+from tests.probes.microtrain.processes.test_fresh_processes import answer_with_one, choose_a_start_method
+print(run_fresh(choose_a_start_method, (), lambda: None))
+print(Fresh(answer_with_one, ()).ask(None))
+print(multiprocessing.get_start_method(allow_none=True))
+multiprocessing.set_start_method("spawn")
+print(run_fresh(choose_a_start_method, (), lambda: None))
+print(multiprocessing.get_start_method(allow_none=True))
+end()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks nowhere else")
+def test_a_users_module_may_choose_how_its_own_processes_start() -> None:
+    """It may do so once in a process, which starting one of ours would have been."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+    ran = subprocess.run([sys.executable, "-c", CHOOSING], env=environment, capture_output=True, text=True)
+    assert ran.stdout.split() == ["spawn", "spawn", "None", "spawn", "spawn"], ran.stderr
 
 
 SMALL = "from probes.microtrain.processes.fresh_processes import run_fresh; print(run_fresh(int, (), lambda: None))"

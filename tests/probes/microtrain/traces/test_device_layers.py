@@ -314,8 +314,10 @@ def test_who_asks_for_autocast_hears_of_the_cpus() -> None:
 
 def _patched() -> list[Any]:
     own = [functional.scaled_dot_product_attention, functional.dropout, torch.is_autocast_enabled]
-    normal = [getattr(functional, name) for name in ("layer_norm", "group_norm", "softmax", "log_softmax")]
-    return [*own, *normal, *(getattr(torch._VF, kind) for kind in RECURRENT)]
+    narrow = torch.ones(2, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        powers = narrow.exp().dtype
+    return [*own, powers, *(getattr(torch._VF, kind) for kind in RECURRENT)]
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])

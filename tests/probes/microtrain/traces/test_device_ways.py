@@ -213,9 +213,10 @@ def test_autocast_keeps_a_normalization_in_fp32_as_a_card_does() -> None:
     assert {record.dtype for record in named(records, "aten.native_layer_norm")} == {"float32"}
 
 
-def test_autocast_takes_logits_to_fp32_for_a_loss_as_a_card_does() -> None:
+def test_autocast_takes_a_loss_to_fp32_as_a_card_does_and_not_its_softmax() -> None:
     records, _ = recorded(lambda: Classifier(), 4, 8, autocast=True)
-    assert {record.dtype for record in named(records, "aten._log_softmax")} == {"float32"}
+    assert {record.dtype for record in named(records, "aten._log_softmax")} == {"bfloat16"}
+    assert {record.dtype for record in named(records, "aten.nll_loss_forward")} == {"float32"}
 
 
 def test_autocast_keeps_the_norm_of_llamas_in_fp32_as_a_card_does() -> None:
