@@ -4,11 +4,17 @@ after it failed."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
+from app.advisor.plans import must_ask_torch
 from app.errors import CrosspointError, LabError
+from app.keeping import OnProgress
 from app.lab import Lab
 from app.surveyor import Surveyor
+from probes.hardware import Survey
+
+log = logging.getLogger(__name__)
 
 # Torch that did not start is not waited for by every request: most likely it fails again.
 RETRY_SECONDS = 600.0
@@ -27,6 +33,18 @@ class AskingTorch:
     @property
     def failed_lately(self) -> bool:
         return time.monotonic() < self._not_before
+
+    async def learn_for_plans(self, survey: Survey, on_progress: OnProgress) -> bool:
+        """Ask, where plans depend on what torch says and it did not fail a while ago. False: nothing new is known."""
+        if not must_ask_torch(survey) or self.failed_lately:
+            return False
+        on_progress(0.0, "asking torch which cards it can use")
+        try:
+            await self.learn(again=False)
+        except CrosspointError as error:
+            log.warning("What torch sees is not known: %s", error)
+            return False
+        return True
 
     async def learn(self, *, again: bool = True) -> bool:
         """Ask what torch sees, where that is not known; the process stays warm for the first trace. again: soon after

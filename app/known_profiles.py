@@ -56,7 +56,7 @@ class KnownProfiles:
 
     async def heads(self, fingerprint: str = "") -> list[dict[str, Any]]:
         """What a list tells of the profile that `find` gives of each name, newest first. fingerprint: this machine's.
-        Raises StoreError."""
+        Raises StoreError, also where nobody can tell whether there is any."""
         heads: dict[str, dict[str, Any]] = {}
         for head in [*map(head_of, self._held()), *await self._store.profile_heads(fingerprint)]:
             rivals = (heads.get(head["name"], head), head)
@@ -65,6 +65,8 @@ class KnownProfiles:
             )
         if (own := await self.of_machine(fingerprint)) is not None:
             heads[own.name] = head_of(own)
+        if not heads:
+            self._check_readable()
         return [*heads.values()][:LISTED_PROFILES]
 
     async def of_machine(self, fingerprint: str) -> Profile | None:
@@ -78,10 +80,14 @@ class KnownProfiles:
     async def unknown(self, *, is_this_machines: bool = False) -> UnknownProfile:
         """What to raise where no profile is found that was asked for: by its name, or as this machine's. Raises
         StoreError where nobody can tell."""
-        if self._store.unreadable is not None:
-            raise StoreError(f"Profiles cannot be looked up: {self._store.unreadable}.")
+        self._check_readable()
         names = tuple(head["name"] for head in await self.heads())
         return UnknownProfile(names, is_this_machines=is_this_machines)
+
+    def _check_readable(self) -> None:
+        """Raises StoreError."""
+        if self._store.unreadable is not None:
+            raise StoreError(f"Profiles cannot be looked up: {self._store.unreadable}.")
 
     async def brought(self, survey: Survey) -> Profile | None:
         """The stored profile of this machine where it came from elsewhere."""

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from app.advisor.like_cards import devices_to_calibrate
-from app.advisor.plans import unknown_cards
+from app.advisor.plans import must_ask_torch
 from probes.checked import make_printable
 from probes.hardware import Accelerator, Load, Survey
 from probes.workload.description import ModelDescription, Plan, Workload
 
 GIB, MIB = 2**30, 2**20
 FEW_GIB = 10  # below these a tenth tells
+# One epoch of an experiment at most (a step of the iris network on a slow, busy core), and the start of its process.
+EXPERIMENT_EPOCH_SECONDS = 0.002
+EXPERIMENT_START_SECONDS = 20.0
 
 
 def trace_job(workload: Workload, *, devices: bool) -> dict[str, Any]:
@@ -54,14 +57,15 @@ def measure_job(
     }
 
 
-def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
-    """This machine's load while a `measure` job ran, without the job's own; the survey's where the job did not say."""
+def load_meanwhile(survey: Survey, noise: Mapping[str, Any], own_cores: float = 0.0) -> Load:
+    """This machine's load while a `measure` job ran, without the job's own; the survey's where the job did not say.
+    own_cores: of what the job takes for others', that are this process's and what else it started."""
     online, others = survey.cpu.logical_cores, noise.get("others_cores")
     if not online or not isinstance(others, int | float):
         return survey.load
     return replace(
         survey.load,
-        busy_fraction=min(1.0, others / online),
+        busy_fraction=min(1.0, max(0.0, others - own_cores) / online),
         own_busy_fraction=0.0,
         steal_fraction=noise.get("steal_fraction"),
         load_average=noise.get("load_average"),
@@ -71,7 +75,7 @@ def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
 def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str) -> dict[str, Any]:
     """devices: by name; none: all that torch can use, of cards that are alike one. Where torch's word on a card is not
     known the measuring process finds out which these are. name: of the profile."""
-    chosen = [] if unknown_cards(survey) else devices_to_calibrate(survey)
+    chosen = [] if must_ask_torch(survey) else devices_to_calibrate(survey)
     return {
         "kind": "calibrate",
         "effort": effort,
@@ -81,6 +85,11 @@ def calibrate_job(survey: Survey, effort: str, devices: Sequence[str], name: str
         "machine": make_printable(describe_machine(survey)),
         "name": name,
     }
+
+
+def experiment_seconds(epochs: int) -> float:
+    """After which an experiment of so many epochs in all gives up."""
+    return EXPERIMENT_START_SECONDS + EXPERIMENT_EPOCH_SECONDS * epochs
 
 
 def experiment_job(name: str, epochs: int, log_every: Sequence[int | None], devices: Sequence[str]) -> dict[str, Any]:

@@ -46,12 +46,15 @@ OF_A_WIDTH = frozenset(
         "not-traced",
         "not-saved",
         "experts-evenly-chosen",
+        "layers-dropped",
         "unknown-work",
     }
 )
 # Those of them that hang on what a time rests on, which is not the same in each cell: one was measured, the next is
 # predicted.
-OF_A_TIME = frozenset({"noisy-profile", "crowded", "busy-device", "experts-evenly-chosen", "unknown-work"})
+OF_A_TIME = frozenset(
+    {"noisy-profile", "crowded", "busy-device", "experts-evenly-chosen", "layers-dropped", "unknown-work"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,8 @@ def _reasons_of(answer: Recommendation, cells: Iterable[Cell]) -> tuple[Reason, 
 
 def _cells(grounds: Grounds, asked: Request, sizes: Sequence[int]) -> list[Cell]:
     known = (grounds.survey, grounds.profile, grounds.trace, grounds.measurements)
-    return winners(*known, asked, sizes, grounds.experience, captured=grounds.captured)
+    unreadable = grounds.unreadable
+    return winners(*known, asked, sizes, grounds.experience, captured=grounds.captured, unreadable=unreadable)
 
 
 async def _wider(crosspoint: Crosspoint, model: ModelDescription, width: float) -> ModelDescription:

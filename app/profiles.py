@@ -53,9 +53,11 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
         raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
     profile = replace(profile, name=check_name(profile.name if name is None else name))
     _refuse_empty(profile)
-    refuse_impostor(profile, await crosspoint.survey())
+    survey = await crosspoint.survey()
+    refuse_impostor(profile, survey)
     await asyncio.to_thread(_refuse_unreadable, profile)
     async with crosspoint.profiles.changing:
+        await _refuse_shadowed(crosspoint, profile, survey.fingerprint)
         await _refuse_shadowing(crosspoint, profile)
         await _keep(crosspoint, profile)
     return profile
@@ -145,8 +147,23 @@ def refuse_impostor(profile: Profile, survey: Survey) -> None:
         raise ProfileRefused(
             "profile-refused",
             "This profile was not taken: it claims to be this machine's and describes another one "
-            f"({len(found)} of its facts do not hold here).",
+            f"({len(found)} of its facts {'does' if len(found) == 1 else 'do'} not hold here).",
         )
+
+
+async def _refuse_shadowed(crosspoint: Crosspoint, profile: Profile, here: str) -> None:
+    """Raises ProfileRefused for one of another machine, or of this one before it changed, whose name gives this
+    machine's as it is now (KnownProfiles.find): no name would give it. here: this machine's fingerprint."""
+    if profile.fingerprint == here:
+        return
+    stored = await crosspoint.store.named_profile(profile.name, here)
+    for ours in (stored, await crosspoint.profiles.of_machine(here)):
+        if ours is not None and (ours.name, ours.fingerprint) == (profile.name, here):
+            raise ProfileRefused(
+                "profile-exists",
+                "This name gives this machine's profile as it is now, which would answer in the place of the new one. "
+                "Give the new one another name.",
+            )
 
 
 async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:

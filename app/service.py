@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from app import labjobs
 from app.advisor.explanations.busy_device import is_busy, without_utilization
 from app.advisor.known import gather
 from app.advisor.like_cards import free_devices
-from app.advisor.plans import candidate_plans, cuda_accelerators, unknown_cards
+from app.advisor.plans import candidate_plans, cuda_accelerators
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest, Request
 from app.advisor.time_model.pooled import pool
@@ -27,7 +26,7 @@ from app.answering.apart import may_all_run_apart, start_options
 from app.answering.compilable import without_uncompilable
 from app.answering.lasting_paces import note_paces, paces_now
 from app.answering.recommending import Recommending
-from app.answering.survey_at_turn import SurveyAtTurn
+from app.answering.survey_at_turn import CheckAtTurn, SurveyAtTurn
 from app.asking_torch import AskingTorch
 from app.errors import CrosspointError, LabBusy, LabError, StoreError, UnknownProfile
 from app.fitted_thread import in_fitted_thread
@@ -66,13 +65,8 @@ from probes.workload.description import Plan, Workload
 
 __all__ = ["Crosspoint", "CrosspointError", "LabBusy", "LabError", "OnProgress", "StoreError", "UnknownProfile"]
 
-log = logging.getLogger(__name__)
-
 # What a calibration takes at most.
 CALIBRATION_SECONDS = {"quick": 30.0, "full": 60.0}
-# One epoch of an experiment at most (a step of the iris network on a slow, busy core), and the start of its process.
-EXPERIMENT_EPOCH_SECONDS = 0.002
-EXPERIMENT_START_SECONDS = 20.0
 
 
 class Crosspoint:
@@ -125,15 +119,8 @@ class Crosspoint:
         """As `survey_tried_twice`, with torch's word on cards that nothing else is certain of: what plans there are
         depends on it. Where torch was not asked before, the process that traces is started for it, and waited for."""
         survey = await self.survey_tried_twice()
-        if not self.is_here or not unknown_cards(survey) or self.torch.failed_lately:
-            return survey
-        on_progress(0.0, "asking torch which cards it can use")
-        try:
-            await self.torch.learn(again=False)
-        except CrosspointError as error:
-            log.warning("What torch sees is not known: %s", error)
-            return survey
-        return await self.survey_tried_twice()
+        has_asked = self.is_here and await self.torch.learn_for_plans(survey, on_progress)
+        return await self.survey_tried_twice() if has_asked else survey
 
     def apart_from_ours(self, survey: Survey) -> Survey:
         """Without how busy cards are, where that may be by a measurement of this process."""
@@ -270,13 +257,15 @@ class Crosspoint:
     async def keep_measurements(
         self, survey: Survey, workload: Workload, result: dict[str, Any]
     ) -> Kept[list[Measurement]]:
-        """Parse and store what a measuring process sent. Raises LabError when it is no measurement."""
+        """Parse what a measuring process sent, and store what of it holds longer than this moment. Raises LabError when
+        it is no measurement."""
         sent = [parse_sent(Measurement.from_json, row) for row in result.get("measurements") or ()]
         found = [with_survey(row, survey) for row in sent]
         await note_paces(self.store, survey.fingerprint, result)
         trace = await self.known_trace(survey, workload)
         await self.lessons.keep(survey, await self.profile(survey), trace, workload, found)
-        return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, found)))
+        lasting = [row for row in found if not row.momentary]
+        return Kept(found, await trouble_with(self.store.keep_measurements(survey.fingerprint, workload, lasting)))
 
     async def measurements(self, survey: Survey, workload: Workload) -> list[Measurement]:
         """What was measured of this workload on this machine as it is now, of plans that can run there now."""
@@ -294,11 +283,14 @@ class Crosspoint:
         on_progress: OnProgress | None = None,
         ticket: Ticket | None = None,
         by_itself: bool = False,
+        check: CheckAtTurn | None = None,
     ) -> Profile:
         """Measure this machine's constants (`quick` or `full`) and keep the profile, in which the calibrations before
         it count too. by_itself: nobody asked for it, and a profile of this machine that somebody brought meanwhile is
-        left as it is, and given. Raises InvalidRequest, LabError, LabBusy."""
-        return (await self.calibrate_and_keep(effort, devices, name, on_progress, ticket, by_itself=by_itself)).value
+        left as it is, and given. check: before anything is measured; what it raises ends the calibration. Raises
+        InvalidRequest, LabError, LabBusy."""
+        asked = (effort, devices, name, on_progress, ticket)
+        return (await self.calibrate_and_keep(*asked, by_itself=by_itself, check=check)).value
 
     async def calibrate_and_keep(
         self,
@@ -309,6 +301,7 @@ class Crosspoint:
         ticket: Ticket | None = None,
         *,
         by_itself: bool = False,
+        check: CheckAtTurn | None = None,
     ) -> Kept[Profile]:
         """As `calibrate`, and says whether it was saved."""
         if effort not in CALIBRATION_SECONDS:
@@ -319,7 +312,10 @@ class Crosspoint:
             at_turn = SurveyAtTurn(self, ticket, self.apart_from_ours(await self.survey(fresh=True)))
 
             async def make_job() -> dict[str, Any]:
-                return await self._calibrate_job(await at_turn.now(), effort, devices, name, by_itself=by_itself)
+                now = await at_turn.now()
+                if check is not None:
+                    await check(now)
+                return await self._calibrate_job(now, effort, devices, name, by_itself=by_itself)
 
             result = await self.lab.run_at_turn(make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
             return await to_its_end(self._keep_calibration(await at_turn.now(), name, result, by_itself=by_itself))
@@ -364,7 +360,7 @@ class Crosspoint:
         """Run an experiment (`iris`) on the devices. Raises LabError, LabBusy."""
         job = labjobs.experiment_job(name, epochs, log_every, devices)
         runs = len(log_every) * (len(devices) or 1 + len((await self.survey()).accelerators))
-        seconds = EXPERIMENT_START_SECONDS + EXPERIMENT_EPOCH_SECONDS * epochs * runs
+        seconds = labjobs.experiment_seconds(epochs * runs)
         with self._measuring(seconds, on_progress, None) as ticket:
             return await self.lab.run(job, forward_progress(on_progress), seconds=seconds, ticket=ticket)
 

@@ -9,9 +9,10 @@ import time
 from typing import Any
 
 from app.advisor.crowding import crowd_of
-from app.advisor.plans import unknown_cards
+from app.advisor.plans import must_ask_torch
 from app.advisor.time_model.pooled import LOOKED_AT, POOLED
 from app.advisor.time_model.predicted import fit_all_plans
+from app.answering.survey_at_turn import CheckAtTurn
 from app.errors import CrosspointError, LabError
 from app.jobs import Jobs
 from app.keeping import trouble_with
@@ -44,6 +45,10 @@ BROKEN_IN_A_ROW = 2
 # Where less memory is free the kernel kills a calibration: its processes hold 476 MB before the first network, 743 with
 # the largest, page cache apart (torch 2.13 for CPUs, two cores of a Xeon, 2026-11-29). Of networks it can spare some.
 CALIBRATION_BYTES = 450 * 10**6
+
+
+class _Needless(Exception):
+    """Of a calibration: what it was to find out is known by now."""
 
 
 class Upkeep:
@@ -155,7 +160,7 @@ class Upkeep:
         this survey tells of, or this survey knows no fingerprint. Raises LabError."""
         done = False
         while (profile := await self._crosspoint.profile(survey)) is None and survey.fingerprint and not done:
-            done = await self._calibrate("quick")
+            done = await self._calibrate("quick", check=self._check_first)
             survey = await self._crosspoint.survey()
         if profile is None and done:
             self._retry_later()
@@ -167,6 +172,10 @@ class Upkeep:
         here at any hour."""
         if self._crosspoint.lab.measuring or not is_quiet(survey) or not self._may_again():
             return False
+        return await self._lacks_another(profile)
+
+    async def _lacks_another(self, profile: Profile) -> bool:
+        """Whoever made those that there are."""
         profiles, key = self._crosspoint.profiles, (profile.name, profile.fingerprint)
         times, alike = await profiles.calibration_times(*key), await profiles.calibration_times(*key, METHOD)
         is_short = profile.calibrations < POOLED or profile.method < METHOD
@@ -183,11 +192,23 @@ class Upkeep:
     async def _calibrate_again(self, name: str) -> None:
         """In full: nobody waits for it, as for the first one. Where it gave way it is not begun anew at once, as where
         measurements come more often than it takes it would never be done. Raises LabError."""
-        if not await self._calibrate("full", name):
+        if not await self._calibrate("full", name, self._check_further):
             self._retry_later()
 
-    async def _calibrate(self, effort: str, name: str | None = None) -> bool:
-        """Calibrate, or give way to somebody who waits for a measurement: False. Raises LabError."""
+    async def _check_first(self, survey: Survey) -> None:
+        """Whoever this gave way to, or waited for, may have calibrated. Raises _Needless."""
+        if await self._crosspoint.profiles.of_machine(survey.fingerprint) is not None:
+            raise _Needless
+
+    async def _check_further(self, survey: Survey) -> None:
+        """Raises _Needless."""
+        profile = await self._crosspoint.profile(survey)
+        if profile is not None and not await self._lacks_another(profile):
+            raise _Needless
+
+    async def _calibrate(self, effort: str, name: str | None = None, check: CheckAtTurn | None = None) -> bool:
+        """Calibrate, or give way to somebody who waits for a measurement: False. check: raises _Needless once its turn
+        has come, where it need not be. Raises LabError."""
         self._check_calibratable(await self._crosspoint.survey())
         preempted = asyncio.Event()
         seconds = CALIBRATION_SECONDS[effort]
@@ -195,8 +216,9 @@ class Upkeep:
         ticket.on_start = self._say_running
         self.calibration = {"state": "waiting", "reason": None}
         devices = ("cpu",) if self._broken >= BROKEN_IN_A_ROW else ()
-        calibration = self._crosspoint.calibrate(effort, devices=devices, name=name, ticket=ticket, by_itself=True)
-        work = asyncio.create_task(calibration)
+        work = asyncio.create_task(
+            self._crosspoint.calibrate(effort, devices=devices, name=name, ticket=ticket, by_itself=True, check=check)
+        )
         waiter = asyncio.create_task(preempted.wait())
         try:
             await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
@@ -209,6 +231,8 @@ class Upkeep:
             return False
         try:
             work.result()
+        except _Needless:
+            return True
         except LabError as error:
             self._broken = self._broken + 1 if error.code in BROKEN else 0
             raise
@@ -220,7 +244,7 @@ class Upkeep:
         """Not while torch's word on a card cannot be had: the profile would be without that card, and be kept. Nor
         where the kernel would kill it for want of memory, and a container's with all that is in it. Raises LabError."""
         trouble, usable = self._crosspoint.torch.trouble, survey.memory.usable_bytes
-        if trouble is not None and unknown_cards(survey):
+        if trouble is not None and must_ask_torch(survey):
             raise LabError("failed", f"What torch sees is not known. {trouble}")
         if usable is not None and usable < CALIBRATION_BYTES:
             raise LabError(

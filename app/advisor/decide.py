@@ -15,6 +15,7 @@ from app.advisor.explanations.reasons import Evidence, explain
 from app.advisor.explanations.unmeasured_cards import explain_unmeasured_cards
 from app.advisor.explanations.verdict import say_verdict
 from app.advisor.known import Known, gather
+from app.advisor.pinning import explain_pinning, pins
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
@@ -25,6 +26,7 @@ from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
+from probes.workload.description import Plan
 
 
 def recommend(
@@ -36,16 +38,18 @@ def recommend(
     experience: Experience | None = None,
     *,
     captured: bool = False,
+    unreadable: str | None = None,
 ) -> Recommendation:
     """Ranked plans with crossovers, settings, reasons and a snippet. Pure arithmetic: milliseconds.
 
     trace: None for a `summary` model, whose trace follows from its totals. measurements: of this very model, under
     any plan, at any batch size; none for `instant`. experience: what other models took on this
     machine. captured: this machine is known from files alone. Without a profile the times that were not measured are
-    None. Raises InvalidRequest (see candidate_plans).
+    None; unreadable: why nobody can tell whether there is one. Raises InvalidRequest (see candidate_plans).
     """
     workload = request.workload
-    known = gather(survey, profile, trace, measurements, request, experience, captured=captured)
+    found = (survey, profile, trace, measurements)
+    known = gather(*found, request, experience, captured=captured, unreadable=unreadable)
     trace = known.trace
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
@@ -66,10 +70,14 @@ def recommend(
         crossovers=crossovers_of(batches, pairs, measurements),
         curve_batch_sizes=sizes,
         curves=curves,
-        settings=settings_for(told, workload),
+        settings=settings_for(told, pins=best is not None and _pins(known, best)),
         reasons=reasons_of(survey, profile, request, known, ranking),
         snippet=write_snippet(workload, told.plan) if told is not None else None,
     )
+
+
+def _pins(known: Known, best: Plan) -> bool:
+    return pins(known.times.get(best.key), known.workload, can_run=known.runs_pinned(best))
 
 
 def reasons_of(
@@ -111,6 +119,7 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
         explain_unmeasured_cards(survey, request) if is_here else None,
         explain_left_out(known.left_out, request.precision),
         explain_order(best, cards_answered_for(survey, known.elsewhere)),
+        None if plan is None else explain_pinning(time, known.workload, can_run=known.runs_pinned(plan)),
         explain_host(known.trace, free, best, known.workload.model.kind),
         explain_busy_device(survey, ranking.options, plan, row) if is_here else None,
     )

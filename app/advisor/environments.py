@@ -115,9 +115,11 @@ def _spread_of_mean(logarithms: Sequence[float]) -> float:
 
 def gains_that_pay(measurements: Sequence[Measurement], plans: Sequence[Plan], workload: Workload) -> tuple[Gain, ...]:
     """By their steps, at this batch, of these plans; the latest of each. A gain at one batch says nothing of another:
-    it comes with the sizes of tensors. Whether a run repays a start: app.advisor.starts."""
+    it comes with the sizes of tensors. Whether a run repays a start: app.advisor.starts. None of a variant that is a
+    plan itself, as where another machine's profile was made under an environment."""
     wanted = {plan.key for plan in plans}
-    rows = [row for row in measurements if row.batch_size == workload.batch_size and bare(row.plan).key in wanted]
+    there = [row for row in measurements if row.batch_size == workload.batch_size]
+    rows = [row for row in there if bare(row.plan).key in wanted and row.plan.key not in wanted]
     latest = {gain.plan.key: gain for row in rows if (gain := gain_of(row)) is not None}
     return tuple(gain for gain in latest.values() if gain.pays)
 

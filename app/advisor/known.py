@@ -14,7 +14,7 @@ from app.advisor.environments import Gain, bare, gains_that_pay, is_variant, mea
 from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
-from app.advisor.like_cards import kinds_elsewhere, same_kinds, unlike_plans
+from app.advisor.like_cards import kinds_elsewhere, rows_of_like_cards, same_kinds, unlike_plans
 from app.advisor.memory_model.memory import MemoryEstimate, data_set_bytes, estimate_memory, with_data
 from app.advisor.memory_model.rooms import Room, room_for
 from app.advisor.one_value import explain_one_value
@@ -23,14 +23,14 @@ from app.advisor.plans import candidate_plans, halved_precisions, left_out_preci
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
-from app.advisor.starts import late_starts, repaid_starts
+from app.advisor.starts import late_starts, repaid_starts, unrepaid_devices
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Experience
 from app.advisor.time_model.measured import by_plan
 from app.advisor.time_model.predicted import untold_type
 from app.advisor.time_model.step_estimate import shared_spread
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
-from app.advisor.tried import Tried, failed_at, tried, tried_varied, with_data_set
+from app.advisor.tried import Tried, failed_at, tried_on_like_cards, tried_varied, with_data_set
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -42,12 +42,13 @@ from probes.workload.description import DATA, Data, Plan, Precision, Workload
 class Known:
     """elsewhere: the profile, when the answer is for another machine, of which only it is known. times, memory: by the
     plan's key; a plan's memory is None without a trace. rows: each plan's measurements by its key, of those that have
-    any. crowd: who holds cores of this machine now. gains: variants whose steps pay. advice: what to do about a time
-    that is not known. halved: by device, a precision of two bytes that it has, asked for or not, and that torch does
-    not refuse. rooms: by device, known without a trace. machine: that is asked about; None: nobody knows its facts.
-    kinds: by device, the same for cards that are alike. busy: devices that others compute on now. left_out: by device
-    of which no plan is in the precision asked for, those that it has. autocast_refused: what torch said where a step
-    under autocast fails on this machine's CPU; empty: it is not known to."""
+    any; rows_alike: those of the same plan on cards that are like its own. crowd: who holds cores of this machine now.
+    gains: variants whose steps pay. advice: what to do about a time that is not known. halved: by device, a precision
+    of two bytes that it has, asked for or not, and that torch does not refuse. rooms: by device, known without a trace.
+    machine: that is asked about; None: nobody knows its facts. kinds: by device, the same for cards that are alike.
+    busy: devices that others compute on now. left_out: by device of which no plan is in the precision asked for, those
+    that it has. autocast_refused: what torch said where a step under autocast fails on this machine's CPU; empty: it is
+    not known to."""
 
     workload: Workload
     trace: Trace | None
@@ -60,6 +61,7 @@ class Known:
     times: Mapping[tuple[object, ...], PlanTime]
     memory: Mapping[tuple[object, ...], MemoryEstimate | None]
     rooms: Mapping[str, Room]
+    rows_alike: Mapping[tuple[object, ...], Sequence[Measurement]] = field(default_factory=dict)
     crowd: Crowd | None = None
     gains: tuple[Gain, ...] = ()
     machine: Survey | None = None
@@ -88,7 +90,8 @@ class Known:
         room, data_set = self.rooms[plan.device], data_set_bytes(self.trace, workload)
         rows = with_data_set(self.rows.get(plan.key, ()), data_set)
         if not is_variant(plan):
-            return replace(tried(rows, workload, room), smallest=smallest)
+            alike = with_data_set(self.rows_alike.get(plan.key, ()), data_set)
+            return replace(tried_on_like_cards(rows, alike, workload, room), smallest=smallest)
         plain = with_data_set(self.rows.get(bare(plan).key, ()), data_set)
         return replace(tried_varied(rows, plain, workload, room), smallest=smallest)
 
@@ -123,8 +126,12 @@ class Known:
 
     def _runs_at_no_batch(self, plan: Plan) -> bool:
         """A step that failed did so at its own batch; what torch refused, and never ran, it refuses at any."""
-        outcomes = {row.outcome for row in self.rows.get(plan.key, ())}
+        outcomes = {row.outcome for row in self._all_rows(plan.key)}
         return "ok" not in outcomes and ("unsupported" in outcomes or self._refused_in_trace(plan) is not None)
+
+    def _all_rows(self, key: tuple[object, ...]) -> Sequence[Measurement]:
+        """A plan's own, and those on cards like its own before them."""
+        return (*self.rows_alike.get(key, ()), *self.rows.get(key, ()))
 
     def measured_there(self, batch_size: int) -> list[Measurement]:
         """What the plans' times at this very batch rest on."""
@@ -138,7 +145,8 @@ class Known:
         untold = [option.plan for option in ranking.options if option.max_batch_size is None]
         room |= self._room_fed(self.workload.data, untold)  # by all that a device has, where nobody knows what is free
         fed = {way: replace(self.workload, data=way) for way in DATA}
-        failed = {way: {key: failed_at(rows, fed[way]) for key, rows in self.rows.items()} for way in DATA}
+        rows = {key: self._all_rows(key) for key in (*self.rows, *self.rows_alike)}
+        failed = {way: {key: failed_at(found, fed[way]) for key, found in rows.items()} for way in DATA}
         # From pinned memory a device is sent the next batch as well, and all resident data lie there.
         takes = {way: (way == "pinned", self._data_set(way)) for way in DATA}
         others = [way for way in DATA if takes[way] != takes[self.workload.data]]
@@ -161,9 +169,19 @@ class Known:
                 found[plan.key] = largest_batch(fed, self._tried(plan, workload, smallest))
         return found
 
+    def runs_pinned(self, plan: Plan) -> bool:
+        """Whether the batch asked for fits on its device beside the next one, as it does fed from pinned memory, and no
+        step fed so was seen to fail."""
+        asked, room = self.workload.batch_size, self._room_fed("pinned", [plan]).get(plan.key)
+        failed = failed_at(self._all_rows(plan.key), replace(self.workload, data="pinned"))
+        return (room is None or asked <= room) and asked not in failed
+
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
-        """The best first, at this batch size, without those whose start a run as long as this one does not repay."""
-        late = late_starts(options, repaid_starts(self.gains, options), self.workload.steps)
+        """The best first, at this batch size. Of those whose start a run as long as this one does not repay, compiled
+        ones are left out, and none on a device is the head."""
+        unrepaid = unrepaid_devices(options, self.rows, batch_size, self.kinds, self.workload.steps)
+        repaid = [option for option in options if option.plan.key not in unrepaid]
+        late = late_starts(options, repaid_starts(self.gains, repaid), self.workload.steps)
         options = [option for option in options if option not in late]
 
         def ratio_spread(one: Option, other: Option) -> float | None:
@@ -175,7 +193,7 @@ class Known:
 
         plans = [option.plan for option in options]
         shared = {plan.key for plan in plans if plan.device in self.busy or self.times[plan.key].met_others(batch_size)}
-        return replace(rank_options(options, ratio_spread, self.kinds, shared), late=tuple(late))
+        return replace(rank_options(options, ratio_spread, self.kinds, shared, unrepaid), late=tuple(late))
 
 
 def gather(
@@ -187,48 +205,44 @@ def gather(
     experience: Experience | None = None,
     *,
     captured: bool = False,
+    unreadable: str | None = None,
 ) -> Known:
     """trace: None for a `summary` model, whose trace follows from its totals. experience: this machine's, of other
-    models. captured: this machine is known from files alone. Raises InvalidRequest."""
+    models. captured: this machine is known from files alone. unreadable: why nobody can tell whether it was calibrated.
+    Raises InvalidRequest."""
     workload = request.workload
     if trace is None and workload.model.kind == "summary":
         trace = trace_of_summary(workload)
     elsewhere = profile if profile is not None and _is_elsewhere(survey, profile, request) else None
-    plans = _plans(survey, elsewhere, request)
-    all_plans = plans if request.precision == "auto" else _plans(survey, elsewhere, replace(request, precision="auto"))
-    machine, crowd, kinds, free, busy = _answered_for(survey, elsewhere)
-    memory = _memory_of(machine, profile, trace, measurements, plans, workload)
-    rooms = {plan.device: room_for(machine, profile, plan) for plan in plans}
-    learned = None if elsewhere else experience
-    times = times_of_plans(plans, profile, trace, measurements, workload, crowd, learned, free, kinds)
+    plans, all_plans = _plans_asked(survey, elsewhere, request)
+    there = _answered_for(survey, elsewhere)
+    learned = experience if elsewhere is None else None
+    found, now = (profile, trace, measurements, workload), (there.crowd, learned, there.free, there.kinds)
+    times = times_of_plans(plans, *found, *now)
     rows = by_plan(measurements)
     plans = _without_left_out(plans, times, rows.keys())
-    gains = gains_that_pay(measurements, plans, workload) if elsewhere is None else ()
-    times |= _times_of_variants(gains, times, measurements, workload, crowd)
-    memory |= {gain.plan.key: memory[bare(gain.plan).key] for gain in gains}
-    here, untold = elsewhere is None, _untold_type(profile, plans, trace)
-    # What was traced here fails here: another machine, a captured one among them, may run it.
-    refused = trace.autocast_refused if trace is not None and here and not captured else ""
-    return Known(
-        workload,
-        trace,
-        elsewhere,
-        advice_for(request, elsewhere=not here, captured=captured, untraced=trace is None, untold_type=untold),
-        plans,
-        halved_precisions(plan for plan in all_plans if not (refused and plan.is_cpu)),
-        measurements,
-        rows,
-        times,
-        memory,
-        rooms,
-        crowd,
-        gains,
-        machine,
-        kinds,
-        busy,
-        left_out_precisions(plans, all_plans),
-        refused,
+    refused = "" if captured else _autocast_refused(trace, elsewhere)
+    known = Known(
+        workload=workload,
+        trace=trace,
+        elsewhere=elsewhere,
+        advice=_advice(request, profile, trace, elsewhere, plans, captured=captured, unreadable=unreadable),
+        plans=plans,
+        halved=halved_precisions(plan for plan in all_plans if not (refused and plan.is_cpu)),
+        measurements=measurements,
+        rows=rows,
+        times=times,
+        memory=_memory_of(there.survey, profile, trace, measurements, plans, workload),
+        rooms={plan.device: room_for(there.survey, profile, plan) for plan in plans},
+        rows_alike=rows_of_like_cards(rows, plans, there.kinds),
+        crowd=there.crowd,
+        machine=there.survey,
+        kinds=there.kinds,
+        busy=there.busy,
+        left_out=left_out_precisions(plans, all_plans),
+        autocast_refused=refused,
     )
+    return _with_variants(known)
 
 
 class _AnsweredFor(NamedTuple):
@@ -267,6 +281,14 @@ def _memory_of(
     }
 
 
+def _with_variants(known: Known) -> Known:
+    """With those whose steps pay: their times beside those of their plain plans, whose memory is theirs."""
+    gains = gains_that_pay(known.measurements, known.plans, known.workload)
+    beside = _times_of_variants(gains, known.times, known.measurements, known.workload, known.crowd)
+    memory = {gain.plan.key: known.memory[bare(gain.plan).key] for gain in gains}
+    return replace(known, gains=gains, times={**known.times, **beside}, memory={**known.memory, **memory})
+
+
 def _times_of_variants(
     gains: Sequence[Gain],
     times: Mapping[tuple[object, ...], PlanTime],
@@ -284,6 +306,41 @@ def _times_of_variants(
 
 def _plans(survey: Survey, elsewhere: Profile | None, request: Request) -> tuple[Plan, ...]:
     return candidate_plans(survey, request) if elsewhere is None else profiled_plans(elsewhere, request)
+
+
+def _plans_asked(
+    survey: Survey, elsewhere: Profile | None, request: Request
+) -> tuple[tuple[Plan, ...], tuple[Plan, ...]]:
+    """(as asked, in every precision that makes sense)"""
+    asked = _plans(survey, elsewhere, request)
+    if request.precision == "auto":
+        return asked, asked
+    return asked, _plans(survey, elsewhere, replace(request, precision="auto"))
+
+
+def _advice(
+    request: Request,
+    profile: Profile | None,
+    trace: Trace | None,
+    elsewhere: Profile | None,
+    plans: Sequence[Plan],
+    *,
+    captured: bool,
+    unreadable: str | None,
+) -> Advice:
+    return advice_for(
+        request,
+        elsewhere=elsewhere is not None,
+        captured=captured,
+        untraced=trace is None,
+        untold_type=_untold_type(profile, plans, trace),
+        unreadable=unreadable,
+    )
+
+
+def _autocast_refused(trace: Trace | None, elsewhere: Profile | None) -> str:
+    """What was traced here fails here: another machine may run it."""
+    return trace.autocast_refused if trace is not None and elsewhere is None else ""
 
 
 def _untold_type(profile: Profile | None, plans: Sequence[Plan], trace: Trace | None) -> str | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from app.advisor.explanations.busy_device import is_busy
 from app.advisor.plans import cuda_accelerators
 from probes.hardware import Accelerator, Survey
+from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.workload.description import Plan
 
@@ -81,6 +83,21 @@ def on_its_kind(plan: Plan, kinds: Mapping[str, Hashable]) -> Hashable:
     """The same for one plan on cards that are alike. kinds: same_kinds."""
     device, *others = plan.key
     return (kinds.get(device, device), *others)
+
+
+def rows_of_like_cards(
+    rows: Mapping[tuple[object, ...], Sequence[Measurement]], plans: Sequence[Plan], kinds: Mapping[str, Hashable]
+) -> dict[tuple[object, ...], list[Measurement]]:
+    """By the plan's key, of those that have any: rows of the same plan on other cards that are alike. Without what
+    failed there: that may be the card's own trouble, or its want of time. rows: by the plan's key. kinds: same_kinds.
+    """
+    groups = defaultdict[Hashable, list[Measurement]](list)
+    for row in chain.from_iterable(rows.values()):
+        if row.outcome != "failed":
+            groups[on_its_kind(row.plan, kinds)].append(row)
+    alike = {plan.key: groups.get(on_its_kind(plan, kinds), ()) for plan in plans}
+    others = {key: [row for row in found if row.plan.key != key] for key, found in alike.items()}
+    return {key: found for key, found in others.items() if found}
 
 
 def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], ranked: Sequence[Plan]) -> list[Plan]:

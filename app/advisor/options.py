@@ -15,7 +15,7 @@ from app.advisor.tried import Tried
 from probes import bounds
 from probes.workload.description import Plan, Workload
 
-BESIDE = "what the process takes beside is not known, as no calibration here has measured it"
+BESIDE = "what the process takes beside is not known, as no calibration has measured it"
 
 
 def option_for(
@@ -87,13 +87,13 @@ def _fits(
         return True, None
     if outcome.too_big is not None and batch >= outcome.too_big:
         remedy = _remedy(memory, outcome, workload, plan)
-        return False, f"It ran out of memory here at batch size {outcome.too_big}. {remedy}"
+        return False, f"It ran out of memory at batch size {outcome.too_big}. {remedy}"
     if outcome.outgrown is not None and batch >= outcome.outgrown[0]:
         size, took = outcome.outgrown
         data_set = 0 if memory is None else memory.data_set
         also = f", its data set takes {say_bytes(data_set)}" if data_set else ""
-        free = f"{say_bytes(outcome.room.free or 0)} are free on {plan.device} now"
-        now = f"it took {say_bytes(took - data_set)} here{also}, and {free}"
+        free = f"{say_bytes(outcome.room.free or 0)} are free on {plan.device}"
+        now = f"it took {say_bytes(took - data_set)}{also}, and {free}"
         return False, f"At batch size {size} {now}. {_remedy(memory, outcome, workload, plan)}"
     if memory is None:
         return None, None

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Accelerator, Cpu, Survey
+from probes.machine_facts import may_lack_cards
 from probes.profile import Profile
 from probes.trace import AUTOCAST
 from probes.workload.description import Plan, Precision
@@ -129,6 +130,12 @@ def unknown_cards(survey: Survey) -> list[Accelerator]:
     return [card for card in survey.accelerators if card.usable is None and card.vendor in CUDA_VENDORS]
 
 
+def must_ask_torch(survey: Survey) -> bool:
+    """Whether what plans there are is for torch to say, which was not heard yet: it must judge a card, or may list one
+    that nothing else shows."""
+    return bool(unknown_cards(survey)) or may_lack_cards(survey.software.torch, survey.accelerators)
+
+
 def unmeasured_cards(survey: Survey) -> list[Accelerator]:
     """Which torch may well train on, though not as a CUDA device (Apple's, Intel's): there are no plans for them."""
     is_told = survey.software.torch is not None  # else only a card that torch has a name for is known to be one
@@ -170,7 +177,12 @@ def _devices_here(survey: Survey) -> tuple[str, ...]:
 def why_not_here(survey: Survey, device: str) -> str:
     """Why there is no such device to run on, as far as a card here may be meant, and which there are."""
     meant = next(iter(_cards_meant(survey, device)), None)
-    why = "A device was asked for that is not here" if meant is None else _why_no_plan(survey, meant)
+    if meant is not None:
+        why = _why_no_plan(survey, meant)
+    elif device.partition(":")[0] == "cuda" and may_lack_cards(survey.software.torch, survey.accelerators):
+        why = "Which cards torch for ROCm shows is not known yet"
+    else:
+        why = "A device was asked for that is not here"
     return f"{why}. Devices here: {_describe_devices(survey)}."
 
 

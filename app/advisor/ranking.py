@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from app.advisor.like_cards import on_its_kind
 from app.advisor.recommendation import Interval, Option
+from app.advisor.starts import Starts
 from app.advisor.time_model.intervals import Z, deviation
 from app.advisor.time_model.step_estimate import BASES
 from probes.workload.description import PRECISIONS, Plan
@@ -27,19 +28,26 @@ class Ranking:
     """Options, best first. close: the ones that cannot be told from the fastest one, when there are any such beside
     it; the cheapest of them is the head, of several such the quickest. unlike: without those that are one plan on
     another card that is alike. confidence: None when a plan that may fit has no time. late: what is no option, as the
-    run is over before it repays its start."""
+    run is over before it repays its start. unrepaid: plans on a device of which the same is so, by their keys; they
+    stay options, and none is the head."""
 
     options: tuple[Option, ...]
     close: tuple[Option, ...]
     unlike: tuple[Option, ...]
     confidence: float | None
     late: tuple[Option, ...] = ()
+    unrepaid: Starts = field(default_factory=dict)
 
     @property
     def best(self) -> Option | None:
         """The head, if it can be recommended: it has a time, and is not known to be too big."""
         head = self.options[0] if self.options else None
         return head if head is not None and head.step_seconds is not None and head.fits is not False else None
+
+    @property
+    def repaid(self) -> tuple[Option, ...]:
+        """All but the unrepaid ones."""
+        return tuple(option for option in self.options if option.plan.key not in self.unrepaid)
 
     @property
     def as_cheap(self) -> tuple[Option, ...]:
@@ -63,6 +71,7 @@ def rank_options(
     ratio_spread: RatioSpread = lambda one, other: None,
     kinds: Mapping[str, Hashable] = MappingProxyType({}),
     shared: Collection[tuple[object, ...]] = (),
+    unrepaid: Starts = MappingProxyType({}),
 ) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
@@ -71,6 +80,8 @@ def rank_options(
     what cannot be told apart is decided by what it costs. kinds: by device, of cards that are alike; one plan on two of
     these is no choice between two plans, and the best founded time of it counts: no twin comes before that. shared: the
     keys of plans whose card others use now, or did when it was measured; what they do to a time says nothing of a twin.
+    unrepaid: plans that take longer than another one in a run as short as this, whatever a step takes: the head is the
+    first that is none of them, and how sure that is is told without them.
     """
     founded = _best_founded(options, kinds, shared)
     first_of = {option.plan.key: founded[on_its_kind(option.plan, kinds)] for option in options}
@@ -80,15 +91,18 @@ def rank_options(
         return (max(_order(option), _order(first)), option is not first)
 
     ordered = sorted(options, key=place)
-    timed = [option for option in ordered if option is first_of[option.plan.key] and _has_time(option)]
+    rivals = [option for option in ordered if option is first_of[option.plan.key] and option.plan.key not in unrepaid]
+    timed = [option for option in rivals if _has_time(option)]
     close = [option for option in timed if _overlap(timed[0], option, ratio_spread)]
     close = close if len(close) > 1 else []
-    if close:
-        head = min(close, key=lambda option: cost_order(option.plan))
+    if rivals:
+        head = min(close, key=lambda option: cost_order(option.plan)) if close else rivals[0]
         ordered.remove(head)
         ordered.insert(0, head)
     unlike = [option for option in ordered if option is first_of[option.plan.key]]
-    return Ranking(tuple(ordered), tuple(close), tuple(unlike), _confidence(unlike, ratio_spread))
+    repaid = [option for option in unlike if option.plan.key not in unrepaid]
+    confidence = _confidence(repaid, ratio_spread)
+    return Ranking(tuple(ordered), tuple(close), tuple(unlike), confidence, unrepaid=unrepaid)
 
 
 def _best_founded(
@@ -124,15 +138,8 @@ def cost_order(plan: Plan) -> Cost:
     )
 
 
-def judged_seconds(option: Option) -> float | None:
-    """Of a step, by which an option has its place; None where it has no time, or does not fit."""
-    if option.fits is False or option.step_seconds is None:
-        return None
-    return option.step_seconds.high if option.crowded else option.step_seconds.median
-
-
 def _order(option: Option) -> tuple[int, float, Cost, str]:
-    seconds, cost = judged_seconds(option), cost_order(option.plan)
+    seconds, cost = option.judged_seconds, cost_order(option.plan)
     if seconds is None:
         return (2 if option.fits is False else 1, 0.0, cost, option.plan.device)
     return (0, seconds, cost, option.plan.device)

@@ -76,6 +76,14 @@ class Option:
     cannot_run: bool = False
     crowded: bool = False
 
+    @property
+    def judged_seconds(self) -> float | None:
+        """Of a step, by which it has its place: at its worst where it is crowded. None where it has no time, or does
+        not fit."""
+        if self.fits is False or self.step_seconds is None:
+            return None
+        return self.step_seconds.high if self.crowded else self.step_seconds.median
+
     def to_json(self) -> dict[str, Any]:
         """By hand, as `asdict` copies every number twice, which took a third of an answer."""
         return {

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from app.advisor.recommendation import Option
-from probes.workload.description import Plan, Workload
+from probes.workload.description import Plan
 
 
-def settings_for(best: Option | None, workload: Workload) -> dict[str, Any]:
-    """What to set, as names that a shell or a DataLoader takes. Only what follows from measurements of this machine."""
+def settings_for(best: Option | None, *, pins: bool) -> dict[str, Any]:
+    """What to set, as names that a shell or a DataLoader takes. Only what follows from measurements of this machine.
+    pins: batches should come from pinned memory (app.advisor.pinning)."""
     if best is None:
         return {}
-    return {**_environment(best.plan), **_changes(best.plan), **_feeding(best, workload)}
+    return {**_environment(best.plan), **_changes(best.plan), **({"pin_memory": True} if pins else {})}
 
 
 def _environment(plan: Plan) -> dict[str, Any]:
@@ -28,13 +29,3 @@ def _changes(plan: Plan) -> dict[str, Any]:
     named = {"memory_format": "channels_last", "compile": True, "set_flush_denormal": True}
     wanted = (plan.channels_last, plan.compiled, plan.flush_denormal)
     return {name: value for (name, value), is_set in zip(named.items(), wanted, strict=True) if is_set}
-
-
-def _feeding(best: Option, workload: Workload) -> dict[str, Any]:
-    """Pinned memory, where the times told are of batches there, or when copying the batch was found to take a share of
-    the step worth having back."""
-    if best.plan.is_cpu or workload.data == "resident":
-        return {}
-    transfer, seconds = best.breakdown_seconds.transfer, best.step_seconds
-    worth_it = transfer is not None and seconds is not None and transfer > 0.05 * seconds.median
-    return {"pin_memory": True} if workload.data == "pinned" or worth_it else {}

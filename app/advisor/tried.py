@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from app.advisor.memory_model.raised import Took
 from app.advisor.memory_model.rooms import Room
-from app.advisor.time_model.measured import begun_times
+from app.advisor.time_model.measured import first_steps
 from probes.measurement import Measurement
 from probes.workload.description import Workload
 
@@ -63,7 +63,8 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     too_big = min((row.batch_size for row in light if _is_too_big(row, room.free)), default=None)
     sizes = _sizes_that_run(rows, workload, room)
     ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
-    begun = begun_times(done).get(batch_size)
+    first = first_steps(done).get(batch_size)
+    begun = None if first is None else first.seconds
     refused, not_reached = _why_not([row for row in rows if row.batch_size == batch_size], workload)
     if refused is None and not done:
         refused = _refused_elsewhere(rows)
@@ -72,18 +73,36 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     return Tried(room, ran, too_big, outgrown, refused, not_reached, begun, held, allocated, took)
 
 
+def tried_on_like_cards(
+    own: Sequence[Measurement], alike: Sequence[Measurement], workload: Workload, room: Room
+) -> Tried:
+    """With what the same plan showed on cards that are like its own: what it takes, and whether torch has it, is theirs
+    as well. alike: without what failed there. What came of the batch asked for is told by its own rows; what torch
+    refused of them at another one counts where none of the cards ran any."""
+    mine = tried(own, workload, room)
+    if not alike:
+        return mine
+    both = tried(_in_turn(alike, own), workload, room)
+    own_here = [row for row in own if row.batch_size == workload.batch_size]
+    refused = _why_not(own_here, workload)[0] or both.refused
+    return replace(mine, ran=both.ran, too_big=both.too_big, outgrown=both.outgrown, refused=refused, took=both.took)
+
+
 def tried_varied(own: Sequence[Measurement], plain: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     """Of a variant, which ran at one batch, with what its plain plan showed at any. own, plain: the rows of each.
 
     What it took where it ran is told by its own rows; and it is taken to take as much more than estimated as either
     did. Where it took more than the plain plan there, what that one ran says nothing of it."""
-    in_turn = sorted((*plain, *own), key=lambda row: row.measured_at or 0.0)
-    mine, without, both = (tried(rows, workload, room) for rows in (own, plain, in_turn))
+    mine, without, both = (tried(rows, workload, room) for rows in (own, plain, _in_turn(plain, own)))
     held, before = mine.held_bytes, without.held_bytes
     if held is not None:
         both = replace(both, held_bytes=held, allocated_bytes=mine.allocated_bytes)
     takes_more = held is not None and before is not None and held > MORE_FREE * before
     return replace(both, took=(*without.took, *mine.took), ran=mine.ran if takes_more else both.ran)
+
+
+def _in_turn(others: Sequence[Measurement], own: Sequence[Measurement]) -> list[Measurement]:
+    return sorted((*others, *own), key=lambda row: row.measured_at or 0.0)
 
 
 def with_data_set(rows: Sequence[Measurement], data_set: int) -> Sequence[Measurement]:

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from app.api.problems import Problem
 from probes import bounds
+from probes.checked import SPECIAL_FLOAT_ADVICE
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -109,7 +110,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> None:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        _refuse_json("The body has a number that is not finite, or too large to be one.")
+        _refuse_json(f"The body has a number that is not finite, or too large to be one. {SPECIAL_FLOAT_ADVICE}")
     return value
 
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from app.cli.endings import fail_usage
 from probes.bounds import MAX_BODY_BYTES
-from probes.checked import Refused, parse_strict_json
+from probes.checked import SPECIAL_FLOAT_ADVICE, NotFinite, Refused, parse_strict_json
 from probes.workload.description import ModelDescription
 
 CONFIG_KEYS = {"model_type", "auto_map"}  # each tells a bare config.json: one of a class of its own may lack the first
@@ -78,6 +78,8 @@ def _read_bounded(stream: BinaryIO, name: str) -> bytes:
 def _parse_json(content: bytes, name: str) -> Any:
     try:
         document = parse_strict_json(content)
+    except NotFinite as error:
+        fail_usage(f"{name} cannot be used: {error}. {SPECIAL_FLOAT_ADVICE}")
     except Refused as error:
         fail_usage(f"{name} cannot be used: {error}.")
     if document is None:

@@ -91,20 +91,24 @@ def export_command(name: str, file: Path | None, other_name: str | None) -> None
 def import_command(file: Path, name: str | None) -> None:
     """Take in a profile from FILE (- for standard input). What cannot be used is refused, and the stored ones stay."""
     from app.cli.session import run_with_service
+    from app.keeping import unless_unreadable
     from app.profiles import import_profile
 
     content = _read(file)
 
-    async def work(service: Crosspoint, _report: Report) -> tuple[str, bool]:
+    async def work(service: Crosspoint, _report: Report) -> tuple[str, bool, bool]:
         profile = await import_profile(service, content, name)
-        return profile.name, profile.fingerprint == (await service.survey()).fingerprint
+        is_here = profile.fingerprint == (await service.survey()).fingerprint
+        was_here = await unless_unreadable(service.store.was_seen(profile.fingerprint))
+        return profile.name, is_here, bool(was_here)
 
-    kept, here = run_with_service(work, quiet=True)
+    kept, is_here, was_here = run_with_service(work, quiet=True)
     asked = f"crosspoint recommend MODEL --profile {_quoted(kept)}"
+    whose = "this machine's from before it changed" if was_here else "another machine's"
     click.echo(
         "Kept as this machine's profile: it answers from now on."
-        if here
-        else f"Kept. It is another machine's, and answers when it is asked for by name: {asked}",
+        if is_here
+        else f"Kept. It is {whose}, and answers when it is asked for by name: {asked}",
         err=True,
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ from app.upkeep import BROKEN_IN_A_ROW, CALIBRATION_BYTES, Upkeep
 from probes import survey as surveys
 from probes.hardware import Survey
 from tests.app.advisor.build import a_gpu
+from tests.app.advisor.machine import a_profile
 from tests.app.calibrating import calibrating
 from tests.app.opened import with_crosspoint
+from tests.app.serving import PATIENCE_SECONDS
 
 CRASHES = 'os.kill(os.getpid(), signal.SIGSEGV) if "cuda:0" in job["devices"] else None'
 IS_KILLED = 'os.kill(os.getpid(), signal.SIGKILL) if "cuda:0" in job["devices"] else None'
@@ -77,6 +81,55 @@ def test_a_busy_machine_is_no_fault_of_a_card(tmp_path: Path) -> None:
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path, *IS_BUSY))
     assert devices_tried(tmp_path) == [["cpu", "cuda:0"]] * 2
+
+
+async def when_it_waits(crosspoint: Crosspoint, upkeep: Upkeep, come: Callable[[], Awaitable[object]]) -> None:
+    """Look while somebody's measurement holds the machine; what comes does so before that ends."""
+    ticket = crosspoint.lab.reserve(60.0)
+    looking = asyncio.create_task(look(upkeep, crosspoint))
+    while crosspoint.lab.waiting < 2:  # noqa: ASYNC110 - no event tells of it
+        await asyncio.sleep(0.001)
+    await come()
+    crosspoint.lab.release(ticket)
+    await asyncio.wait_for(looking, PATIENCE_SECONDS)
+    assert upkeep.calibration == {"state": "done", "reason": None}
+
+
+@pytest.mark.parametrize("is_brought", [False, True])
+def test_a_first_calibration_is_not_made_where_a_profile_came_while_it_waited(
+    tmp_path: Path, *, is_brought: bool
+) -> None:
+    """Somebody's calibration, for which it gave way, or a profile that was brought."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        profile = a_profile(fingerprint=(await crosspoint.survey()).fingerprint)
+
+        async def come() -> None:
+            await crosspoint.store.keep_profile(profile, None if is_brought else profile)
+
+        await when_it_waits(crosspoint, Upkeep(crosspoint), come)
+        assert await crosspoint.profile(await crosspoint.survey()) == profile
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_nor_is_a_further_one_made_minutes_too_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.upkeep.is_quiet", lambda _: True)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        profile = replace(a_profile(fingerprint=survey.fingerprint), name="named")
+        await crosspoint.store.keep_profile(profile, profile)
+
+        async def come() -> None:
+            await crosspoint.store.keep_profile(profile, profile)
+
+        monkeypatch.setattr("app.upkeep.AGAIN_SECONDS", (-1.0, 600.0))
+        await when_it_waits(crosspoint, Upkeep(crosspoint), come)
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+    assert not (tmp_path / "jobs").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.labjobs import calibrate_job, describe_machine, load_meanwhile
-from probes.hardware import Load
+from probes.hardware import Load, Torch
 from tests.app.advisor.build import a_gpu, a_survey
 
 BEFORE = Load(busy_fraction=0.9, own_busy_fraction=0.1, cpu_pressure_percent=3.0)
@@ -16,6 +16,12 @@ def test_the_load_while_steps_ran_is_others_alone() -> None:
     load = load_meanwhile(SURVEY, {"others_cores": 1.0, "steal_fraction": 0.02, "load_average": 5.0})
     assert (load.busy_fraction, load.own_busy_fraction, load.steal_fraction) == (0.25, 0.0, 0.02)
     assert load.cpu_pressure_percent == 3.0
+
+
+def test_what_the_job_took_for_others_and_is_ours_is_no_load() -> None:
+    noise = {"others_cores": 1.5}
+    assert load_meanwhile(SURVEY, noise, own_cores=0.5).busy_fraction == 0.25
+    assert load_meanwhile(SURVEY, noise, own_cores=2.0).busy_fraction == 0.0
 
 
 def test_where_steps_did_not_say_the_survey_stands() -> None:
@@ -62,3 +68,12 @@ def test_where_torch_s_word_on_a_card_is_not_known_the_measuring_process_finds_o
     survey = a_survey(gpus=[a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1", usable=None)])
     assert calibrate_job(survey, "quick", (), "mine")["devices"] == []
     assert calibrate_job(survey, "quick", ("cuda:1",), "mine")["devices"] == ["cuda:1"]
+
+
+def test_a_torch_that_may_show_cards_and_was_not_asked_finds_out_which() -> None:
+    survey = a_survey()
+    torch = Torch("2.13.0+rocm7.0", hip_version="7.0")
+    unasked = replace(survey, software=replace(survey.software, torch=torch))
+    assert calibrate_job(unasked, "quick", (), "mine")["devices"] == []
+    heard = replace(survey, software=replace(survey.software, torch=replace(torch, cuda_available=False)))
+    assert calibrate_job(heard, "quick", (), "mine")["devices"] == ["cpu"]

@@ -133,7 +133,7 @@ def test_a_width_is_measured_at_a_batch_that_fits(tmp_path: Path) -> None:
     assert [cell.basis for cell in row.cells if cell.batch_size == size] == ["measured"]
 
 
-_REFUSED = "dict(plan=plan, batch_size=size, data='resident', outcome='out-of-memory', reason='It was too large.')"
+_REFUSED = "dict(known, outcome='out-of-memory', reason='It was too large.')"
 # Says how far it is, the less the smaller the batch, and refuses all above two.
 TOO_LARGE = (
     "say(event='progress', job=job['job'], fraction=size / 16, message='')\n"
@@ -171,10 +171,10 @@ def test_a_width_is_not_measured_again_when_its_time_is_over(tmp_path: Path) -> 
 
 
 def test_what_cells_rest_on_is_told_though_the_middle_one_was_measured(tmp_path: Path) -> None:
-    told = {"noisy-profile", "experts-evenly-chosen"}
+    told = {"noisy-profile", "experts-evenly-chosen", "layers-dropped"}
 
     async def use(crosspoint: Crosspoint) -> tuple[Map, set[str]]:
-        await keep_trace(crosspoint, replace(a_profile().networks[0].trace, evenly_routed=True))
+        await keep_trace(crosspoint, replace(a_profile().networks[0].trace, evenly_routed=True, layers_dropped=0.1))
         profile = a_profile(fingerprint=(await crosspoint.survey()).fingerprint)
         await crosspoint.store.keep_profile(replace(profile, noise={"spread": 0.5}))
         drawn = await draw_map(crosspoint, LARGE, [1.0])

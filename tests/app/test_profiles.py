@@ -153,12 +153,21 @@ def test_where_the_store_cannot_be_read_nobody_says_that_a_profile_is_unknown(tm
 
     async def ask(crosspoint: Crosspoint) -> None:
         for question in (
+            list_profiles(crosspoint),
             find_profile(crosspoint, CALM.name),
             forget_profile(crosspoint, CALM.name),
             crosspoint.recommend(Request(a_workload(), profile=CALM.name)),
         ):
             with pytest.raises(StoreError, match=r"cannot be looked up: .*newer crosspoint"):
                 await question
+        answer = await crosspoint.recommend(Request(a_workload()))
+        assert "cannot be looked up" in answer.verdict
+        assert not any("not been calibrated" in text for text in (answer.verdict, *(r.text for r in answer.reasons)))
+        survey = await crosspoint.survey()
+        mine = made_on(21, "host", survey.fingerprint)
+        crosspoint.profiles.note(mine, mine, saved=False)
+        assert [head["name"] for head in await list_profiles(crosspoint)] == ["host"], "of this process, as it is known"
+        assert "cannot be looked up" not in (await crosspoint.recommend(Request(a_workload()))).verdict
 
     with_crosspoint(tmp_path, keep)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
@@ -248,6 +257,27 @@ def test_a_name_gives_this_machines_profile_as_it_is_now_also_where_that_does_no
             await crosspoint.store.keep_profile(profile)
         assert await find_profile(crosspoint, "host") == ours
         assert await listed(crosspoint) == {"quiet": True, "host": False}
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_whatever_is_taken_in_is_given_by_its_name(tmp_path: Path) -> None:
+    """This machine is in the state of the first again, which is not saved yet, or whose name no longer answers."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        here = (await crosspoint.survey()).fingerprint
+        other = made_on(22, "host", "the other state")
+        await crosspoint.store.keep_profile(other)
+        ours = made_on(21, "host", here)
+        crosspoint.profiles.note(ours, ours, saved=False)
+        with pytest.raises(ProfileRefused, match="another name"):
+            await import_profile(crosspoint, content_of(other))
+        await crosspoint.profiles.save_unsaved()
+        await crosspoint.store.keep_profile(made_on(23, "quiet", here))
+        with pytest.raises(ProfileRefused, match="another name"):
+            await import_profile(crosspoint, content_of(other))
+        taken = await import_profile(crosspoint, content_of(other), "other")
+        assert await find_profile(crosspoint, "other") == taken
 
     with_crosspoint(tmp_path, use)
 

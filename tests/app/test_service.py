@@ -129,6 +129,24 @@ def test_plans_are_measured_as_they_are_for_a_recommendation(tmp_path: Path) -> 
     assert options[0] == other_options[0] == "--forks"
 
 
+def test_what_a_process_could_not_use_for_a_moment_is_told_and_not_kept(tmp_path: Path) -> None:
+    """The quota that it met, or the card that it missed, may come back, and the machine's fingerprint with it."""
+    crowd, never = Plan("cpu", "fp32", 9999), Plan("cpu", "tf32", 1)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        told = await crosspoint.measure(QUICK, seconds=1, plans=[ONE, crowd, never])
+        assert {(row.plan.label, row.outcome, row.momentary) for row in told} == {
+            (ONE.label, "ok", False),
+            (crowd.label, "unsupported", True),
+            (never.label, "unsupported", False),
+        }
+        survey = await crosspoint.survey()
+        kept = await crosspoint.store.measurements(survey.fingerprint, IRIS)
+        assert {row.plan.label for row in kept} == {ONE.label, never.label}
+
+    with_crosspoint(tmp_path, use)
+
+
 def test_a_plan_measured_is_the_plan_asked_for(tmp_path: Path) -> None:
     words = serving('say(event="result", job=job["job"], result={"measurements": [], "asked": job})')
 

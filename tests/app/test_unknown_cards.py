@@ -12,8 +12,9 @@ import pytest
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError
 from app.service import Crosspoint
+from app.upkeep import Upkeep
 from probes import survey as surveys
-from probes.hardware import Accelerator, Survey
+from probes.hardware import Accelerator, Survey, Torch
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, a_gpu
@@ -26,6 +27,7 @@ SUMMARY = Workload(parse_model({"summary": FIGURES}), 8)
 IRIS = Workload(parse_model("iris-mlp"), 8)
 UNKNOWN = a_gpu(usable=None)
 DEVICE = '{"device": "cuda:0", "uuid": "GPU-1", "capability": "8.6", "architectures": ["sm_80"], "why_not": None}'
+ROCM_DEVICE = '{"device": "cuda:0", "gfx_target": "gfx1100", "why_not": None}'
 NOT_RUN = 'say(event="failed", job=job["job"], code="failed", reason="Not run in this test.")'
 
 
@@ -88,6 +90,50 @@ def test_a_card_that_torch_does_not_see_is_no_plan(tmp_path: Path) -> None:
             await crosspoint.measure(Request(IRIS, devices=("cuda",)), seconds=1.0)
 
     with_crosspoint(tmp_path, use, seeing())
+
+
+@pytest.fixture
+def rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No card is seen, and torch is built for ROCm, as under WSL."""
+    take = surveys.take_survey
+
+    def without_card(*arguments: Any, **named: Any) -> Survey:
+        survey = take(*arguments, **named)
+        torch = Torch("2.13.0+rocm7.0", hip_version="7.0")
+        return replace(survey, accelerators=(), software=replace(survey.software, torch=torch))
+
+    monkeypatch.setattr("probes.survey.take_survey", without_card)
+
+
+@pytest.mark.usefixtures("rocm")
+@pytest.mark.parametrize("devices", [(ROCM_DEVICE,), ()], ids=["under WSL", "no card"])
+def test_a_torch_for_rocm_is_asked_once_though_no_card_is_seen(tmp_path: Path, devices: tuple[str, ...]) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        heard: list[str] = []
+        for _ in range(2):
+            survey = await crosspoint.survey_for_plans(lambda _, message: heard.append(message))
+            assert devices_of(survey) == [("cuda:0", True)] * len(devices)
+        assert len(heard) == 1
+
+    with_crosspoint(tmp_path, use, seeing(*devices))
+
+
+@pytest.mark.usefixtures("rocm")
+def test_a_torch_for_rocm_that_does_not_start_leaves_its_cards_unknown(tmp_path: Path) -> None:
+    """The answer says so, and nobody calibrates by himself without them."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        answer = await crosspoint.recommend(Request(SUMMARY))
+        (told,) = (reason for reason in answer.reasons if reason.code == "unknown-device")
+        assert "Which cards torch for ROCm shows" in told.text
+        assert "exit code 3" in told.text
+        assert told.evidence == {"cards": []}
+        with pytest.raises(InvalidRequest, match=r"shows is not known yet"):
+            await crosspoint.recommend(Request(SUMMARY, devices=("cuda",)))
+        with pytest.raises(LabError, match=r"What torch sees is not known"):
+            Upkeep(crosspoint)._check_calibratable(await crosspoint.survey())
+
+    with_crosspoint(tmp_path, use, program("sys.exit(3)"))
 
 
 def test_what_no_card_here_matters_to_waits_for_no_torch(tmp_path: Path) -> None:

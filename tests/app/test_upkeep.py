@@ -252,7 +252,7 @@ def test_what_this_calibrated_it_does_not_again_at_once_and_not_without_end(tmp_
 def test_a_further_calibration_that_gave_way_is_not_begun_anew_at_once(tmp_path: Path) -> None:
     """Where measurements come more often than it takes it would never be done, and hold the cores all the time."""
 
-    async def gives_way(_effort: str, _name: str | None = None) -> bool:
+    async def gives_way(*_: object) -> bool:
         return False
 
     async def use() -> None:

@@ -57,12 +57,14 @@ def winners(
     experience: Experience | None = None,
     *,
     captured: bool = False,
+    unreadable: str | None = None,
 ) -> list[Cell]:
     """The winner at each batch size, by the rules of a recommendation for it: what settings were found to gain is known
-    at one batch. captured: the machine can only be read. Pure. Raises InvalidRequest."""
+    at one batch. captured: the machine can only be read. unreadable: why nobody can tell whether it was calibrated.
+    Pure. Raises InvalidRequest."""
     asked = [replace(request, workload=replace(request.workload, batch_size=size)) for size in batch_sizes]
     found = (survey, profile, trace, measurements)
-    known = (gather(*found, each, experience, captured=captured) for each in asked)
+    known = (gather(*found, each, experience, captured=captured, unreadable=unreadable) for each in asked)
     return [_cell(survey, profile, *both) for both in zip(asked, known, strict=True)]
 
 

@@ -25,14 +25,24 @@ class Advice:
 
 
 def advice_for(
-    request: Request, *, elsewhere: bool, captured: bool, untraced: bool = False, untold_type: str | None = None
+    request: Request,
+    *,
+    elsewhere: bool,
+    captured: bool,
+    untraced: bool = False,
+    untold_type: str | None = None,
+    unreadable: str | None = None,
 ) -> Advice:
     """elsewhere: the answer is for the machine of a profile. captured: this machine is known from files alone, so that
     nothing can run on it. untraced: there is no trace that a profile could price. untold_type: of numbers of which the
-    calibration of a plan says nothing."""
+    calibration of a plan says nothing. unreadable: why nobody can tell whether there is a profile, as a sentence's end.
+    """
     measuring = _measuring(request, here=not (elsewhere or captured))
     if untraced:
         return Advice(f"{measuring[0].upper()}{measuring[1:]}.", why=UNTRACED)
+    if unreadable is not None and not captured:
+        why = f"whether this machine was calibrated cannot be looked up, as {unreadable}"
+        return Advice(_until_readable(request, measuring), why=why)
     usual = _usual_advice(request, elsewhere=elsewhere, captured=captured)
     if untold_type is None:
         return usual
@@ -43,7 +53,10 @@ def _usual_advice(request: Request, *, elsewhere: bool, captured: bool) -> Advic
     if elsewhere:
         return Advice("Calibrate that machine again, and import its profile.")
     if captured:
-        return Advice("A captured machine can only be read: calibrate the machine itself, and import its profile.")
+        return Advice(
+            "A captured machine can only be read: calibrate the machine itself, import its profile and ask with that "
+            "(`--profile NAME`)."
+        )
     if request.workload.model.kind == "summary":
         return Advice(f"{CALIBRATE}; {DESCRIBED} as well.", f"{DESCRIBED[0].upper()}{DESCRIBED[1:]}.")
     if request.effort == "instant":
@@ -53,6 +66,13 @@ def _usual_advice(request: Request, *, elsewhere: bool, captured: bool) -> Advic
     if _may_take_longer(request):
         return Advice(f"{CALIBRATE}, or try {LONGER}.", f"{LONGER[0].upper()}{LONGER[1:]} may reach it.")
     return Advice(f"{CALIBRATE}.")
+
+
+def _until_readable(request: Request, measuring: str) -> str:
+    """Nothing of a calibration: there may be one, and another would not be saved."""
+    if request.workload.model.kind == "summary":
+        return "Ask again once it can."
+    return f"Ask again once it can; meanwhile {measuring}."
 
 
 def _measuring(request: Request, *, here: bool) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.advisor.explanations.words import say_bytes
+from collections.abc import Collection
+
+from app.advisor.explanations.words import say_bytes, say_list
 from app.advisor.recommendation import Reason
 from probes.hardware import Accelerator, Cpu, Memory, Software, Survey, System
 from probes.machine_facts import MachineFacts
@@ -45,9 +47,9 @@ def say_where(profile: Profile) -> str:
     return f"{profile.name} ({profile.machine})" if profile.machine else profile.name
 
 
-def explain_elsewhere(profile: Profile, *, is_measured: bool) -> Reason:
-    """What an answer for another machine, or for this one as it was before it changed, rests on. is_measured: steps of
-    this very model ran there, and are kept here."""
+def explain_elsewhere(profile: Profile, devices: Collection[str], *, is_measured: bool) -> Reason:
+    """What an answer for another machine, or for this one as it was before it changed, rests on. devices: that there
+    are plans for. is_measured: steps of this very model ran there, and are kept here."""
     software = ", ".join(f"{name} {version}" for name, version in profile.software.items()) or "unknown software"
     known = (
         "What steps of this model took there counts"
@@ -57,25 +59,33 @@ def explain_elsewhere(profile: Profile, *, is_measured: bool) -> Reason:
     text = (
         f"This answer is not for this machine as it is now: it is reckoned from the profile {profile.name}, measured "
         f"at {profile.created_at} with {software}. {known}. "
-        f"{_say_memory(profile.hardware or MachineFacts())}"
+        f"{_say_memory(profile.hardware or MachineFacts(), devices)}"
     )
     return Reason("other-machine", text, {"profile": profile.name, "machine": profile.machine})
 
 
-def _say_memory(facts: MachineFacts) -> str:
-    """By which it is told whether the model fits: a card's own is known where the host's is not."""
-    sizes = [] if facts.memory_bytes is None else [say_bytes(facts.memory_bytes)]
-    sizes += [
-        f"{say_bytes(card.memory_total_bytes)} on {card.device}"
+def _say_memory(facts: MachineFacts, devices: Collection[str]) -> str:
+    """By which it is told whether the model fits: of a card it may be known where it is not of the host, or the other
+    way round."""
+    own = {
+        card.device: card.memory_total_bytes
         for card in facts.accelerators
         if card.memory_total_bytes and not card.unified_memory  # which is the host's
-    ]
+    }
+    of_host = {card.device for card in facts.accelerators if card.unified_memory}
+    sizes = [] if facts.memory_bytes is None else [say_bytes(facts.memory_bytes)]
+    sizes += [f"{say_bytes(size)} on {device}" for device, size in own.items()]
+    if not sizes:
+        return _say_unknown("it has", "there")
     judged = f"Whether it fits is judged by the memory of that machine with nothing else on it: {', '.join(sizes)}."
-    if facts.memory_bytes is not None:
-        return judged
-    whose, where = ("its host has", "on its CPU") if sizes else ("it has", "there")
-    unknown = (
-        f"How much memory {whose} does not stand in the profile, so whether the model fits {where} is not known; a "
+    unknown = [] if facts.memory_bytes is not None else [_say_unknown("its host has", "on its CPU")]
+    cards = sorted({*devices} - {"cpu"} - own.keys() - of_host)
+    unknown += [_say_unknown(f"{say_list(cards)} {'has' if len(cards) == 1 else 'have'}", "there")] if cards else []
+    return " ".join((judged, *unknown))
+
+
+def _say_unknown(who_has: str, where: str) -> str:
+    return (
+        f"How much memory {who_has} does not stand in the profile, so whether the model fits {where} is not known; a "
         "calibration made there anew keeps it."
     )
-    return f"{judged} {unknown}" if sizes else unknown

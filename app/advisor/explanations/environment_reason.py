@@ -1,4 +1,4 @@
-"""The reason that says what a variant saves here; nothing is said where it does not pay."""
+"""The reason that says what a variant saves; nothing is said where it does not pay."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _start(gain: Gain, repaid: Repaid | None) -> dict[str, Any]:
 
 def _explain_flushing(gain: Gain, *, seen: bool) -> Reason:
     """seen: denormals were, in steps; else nobody knows why it gains."""
-    cause = ": steps here make some, which this CPU computes with slowly" if seen else ""
+    cause = ": steps make some, which the CPU computes with slowly" if seen else ""
     text = (
         f"With `torch.set_flush_denormal(True)` before anything is computed a step takes {_against_control(gain)}. "
         f"Numbers too small for a full fraction (denormals) count as 0 then{cause}."
@@ -94,8 +94,8 @@ def _explain_flushing(gain: Gain, *, seen: bool) -> Reason:
 
 def _explain_layout(gain: Gain) -> Reason:
     text = (
-        f"With `model.to(memory_format=torch.channels_last)` a step takes {_against_control(gain)}: convolutions here "
-        "read an image's channels from one place."
+        f"With `model.to(memory_format=torch.channels_last)` a step takes {_against_control(gain)}: convolutions "
+        "then read an image's channels from one place."
     )
     return Reason("channels-last-pays", text, _numbers(gain))
 

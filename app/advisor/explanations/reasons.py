@@ -10,17 +10,25 @@ from dataclasses import asdict, dataclass
 
 from app.advisor.crowding import Crowd
 from app.advisor.curves.over_batches import startup_of
-from app.advisor.environments import Gain, bare, is_variant
+from app.advisor.environments import Gain, bare
 from app.advisor.explanations.advice import Advice
+from app.advisor.explanations.choice_reasons import (
+    WORTH_TELLING,
+    explain_device_choice,
+    explain_precision,
+    explain_threads,
+)
 from app.advisor.explanations.crowded_reason import explain_crowd
+from app.advisor.explanations.dropped_layers import explain_dropped_layers
 from app.advisor.explanations.elsewhere import explain_elsewhere
 from app.advisor.explanations.environment_reason import explain_environment, explain_too_late
 from app.advisor.explanations.noise_signs import signs_of_noise
 from app.advisor.explanations.routing_reason import explain_routing
 from app.advisor.explanations.slow_cores_reason import explain_slow_cores
 from app.advisor.explanations.unknown_work import explain_unknown_work
+from app.advisor.explanations.unrepaid_reason import explain_unrepaid
 from app.advisor.explanations.without_time import explain_without_time
-from app.advisor.explanations.words import say_duration, say_list, say_percent, say_ratio, say_seconds
+from app.advisor.explanations.words import say_duration, say_list, say_percent, say_seconds
 from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Breakdown, Interval, Option, Reason
@@ -34,8 +42,6 @@ from probes.workload.description import Plan, Precision, Workload
 
 # A part is what limits a step when it takes more than half of it.
 LIMITING = 0.5
-# Differences below this are within what a machine does from run to run.
-WORTH_TELLING = 0.05
 # A median whose interval by its own samples is wider than this says little.
 NOISY = 0.25
 
@@ -67,19 +73,20 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     about_best: list[Reason | None] = []
     if best is not None:
         plain = evidence.option(bare(best.plan)) or best
-        starts = repaid_starts(evidence.gains, [*evidence.ranking.options, *evidence.ranking.late])
+        starts = repaid_starts(evidence.gains, [*evidence.ranking.repaid, *evidence.ranking.late])
         about_best = [
             _limit(best),
             _run_time(evidence, best),
-            _device_choice(evidence, best),
+            explain_device_choice(evidence.ranking, best),
+            explain_unrepaid(evidence.ranking, best, evidence.workload),
             explain_environment(evidence.gains, best, starts, evidence.measurements),
             explain_too_late(evidence.gains, best, starts, evidence.workload),
-            _threads(evidence, plain),
-            _precision(evidence, plain),
+            explain_threads(evidence.ranking, plain),
+            explain_precision(evidence.ranking, plain),
             _reading(evidence, best),
             _too_close(evidence.ranking),
             _noise(best),
-            explain_slow_cores(evidence.rested, best.plan, evidence.crowd),
+            explain_slow_cores(evidence.rested, best.plan, evidence.crowd, elsewhere=evidence.elsewhere),
         ]
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [
@@ -91,6 +98,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
         *explain_without_time(evidence.ranking.unlike, evidence.profile, evidence.advice),
         _predicted_only(evidence, best),
         explain_routing(evidence.trace, best),
+        explain_dropped_layers(evidence.trace, best),
         explain_unknown_work(evidence.trace, best),
         _noisy_profile(evidence),
     ]
@@ -100,9 +108,10 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
 def _elsewhere(evidence: Evidence) -> Reason | None:
     if not evidence.elsewhere or evidence.profile is None:
         return None
-    told = {option.plan.key for option in evidence.ranking.options}
+    plans = [option.plan for option in evidence.ranking.options]
+    told = {plan.key for plan in plans}
     is_measured = any(row.outcome == "ok" and row.plan.key in told for row in evidence.measurements)
-    return explain_elsewhere(evidence.profile, is_measured=is_measured)
+    return explain_elsewhere(evidence.profile, {plan.device for plan in plans}, is_measured=is_measured)
 
 
 def _limit(best: Option) -> Reason | None:
@@ -156,75 +165,15 @@ def _shares(parts: Breakdown, seconds: Interval) -> dict[str, float]:
     return {name: min(part / seconds.median, 1.0) for name, part in named.items() if part is not None}
 
 
-def _device_choice(evidence: Evidence, best: Option) -> Reason | None:
-    """The best plan on the other kind of device, and by how much it loses."""
-    others = [option for option in _timed(evidence) if option.plan.is_cpu != best.plan.is_cpu]
-    other = min(others, key=_median, default=None)
-    if other is None:
-        return None
-    ratio = _median(other) / _median(best)
-    text = (
-        f"A step takes {say_seconds(_median(best))} on {best.plan.label} and {say_seconds(_median(other))} on "
-        f"{other.plan.label}: {say_ratio(max(ratio, 1 / ratio))} {'as long' if ratio >= 1 else 'shorter'}."
-    )
-    return Reason("device", text, {"ratio": ratio, "other": other.plan.label, "basis": [best.basis, other.basis]})
-
-
-def _threads(evidence: Evidence, best: Option) -> Reason | None:
-    """Most threads against fewest, both in the recommended precision."""
-    rows = [o for o in _plain(evidence) if o.plan.is_cpu and o.plan.precision == best.plan.precision]
-    rows = [row for row in rows if row.crowded == best.crowded]  # a crowded one's median is a guess between extremes
-    rows.sort(key=lambda option: option.plan.threads or 0)
-    if not best.plan.is_cpu or len(rows) < 2:
-        return None
-    fewest, most = rows[0], rows[-1]
-    ratio = _median(most) / _median(fewest)
-    numbers = {
-        "seconds": {str(row.plan.threads): _median(row) for row in rows},
-        "ratio": ratio,
-        "basis": [fewest.basis, most.basis],
-    }
-    few = "one" if fewest.plan.threads == 1 else str(fewest.plan.threads)
-    taken = f"{say_seconds(_median(most))} with {most.plan.threads} threads, {say_seconds(_median(fewest))} with {few}"
-    if ratio > 1 + WORTH_TELLING:
-        return Reason("threads-hurt", f"More threads are slower here: a step takes {taken}.", numbers)
-    if ratio < 1 - WORTH_TELLING:
-        gain = f"{say_ratio(1 / ratio)} as fast"
-        return Reason("threads-help", f"More threads are faster here: a step takes {taken}, {gain}.", numbers)
-    return Reason("threads-equal", f"More threads change little here: a step takes {taken}.", numbers)
-
-
-def _precision(evidence: Evidence, best: Option) -> Reason | None:
-    """The recommended precision against fp32, or fp32 against the best of the others, all else equal."""
-    rows = [o for o in _plain(evidence) if (o.plan.device, o.plan.threads) == (best.plan.device, best.plan.threads)]
-    others = [row for row in rows if (row.plan.precision == "fp32") != (best.plan.precision == "fp32")]
-    other = min(others, key=_median, default=None)
-    if other is None:
-        return None
-    ratio = _median(other) / _median(best)
-    numbers = {"ratio": ratio, "other": other.plan.label, "basis": [best.basis, other.basis]}
-    taken = (
-        f"a step takes {say_seconds(_median(best))} in {best.plan.precision} and {say_seconds(_median(other))} in "
-        f"{other.plan.precision}"
-    )
-    if best.plan.precision != "fp32":
-        if ratio <= 1:
-            return None  # it won with a setting that the others were not measured with
-        return Reason("precision-gain", f"{best.plan.precision} pays here: {taken}.", numbers)
-    if ratio > 1 + WORTH_TELLING:
-        return Reason("precision-hurts", f"{other.plan.precision} does not pay here: {taken}.", numbers)
-    return None
-
-
 def _reading(evidence: Evidence, best: Option) -> Reason | None:
-    """What reading the loss every step, or every few, costs here."""
+    """What reading the loss every step, or every few, costs."""
     every = evidence.workload.readings_every
     if every is None or best.step_seconds is None or not best.breakdown_seconds.synchronize:
         return None
     cost = best.breakdown_seconds.synchronize
     share = cost / best.step_seconds.median
     often = "every step" if every == 1 else f"every {every} steps"
-    text = f"Reading the loss {often} takes {say_seconds(cost)} a step here, {say_percent(share)} of it."
+    text = f"Reading the loss {often} takes {say_seconds(cost)} a step, {say_percent(share)} of it."
     return Reason("reading-the-loss", text, {"share": share, "seconds_a_step": cost, "log_every": every})
 
 
@@ -353,19 +302,6 @@ def _noisy_profile(evidence: Evidence) -> Reason | None:
     return Reason(
         "noisy-profile", text, {"spread": profile.noise.get("spread"), **{name: profile.noise[name] for name in signs}}
     )
-
-
-def _timed(evidence: Evidence) -> list[Option]:
-    return [o for o in evidence.ranking.options if o.step_seconds is not None and o.fits is not False]
-
-
-def _plain(evidence: Evidence) -> list[Option]:
-    """Those with torch's own environment, so that all else is equal."""
-    return [option for option in _timed(evidence) if not is_variant(option.plan)]
-
-
-def _median(option: Option) -> float:
-    return option.step_seconds.median if option.step_seconds is not None else float("inf")
 
 
 def _counted(number: int, noun: str) -> str:

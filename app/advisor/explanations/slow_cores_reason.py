@@ -17,10 +17,12 @@ OFTEN = 0.1  # of a plan's samples; less moves no mean by more than a few percen
 FELT = 1.05  # times as long, from which on a step took longer
 
 
-def explain_slow_cores(rested: Sequence[Measurement], best: Plan, crowd: Crowd | None = None) -> Reason | None:
+def explain_slow_cores(
+    rested: Sequence[Measurement], best: Plan, crowd: Crowd | None = None, *, elsewhere: bool = False
+) -> Reason | None:
     """Told where it happened often to a plan that was measured at the batch asked for. rested: what the plans' times
     there rest on. best: the recommended one. Where others hold its cores as they did then, what is told contains it,
-    and the reason `crowded` says so."""
+    and the reason `crowded` says so. elsewhere: it was on another machine, where nothing is measured."""
     rows = [row for row in rested if _is_plain(row) and not _is_contained(row, crowd)]
     often = [row for row in rows if (row.slow_share or 0.0) >= OFTEN]
     if not often:
@@ -29,7 +31,7 @@ def explain_slow_cores(rested: Sequence[Measurement], best: Plan, crowd: Crowd |
     said = [
         f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
         f"{_beside(worst, crowd)}.",
-        _what_follows(worst, crowd),
+        _what_follows(worst, crowd, elsewhere=elsewhere),
         _on_average(rows, best),
     ]
     numbers = {
@@ -55,16 +57,17 @@ def _is_plain(row: Measurement) -> bool:
     return row.slow_share is not None and row.step is not None and not is_variant(row.plan)
 
 
-def _what_follows(row: Measurement, crowd: Crowd | None) -> str:
+def _what_follows(row: Measurement, crowd: Crowd | None, *, elsewhere: bool) -> str:
     if row.slowdown is None and crowd is not None and crowd.relief_of(row) > 0:
         return (
             "No block was calm, and those others hold fewer cores by now: what is told lies between what steps took "
             "and what they would take without them. Measure it again (effort quick)."
         )
     if row.slowdown is None:
+        again = "" if elsewhere else " Measure it again later (effort quick)."
         return (
-            "No block was calm: what is told is what steps took, reckoned back where a neighbour may have slowed them. "
-            "Ask again later."
+            "No block was calm: what is told is what steps took, reckoned back where a neighbour may have slowed "
+            f"them.{again}"
         )
     if row.slowdown < FELT:
         return "Its steps hardly took longer there."

@@ -77,6 +77,8 @@ def _against(ranking: Ranking, best: Option) -> str:
     other = elsewhere[0] if elsewhere else timed[0]
     if other.step_seconds is None:
         return ""
+    if ranking.unrepaid.get(other.plan.key) is not None:
+        return f", preferred to {say_plan(other.plan)}, whose start this run is too short to repay"
     if other.crowded and not best.crowded:
         if other.step_seconds.low < best.step_seconds.high:
             return f", preferred to {say_plan(other.plan)} while others hold cores"

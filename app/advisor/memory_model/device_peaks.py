@@ -49,16 +49,19 @@ def _simulated(packed: str, held_each: int, parameters: int, batch_size: int) ->
     sizes = [max(round(line.at(batch_size)), 0) for line in allocations.sizes]
     resident = [allocator.allocate(size) for size in sizes[: allocations.resident]]
     for _ in range(STEPS):
-        _step(allocator, allocations, sizes, resident)
+        left = _step(allocator, allocations, sizes, resident)
         stepped = sizes[: allocations.resident : 2][:parameters]  # parameters come first
         held = [allocator.allocate(size) for size in held_each * stepped]
-        for block in held:
+        for block in (*held, *left):
             allocator.free(block)
     return DevicePeaks(allocator.allocated_peak, allocator.reserved_peak)
 
 
-def _step(allocator: CachingAllocator, allocations: Allocations, sizes: list[int], resident: list[Block]) -> None:
-    """What it leaves of what lives from step to step, gradients above all, takes the place of what it freed."""
+def _step(
+    allocator: CachingAllocator, allocations: Allocations, sizes: list[int], resident: list[Block]
+) -> list[Block]:
+    """What it leaves of what lives from step to step, gradients above all, takes the place of what it freed. What else
+    it leaves, which is its batch and its loss, is alive while the optimizer steps."""
     live = dict(enumerate(resident, start=1))
     number = len(resident)
     for event in allocations.order:
@@ -67,10 +70,12 @@ def _step(allocator: CachingAllocator, allocations: Allocations, sizes: list[int
         else:
             number += 1
             live[number] = allocator.allocate(sizes[number - 1])
-    _settle(allocator, live, sizes, resident)
+    return _settle(allocator, live, sizes, resident)
 
 
-def _settle(allocator: CachingAllocator, live: dict[int, Block], sizes: list[int], resident: list[Block]) -> None:
+def _settle(
+    allocator: CachingAllocator, live: dict[int, Block], sizes: list[int], resident: list[Block]
+) -> list[Block]:
     new: dict[int, deque[Block]] = defaultdict(deque)  # by size
     for number, block in live.items():
         if number > len(resident):
@@ -78,5 +83,4 @@ def _settle(allocator: CachingAllocator, live: dict[int, Block], sizes: list[int
     for place, size in enumerate(sizes[: len(resident)]):
         if place + 1 not in live:
             resident[place] = new[size].popleft() if new[size] else allocator.allocate(size)
-    for block in chain.from_iterable(new.values()):
-        allocator.free(block)
+    return list(chain.from_iterable(new.values()))

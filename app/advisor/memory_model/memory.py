@@ -46,7 +46,7 @@ class MemoryEstimate:
     on a GPU, what libraries keep of torch's allocator.
     fragmentation: what a CPU's heap holds beyond them, freed and not given back; without knots: not known.
     update: lines of what is alive in the optimizer's step, when the activations are gone: the highest counts.
-    ahead: of the batch that a device is sent while it computes on another; in activations too.
+    ahead: of the batch that a device is sent while it computes on another; in activations and update too.
     data_set: of resident data (data_set_bytes).
     overhead_at_most: where the overhead was not measured, what it surely stays below.
     available_at_most: where nobody knows what is available, what it surely is not above: all that the device has.
@@ -196,7 +196,7 @@ def estimate_memory(
         weights=trace.parameter_bytes + trace.buffer_bytes,
         gradients=trace.gradient_bytes,
         optimizer=trace.optimizer_bytes,
-        activations=with_ahead(activation_peaks(trace, plan), trace, plan, data),
+        activations=_with_ahead(activation_peaks(trace, plan), trace, plan, data),
         overhead=base + working if base is not None else None,
         available=available_bytes(survey, plan) if survey is not None else None,
         available_at_most=device_bytes(survey, plan) if survey is not None else None,
@@ -206,7 +206,7 @@ def estimate_memory(
         precision=plan.precision,
         fragmentation=fragmentation(trace, plan),
         workspace=_workspace(profile, plan, trace.mode),
-        update=update_peaks(trace, plan),
+        update=_with_ahead(update_peaks(trace, plan), trace, plan, data).lines,
         ahead=_ahead(trace, plan, data),
         data_set=data_set,
     )
@@ -226,31 +226,33 @@ def _workspace(profile: Profile | None, plan: Plan, mode: str) -> int:
 
 def step_peaks(trace: Trace, plan: Plan, data: Data = "pageable") -> Peaks:
     """What a step takes beyond what lives from step to step, on a CPU with what its heap holds of what was freed."""
-    activations = with_ahead(activation_peaks(trace, plan), trace, plan, data)
-    return with_update(activations, trace, plan).and_with(fragmentation(trace, plan))
+    peaks = with_update(activation_peaks(trace, plan), trace, plan)
+    return _with_ahead(peaks, trace, plan, data).and_with(fragmentation(trace, plan))
 
 
 def with_update(activations: Peaks, trace: Trace, plan: Plan) -> Peaks:
     """With what is alive in the optimizer's step, where that is more."""
-    return activations.at_least(update_peaks(trace, plan))
+    return activations.at_least(update_peaks(trace, plan).lines)
 
 
-def update_peaks(trace: Trace, plan: Plan) -> tuple[Affine, ...]:
-    """Lines of what is alive in the optimizer's step, when the activations are gone: on a CPU torch.optim goes from
-    parameter to parameter, on a GPU it updates all of them at once."""
+def update_peaks(trace: Trace, plan: Plan) -> Peaks:
+    """What is alive in the optimizer's step, when the activations are gone: on a CPU torch.optim goes from parameter to
+    parameter, on a GPU it updates all of them at once. The batch is alive there as well, as a loop's variable has
+    it."""
     if plan.is_cpu:
-        return trace.update_peaks
-    held = bytes_held_at_once(trace)
-    return (Affine(held, 0.0),) if held else ()
+        return Peaks(trace.update_peaks)
+    held, batch = bytes_held_at_once(trace), trace.input_bytes
+    return Peaks((Affine(held + batch.constant, batch.per_sample),) if held else ())
 
 
-def with_ahead(activations: Peaks, trace: Trace, plan: Plan, data: Data) -> Peaks:
-    """With the batch that a device is sent while it computes on another, beside what its optimizer holds as well."""
+def _with_ahead(peaks: Peaks, trace: Trace, plan: Plan, data: Data) -> Peaks:
+    """With the batch that a device is sent while it computes on another."""
     more = _ahead(trace, plan, data)
     if not any(more):
-        return activations
-    lines = with_update(activations, trace, plan).lines
-    return Peaks(tuple(Affine(line.constant + more.constant, line.per_sample + more.per_sample) for line in lines))
+        return peaks
+    return Peaks(
+        tuple(Affine(line.constant + more.constant, line.per_sample + more.per_sample) for line in peaks.lines)
+    )
 
 
 def with_data(memory: MemoryEstimate, plan: Plan, data: Data, data_set: int) -> MemoryEstimate:
@@ -259,8 +261,11 @@ def with_data(memory: MemoryEstimate, plan: Plan, data: Data, data_set: int) -> 
     trace = memory.trace
     if trace is None:
         return replace(memory, data_set=data_set)
-    activations = with_ahead(activation_peaks(trace, plan), trace, plan, data)
-    return replace(memory, activations=activations, ahead=_ahead(trace, plan, data), data_set=data_set)
+    activations, update = (
+        _with_ahead(peaks, trace, plan, data) for peaks in (activation_peaks(trace, plan), update_peaks(trace, plan))
+    )
+    ahead = _ahead(trace, plan, data)
+    return replace(memory, activations=activations, update=update.lines, ahead=ahead, data_set=data_set)
 
 
 def data_set_bytes(trace: Trace | None, workload: Workload) -> int:

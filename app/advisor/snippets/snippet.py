@@ -25,12 +25,12 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
     The data is random; two comments say where one's own goes.
     """
     training, is_pinned = workload.mode == "training", workload.data == "pinned" and not plan.is_cpu
-    source = source_of(workload, is_pinned=is_pinned)
+    source = source_of(workload, plan)
     blocks = [
         _before_python(plan),
         "\n".join(["import torch", "from torch import nn", *source.imports]),
         f"\n{source.classes}\n" if source.classes else "",
-        "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")']),
+        "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")', *_made_current(plan)]),
         f"{_built(source, workload, plan)}\n{_moved(plan, training)}{_compiled(plan)}",
         _optimizer(workload, plan) if training else "",
         f"# Random stand-ins: your own data goes here.\n{source.batch}{_pinned(source) if is_pinned else ''}",
@@ -80,6 +80,12 @@ def _settings(plan: Plan) -> list[str]:
     return [f"{switch}.allow_tf32 = {plan.precision == 'tf32'}" for switch in switches]
 
 
+def _made_current(plan: Plan) -> list[str]:
+    """As while it was measured (probes.microtrain.step.made_current): bare `cuda` in a model's own code is the current
+    device, and autocast asks that one whether it has bf16. The first card is it unasked."""
+    return [] if plan.device in ("cpu", "cuda:0") else ["torch.cuda.set_device(device)"]
+
+
 def _optimizer(workload: Workload, plan: Plan) -> str:
     lines = [f"optimizer = {OPTIMIZERS[workload.optimizer]}"]
     if _scales(plan):
@@ -92,7 +98,7 @@ def _training_loop(source: Source, workload: Workload, plan: Plan) -> str:
     if _scales(plan):
         backward = ["scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()"]
     body = [
-        *([] if plan.is_cpu else source.feed),
+        *(source.renew if plan.is_cpu else source.feed),
         *_autocast(plan, source.loss),
         "optimizer.zero_grad(set_to_none=True)",
         *backward,
@@ -103,7 +109,7 @@ def _training_loop(source: Source, workload: Workload, plan: Plan) -> str:
 
 def _inference_loop(source: Source, plan: Plan) -> str:
     body = [
-        *([] if plan.is_cpu else source.feed),
+        *(source.renew if plan.is_cpu else source.feed),
         *_autocast(plan, [source.forward]),
         "del output  # use it before: kept, it lies beside the next one",
     ]

@@ -7,27 +7,27 @@ from collections.abc import Sequence
 from app.advisor.snippets.snippet_huggingface import can_write, source_of_config
 from app.advisor.snippets.snippet_layers import UnknownLayer, write_layers
 from app.advisor.snippets.source import Source
-from probes.workload.description import Workload
+from probes.workload.description import Plan, Workload
 
 # Of inputs and targets.
 _PIN = "x, y = x.pin_memory(), y.pin_memory()"
 _FEED = "x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)"
 
 
-def source_of(workload: Workload, *, is_pinned: bool = False) -> Source:
-    """Source that builds this very model; for a summary, of which only totals are known, a small stand-in. is_pinned:
-    its batches are put into pinned memory."""
+def source_of(workload: Workload, plan: Plan) -> Source:
+    """Source that builds this very model; for a summary, of which only totals are known, a small stand-in. plan: that
+    it is to run under, which may take other imports."""
     kind = workload.model.kind
     if kind == "layers":
         try:
             return _layers(workload)
         except UnknownLayer:
-            return _by_crosspoint(workload, is_pinned=is_pinned)
+            return _by_crosspoint(workload, plan)
     if kind == "summary":
         return _stand_in(workload)
     if kind == "huggingface" and can_write(workload):
         return source_of_config(workload)
-    return _by_crosspoint(workload, is_pinned=is_pinned)
+    return _by_crosspoint(workload, plan)
 
 
 def _layers(workload: Workload) -> Source:
@@ -69,20 +69,35 @@ def _stand_in(workload: Workload) -> Source:
     )
 
 
-def _by_crosspoint(workload: Workload, *, is_pinned: bool) -> Source:
-    """Built the way crosspoint measured it, by its own package: for what cannot be written down in a few lines."""
-    document = workload.model.to_json()
-    names = "pinned, to_device" if is_pinned else "to_device"
+def _by_crosspoint(workload: Workload, plan: Plan) -> Source:
+    """Built the way crosspoint measured it, by its own package: for what cannot be written down in a few lines. A step
+    of one's own code may alter its batch: what was made is kept, and each step has a copy."""
+    document, is_own = workload.model.to_json(), workload.model.kind == "python"
+    made = "made" if is_own else "batch"
     return Source(
         imports=[
-            f"from probes.microtrain.feeding import {names}  # pip install crosspoint",
+            f"from probes.microtrain.feeding import {_of_feeding(workload, plan)}  # pip install crosspoint",
             "from probes.microtrain.models import build_model",
             "from probes.workload.description import ModelDescription",
         ],
         model=f"built = build_model(ModelDescription.from_json({document!r}))\nmodel = built.module",
-        batch=f"batch = built.make_batch({workload.batch_size}, None)",
-        pin="(batch,) = pinned([batch])",
-        feed=["batch = to_device(batch, device, non_blocking=True)"],
+        batch=f"{made} = {_made_on_the_cpu(workload)}",
+        pin=f"({made},) = pinned([{made}])",
+        feed=[f"batch = to_device({made}, device, non_blocking=True)"],
+        renew=["batch = map_tensors(made, torch.Tensor.clone)"] if is_own else [],
         forward="output = built.forward(model, batch)",
         loss=["loss = built.loss(built.forward(model, batch), batch)"],
     )
+
+
+def _of_feeding(workload: Workload, plan: Plan) -> str:
+    """Names that its lines need under this plan."""
+    if plan.is_cpu:
+        return "map_tensors, to_device" if workload.model.kind == "python" else "to_device"
+    return "pinned, to_device" if workload.data == "pinned" else "to_device"
+
+
+def _made_on_the_cpu(workload: Workload) -> str:
+    """One's own function may make batches anywhere, as where a card is left that it was written for."""
+    made = f"built.make_batch({workload.batch_size}, None)"
+    return f'to_device({made}, torch.device("cpu"))' if workload.model.kind == "python" else made

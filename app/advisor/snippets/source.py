@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class Source:
     """imports: beyond torch and nn. model: ends with a `model`. batch: makes a batch on the CPU. pin: puts it into
-    pinned memory. feed: puts it on `device`. loss: lines that end with a `loss`; forward: one line that runs the
-    model."""
+    pinned memory. feed: lines that put it on `device`; renew: that make another of it where it lies there already, if a
+    step may alter it. loss: lines that end with a `loss`; forward: one line that runs the model."""
 
     model: str
     batch: str
@@ -19,3 +19,4 @@ class Source:
     loss: list[str]
     classes: str = ""
     imports: list[str] = field(default_factory=list)
+    renew: list[str] = field(default_factory=list)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.advisor.crowding import Crowd
 from app.advisor.recommendation import Interval
@@ -103,7 +104,7 @@ def measured_times(
     else of the mode with the most batches. A later measurement of the same batch replaces an earlier one, unless it
     tells of others alone, who have left, and the earlier one does not; or it was reckoned from slow cores alone, which
     nobody made slow who is here now, and the earlier one met calm ones. What ran one step alone is not among them
-    (begun_times). crowd: who holds cores now. is_free: it is known that nobody else computes on the plan's device now.
+    (first_steps). crowd: who holds cores now. is_free: it is known that nobody else computes on the plan's device now.
     """
 
     def tells_of_who_left(row: Measurement) -> bool:
@@ -129,15 +130,22 @@ def measured_times(
     return MeasuredTime(by_data[chosen], chosen)
 
 
-def begun_times(rows: Iterable[Measurement]) -> dict[int, float]:
-    """By batch size, seconds of a plan's first step where it ran no other, then or later: how it was fed is the least
-    of it. rows: the plan's."""
-    begun: dict[int, float] = {}
+class FirstStep(NamedTuple):
+    """seconds: it took. others_cores: that others held meanwhile; None: not known."""
+
+    seconds: float
+    others_cores: float | None = None
+
+
+def first_steps(rows: Iterable[Measurement]) -> dict[int, FirstStep]:
+    """By batch size, a plan's first step where it ran no other, then or later: how it was fed is the least of it. rows:
+    the plan's."""
+    begun: dict[int, FirstStep] = {}
     for row in rows:
         if _took(row) > 0:
             begun.pop(row.batch_size, None)
             if row.is_first_step:
-                begun[row.batch_size] = _took(row)
+                begun[row.batch_size] = FirstStep(_took(row), row.others_cores)
     return begun
 
 

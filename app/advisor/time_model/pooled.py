@@ -16,8 +16,9 @@ from typing import NamedTuple
 from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
 from app.advisor.time_model.means import grouped, mean_timing, rounded
 from app.advisor.time_model.pooled_steps import PooledSteps
-from app.advisor.time_model.same_cards import of_same_cards
+from app.advisor.time_model.same_cards import cards_told, of_same_cards
 from probes.context import Context
+from probes.machine_facts import MachineFacts
 from probes.profile import NetworkPoint, Point, Profile
 
 PlanKey = tuple[object, ...]  # the device first
@@ -36,16 +37,17 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
 
     Times are geometric means of what each measured; what only some measured (other devices, fewer points) stands as
     they have it, but for operations inside steps, which are told as all would have timed them (Levels). What one tells
-    of a device that was another kind of card then is left out (of_same_cards).
+    of a device that was another kind of card then is left out (of_same_cards). What a card is stands as the newest has
+    it that met one.
     """
     calibrations = of_same_cards(calibrations)
     counting = zip(calibrations, counting_plans(calibrations), strict=False)
     pooled = [_only(each, plans) for each, plans in counting if plans]
     newest = pooled[0] if pooled else calibrations[0]
     if len(pooled) < 2:
-        return newest
+        return _with_its_cards(newest, calibrations)
     steps = PooledSteps(pooled)
-    return replace(
+    found = replace(
         newest,
         calibrations=len(pooled),
         effort="full" if any(each.effort == "full" for each in pooled) else newest.effort,
@@ -59,6 +61,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         networks=steps.networks(),
         contexts=steps.contexts(),
     )
+    return _with_its_cards(found, calibrations)
 
 
 def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
@@ -205,6 +208,20 @@ def _found_on(name: str, devices: set[object]) -> set[object]:
     if name in OF_THREADS:
         return devices & {"cpu"}
     return devices - {"cpu"} if name in OF_DEVICES else devices
+
+
+def _with_its_cards(profile: Profile, calibrations: Sequence[Profile]) -> Profile:
+    """With what is known of each card that it has plans for: from the newest calibration the cards may have been
+    hidden, or torch could not say which it can use."""
+    hardware, cards = profile.hardware or MachineFacts(), cards_told(calibrations)
+    held = {str(plan[0]) for plan in _plans_of(profile)} | profile.like.keys()
+    lacking = held & cards.keys() - {card.device for card in hardware.accelerators}
+    told = [cards[card.device] for card in hardware.accelerators] + [cards[device] for device in sorted(lacking)]
+    if tuple(told) == hardware.accelerators:
+        return profile
+    whole = (each.machine for each in calibrations if lacking <= cards_told([each]).keys())
+    machine = next(whole, profile.machine) if lacking else profile.machine
+    return replace(profile, machine=machine, hardware=replace(hardware, accelerators=tuple(told)))
 
 
 def _quickest(paces: Sequence[Mapping[int, float]]) -> dict[int, float]:

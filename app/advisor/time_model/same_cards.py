@@ -19,12 +19,18 @@ _KIND = ("name", "memory_total_bytes", "compute_capability")
 
 def of_same_cards(calibrations: Sequence[Profile]) -> list[Profile]:
     """calibrations: newest first. One that does not say what cards it met is left as it is."""
+    cards = cards_told(calibrations)
+    return [_without(each, _strange(each, cards)) for each in calibrations]
+
+
+def cards_told(calibrations: Sequence[Profile]) -> dict[str, DeviceFacts]:
+    """By device the card that the newest calibration which tells of it met. calibrations: newest first."""
     cards: dict[str, DeviceFacts] = {}
     for each in calibrations:
         for device, card in _cards_of(each).items():
             told = cards.get(device, card)
             cards[device] = _with_what_it_lacks(told, card) if _is_one_kind(card, told) else told
-    return [_without(each, _strange(each, cards)) for each in calibrations]
+    return cards
 
 
 def _cards_of(profile: Profile) -> dict[str, DeviceFacts]:

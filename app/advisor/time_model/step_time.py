@@ -18,7 +18,7 @@ from app.advisor.time_model.feeding import fed_otherwise
 from app.advisor.time_model.fitting import Step
 from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
 from app.advisor.time_model.launch_bound import launch_bound_until, longer_than_told
-from app.advisor.time_model.measured import BEYOND, REACH, MeasuredTime, begun_times, by_plan, measured_times
+from app.advisor.time_model.measured import BEYOND, REACH, FirstStep, MeasuredTime, by_plan, first_steps, measured_times
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.step_estimate import StepEstimate, weakest
 from probes.measurement import Measurement, Overheads
@@ -58,7 +58,7 @@ class Correction:
 
 @dataclass
 class PlanTime:
-    """One plan's step time. begun: by batch size, seconds of a first step that had none after it. crowd: who else holds
+    """One plan's step time. begun: by batch size, a first step that had none after it. crowd: who else holds
     cores now. otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
 
     plan: Plan
@@ -66,7 +66,7 @@ class PlanTime:
     predicted: PredictedTime | None
     log_every: int | None
     correction: Correction = Correction()
-    begun: Mapping[int, float] = field(default_factory=dict)
+    begun: Mapping[int, FirstStep] = field(default_factory=dict)
     crowd: Crowd | None = None
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
@@ -126,7 +126,8 @@ class PlanTime:
             return calm
         row = self.nearest_row(batch_size)
         if row is None:
-            return self._in_company(calm, calm, self._exposure)
+            told = self._in_company(calm, calm, self._exposure)
+            return self._after_begun(told, calm, self.begun[batch_size]) if batch_size in self.begun else told
         relief = self.crowd.relief_of(row)
         if relief > 0:
             seconds = alone(calm.seconds, self.plan, relief)
@@ -140,6 +141,13 @@ class PlanTime:
             return told
         seconds = in_company(told.seconds, self.plan, exposure)
         return told._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high, met=False)
+
+    def _after_begun(self, told: StepEstimate, calm: StepEstimate, first: FirstStep) -> StepEstimate:
+        """No longer than a first step, which met the others of then, takes beside those of now."""
+        exposure = 0.0 if self.crowd is None else self.crowd.exposure(self.plan, first.others_cores)
+        limit = in_company(Interval(first.seconds, first.seconds, first.seconds), self.plan, exposure).high
+        seconds = bounded(told.seconds, told.seconds.low, max(limit, told.seconds.low))
+        return told._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high)
 
     @cached_property
     def _exposure(self) -> float:
@@ -262,16 +270,20 @@ class PlanTime:
         """What is told otherwise, within what a first step leaves possible; without that, of a CPU the first step."""
         if calm is not None and calm.basis == "measured":
             return calm
-        first = self.begun[batch_size]
+        first, others = self.begun[batch_size]
         beyond = FIRST_STEP_SECONDS if self.plan.is_cpu else FIRST_STEP_SECONDS_OF_DEVICE
         least = max(first - beyond, 0.0) / FIRST_STEP_FACTOR
+        seconds = Interval(first, least, first)
+        relief = 0.0 if self.crowd is None else self.crowd.relief(self.plan, others)
+        if relief > 0:
+            seconds = alone(seconds, self.plan, relief)
         if calm is not None and calm.seconds.low > first:  # told too long, by how much a first step does not say
             return StepEstimate(Interval(first, max(least, first / FIRST_STEP_FACTOR), first), calm.basis)
         if calm is not None:
-            return calm._replace(seconds=bounded(calm.seconds, least, first))
+            return calm._replace(seconds=bounded(calm.seconds, seconds.low, first))
         if least <= 0 or not self.plan.is_cpu:
             return None
-        return StepEstimate(Interval(first, least, first), "probed")
+        return StepEstimate(seconds, "probed")
 
 
 def times_of_plans(
@@ -298,7 +310,7 @@ def times_of_plans(
         for plan in plans:
             own, told = rows.get(plan.key, ()), predicted.get(plan.key)
             measured = measured_times(own, plan, data, crowd, is_free=plan.device in free)
-            times.append(PlanTime(plan, measured, told, every, begun=begun_times(own), crowd=crowd))
+            times.append(PlanTime(plan, measured, told, every, begun=first_steps(own), crowd=crowd))
         _correct(times, kinds, experience)
         return {time.plan.key: time for time in times}
 

@@ -221,6 +221,24 @@ def test_what_was_measured_in_a_crowd_is_no_calm_machines_time() -> None:
     assert {option.basis for option in busy.options if option.step_seconds is not None} == {"measured"}
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "low", "high"),
+    [
+        (2.0, 1.0, 5.0, 15.1),  # it met all of what there is now
+        (0.0, 1.0, 5.0, 15.1 * WORST_OF_MANY),
+        (2.0, 0.0, 5.0 / WORST_OF_MANY, 15.1),
+    ],
+    ids=["in the crowd", "before it", "after it"],
+)
+def test_a_first_step_bounds_a_time_by_the_crowd_that_it_met(then: float, now: float, low: float, high: float) -> None:
+    first = replace(a_measurement(TWO, 64, 15.1, others_cores=then), steps=1, startup_seconds=None)
+    found = answer(replace(CALM, busy_fraction=now), [first])
+    (two,) = (option for option in found.options if option.plan == TWO)
+    assert two.step_seconds is not None
+    assert (two.step_seconds.low, two.step_seconds.high) == pytest.approx((low, high))
+    assert two.crowded is (now > then)
+
+
 def test_what_met_calm_cores_in_a_crowd_is_the_calm_machines_time() -> None:
     found = answer(CALM, in_a_crowd(3.0, slow_share=0.5, slowdown=2.0))
     assert found.recommended == ONE

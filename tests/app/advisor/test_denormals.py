@@ -37,6 +37,6 @@ def test_a_plan_and_the_controls_of_its_variants_show_whether_steps_make_denorma
 
 
 def test_a_gain_of_flushing_names_denormals_as_its_cause_where_they_were_seen() -> None:
-    assert "steps here make some" in why(plain(None), flushed(0.2))
-    assert "steps here make some" in why(plain(0.2), flushed(None))
+    assert "steps make some" in why(plain(None), flushed(0.2))
+    assert "steps make some" in why(plain(0.2), flushed(None))
     assert "steps here" not in why(plain(None), flushed(None))

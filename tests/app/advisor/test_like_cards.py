@@ -21,10 +21,10 @@ from app.advisor.request import InvalidRequest
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
 from probes.hardware import Accelerator
-from probes.measurement import Measurement
+from probes.measurement import Measurement, MemoryPeak
 from probes.profile import Profile
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, a_gpu, a_measurement, a_summary, a_survey, a_workload
+from tests.app.advisor.build import GB, ONE, a_gpu, a_measurement, a_summary, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 SECOND = Plan("cuda:1", "fp32")
@@ -37,9 +37,12 @@ def gpus(*changes: dict[str, object]) -> list[Accelerator]:
     ]
 
 
-def answer(*rows: Measurement, first: float | None = None, second: float | None = None) -> Recommendation:
-    """first, second: how busy others keep the two cards, in percent."""
-    survey = a_survey(gpus=gpus({"utilization_percent": first}, {"utilization_percent": second}))
+def answer(
+    *rows: Measurement, first: float | None = None, second: float | None = None, first_free: int = 23 * GB
+) -> Recommendation:
+    """first, second: how busy others keep the two cards, in percent. first_free: bytes on the first."""
+    one = {"utilization_percent": first, "memory_free_bytes": first_free}
+    survey = a_survey(gpus=gpus(one, {"utilization_percent": second}))
     return recommend(survey, PROFILE, None, rows, Request(a_workload(16), "fp32", ("cuda",)))
 
 
@@ -102,6 +105,56 @@ def test_what_one_of_them_taught_is_known_of_the_other() -> None:
     assert before is not None
     assert after is not None
     assert after.median > 1.1 * before.median
+
+
+RAN_OUT = a_measurement(GPU, 16, 0.1, outcome="out-of-memory", available_bytes=23 * GB)
+REFUSED = a_measurement(GPU, 16, 0.1, outcome="unsupported", reason="There is no kernel.")
+
+
+@pytest.mark.parametrize("row", [RAN_OUT, REFUSED], ids=["ran out of memory", "refused"])
+def test_what_did_not_run_on_one_of_them_is_not_recommended_on_its_twin(row: Measurement) -> None:
+    assert answer().recommended == GPU
+    found = answer(row)
+    assert found.recommended is None
+    first, second = found.options
+    assert first.why_not
+    assert (first.why_not, first.fits, first.max_batch_size) == (second.why_not, second.fits, second.max_batch_size)
+    assert not second.step_seconds
+
+
+def test_what_one_of_them_refused_at_another_batch_its_twin_may_have_run_at_this_one() -> None:
+    """A kernel may refuse what is too large for it alone."""
+    refused = replace(REFUSED, plan=SECOND, batch_size=4096)
+    assert all(option.cannot_run for option in answer(refused).options)
+    assert not any(option.cannot_run for option in answer(refused, a_measurement(GPU, 16, 0.1)).options)
+    here = answer(replace(REFUSED, plan=SECOND), a_measurement(GPU, 16, 0.1))
+    assert [option.plan.device for option in here.options if option.cannot_run] == ["cuda:1"]
+
+
+def test_what_ran_out_of_memory_is_tried_on_a_twin_with_more_of_it_or_where_it_ran() -> None:
+    beside_others = replace(RAN_OUT, available_bytes=8 * GB)
+    first, second = sorted(answer(beside_others, first_free=8 * GB).options, key=lambda option: option.plan.device)
+    assert (first.fits, second.fits) == (False, True)
+    ran = a_measurement(SECOND, 16, 0.1, memory=MemoryPeak(reserved_bytes=GB))
+    assert answer(RAN_OUT, ran).recommended == SECOND
+
+
+def test_what_failed_on_one_of_them_may_run_on_its_twin() -> None:
+    broken = a_measurement(GPU, 16, 0.1, outcome="failed", reason="An uncorrectable error.")
+    assert answer(broken).recommended == SECOND
+    assert answer(broken, a_measurement(SECOND, 16, 0.1)).recommended == SECOND
+
+
+def test_what_one_of_them_took_its_twin_takes_too() -> None:
+    """It told less at a batch of 16; of a batch of 64 nobody knows more than that."""
+    took = a_measurement(GPU, 16, 0.1, memory=MemoryPeak(allocated_bytes=3 * GB, reserved_bytes=3 * GB))
+    first, second = answer(took).options
+    assert (first.basis, second.basis) == ("measured", "predicted")
+    assert first.max_batch_size == second.max_batch_size
+    assert second.max_batch_size
+    before = answer().options[1].max_batch_size
+    assert before
+    assert second.max_batch_size < before
 
 
 def test_what_others_do_on_one_card_is_not_told_of_its_free_twin() -> None:

@@ -105,7 +105,7 @@ def test_without_a_trace_too_what_ran_does_not_fit_into_less_than_it_took() -> N
     fitting, outgrown = untraced([row], 5 * GB), untraced([row], 3 * GB)
     assert (fitting.fits, fitting.memory.available_bytes) == (True, 5 * GB)
     assert outgrown.fits is False
-    assert "it took 4.0 GB here, and 3.0 GB are free on cpu now" in (outgrown.why_not or "")
+    assert "it took 4.0 GB, and 3.0 GB are free on cpu" in (outgrown.why_not or "")
 
 
 def test_what_ran_on_a_card_from_pinned_memory_disproves_what_ran_out_of_memory_fed_otherwise() -> None:

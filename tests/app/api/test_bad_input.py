@@ -62,6 +62,12 @@ def test_what_is_no_json_object_is_refused(client: httpx.Client, body: bytes) ->
     assert_problem(client.post("/recommend", content=body, headers=JSON), 400)
 
 
+def test_a_config_with_an_infinite_number_is_told_how_to_write_it(client: httpx.Client) -> None:
+    body = b'{"model": {"huggingface": {"model_type": "mamba2", "time_step_limit": [0.0, Infinity]}}, "batch_size": 8}'
+    document = assert_problem(client.post("/recommend", content=body, headers=JSON), 400)
+    assert '{"__float__": "Infinity"}' in document["detail"]
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_another_content_type_is_refused(client: httpx.Client, kind: str) -> None:
     assert_problem(client.post("/recommend", content=json.dumps(IRIS), headers={"Content-Type": kind}), 415)

@@ -32,7 +32,6 @@ from probes.hardware import (
 from probes.profile import parse_profile
 from probes.workload.description import Plan
 from probes.workload.models import parse_model
-from tests.app.advisor.build import a_workload
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
 
@@ -147,7 +146,7 @@ def test_settings_are_those_described(description: dict[str, Any]) -> None:
     plan = Plan("cpu", threads=2, channels_last=True, compiled=True, flush_denormal=True)
     option = Option(plan, True, None, "measured", None, None, Breakdown(), MemoryParts(), None)
     described = description["components"]["schemas"]["Settings"]["properties"]
-    assert settings_for(option, a_workload()).keys() | {"pin_memory"} == described.keys()
+    assert settings_for(option, pins=True).keys() == described.keys()
 
 
 def test_the_page_of_the_api_loads_nothing_from_elsewhere(client: httpx.Client) -> None:

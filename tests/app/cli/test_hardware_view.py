@@ -70,6 +70,14 @@ def test_cores_say_what_is_there_what_kind_and_what_may_be_used(capsys: pytest.C
     assert "limited to 10 GB by cgroup" in out
 
 
+def test_nodes_of_a_gpus_memory_are_no_part_of_the_machines_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A Grace Hopper: one node of the CPU's, one of the GPU's memory."""
+    grace = Cpu(sockets=1, physical_cores=72, logical_cores=72, numa_nodes=1, numa_nodes_without_cpus=1)
+    shown = show(replace(NOTHING, cpu=grace), capsys)
+    assert "1 socket, 1 NUMA node without cores (an expander's or a GPU's memory)" in " ".join(shown.split())
+    assert "of them" not in shown
+
+
 def test_a_learner_reads_what_the_suffix_means_and_what_torch_takes(capsys: pytest.CaptureFixture[str]) -> None:
     cpu = replace(
         HYBRID.cpu, generation="12th Gen Core", suffix="KF", suffix_meaning="Unlocked.", torch_instruction_set="AVX2"

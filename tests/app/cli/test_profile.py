@@ -158,6 +158,28 @@ def test_a_name_that_another_machine_has_is_not_taken_over(run: Run) -> None:
     assert run("import", "-", "--name", "third", given=stranger).returncode == 0
 
 
+def test_this_machines_profile_from_before_it_changed_is_taken_in_by_a_name_that_gives_it(run: Run, data: Path) -> None:
+    """As it was kept by the name that this machine's has now, too."""
+    now, before = survey_here(data), replace(survey_here(data), fingerprint="before")
+    profiles = {each.fingerprint: replace(a_profile_of("host"), fingerprint=each.fingerprint) for each in (before, now)}
+
+    async def keep() -> None:
+        async with Crosspoint(Settings(data_dir=data)) as crosspoint:
+            for survey in (before, now):
+                await crosspoint.store.keep_survey(survey)
+                await crosspoint.store.keep_profile(profiles[survey.fingerprint], profiles[survey.fingerprint])
+
+    asyncio.run(keep())
+    sent = json.dumps(profiles["before"].to_json())
+    refused = run("import", "-", given=sent)
+    assert refused.returncode == ExitCode.USAGE
+    assert "another name" in refused.stderr
+    kept = run("import", "-", "--name", "old", given=sent)
+    assert "this machine's from before it changed" in kept.stderr
+    assert "--profile old" in kept.stderr
+    assert json.loads(run("show", "old", "--json").stdout)["fingerprint"] == "before"
+
+
 def test_an_older_profile_of_the_same_machine_does_not_hide_the_newer_one(run: Run) -> None:
     older = json.dumps(a_profile_of("rig", created_at="2020-01-01T00:00:00Z").to_json())
     assert "newer" in run("import", "-", given=older).stderr

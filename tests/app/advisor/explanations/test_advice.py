@@ -26,12 +26,14 @@ def told(
     summary: bool = False,
     traced: bool = True,
     captured: bool = False,
+    unreadable: str | None = None,
     **asked: Any,
 ) -> str:
     """All sentences of the answer: its verdict, reasons and notes."""
     request = Request(a_workload() if summary else WHOLE, **asked)
     trace = None if summary or not traced else TRACE
-    found: Recommendation = recommend(a_survey(), profile, trace, rows, request, captured=captured)
+    how: dict[str, Any] = {"captured": captured, "unreadable": unreadable}
+    found: Recommendation = recommend(a_survey(), profile, trace, rows, request, **how)
     return " ".join((found.verdict, *(reason.text for reason in found.reasons), *(o.note or "" for o in found.options)))
 
 
@@ -56,6 +58,27 @@ def test_on_a_captured_machine_nothing_is_to_be_run(profile: Profile | None, sum
     assert "ffort quick" not in sentences
     assert "crosspoint calibrate" not in sentences
     assert ("calibrate the machine itself" in sentences) is (profile is None)
+    assert ("ask with that (`--profile NAME`)" in sentences) is (profile is None), "torch's version is in no capture"
+
+
+@pytest.mark.parametrize(
+    ("asked", "advised"),
+    [
+        ({}, "meanwhile effort quick measures this very model."),
+        ({"effort": "quick"}, "meanwhile measuring for longer"),
+        ({"effort": "thorough"}, "may do for them."),
+        ({"summary": True}, "Ask again once it can."),
+    ],
+)
+def test_where_nobody_can_look_up_whether_a_machine_was_calibrated_it_is_not_said_that_it_was_not(
+    asked: dict[str, Any], advised: str
+) -> None:
+    sentences = told(None, unreadable="the store cannot be written", **asked)
+    assert "whether this machine was calibrated cannot be looked up, as the store cannot be written. " in sentences
+    assert advised in sentences
+    unknown = ("not been calibrated", "crosspoint calibrate", "neither calibrated")
+    assert not any(words in sentences for words in unknown)
+    assert "calibrate the machine itself" in told(None, unreadable="the store cannot be written", captured=True)
 
 
 @pytest.mark.parametrize("profile", [None, a_profile()])

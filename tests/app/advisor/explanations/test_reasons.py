@@ -103,6 +103,21 @@ def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> 
         assert ("experts-evenly-chosen" in {reason.code for reason in found.reasons}) is told
 
 
+def test_an_estimate_says_how_many_of_its_layers_training_runs() -> None:
+    """Real steps left them out."""
+    plain = trace_of_summary(a_workload())
+    assert plain is not None
+    for trace, rows, told in (
+        (replace(plain, layers_dropped=0.1), [], [0.9]),
+        (plain, [], []),
+        (replace(plain, layers_dropped=0.1), [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, 2.0)], []),
+    ):
+        found = recommend(a_survey(), a_profile(), trace, rows, Request(a_workload(), precision="fp32"))
+        reasons = [reason for reason in found.reasons if reason.code == "layers-dropped"]
+        assert [reason.evidence["layers_run"] for reason in reasons] == told
+        assert all("on average 0.9 of those" in reason.text for reason in reasons)
+
+
 def test_an_estimate_names_operations_of_which_nobody_knows_what_they_compute() -> None:
     plain = trace_of_summary(a_workload())
     assert plain is not None
@@ -137,7 +152,7 @@ def test_reading_the_loss_every_step_is_told_with_its_cost() -> None:
     request = Request(a_workload(log_every=1), precision="fp32", devices=("cuda:0",))
     found = recommend(a_survey(gpus=[a_gpu()]), None, None, rows, request)
     (reason,) = [reason for reason in found.reasons if reason.code == "reading-the-loss"]
-    assert "3.0 ms a step here, 30 %" in reason.text
+    assert "3.0 ms a step, 30 %" in reason.text
     assert found.options[0].breakdown_seconds.synchronize == pytest.approx(0.003)
 
 

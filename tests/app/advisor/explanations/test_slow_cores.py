@@ -38,7 +38,7 @@ def test_a_machine_that_was_never_calm_is_no_base_for_a_factor() -> None:
     rows = [a_measurement(ONE, 16, 1.0, slow_share=1.0, slowdown=None)]
     reason = reason_of(answer(rows))
     assert reason is not None
-    assert "Ask again later" in reason.text
+    assert "Measure it again later (effort quick)." in reason.text
     assert "what steps took" in reason.text  # which is all, where a program of this machine held the cores throughout
     assert "is reckoned" not in reason.text
 

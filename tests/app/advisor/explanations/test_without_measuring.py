@@ -103,6 +103,12 @@ CARD = DeviceFacts("cuda:0", "NVIDIA A10", 24 * GB, "8.6")
     [
         (MachineFacts(memory_bytes=8 * GB, accelerators=(CARD,)), "8.0 GB, 24 GB on cuda:0.", "not known"),
         (MachineFacts(accelerators=(CARD,)), "24 GB on cuda:0. How much memory its host has does not", "it has"),
+        (MachineFacts(memory_bytes=8 * GB), "8.0 GB. How much memory cuda:0 has does not", "on its CPU"),
+        (
+            MachineFacts(memory_bytes=8 * GB, accelerators=(replace(CARD, memory_total_bytes=None),)),
+            "8.0 GB. How much memory cuda:0 has does not",
+            "on its CPU",
+        ),
         (MachineFacts(accelerators=(replace(CARD, unified_memory=True),)), "How much memory it has does not", "judged"),
         (MachineFacts(), "How much memory it has does not stand in the profile", "judged"),
         (None, "How much memory it has does not stand in the profile", "judged"),

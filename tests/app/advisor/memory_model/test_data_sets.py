@@ -93,7 +93,7 @@ def test_what_ran_with_a_few_batches_takes_the_data_set_as_well() -> None:
     assert sum_of_parts(told.memory) == told.memory.peak_bytes
     larger = option_of(found(22_000, rows=(on_card(16, 2),)))
     assert larger.fits is False
-    said = "At batch size 16 it took 2.5 GB here, its data set takes 22 GB, and 23 GB are free on cuda:0 now."
+    said = "At batch size 16 it took 2.5 GB, its data set takes 22 GB, and 23 GB are free on cuda:0."
     assert said in (larger.why_not or "")
 
 

@@ -87,6 +87,18 @@ def test_what_fits_on_a_gpu_counts_what_its_optimizer_holds_at_once(optimizer: O
     assert estimate.allocated(1) - on_cpu.allocated(1) == pytest.approx(held * plain.gradient_bytes, rel=0.02, abs=1e5)
 
 
+def test_the_batch_is_alive_while_the_optimizer_steps() -> None:
+    """A loop's variable has it. Here it takes as much as the weights."""
+    wide = {"layers": [{"type": "linear", "out": 256}], "input_shape": [20_000]}
+    trace = trace_workload(Workload(parse_model(wide), 4, optimizer="adamw"))
+    weights, batch = trace.parameter_bytes, trace.input_bytes.at(256)
+    assert batch == pytest.approx(weights, rel=0.01)
+    peaks = device_peaks(trace, "fp32", 256)
+    assert peaks is not None
+    for allocated in (peaks.allocated, estimate_memory(None, None, trace, [], GPU).allocated(256)):
+        assert allocated == pytest.approx(5 * weights + batch, rel=0.04)  # in whole blocks
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("batch_size", [1, 64])
 def test_of_one_large_parameter_a_gpu_holds_what_its_own_optimizer_does(

@@ -1,6 +1,7 @@
 """Every snippet here is pasted into a real Python process, which runs it; one process for all of them."""
 
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from app.advisor.snippets.snippet import write_snippet
 from probes.microtrain.models import build_model
-from probes.workload.description import ModelDescription, Plan, Workload
+from probes.workload.description import Data, ModelDescription, Plan, Workload
 from probes.workload.layers import LAYER_TYPES, parse_layers
 from tests.app.advisor.build import a_workload
 from tests.app.advisor.snippets.pasting import on_the_cpu, pins, prepared_on_meta, run_all
@@ -120,6 +121,27 @@ MODELS: dict[str, tuple[list[Any], list[int]]] = {
     **{name: ([{"type": "linear", "out": 3}, name], [4]) for name in PLAIN},
     "spatial_dropout": ([{"type": "conv2d", "out": 4, "kernel": 1}, "spatial_dropout"], IMAGE),
 }
+
+OWN = """
+import torch
+
+def host(device="cpu"):
+    make_batch = lambda n: (torch.randn(n, 4, device=device), torch.randint(3, (n,), device=device))
+    return torch.nn.Linear(4, 3), make_batch
+
+def card():
+    return host("meta")
+
+class Altering(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x.unsqueeze_(1)).flatten(1)
+
+def altering():
+    # As a function that keeps the rows it gave once.
+    batch = torch.randn(2, 4), torch.randint(1, 4, (2,))
+    loss = lambda output, batch: torch.nn.functional.cross_entropy(output, batch[1].sub_(1))
+    return Altering(4, 3), lambda n: batch, loss
+"""
 
 
 def a_model(name: str) -> ModelDescription:
@@ -257,8 +279,46 @@ def test_what_crosspoint_builds_imports_what_pins_where_a_batch_is_pinned() -> N
     workload = Workload(ModelDescription("python", "own:model", {}), 2, data="pinned")
     on_cpu, on_device = (write_snippet(workload, Plan(device)) for device in ("cpu", "cuda:0"))
     assert "import pinned, to_device" in on_device
-    assert "(batch,) = pinned([batch])" in on_device
+    assert "(made,) = pinned([made])" in on_device
     assert "pinned" not in on_cpu.replace(repr(workload.model.to_json()), "")
+
+
+@pytest.mark.parametrize(("device", "is_set"), [("cuda:1", True), ("cuda:0", False), ("cpu", False)])
+def test_another_card_than_the_first_is_the_current_one_before_anything_is_built(device: str, is_set: bool) -> None:
+    """As it was while its steps were measured: it is what `cuda` means in one's own code, and whom autocast asks."""
+    for model in (a_model("linear"), ModelDescription("python", "own:model", {})):
+        before, _, after = write_snippet(Workload(model, 2), Plan(device, "bf16")).partition("model = ")
+        assert ("torch.cuda.set_device(device)" in before.splitlines()) is is_set
+        assert "set_device" not in after
+
+
+@pytest.mark.parametrize(("data", "plan"), [("pageable", Plan("cpu")), ("pinned", Plan("cuda:0"))])
+def test_batches_that_one_s_own_code_makes_on_a_card_are_put_on_the_cpu_first(
+    data: Data, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where they are measured: else a plan for the CPU fails at its first step, and only the CPU's can be pinned.
+    torch's device `meta` is not the CPU either, and says so when it is to be copied there."""
+    (tmp_path / f"own_{data}.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    targets = (f"own_{data}:{name}" for name in ("host", "card"))
+    on_the_host, elsewhere = (ModelDescription("python", target, {"target": target}) for target in targets)
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        prepared_on_meta(write_snippet(Workload(elsewhere, 2, data=data), plan))
+    assert run_all({"own": write_snippet(Workload(on_the_host, 2), Plan("cpu", "fp32", 1))}) == {}
+
+
+def test_a_step_that_alters_its_batch_gets_another_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where it is measured; on a device the copy there is one."""
+    (tmp_path / "own_altering.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    model = ModelDescription("python", "own_altering:altering", {"target": "own_altering:altering"})
+    cpu = Plan("cpu", "fp32", 1)
+    snippets = {mode: write_snippet(Workload(model, 2, mode=mode), cpu) for mode in ("training", "inference")}
+    assert run_all(snippets) == {}
+    on_device = write_snippet(Workload(model, 2), Plan("cuda:0"))
+    assert "    batch = to_device(made, device, non_blocking=True)\n" in on_device
+    assert "map_tensors" not in on_device
 
 
 def test_the_loop_of_inference_never_holds_two_outputs() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from app.advisor import Request, recommend
 from app.advisor.time_model.pooled import devices_that_count, pool
 from app.advisor.time_model.same_cards import of_same_cards
 from probes.machine_facts import DeviceFacts, MachineFacts
 from probes.profile import Profile
-from tests.app.advisor.build import ONE
+from tests.app.advisor.build import ONE, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 from tests.app.advisor.time_model.test_pooled import in_state
 
@@ -69,3 +71,34 @@ def test_a_likeness_to_another_kind_of_card_is_left_out() -> None:
     (_, older) = of_same_cards([on(LARGE, second), alike])
     assert older.like == {}
     assert seconds_of(older, "cuda:0")
+
+
+@pytest.mark.parametrize("hidden", [{"accelerators": ()}, {"accelerators": (DeviceFacts("cuda:0"),)}])
+def test_a_card_that_the_newest_calibration_was_not_shown_keeps_its_facts(hidden: dict[str, Any]) -> None:
+    """By them it is judged elsewhere whether a model fits. What the newest tells of the machine itself counts."""
+    shown = replace(on(LARGE), machine="a CPU, a card", hardware=MachineFacts(memory_bytes=1, accelerators=(LARGE,)))
+    newest = replace(a_profile((ONE,)), hardware=MachineFacts(memory_bytes=2, **hidden))
+    pooled = pool([newest, shown])
+    assert seconds_of(pooled, "cuda:0")
+    assert pooled.hardware == MachineFacts(memory_bytes=2, accelerators=(LARGE,))
+    assert (pooled.machine == shown.machine) is (hidden["accelerators"] == ())
+
+
+def test_a_card_s_facts_are_also_those_of_a_calibration_that_does_not_count() -> None:
+    """Torch could not say which cards it can use when the newest began, and the one before it was disturbed."""
+    disturbed = replace(on(LARGE), noise={"contention": 0.5})
+    assert pool([on(), disturbed]).hardware == MachineFacts(accelerators=(LARGE,))
+
+
+def test_facts_of_a_card_that_nobody_calibrated_are_not_taken_from_older_ones() -> None:
+    only_told = replace(a_profile((ONE,)), hardware=MachineFacts(accelerators=(LARGE,)))
+    assert pool([replace(a_profile((ONE,)), hardware=MachineFacts()), only_told]).hardware == MachineFacts()
+
+
+def test_whether_a_model_fits_the_card_is_told_elsewhere_by_its_memory() -> None:
+    on_cpu = replace(a_profile((ONE,), "elsewhere"), hardware=MachineFacts(memory_bytes=8 * GIB))
+    pooled = pool([on_cpu, replace(on(LARGE), fingerprint="elsewhere")])
+    found = recommend(a_survey(), pooled, None, [], Request(a_workload(10_000), profile=pooled.name))
+    (option,) = [option for option in found.options if option.plan == GPU]
+    assert option.fits is False
+    assert option.memory.available_bytes == 24 * GIB

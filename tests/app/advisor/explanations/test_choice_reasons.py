@@ -1,0 +1,58 @@
+"""Why this plan: never by the median of one that needs cores which others hold, a guess between extremes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor import Recommendation, Request, recommend
+from probes.hardware import Load
+from probes.workload.description import Plan, Precision
+from tests.app.advisor.build import ONE, ONE_BF16, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU
+
+EIGHT = Plan("cpu", "fp32", 8)
+CALM = Load(load_average=0.2, steal_fraction=0.0, busy_fraction=0.02, interval_seconds=1.0, own_busy_fraction=0.0)
+FULL = replace(CALM, busy_fraction=1.0)
+
+
+def answer(load: Load, *seconds: tuple[Plan, float], precision: Precision | None = "fp32") -> Recommendation:
+    """Of eight cores and a card, from steps that were taken while nobody else was there."""
+    gpus = [a_gpu()] if any(not plan.is_cpu for plan, _ in seconds) else []
+    survey = replace(a_survey(usable_cores=8, physical_cores=8, gpus=gpus), load=load)
+    rows = [a_measurement(plan, 16, step, others_cores=0.0) for plan, step in seconds]
+    return recommend(survey, None, None, rows, Request(a_workload(), precision or "auto"))
+
+
+def codes(found: Recommendation) -> set[str]:
+    return {reason.code for reason in found.reasons}
+
+
+def test_a_card_that_is_preferred_for_the_crowd_is_not_told_to_take_longer() -> None:
+    found = answer(FULL, (ONE, 0.65e-3), (EIGHT, 0.4e-3), (GPU, 1.0e-3))
+    assert found.recommended == GPU
+    assert "while others hold cores" in found.verdict
+    assert "device" not in codes(found)
+    (told,) = [reason for reason in answer(CALM, (ONE, 1.3e-3), (GPU, 1.0e-3)).reasons if reason.code == "device"]
+    assert told.evidence["ratio"] == pytest.approx(1.3)
+
+
+def test_threads_that_help_on_a_calm_machine_are_not_said_to_help_where_one_is_named_for_the_crowd() -> None:
+    rows = ((ONE, 10e-3), (EIGHT, 2e-3))
+    found = answer(FULL, *rows)
+    assert found.recommended == ONE
+    assert {option.crowded for option in found.options if option.step_seconds is not None} == {True}
+    assert not codes(found) & {"threads-help", "threads-hurt", "threads-equal"}
+    assert "threads-help" in codes(answer(CALM, *rows))
+
+
+def test_a_precision_measured_in_the_crowd_is_not_held_against_one_that_was_not() -> None:
+    survey = replace(a_survey(usable_cores=8, physical_cores=8), load=FULL)
+    rows = [a_measurement(ONE, 16, 1.0, others_cores=0.0), a_measurement(ONE_BF16, 16, 3.0, others_cores=8.0)]
+    found = recommend(survey, None, None, rows, Request(a_workload()))
+    assert {option.plan.precision: option.crowded for option in found.options if option.step_seconds is not None} == {
+        "fp32": True,
+        "bf16": False,
+    }
+    assert not codes(found) & {"precision-gain", "precision-hurts"}

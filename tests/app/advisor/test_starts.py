@@ -1,0 +1,119 @@
+"""A device is named where the run is long enough to repay its start, as far as both are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.advisor import Recommendation, Request, recommend
+from app.advisor.curves.winners import winners
+from probes.measurement import Measurement
+from probes.workload.description import Plan
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.machine import GPU
+
+GPU_BF16 = Plan("cuda:0", "bf16")
+CARD, TWIN = a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1")
+ON_CPU = [
+    a_measurement(plan, 16, seconds, startup_seconds=0.25)
+    for plan, seconds in ((ONE, 3e-3), (TWO, 4e-3), (ONE_BF16, 5e-3), (TWO_BF16, 6e-3))
+]
+ON_CARD = a_measurement(GPU, 16, 2e-3, startup_seconds=2.25)
+REPAID_AFTER = 2000  # steps, each of which saves a millisecond of two seconds
+
+
+def answer(*rows: Measurement, steps: int | None = 300, precision: str = "fp32") -> Recommendation:
+    workload = a_workload(dataset_samples=None if steps is None else steps * 16)
+    found = [*ON_CPU, *(rows or (ON_CARD,))]
+    return recommend(a_survey(gpus=[CARD]), None, None, found, Request(workload, precision=precision))
+
+
+@pytest.mark.parametrize(
+    ("steps", "named"), [(300, ONE), (REPAID_AFTER, ONE), (REPAID_AFTER + 1, GPU), (10**6, GPU), (None, GPU)]
+)
+def test_a_run_too_short_to_repay_a_card_s_start_is_not_sent_there(steps: int | None, named: Plan) -> None:
+    found = answer(steps=steps)
+    assert found.recommended == named
+    reasons = [reason for reason in found.reasons if reason.code == "device-too-late"]
+    assert ("too short to repay" in found.verdict) is bool(reasons) is (named == ONE)
+    for reason in reasons:
+        assert reason.evidence["break_even_steps"] == pytest.approx(REPAID_AFTER, abs=1)
+        assert (reason.evidence["startup_seconds"], reason.evidence["steps"]) == (2.0, steps)
+        assert reason.evidence["against"] == ONE.label
+
+
+def test_the_card_stays_an_option_in_the_order_of_steps() -> None:
+    """Its figures are what one with more data asks for; how likely the named plan is the best is told without it."""
+    larger = [replace(row, batch_size=64, startup_seconds=None) for row in (*ON_CPU, ON_CARD)]
+    found = answer(ON_CARD, *larger)
+    assert [option.plan for option in found.options] == [ONE, GPU, TWO]
+    assert found.confidence is not None
+    assert found.confidence > 0.9
+    (repaid_after,) = {crossover.break_even_steps for crossover in found.crossovers if crossover.to == GPU}
+    assert repaid_after == pytest.approx(REPAID_AFTER, abs=1)
+
+
+def test_of_a_card_s_plans_the_quickest_is_told_also_where_another_is_slower_than_the_cpu() -> None:
+    """No run repays that one's start: the run is not too short for it."""
+    slow = a_measurement(GPU_BF16, 16, 3.6e-3, startup_seconds=2.25)
+    found = answer(ON_CARD, slow, precision="auto")
+    timed = [option.plan for option in found.options if option.step_seconds is not None]
+    assert timed == [ONE, GPU, GPU_BF16, TWO, ONE_BF16, TWO_BF16]
+    assert found.verdict.endswith("preferred to cuda:0 in fp32, whose start this run is too short to repay.")
+    told = {reason.code: reason.evidence for reason in found.reasons}
+    assert told["device"]["other"] == told["device-too-late"]["plan"] == GPU.label
+    without = answer(slow, precision="auto")
+    assert "1.2 times as fast as cuda:0 in bf16" in without.verdict
+    assert "device-too-late" not in {reason.code for reason in without.reasons}
+
+
+@pytest.mark.parametrize(("steps", "close"), [(300, False), (10**6, True), (None, True)])
+def test_a_card_as_quick_as_the_cpu_is_close_where_its_start_is_little_of_the_run(
+    steps: int | None, close: bool
+) -> None:
+    found = answer(a_measurement(GPU, 16, 3.03e-3, startup_seconds=2.25), steps=steps)
+    assert found.recommended == ONE
+    assert ("too close to call" in found.verdict) is close
+
+
+def test_nothing_is_said_of_a_start_where_a_device_is_named_all_the_same() -> None:
+    """Both its plans have that start to pay; and the other stands before what takes longer."""
+    quick = a_measurement(GPU_BF16, 16, 0.5e-3, startup_seconds=2.25)  # repaid after 800 steps
+    slow = a_measurement(GPU, 16, 2.5e-3, startup_seconds=2.25)  # after 4,000
+    found = answer(quick, slow, steps=1000, precision="auto")
+    assert [option.plan for option in found.options][:3] == [GPU_BF16, GPU, ONE]
+    assert "device-too-late" not in {reason.code for reason in found.reasons}
+
+
+def test_the_run_time_told_is_that_of_the_quicker_run() -> None:
+    (reason,) = [reason for reason in answer().reasons if reason.code == "run-time"]
+    assert reason.evidence["seconds"] == pytest.approx(300 * 3e-3 + 0.25)
+
+
+def test_a_start_that_nobody_measured_is_not_made_up() -> None:
+    assert answer(replace(ON_CARD, startup_seconds=None)).recommended == GPU
+
+
+@pytest.mark.parametrize("other", [Plan("cuda:0", "tf32"), Plan("cuda:1", "fp32")])
+def test_no_other_plan_of_the_card_nor_its_twin_starts_sooner(other: Plan) -> None:
+    """It begins the same context, though what that took stands in another plan's measurement."""
+    rows = [*ON_CPU, ON_CARD, a_measurement(other, 16, 1.8e-3)]
+    request = Request(a_workload(dataset_samples=300 * 16))
+    found = recommend(a_survey(gpus=[CARD, TWIN]), None, None, rows, request)
+    assert found.recommended == ONE
+    assert other in [option.plan for option in found.options]
+
+
+def test_where_no_cpu_was_asked_for_there_is_nothing_to_repay_it_against() -> None:
+    request = Request(a_workload(dataset_samples=300 * 16), precision="fp32", devices=("cuda",))
+    found = recommend(a_survey(gpus=[CARD]), None, None, [*ON_CPU, ON_CARD], request)
+    assert found.recommended == GPU
+    assert "device-too-late" not in {reason.code for reason in found.reasons}
+
+
+def test_at_each_batch_of_a_map_the_run_has_its_own_number_of_steps() -> None:
+    rows = [replace(row, batch_size=size) for row in (*ON_CPU, ON_CARD) for size in (16, 1024)]
+    request = Request(a_workload(dataset_samples=3000 * 16), precision="fp32")
+    cells = winners(a_survey(gpus=[CARD]), None, None, rows, request, (16, 1024))
+    assert [cell.plan for cell in cells] == [GPU, ONE]
