@@ -19,9 +19,11 @@ medians of other networks (benchmarks.working_bytes).
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -30,12 +32,13 @@ from typing import Any, NamedTuple
 import torch
 
 from app.advisor.memory_model.memory import estimate_memory, working_bytes
+from app.service import Crosspoint
+from app.settings import Settings
 from benchmarks.child import run_child
 from benchmarks.output import output_file
 from benchmarks.random_networks import random_networks
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement, MemoryPeak
-from probes.microtrain.tracing import trace_workload
 from probes.trace import Trace
 from probes.workload.description import Plan, Precision, Workload
 
@@ -88,13 +91,14 @@ class Truths:
         return self._known[key]
 
 
-def run_case(case: Case, truths: Truths, base_bytes: int) -> list[Document]:
+async def run_case(crosspoint: Crosspoint, case: Case, truths: Truths, base_bytes: int) -> list[Document]:
     """A row for each batch size, or one that says why there is none."""
     name = {"name": case.row.name, "family": case.row.family, "mode": case.workload.mode}
     name |= {"optimizer": case.workload.optimizer, "precision": case.precision}
     try:
-        trace = trace_workload(case.workload)
-        return [{**name, **compare(case, trace, truths.of(case, size), base_bytes)} for size in case.row.batch_sizes]
+        trace = await crosspoint.trace(case.workload)
+        steps = [await asyncio.to_thread(truths.of, case, size) for size in case.row.batch_sizes]
+        return [{**name, **compare(case, trace, truth, base_bytes)} for truth in steps]
     except Exception as error:  # noqa: BLE001 - a case that fails is shown, and costs only itself
         return [{**name, "failed": f"{type(error).__name__}: {str(error)[:200]}"}]
 
@@ -195,14 +199,29 @@ def main() -> None:
     parser.add_argument("--cases", type=int, help="so many of those that we chose; all when left out")
     parser.add_argument("--truths", type=Path, help="a file that keeps what real steps took")
     options = parser.parse_args()
-    truths, base_bytes = Truths(options.truths), read_base()
-    rows: list[Document] = []
-    for case in (*chosen_cases()[: options.cases], *drawn_cases(options.random, options.seed)):
-        rows += run_case(case, truths, base_bytes)
-        sys.stderr.write(f"{_describe(rows[-1])}\n")
-        drawn = {"random": options.random, "seed": options.seed}
+    cases = (*chosen_cases()[: options.cases], *drawn_cases(options.random, options.seed))
+    drawn = {"random": options.random, "seed": options.seed}
+
+    def keep(rows: Sequence[Document]) -> None:
         document = {"torch": torch.__version__, **drawn, "summary": summarise(rows), "rows": rows}
         options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    with tempfile.TemporaryDirectory(prefix="crosspoint-") as folder:
+        asyncio.run(run_cases(cases, Truths(options.truths), Path(folder), keep))
+
+
+async def run_cases(
+    cases: Iterable[Case], truths: Truths, folder: Path, keep: Callable[[Sequence[Document]], object]
+) -> None:
+    """Traces are the service's: its process for them lets threads that wait sleep, as this one's would not. folder: of
+    a store without any. keep: told all rows so far, after each case."""
+    rows: list[Document] = []
+    base_bytes = read_base()
+    async with Crosspoint(Settings.from_environment(data_dir=folder)) as crosspoint:
+        for case in cases:
+            rows += await run_case(crosspoint, case, truths, base_bytes)
+            sys.stderr.write(f"{_describe(rows[-1])}\n")
+            keep(rows)
 
 
 def _describe(row: Document) -> str:

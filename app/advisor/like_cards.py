@@ -89,11 +89,12 @@ def rows_of_like_cards(
     rows: Mapping[tuple[object, ...], Sequence[Measurement]], plans: Sequence[Plan], kinds: Mapping[str, Hashable]
 ) -> dict[tuple[object, ...], list[Measurement]]:
     """By the plan's key, of those that have any: rows of the same plan on other cards that are alike. Without what
-    failed there: that may be the card's own trouble, or its want of time. rows: by the plan's key. kinds: same_kinds.
+    failed there, which may be the card's own trouble or its want of time, and without refusals of the moment. rows: by
+    the plan's key. kinds: same_kinds.
     """
     groups = defaultdict[Hashable, list[Measurement]](list)
     for row in chain.from_iterable(rows.values()):
-        if row.outcome != "failed":
+        if row.outcome != "failed" and not row.momentary:
             groups[on_its_kind(row.plan, kinds)].append(row)
     alike = {plan.key: groups.get(on_its_kind(plan, kinds), ()) for plan in plans}
     others = {key: [row for row in found if row.plan.key != key] for key, found in alike.items()}

@@ -56,8 +56,10 @@ def _describe_loss(why: str | None) -> tuple[str, str]:
     """What happened, and what to do."""
     log = "sudo dmesg | grep -i -e xid -e nvrm says more"
     if why is not None and re.search(_FAILED, why) and not re.search(r"\blost\b", why):
-        fix = f"Reset the card (sudo nvidia-smi --gpu-reset) or restart the machine; {log}."
-        if "must be reset" not in why:
+        fix = f"Restart the machine; {log}. If it stays so, check the card's power cables and its seat."
+        if re.search("must be reset|requires a reset", why):  # our words, and NVML's own
+            fix = f"Reset the card (sudo nvidia-smi --gpu-reset) or restart the machine; {log}."
+        elif "power" in why.lower():
             fix = f"Check the card's power cables and its seat, then restart the machine; {log}."
         return f"NVIDIA's driver cannot use this card: {why}.", fix
     what = "The driver lost this card: it does not answer on the bus any more"

@@ -107,9 +107,9 @@ def check_device_files(case: Case) -> Checked:
     if files is None:
         return unknown("nothing tells which device files there are")
     refused = [file for file in files if file.readable is False or file.writable is False]
-    others = sum(card.vendor == case.card.vendor and bool(card.torch_device) for card in case.facts.accelerators)
-    if refused and others:
-        return broken(not_given(case, others))
+    shown = [card for card in case.facts.accelerators if card.vendor == case.card.vendor and card.torch_device]
+    if refused and shown:  # a card's further partitions have no address of their own
+        return broken(not_given(case, max(1, sum(card.pci_address is not None for card in shown))))
     if any(file.error == "EPERM" for file in refused):
         return broken(
             access_lost(

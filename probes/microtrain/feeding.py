@@ -51,6 +51,7 @@ class ResidentFeed:
 
     def __init__(self, batches: Sequence[Batch], device: torch.device) -> None:
         self._batches = [to_device(batch, device) for batch in batches]
+        self._put = [_ids_in(batch) for batch in self._batches]  # a step may take what it likes out of its batch
         self._ring = _round_and_round(self._batches)
         self.held_bytes = sum(batch_bytes(batch) for batch in batches)
         self._device = device
@@ -59,10 +60,11 @@ class ResidentFeed:
         return next(self._ring)
 
     def put_anew(self, spoilt: Collection[int], batches: Sequence[Batch]) -> None:
-        """From these, as many as there were, each that has a tensor with one of these ids."""
-        for place, batch in enumerate(self._batches):
-            if has_any(batch, spoilt):
+        """From these, as many as there were, each that had a tensor with one of these ids, which live still."""
+        for place, put in enumerate(self._put):
+            if not put.isdisjoint(spoilt):
                 self._batches[place] = to_device(batches[place], self._device)
+                self._put[place] = _ids_in(self._batches[place])
 
 
 class PageableFeed:
@@ -191,7 +193,11 @@ def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
 
 def has_any(batch: Batch, ids: Collection[int]) -> bool:
     """Whether one of these tensors is in it."""
-    return any(id(tensor) in ids for tensor in tensors_in(batch))
+    return not _ids_in(batch).isdisjoint(ids)
+
+
+def _ids_in(batch: Batch) -> set[int]:
+    return {id(tensor) for tensor in tensors_in(batch)}
 
 
 def batch_bytes(batch: Batch) -> int:

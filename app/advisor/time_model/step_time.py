@@ -124,17 +124,21 @@ class PlanTime:
         that it met."""
         if self.crowd is None:
             return calm
-        row = self.nearest_row(batch_size)
+        told = self._beside(self.crowd, calm, self.nearest_row(batch_size))
+        first = self.begun.get(batch_size)
+        return told if first is None or calm.basis == "measured" else self._after_begun(told, calm, first)
+
+    def _beside(self, crowd: Crowd, calm: StepEstimate, row: Measurement | None) -> StepEstimate:
+        """row: that it rests on most; None: on none."""
         if row is None:
-            told = self._in_company(calm, calm, self._exposure)
-            return self._after_begun(told, calm, self.begun[batch_size]) if batch_size in self.begun else told
-        relief = self.crowd.relief_of(row)
+            return self._in_company(calm, calm, self._exposure)
+        relief = crowd.relief_of(row)
         if relief > 0:
             seconds = alone(calm.seconds, self.plan, relief)
             slowed = seconds.low / calm.seconds.low
             return calm._replace(seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
-        told = self._as_it_met(calm, row, self.crowd)
-        return self._in_company(told, calm, self.crowd.exposure(self.plan, row.others_cores))
+        told = self._as_it_met(calm, row, crowd)
+        return self._in_company(told, calm, crowd.exposure(self.plan, row.others_cores))
 
     def _in_company(self, told: StepEstimate, calm: StepEstimate, exposure: float) -> StepEstimate:
         if exposure <= 0:
@@ -146,6 +150,8 @@ class PlanTime:
         """No longer than a first step, which met the others of then, takes beside those of now."""
         exposure = 0.0 if self.crowd is None else self.crowd.exposure(self.plan, first.others_cores)
         limit = in_company(Interval(first.seconds, first.seconds, first.seconds), self.plan, exposure).high
+        if told.seconds.high <= limit:
+            return told
         seconds = bounded(told.seconds, told.seconds.low, max(limit, told.seconds.low))
         return told._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high)
 

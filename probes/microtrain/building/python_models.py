@@ -267,12 +267,12 @@ def _make_batch(target: str, batches: Any) -> MakeBatch:
 def _owned(batch: Batch) -> Batch:
     """A copy: a function may give parts of its data set, which a step that alters its batch would alter for all. Labels
     that are the inputs themselves stay so."""
-    copies: dict[int, torch.Tensor] = {}
+    copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # what was copied lives on, or another has its id
 
     def own(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in copies:
-            copies[id(tensor)] = own_copy(tensor)
-        return copies[id(tensor)]
+            copies[id(tensor)] = tensor, own_copy(tensor)
+        return copies[id(tensor)][1]
 
     return map_tensors(batch, own)
 

@@ -19,7 +19,6 @@ from torch.utils._mode_utils import no_dispatch
 
 from probes.allocations import RESULT
 from probes.microtrain.kernel_memory.kernel_calls import Call, Shape
-from probes.microtrain.kernel_memory.turns import turn
 
 aten = torch.ops.aten
 
@@ -56,11 +55,6 @@ def measure_call(call: Call) -> Taken:
 
 def run_call(call: Call) -> Taken:
     """Runs it, watched: what torch's allocator hands out."""
-    with turn():
-        return _run(call)
-
-
-def _run(call: Call) -> Taken:
     begun = time.thread_time()
     with unset_fake_temporarily(), no_dispatch(), torch.inference_mode(mode=False), torch.enable_grad():
         real = list(_thaw(call.arguments))

@@ -15,7 +15,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from probes.microtrain.building.fake_models import build_fake
-from probes.microtrain.kernel_memory import turns
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
 from probes.microtrain.traces.fake_results import forgotten_afterwards
@@ -66,7 +65,7 @@ def _asked(question: object) -> Fresh | None:
     global _kept
     try:
         if _kept is None and fresh_processes.is_prepared():
-            _kept = Fresh(_serve, (torch.get_num_threads(), turns.share()))
+            _kept = Fresh(_serve, (torch.get_num_threads(),))
         if _kept is not None:
             _kept.send(question)
     except EndedEarly:
@@ -82,10 +81,9 @@ def end() -> None:
         _kept = None
 
 
-def _serve(serve: Callable[[Callable[[Any], object]], object], threads: int, shared: str) -> None:
-    """In the other process. threads: what kernels take inside depends on how many there are. shared: of `turns`."""
+def _serve(serve: Callable[[Callable[[Any], object]], object], threads: int) -> None:
+    """In the other process. threads: what kernels take inside depends on how many there are."""
     torch.set_num_threads(threads)
-    turns.join(shared)
     gc.freeze()  # or all that torch and transformers hold is looked through again and again
     serve(_trace)
 

@@ -239,6 +239,15 @@ def test_a_first_step_bounds_a_time_by_the_crowd_that_it_met(then: float, now: f
     assert two.crowded is (now > then)
 
 
+def test_a_first_step_in_the_crowd_bounds_a_time_that_rests_on_a_calm_one() -> None:
+    calm = a_measurement(TWO, 16, 4.0, others_cores=0.0)
+    first = replace(a_measurement(TWO, 64, 15.1, others_cores=2.0), steps=1, startup_seconds=None)
+    found = answer(replace(CALM, busy_fraction=1.0), [calm, first])
+    (two,) = (option for option in found.options if option.plan == TWO)
+    assert two.step_seconds is not None
+    assert two.step_seconds.high == pytest.approx(15.1)
+
+
 def test_what_met_calm_cores_in_a_crowd_is_the_calm_machines_time() -> None:
     found = answer(CALM, in_a_crowd(3.0, slow_share=0.5, slowdown=2.0))
     assert found.recommended == ONE

@@ -127,6 +127,8 @@ def test_what_one_of_them_refused_at_another_batch_its_twin_may_have_run_at_this
     refused = replace(REFUSED, plan=SECOND, batch_size=4096)
     assert all(option.cannot_run for option in answer(refused).options)
     assert not any(option.cannot_run for option in answer(refused, a_measurement(GPU, 16, 0.1)).options)
+    gone = replace(REFUSED, plan=SECOND, reason="torch has no such device here.", momentary=True)
+    assert [option.plan.device for option in answer(gone).options if option.cannot_run] == ["cuda:1"]
     here = answer(replace(REFUSED, plan=SECOND), a_measurement(GPU, 16, 0.1))
     assert [option.plan.device for option in here.options if option.cannot_run] == ["cuda:1"]
 

@@ -37,6 +37,8 @@ def test_a_card_that_answers_no_more_is_lost() -> None:
     [
         ("NVML cannot reach this card: Insufficient External Power", "Check the card's power cables"),
         (LOST[RESET], "--gpu-reset"),
+        ("NVML cannot reach this card: The GPU requires a reset before it can be used again", "--gpu-reset"),
+        ("NVML cannot reach this card: Unknown Error", "Restart the machine"),
     ],
 )
 def test_a_card_that_does_not_start_is_not_said_to_be_off_the_bus(why: str, fix: str) -> None:

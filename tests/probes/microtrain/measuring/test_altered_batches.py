@@ -62,6 +62,7 @@ ALTERATIONS: dict[str, Alter] = {
     "given other numbers": lambda batch: setattr(batch["x"], "data", torch.zeros(1)),
     "labels counted from none": lambda batch: batch["y"].sub_(1),
     "taken out": lambda batch: batch.pop("note"),
+    "all taken out": lambda batch: batch.clear(),
     "put in": lambda batch: batch.update(more=torch.zeros(1)),
 }
 

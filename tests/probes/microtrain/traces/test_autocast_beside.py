@@ -35,10 +35,10 @@ IMAGE = {
 plainly_serve = autocast_beside._serve
 
 
-def serve_with_time(serve: Callable[[Callable[[Any], object]], object], threads: int, shared: str) -> None:
+def serve_with_time(serve: Callable[[Callable[[Any], object]], object], threads: int) -> None:
     """In the other process."""
     give_time(setattr)
-    plainly_serve(serve, threads, shared)
+    plainly_serve(serve, threads)
 
 
 @pytest.fixture(scope="module")
