@@ -16,7 +16,7 @@ from probes import survey as surveys
 from probes.hardware import Survey
 from tests.app.advisor.build import ONE, a_measurement
 from tests.app.advisor.machine import a_profile
-from tests.app.answering.test_recommending import IRIS, obedient
+from tests.app.answering.obedient import IRIS, obedient
 from tests.app.opened import with_crosspoint
 from tests.app.test_service import SUMMARY
 

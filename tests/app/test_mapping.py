@@ -19,7 +19,7 @@ from probes.trace import Trace
 from probes.workload.description import Workload
 from tests.app.advisor.build import ONE, a_summary
 from tests.app.advisor.machine import GPU, a_profile
-from tests.app.answering.test_recommending import IRIS, jobs, obedient
+from tests.app.answering.obedient import IRIS, jobs, obedient
 from tests.app.opened import with_crosspoint
 from tests.app.test_busy_cards import BUSY, SUMMARY
 

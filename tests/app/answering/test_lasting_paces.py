@@ -16,7 +16,7 @@ from app.store import Store
 from app.store.paces import KEPT_SPELLS, SPELL_SECONDS
 from probes.microtrain.quiet import calm
 from tests.app.advisor.machine import a_profile
-from tests.app.answering.test_recommending import ask, jobs, obedient
+from tests.app.answering.obedient import ask, jobs, obedient
 from tests.app.opened import with_crosspoint
 from tests.app.test_store import in_store
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -20,68 +18,16 @@ from app.advisor.second_look import SecondLook
 from app.answering.measuring_time import LEAST_SHARE, START_SECONDS, contest_seconds, seconds_left
 from app.answering.real_steps import RealSteps
 from app.answering.recommending import Recommending
-from app.errors import LabBusy, LabError
-from app.keeping import OnProgress, say_nothing
+from app.keeping import say_nothing
 from app.lab import Lab
 from app.service import Crosspoint
 from probes.load import SURVEYED_SECONDS, LoadMeter
-from probes.measurement import METHOD
-from probes.workload.description import Workload
-from probes.workload.models import parse_model
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_measurement, a_survey, a_workload
-from tests.app.advisor.machine import a_profile
+from tests.app.answering.obedient import IRIS, ask, jobs, obedient
 from tests.app.lab.programs import serving
 from tests.app.opened import with_crosspoint
 
-T = TypeVar("T")
-IRIS = Workload(parse_model("iris-mlp"), 64)
-COLD = Workload(parse_model({"layers": [{"type": "linear", "out": 3}], "input_shape": [5]}), 64)
-
-
 pytestmark = pytest.mark.usefixtures("own_lock")
-
-
-def obedient(
-    heard: Path,
-    *,
-    of_more_sizes: str = "pass",
-    of_a_trace: str = "pass",
-    of_a_step: str = "pass",
-    to_begin: float = 0.0,
-    more: str = "",
-    end: bool | str = False,
-) -> tuple[str, ...]:
-    """Writes down each job and measures at once: a step takes a millisecond and as much a sample, shared by threads.
-    end: of a job, whether the process ends with it."""
-    return serving(
-        f"open({str(heard)!r}, 'a').write(line)",
-        "if job['kind'] == 'trace':",
-        f"    {of_a_trace}",
-        "rows = []",
-        "for size in job['batch_sizes']:",
-        f"    if size != {IRIS.batch_size}: {of_more_sizes}",
-        "    for plan in job['plans']:",
-        "        s = (1 + size) * 1e-3 / plan['threads'] * (2 if plan['precision'] == 'bf16' else 1)",
-        f"        known = dict(plan=plan, batch_size=size, data='resident', method={METHOD})",
-        f"        {of_a_step}",
-        "        step = dict(median=s, low=s * .99, high=s * 1.01, samples=[s] * 9)",
-        "        rows.append(dict(known, outcome='ok', step=step, steps=90))",
-        f"result = dict(measurements=rows, noise={{}}, to_begin_seconds={to_begin}{more})",
-        f"say(event='result', job=job['job'], result=result, last=bool({end}))",
-        f"if {end}: os._exit(0)",
-    )
-
-
-async def ask(crosspoint: Crosspoint, on_progress: OnProgress = say_nothing, **choices: Any) -> Recommendation:
-    """With the trace of something else, so that no process has to make one."""
-    survey = await crosspoint.survey()
-    version = survey.software.torch.version if survey.software.torch else None
-    await crosspoint.store.keep_trace(IRIS, version or "unknown", a_profile().networks[0].trace)
-    return await crosspoint.recommend(Request(IRIS, **{"effort": "quick", **choices}), on_progress)
-
-
-def jobs(heard: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in heard.read_text(encoding="utf-8").splitlines()]
 
 
 def test_every_plan_runs_at_the_batch_asked_for_and_then_some_at_others_one_after_the_other(tmp_path: Path) -> None:
@@ -248,159 +194,6 @@ def test_a_run_that_had_no_time_for_a_step_hides_no_measurement_before_it(tmp_pa
 
     answer = with_crosspoint(tmp_path, use, obedient(tmp_path / "jobs"))
     assert {option.basis for option in answer.options} == {"measured"}
-
-
-def test_whoever_waits_for_a_trace_holds_nobody_up_who_measures(tmp_path: Path) -> None:
-    """Tracing a model that is new takes up to a minute; the machine is free meanwhile."""
-    begun = tmp_path / "begun"
-    program = obedient(tmp_path / "jobs", of_a_trace=f"open({str(begun)!r}, 'w').close(); time.sleep(600)")
-
-    async def use(crosspoint: Crosspoint) -> Recommendation:
-        await crosspoint.lab.ready()
-        assert crosspoint.lab.tracer_is_warm
-        cold = asyncio.create_task(crosspoint.recommend(Request(COLD, effort="quick")))
-        while not begun.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
-        assert not crosspoint.lab.waiting
-        answer = await ask(crosspoint)
-        cold.cancel()
-        await asyncio.wait([cold])
-        return answer
-
-    answer = with_crosspoint(tmp_path, use, program)
-    assert {option.basis for option in answer.options} == {"measured"}
-
-
-def test_a_question_that_the_queue_has_no_place_for_is_told_so_before_its_model_is_traced(tmp_path: Path) -> None:
-    async def use(crosspoint: Crosspoint) -> None:
-        await crosspoint.lab.ready()
-        held = [crosspoint.lab.reserve(600.0) for _ in range(crosspoint.settings.queue_length + 1)]
-        with pytest.raises(LabBusy, match="queue is full"):
-            await crosspoint.recommend(Request(COLD, effort="quick"))
-        for ticket in held:
-            crosspoint.lab.release(ticket)
-
-    heard = tmp_path / "jobs"
-    with_crosspoint(tmp_path, use, obedient(heard))
-    assert not heard.exists()
-
-
-@pytest.mark.parametrize(
-    "of_a_trace",
-    [
-        "__import__('time').sleep(60)",
-        "say(event='failed', job=job['job'], code='failed', reason='It failed unexpectedly.'); continue",
-    ],
-    ids=["too slow", "failed"],
-)
-def test_a_model_whose_trace_cannot_be_had_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_a_trace: str
-) -> None:
-    """A loop of many small steps in somebody's own code takes a second a step, and minutes to follow."""
-    monkeypatch.setattr("app.answering.following.TRACE_SECONDS", 0.5)
-
-    async def ask_cold(crosspoint: Crosspoint) -> Recommendation:
-        return await crosspoint.recommend(Request(COLD, effort="quick"))
-
-    answer = with_crosspoint(tmp_path, ask_cold, obedient(tmp_path / "jobs", of_a_trace=of_a_trace))
-    assert answer.recommended is not None
-    assert {option.basis for option in answer.options} == {"measured"}
-    (reason,) = [reason for reason in answer.reasons if reason.code == "not-traced"]
-    assert "not traced" in reason.text
-
-
-def traces(heard: Path) -> int:
-    return sum(job["kind"] == "trace" for job in jobs(heard))
-
-
-REFUSED = "say(event='failed', job=job['job'], code='unsupported', reason='It asks its numbers.'); continue"
-KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
-
-
-def test_a_model_that_cannot_be_traced_is_answered_from_its_measurements_without_another_try(tmp_path: Path) -> None:
-    """Each would take up to a minute, and end the process that traces for all."""
-
-    async def use(crosspoint: Crosspoint) -> list[Recommendation]:
-        await crosspoint.lab.ready()
-        questions = [Request(COLD, effort="quick"), Request(COLD), Request(replace(COLD, batch_size=8), effort="quick")]
-        return [await crosspoint.recommend(question) for question in questions]
-
-    heard = tmp_path / "jobs"
-    answers = with_crosspoint(tmp_path, use, obedient(heard, of_a_trace=REFUSED))
-    assert traces(heard) == 1
-    for answer in answers:
-        assert {option.basis for option in answer.options} == {"measured"}
-        assert "not-traced" in {reason.code for reason in answer.reasons}
-
-
-def test_a_model_whose_trace_was_refused_is_measured_without_another_try(tmp_path: Path) -> None:
-    """As the refusal advises."""
-
-    async def use(crosspoint: Crosspoint) -> Recommendation:
-        with pytest.raises(LabError, match="asks its numbers"):
-            await crosspoint.recommend(Request(COLD))
-        return await crosspoint.recommend(Request(COLD, effort="quick"))
-
-    heard = tmp_path / "jobs"
-    answer = with_crosspoint(tmp_path, use, obedient(heard, of_a_trace=REFUSED))
-    assert traces(heard) == 1
-    assert {option.basis for option in answer.options} == {"measured"}
-
-
-@pytest.mark.parametrize(
-    ("of_a_trace", "tries"),
-    [(REFUSED, 1), (REFUSED.replace("unsupported", "too-slow"), 2), (KILLED, 2)],
-    ids=["unsupported", "too slow", "killed"],
-)
-def test_a_model_of_which_nothing_else_is_known_is_traced_again_where_that_may_help(
-    tmp_path: Path, of_a_trace: str, tries: int
-) -> None:
-    async def use(crosspoint: Crosspoint) -> None:
-        for _ in range(2):
-            with pytest.raises(LabError):
-                await crosspoint.recommend(Request(COLD))
-
-    heard = tmp_path / "jobs"
-    with_crosspoint(tmp_path, use, obedient(heard, of_a_trace=of_a_trace))
-    assert traces(heard) == tries
-
-
-def test_who_waits_for_the_machine_takes_the_trace_that_was_made_meanwhile(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
-    trace.write_text(json.dumps(a_profile().networks[0].trace.to_json()), encoding="utf-8")
-    of_a_trace = f"say(event='result', job=job['job'], result=json.load(open({str(trace)!r}))); continue"
-
-    async def use(crosspoint: Crosspoint) -> list[Recommendation]:
-        assert not crosspoint.lab.tracer_is_warm
-        return await asyncio.gather(*(crosspoint.recommend(Request(COLD, effort="quick")) for _ in range(2)))
-
-    heard = tmp_path / "jobs"
-    answers = with_crosspoint(tmp_path, use, obedient(heard, of_a_trace=of_a_trace))
-    assert traces(heard) == 1
-    assert all(option.basis == "measured" for answer in answers for option in answer.options)
-
-
-def test_who_gives_up_waiting_for_the_machine_takes_the_trace_that_was_made_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.answering.recommending.LEAST_PATIENCE_SECONDS", 3.0)
-    heard = tmp_path / "jobs"
-
-    async def use(crosspoint: Crosspoint) -> Recommendation:
-        survey = await crosspoint.survey()
-        version = survey.software.torch.version if survey.software.torch else None
-        ticket = crosspoint.lab.reserve(600.0)
-        asked = asyncio.create_task(crosspoint.recommend(Request(COLD, effort="quick", time_limit_seconds=0.01)))
-        while crosspoint.lab.waiting < 2:  # noqa: ASYNC110 - a queue has no event
-            await asyncio.sleep(0.001)
-        await crosspoint.store.keep_trace(COLD, version or "unknown", a_profile().networks[0].trace)
-        answer = await asked
-        crosspoint.lab.release(ticket)
-        return answer
-
-    answer = with_crosspoint(tmp_path, use, obedient(heard))
-    assert not heard.exists()
-    assert "not-measured" in {reason.code for reason in answer.reasons}
 
 
 def test_an_answer_from_what_is_known_knows_who_holds_cores_though_it_comes_first(

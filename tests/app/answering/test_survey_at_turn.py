@@ -18,7 +18,7 @@ from probes.hardware import Accelerator, Survey
 from probes.profile import Profile
 from tests.app.advisor.build import GB, ONE, a_gpu
 from tests.app.advisor.machine import a_profile
-from tests.app.answering.test_recommending import IRIS, ask, jobs, obedient
+from tests.app.answering.obedient import IRIS, ask, jobs, obedient
 from tests.app.calibrating import calibrating
 from tests.app.lab.programs import ECHO
 from tests.app.opened import with_crosspoint

@@ -9,7 +9,7 @@ import pytest
 from probes.microtrain.failures import Failure
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.processes import fresh_processes
-from tests.probes.microtrain.measuring.test_plan_process import DENSE, ONE, brief, ending, job, measured, prepared
+from tests.probes.microtrain.measuring.plan_processes import DENSE, ONE, brief, ending, job, measured, prepared
 
 __all__ = ["brief", "ending", "prepared"]  # of every test here, too
 

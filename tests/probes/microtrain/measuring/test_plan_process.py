@@ -5,86 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from probes.measurement import Measurement, MemoryPeak
+from probes.measurement import MemoryPeak
 from probes.microtrain.failures import Failure
 from probes.microtrain.measure import MeasureSession
-from probes.microtrain.measuring import contest, forking
-from probes.microtrain.measuring.bench_process import BenchProcess, Ran
-from probes.microtrain.measuring.measure_job import parse_measure_job
+from probes.microtrain.measuring import contest
+from probes.microtrain.measuring.bench_process import Ran
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.measuring.workbench import MAX_RING
 from probes.microtrain.processes import fresh_processes
 from probes.microtrain.quiet.resting import Rest
 from probes.workload.description import Plan, Workload
-from probes.workload.models import parse_model, python_model
-from tests.probes.microtrain.brief import SECONDS, be_brief
+from probes.workload.models import parse_model
+from tests.probes.microtrain.measuring.plan_processes import (
+    BF16,
+    DENSE,
+    ONE,
+    brief,
+    ending,
+    faults,
+    job,
+    measured,
+    of,
+    pid_of,
+    prepared,
+)
+
+__all__ = ["brief", "ending", "faults", "prepared"]  # of every test here
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
-
-DENSE = Workload(
-    parse_model({"layers": [{"type": "linear", "out": 64}, "relu", {"type": "linear", "out": 3}], "input_shape": [16]}),
-    8,
-)
-ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
-
-FAULTS = """
-import multiprocessing, os, pathlib, signal, time
-import torch
-
-class Fails(torch.nn.Module):
-    def __init__(self, how):
-        super().__init__()
-        self.inner, self.how, self.calls = torch.nn.Linear(4, 2), how, 0
-    def forward(self, x):
-        self.calls += 1
-        if torch.is_autocast_enabled("cpu") and self.calls > 1:
-            self.how()
-        return self.inner(x)
-
-class Odd(Exception):
-    def __init__(self, one, two):  # cannot be sent from process to process
-        super().__init__(one)
-
-def odd(): raise Odd("the sentence", 2)
-def dies(): os.kill(os.getpid(), signal.SIGKILL)
-def batch(size): return torch.randn(size, 4), torch.zeros(size, dtype=torch.long)
-def raising(): return Fails(odd), batch
-def killed(): return Fails(dies), batch
-def nothing(): return 3
-class Turns(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = torch.nn.Linear(4, 2)
-    def forward(self, x):
-        x.unsqueeze_(1)
-        return self.inner(x)
-def turning(): return Turns(), batch, lambda output, given: torch.nn.functional.cross_entropy(output[:, 0], given[1])
-def with_workers():
-    worker = multiprocessing.get_context("fork").Process(target=int)
-    worker.start()
-    worker.join()
-    return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
-class Slow(torch.nn.Linear):
-    def forward(self, x):
-        pathlib.Path("stepping").touch()
-        while not pathlib.Path("enough").exists():
-            time.sleep(0.01)
-        return super().forward(x)
-def slow_to_step(): return Slow(4, 2), batch
-def slow_to_build():
-    time.sleep(0.6)
-    return torch.nn.Sequential(torch.nn.Linear(4, 2)), batch
-"""
-
 
 ALONE = """
 from pathlib import Path
@@ -92,66 +44,12 @@ from probes.microtrain.processes import fresh_start
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
-from tests.probes.microtrain.measuring.test_plan_process import DENSE
+from tests.probes.microtrain.measuring.plan_processes import DENSE
 run = StepRun(Workbench(DENSE, frozenset(["cpu"])), Plan("cpu", "fp32", 1), 8)
 with run.watched():
     run(3)
 print(run.memory().process_bytes)
 """
-
-
-def job(workload: Workload, *plans: Plan, seconds: float = SECONDS, sizes: tuple[int, ...] = (8,), **more: Any) -> Any:
-    document = {
-        "kind": "measure",
-        "plans": [plan.to_json() for plan in plans],
-        "batch_sizes": list(sizes),
-        "seconds": seconds,
-        "memory_limit_bytes": None,
-        "apart": True,
-        **more,
-    }
-    return parse_measure_job(document, workload)
-
-
-def measured(*arguments: Any, **more: Any) -> tuple[list[Measurement], MeasureSession]:
-    session = MeasureSession(job(*arguments, **more), lambda share, message: None)
-    session.run()
-    return [Measurement.from_json(row) for row in session.result()["measurements"]], session
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ending() -> Iterator[None]:
-    yield
-    fresh_processes.end()
-
-
-@pytest.fixture(autouse=True)
-def prepared(ending: None) -> None:
-    """A measurement whose plans are not forked ends what forks."""
-    fresh_processes.prepare()
-    fresh_processes.wait_until_ready()
-
-
-@pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    be_brief(monkeypatch.setattr)
-
-
-@pytest.fixture
-def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    name = f"faults_{os.getpid()}_{time.monotonic_ns()}"
-    (tmp_path / f"{name}.py").write_text(FAULTS)
-    monkeypatch.chdir(tmp_path)
-    return name
-
-
-def of(target: str) -> Workload:
-    return Workload(python_model(target), 4)
-
-
-def pid_of(run: PlanProcess) -> int:
-    assert run.process.pid is not None
-    return run.process.pid
 
 
 def test_each_plan_and_batch_has_a_process_of_its_own_and_all_of_a_measurement() -> None:
@@ -235,83 +133,6 @@ def test_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
         assert (one.plan, one.outcome) == (ONE, "ok")
         assert (other.plan, other.outcome) == (BF16, "failed")
         assert word in (other.reason or "")
-
-
-def processes_of(session: MeasureSession) -> set[int]:
-    """Identities of the processes that forked plans ran in; all plans have to have been forked."""
-    runs = list(session._runs.values())
-    forked = [run for run in runs if isinstance(run, PlanProcess)]
-    assert forked == runs != []
-    return {id(run.process) for run in forked}
-
-
-def test_a_model_that_takes_long_to_build_runs_in_one_process(faults: str) -> None:
-    rows, session = measured(of(f"{faults}:slow_to_build"), ONE, BF16, seconds=1.0, sizes=(4, 8))
-    assert len(processes_of(session)) == 1
-    assert any(row.outcome == "ok" for row in rows)
-
-
-def test_a_first_step_that_outlasts_all_the_time_is_told_as_one_though_no_plan_had_its_turn(faults: str) -> None:
-    session = MeasureSession(job(of(f"{faults}:slow_to_step"), ONE, BF16), lambda share, message: None)
-    running = threading.Thread(target=session.run)
-    running.start()
-    try:
-        while not Path("stepping").exists():
-            time.sleep(0.01)
-        rows = [Measurement.from_json(row) for row in session.result()["measurements"]]
-    finally:
-        Path("enough").touch()
-        running.join()
-    assert [row.outcome for row in rows] == ["failed", "failed"]
-    assert (rows[0].reason or "").startswith("One step was not done after")
-    assert rows[1].reason == contest.NOT_BEGUN
-
-
-@pytest.mark.parametrize(("seconds", "apart"), [(660.0, True), (540.0, False)])
-def test_a_process_each_is_begun_where_the_time_does_for_the_others_of_them(
-    monkeypatch: pytest.MonkeyPatch, *, seconds: float, apart: bool
-) -> None:
-    """What tells how long one takes has begun, and runs its own plan."""
-    monkeypatch.setattr(forking, "_seconds_apart", lambda trial: (600.0, 0.01))
-    wanted = forking.Wanted(DENSE, (ONE, BF16), (8,), None, time.perf_counter() + seconds)
-    forks = forking.Forks(wanted)
-    forks.begin(apart=True)
-    assert forks.are_apart is apart
-    forks.end()
-
-
-def test_plans_share_a_process_where_there_is_no_room_for_more() -> None:
-    plans = (ONE, BF16, Plan("cpu", "fp32", 2))
-    rows, session = measured(DENSE, *plans, sizes=(8, 32), apart=False)
-    assert len(processes_of(session)) == 1
-    assert [(row.plan, row.batch_size) for row in rows] == [(plan, size) for size in (8, 32) for plan in plans]
-    for row in rows:
-        assert row.outcome == "ok"
-        assert row.steps >= 2
-        assert row.startup_seconds is not None
-        assert row.memory is not None
-        assert (row.memory.process_bytes or 0) >= (row.memory.process_base_bytes or 0) > 0
-
-
-def test_in_a_shared_process_too_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
-    for target, word in (("raising", "the sentence"), ("killed", "ended before")):
-        other, one = measured(of(f"{faults}:{target}"), BF16, ONE, sizes=(4,), apart=False)[0]
-        assert (other.plan, other.outcome) == (BF16, "failed")
-        assert word in (other.reason or "")
-        assert (one.plan, one.outcome) == (ONE, "ok")
-
-
-def test_threads_are_those_of_the_plan_that_runs() -> None:
-    bench = BenchProcess(DENSE, None)
-    one, two = (PlanProcess(DENSE, Plan("cpu", "fp32", count), 4096, None, bench) for count in (1, 2))
-    one(20)
-    before = psutil.Process(pid_of(one)).num_threads()
-    two(20)
-    assert psutil.Process(pid_of(one)).num_threads() == before + 1
-    assert pid_of(one) == pid_of(two)
-    two.drop()
-    one(1)  # the process is still there
-    bench.end()
 
 
 def test_steps_that_were_run_ahead_are_told_when_they_are_asked_for() -> None:
@@ -399,15 +220,6 @@ def test_a_model_that_turns_its_batch_in_place_is_stepped_as_often_as_others(fau
     (row,) = rows
     assert row.outcome == "ok"
     assert row.steps > 2 * MAX_RING
-
-
-def test_so_it_is_in_a_process_that_begins_in_the_place_of_one_that_died(faults: str) -> None:
-    run = PlanProcess(of(f"{faults}:turning"), ONE, 4, None)
-    with run.watched():
-        run(1)
-    run.process.end()
-    run(3 * MAX_RING)
-    run.drop()
 
 
 def test_a_model_may_have_processes_of_its_own(faults: str) -> None:
