@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from app.errors import LabError, StoreError
+from app.lab import Ticket
 from app.lab.child import OnEvent
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 # Called from the event loop with a fraction from 0 to 1 and a few words.
 OnProgress = Callable[[float, str], None]
+MOST_TOLD = 0.99  # of a process that is not done
 # Sends a job to a process and gives its result.
 RunJob = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -58,24 +60,31 @@ async def trouble_with(writing: Awaitable[None]) -> str | None:
 
 
 def forward_progress(on_progress: OnProgress | None) -> OnEvent:
-    """Turns a process's progress events into calls of `on_progress`."""
+    """Turns a process's progress events into calls of `on_progress`. While a process tells how far it is it is not
+    done: one that takes longer than it meant to would stand at 1."""
 
     def forward(event: dict[str, Any]) -> None:
         fraction = event.get("fraction")
         if on_progress is not None and isinstance(fraction, int | float):
-            on_progress(min(1.0, max(0.0, float(fraction))), str(event.get("message") or ""))
+            on_progress(min(MOST_TOLD, max(0.0, float(fraction))), str(event.get("message") or ""))
 
     return forward
 
 
-def say_waiting(on_progress: OnProgress | None) -> Callable[[], None]:
-    """A ticket's on_wait that tells `on_progress`."""
+def say_waiting(ticket: Ticket, on_progress: OnProgress | None) -> None:
+    """Tell `on_progress` where the ticket has to wait, and when it does so no more: until the process that measures
+    says what it does, seconds go by. What the ticket calls when it begins is called as well."""
+    if on_progress is None:
+        return
+    say, begin = on_progress, ticket.on_start
 
-    def say() -> None:
-        if on_progress is not None:
-            on_progress(0.0, "waiting for another measurement on this machine")
+    def say_starting() -> None:
+        say(0.0, "starting")
+        if begin is not None:
+            begin()
 
-    return say
+    ticket.on_wait = lambda: say(0.0, "waiting for another measurement on this machine")
+    ticket.on_start = say_starting
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

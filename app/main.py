@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import os
 import signal
 import socket
@@ -183,18 +184,29 @@ def listen(settings: Settings) -> socket.socket:
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
-        # With the protocol named, asyncio turns Nagle's algorithm off; else every answer waits 40 ms for an ACK.
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
+        with contextlib.ExitStack() as unless_it_listens:
+            # With the protocol named, asyncio turns Nagle's algorithm off; else every answer waits 40 ms for an ACK.
+            listener = unless_it_listens.enter_context(socket.socket(family, kind, protocol))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            unless_it_listens.pop_all()
     except (OSError, UnicodeError) as error:  # what cannot be a host's name is no error of the system's
         why = getattr(error, "strerror", None) or "no host can have that name"
         raise AddressTaken(
             "address-taken",
-            f"Port {settings.port} of {settings.host} cannot be listened on: {why}. "
-            "Choose another with --port, or end what listens there.",
+            f"Port {settings.port} of {settings.host} cannot be listened on: {why}. {_instead(error)}",
         ) from error
     host, port = listener.getsockname()[:2]
     sys.stderr.write(f"crosspoint listens on http://{f'[{host}]' if ':' in host else host}:{port}" + "\n")
     return listener
+
+
+def _instead(error: OSError | UnicodeError) -> str:
+    """What to do where an address cannot be listened on."""
+    number = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+    if number == errno.EADDRINUSE:
+        return "Choose another with --port, or end what listens there."
+    if number == errno.EACCES:
+        return "Choose one from 1024 on with --port."
+    return "Choose a name or an address of this machine with --host."

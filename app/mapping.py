@@ -32,28 +32,40 @@ OF_THE_MACHINE = frozenset(
         "slower-than-calibrated",
         "crowded",
         "busy-device",
+        "sick-device",
         "unknown-device",
         "device-not-measured",
         "precision-not-there",
+        "threads-not-calibrated",
     }
 )
 OF_A_WIDTH = frozenset(
     {
         "other-machine",
         "no-calibration",
+        "no-copies",
         "not-reached",
         "not-measured",
         "not-traced",
         "not-saved",
         "experts-evenly-chosen",
         "layers-dropped",
+        "untrained-parts",
         "unknown-work",
     }
 )
 # Those of them that hang on what a time rests on, which is not the same in each cell: one was measured, the next is
 # predicted.
 OF_A_TIME = frozenset(
-    {"noisy-profile", "crowded", "busy-device", "experts-evenly-chosen", "layers-dropped", "unknown-work"}
+    {
+        "noisy-profile",
+        "crowded",
+        "busy-device",
+        "sick-device",
+        "experts-evenly-chosen",
+        "layers-dropped",
+        "unknown-work",
+    }
 )
 
 

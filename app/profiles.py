@@ -50,7 +50,8 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     try:
         profile = await asyncio.to_thread(parse_profile, content)
     except InvalidProfile as error:
-        raise ProfileRefused("profile-refused", f"This profile was not taken: {error}.") from None
+        what = f"This profile was not taken: {error}. Whatever is stored stays as it was."
+        raise ProfileRefused("profile-refused", what) from None
     profile = replace(profile, name=check_name(profile.name if name is None else name))
     _refuse_empty(profile)
     survey = await crosspoint.survey()
@@ -184,8 +185,8 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
         if stored is not None and is_that and moment_of(profile.created_at) < moment_of(stored.created_at) <= now:
             raise ProfileRefused(
                 "profile-exists",
-                "A newer profile of that machine is known; the older one would hide it. Remove that one first "
-                "where the older one is wanted.",
+                f'A newer profile of that machine is known, named "{stored.name}"; the older one would hide it. Remove '
+                "that one first where the older one is wanted.",
             )
 
 

@@ -370,7 +370,7 @@ class Crosspoint:
         and LabBusy."""
         check_is_here(is_here=self.is_here)
         ticket = ticket or self.lab.reserve(seconds)
-        ticket.on_wait = say_waiting(on_progress)
+        say_waiting(ticket, on_progress)
         try:
             yield ticket
         finally:

@@ -21,7 +21,7 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 
 
 class InvalidSetting(ValueError):
-    """A setting that cannot be used; the message names the variable and what would do."""
+    """A setting that cannot be used; the message names its variable, or flag, and what would do."""
 
 
 def _about(help_text: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
@@ -100,13 +100,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            _check_range(item, getattr(self, item.name))
-        for name in self.allowed_hosts:
-            if not _HOST.fullmatch(name):
-                raise InvalidSetting(
-                    "CROSSPOINT_ALLOWED_HOSTS takes names of hosts as they stand in an address, such as rig.example: "
-                    "without http:// before them and a path behind."
-                )
+            _check(item, getattr(self, item.name), variable_name(item))
 
 
 def variable_name(item: Field[Any]) -> str:
@@ -119,39 +113,50 @@ def setting_type(item: Field[Any]) -> Any:
     return get_type_hints(Settings)[item.name]
 
 
-def parse_setting(item: Field[Any], text: str) -> Any:
-    """The value that a variable's text stands for. Raises InvalidSetting."""
-    wanted = setting_type(item)
+def parse_setting(item: Field[Any], text: str, flag: str | None = None) -> Any:
+    """The value that a variable's text stands for, or a flag's. Raises InvalidSetting."""
+    named = flag or variable_name(item)
+    value = _parse(setting_type(item), text, named)
+    _check(item, value, named)
+    return value
+
+
+def _parse(wanted: Any, text: str, named: str) -> Any:
     if wanted is bool:
-        return _parse_switch(item, text)
+        return _parse_switch(text, named)
     if wanted == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if wanted is Path:
-        return _parse_path(item, text)
+        return _parse_path(text, named)
     try:
         return wanted(text)
     except ValueError:
         kind = "a whole number" if wanted is int else "a number"
-        raise InvalidSetting(f"{variable_name(item)} has to be {kind}.") from None
+        raise InvalidSetting(f"{named} has to be {kind}.") from None
 
 
-def _parse_path(item: Field[Any], text: str) -> Path:
+def _parse_path(text: str, named: str) -> Path:
     if not text:  # as of a shell's variable that is not set; it would be the current folder
-        raise InvalidSetting(f"{variable_name(item)}, or its flag, is empty: leave it out, or name a folder.")
+        raise InvalidSetting(f"{named} is empty: leave it out, or name a folder.")
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise InvalidSetting(f"{variable_name(item)} begins with ~, and that home folder is not known here.") from None
+        raise InvalidSetting(f"{named} begins with ~, and that home folder is not known here.") from None
 
 
-def _parse_switch(item: Field[Any], text: str) -> bool:
+def _parse_switch(text: str, named: str) -> bool:
     word = text.strip().lower()
     if word not in _TRUE | _FALSE:
-        raise InvalidSetting(f"{variable_name(item)} has to be true or false.")
+        raise InvalidSetting(f"{named} has to be true or false.")
     return word in _TRUE
 
 
-def _check_range(item: Field[Any], value: Any) -> None:
+def _check(item: Field[Any], value: Any, named: str) -> None:
     low, high = item.metadata["low"], item.metadata["high"]
     if low is not None and not low <= value <= high:
-        raise InvalidSetting(f"{variable_name(item)} has to be between {low:g} and {high:g}.")
+        raise InvalidSetting(f"{named} has to be between {low:g} and {high:g}.")
+    if item.name == "allowed_hosts" and not all(map(_HOST.fullmatch, value)):
+        raise InvalidSetting(
+            f"{named} takes names of hosts as they stand in an address, such as rig.example: without http:// before "
+            "them and a path behind."
+        )

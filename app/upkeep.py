@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.advisor.crowding import crowd_of
@@ -16,6 +17,7 @@ from app.answering.survey_at_turn import CheckAtTurn
 from app.errors import CrosspointError, LabError
 from app.jobs import Jobs
 from app.keeping import trouble_with
+from app.lab.temporary_folder import remove_left_folders
 from app.service import CALIBRATION_SECONDS, Crosspoint
 from probes.hardware import Survey
 from probes.profile import METHOD, Profile
@@ -64,6 +66,7 @@ class Upkeep:
         self._not_before = 0.0
         self._calibrated: list[float] = []  # when this did, in the loop's seconds, of the machine as it is
         self._broken = 0  # calibrations in a row that a card may have ended
+        self._noted: tuple[object, ...] | None = None  # the last state that was kept, and after how many losses
         self._unfitted: Profile | None = None  # the last one that could not be fitted
         self.store_opened = False
         self.calibration: dict[str, Any] = {"state": "unknown", "reason": None}
@@ -74,21 +77,23 @@ class Upkeep:
             await self._run()
         except Exception:
             log.exception("The upkeep failed; nothing is calibrated any more.")
-            self.calibration = {"state": "failed", "reason": "crosspoint itself failed; its log says where."}
+            reason = "crosspoint itself failed; its log says where. Nothing is calibrated before the next start."
+            self.calibration = {"state": "failed", "reason": reason}
 
     async def _run(self) -> None:
         await self._crosspoint.survey()
-        fingerprint, is_noted = None, False
+        fingerprint = None
         while True:
+            # Each time: what was killed with a service that was started again at once is too young for the first look.
+            await asyncio.to_thread(remove_left_folders)
             self.store_opened = await trouble_with(self._crosspoint.store.open()) is None
             survey = await self._crosspoint.survey()
             is_new = survey.fingerprint not in (fingerprint, "")  # a survey that failed tells of no other machine
             if is_new:
-                fingerprint, is_noted, self._not_before = survey.fingerprint, False, 0.0
+                fingerprint, self._not_before = survey.fingerprint, 0.0
                 self._calibrated, self._broken = [], 0
             if is_new or (self.store_opened and self._crosspoint.store.trouble is None):
-                if survey.fingerprint and not is_noted:
-                    is_noted = await trouble_with(self._crosspoint.note_state(survey)) is None
+                await self._note_state(survey)
                 await self._crosspoint.profiles.save_unsaved()
                 if self._jobs is not None:
                     await self._jobs.save_unsaved()
@@ -99,6 +104,13 @@ class Upkeep:
             if is_time:
                 await self._calibrate_if_due(survey)
             await self._rest(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
+
+    async def _note_state(self, survey: Survey) -> None:
+        """Once in each file: one that took the place of a damaged or a removed one knows nothing of it."""
+        state = (survey.fingerprint, self._crosspoint.store.losses)
+        if survey.fingerprint and state != self._noted:
+            is_noted = await trouble_with(self._crosspoint.note_state(survey)) is None
+            self._noted = (survey.fingerprint, self._crosspoint.store.losses) if is_noted else None
 
     async def _rest(self, seconds: float) -> None:
         """Until the next look. A profile that comes is looked at at once: its prices are fitted before anybody asks."""
@@ -150,8 +162,10 @@ class Upkeep:
                 await self._calibrate_again(profile.name)
         except CrosspointError as error:
             log.warning("The calibration failed: %s", error)
-            self.calibration = {"state": "failed", "reason": str(error)}
             self._retry_later()
+            again = datetime.now(UTC) + timedelta(seconds=RETRY_SECONDS)
+            reason = f"{error} It is tried again at {again:%Y-%m-%dT%H:%M:%SZ}."
+            self.calibration = {"state": "failed", "reason": reason}
             return
         self.calibration = {"state": "done", "reason": None}
 

@@ -80,3 +80,8 @@ MIN_POINT_SECONDS = 1e-12  # a hundredth of a cycle: nothing that was measured i
 MAX_POINT_SECONDS = 1e6  # eleven days
 MAX_KNOTS = 1000  # of a curve over the batch; ours have a hundred at most
 MAX_POINT_QUANTITY = 1e18  # flops or bytes of one execution
+# What a point does in a second: ten times or more what there is, as a faster convolution computes less than is counted.
+MAX_THREAD_FLOPS = 5e13  # AMX: 1,024 in bf16 a cycle and core ("Intel Architecture Optimization Manual"), 5e12 at 5 GHz
+MAX_DEVICE_FLOPS = 5e16  # a B300 computes 2.5e15 in bf16 (NVIDIA's data sheet, dense)
+MAX_THREAD_BYTES = 1e13  # a first cache reads and writes 192 bytes a cycle (the same manual): 1e12 at 5 GHz
+MAX_DEVICE_BYTES = 1e15  # a B300's memory moves 8e12 (the data sheet), caches some times that

@@ -15,6 +15,10 @@ from typing import Any, TypeGuard, TypeVar
 Choice = TypeVar("Choice")
 
 
+# What is left behind by Python's parser of a number, a literal or a character's code that is cut off; or nothing.
+_BEGUN = r"-|\.|[eE][+-]?|t(ru?)?|f(a(ls?)?)?|n(ul?)?|u[0-9a-fA-F]{0,4}|"
+
+
 class Refused(ValueError):
     """A value that cannot be used; the message says which one and what it has to be."""
 
@@ -38,8 +42,11 @@ def parse_strict_json(content: bytes) -> Any:
     except UnicodeDecodeError:
         raise Refused("it is not UTF-8 text") from None
     except json.JSONDecodeError as error:
-        at_end = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
-        what = "it ends in the middle" if at_end else f"{error.msg} in line {error.lineno}, column {error.colno}"
+        what = (
+            "it ends in the middle"
+            if _is_cut_off(error)
+            else f"{error.msg} in line {error.lineno}, column {error.colno}"
+        )
         raise Refused(f"it is not JSON: {what}") from None
     except RecursionError:
         raise Refused("it is nested without end") from None
@@ -47,6 +54,14 @@ def parse_strict_json(content: bytes) -> Any:
         raise
     except ValueError:
         raise Refused("it holds a number with thousands of digits") from None
+
+
+def _is_cut_off(error: json.JSONDecodeError) -> bool:
+    """Whether the document might have gone on: also with the rest of a number, a literal or a character's code."""
+    rest = error.doc[error.pos :].rstrip()
+    if error.msg == "Extra data":  # behind a document that is whole
+        return False
+    return error.msg.startswith("Unterminated string") or re.fullmatch(_BEGUN, rest) is not None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

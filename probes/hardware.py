@@ -9,24 +9,53 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from probes.accelerator import Accelerator, GpuProcess, Xid
+from probes.software_facts import DeviceFile, Driver, Software, Torch
+
+__all__ = [
+    "Accelerator",
+    "CacheSizes",
+    "CoreCluster",
+    "Cpu",
+    "DeviceFile",
+    "Driver",
+    "Finding",
+    "GpuProcess",
+    "Limits",
+    "Load",
+    "Memory",
+    "Outcome",
+    "ProbeReport",
+    "Severity",
+    "Software",
+    "Storage",
+    "Survey",
+    "System",
+    "Torch",
+    "Xid",
+]
+
 SCHEMA_VERSION = "1"
 
 
 class Outcome(StrEnum):
-    """How a probe ended."""
+    """How a probe ended. ok; absent: what it reads does not exist on this machine; unsupported: it exists, and does not
+    answer this question; denied: permission was refused; timeout: no answer came in time; failed: a fault, or nothing
+    that makes sense; pending: it has not run yet."""
 
     OK = "ok"
-    ABSENT = "absent"  # what it reads does not exist on this machine
-    UNSUPPORTED = "unsupported"  # it exists, and does not answer this question
-    DENIED = "denied"  # permission was refused
+    ABSENT = "absent"
+    UNSUPPORTED = "unsupported"
+    DENIED = "denied"
     TIMEOUT = "timeout"
     FAILED = "failed"
-    PENDING = "pending"  # has not run yet
+    PENDING = "pending"
 
 
 class Severity(StrEnum):
     """How much a finding matters: `error` says that something is broken; `warning` that it costs speed or memory, or
-    leaves a card unused because of how the machine was set up. Whether training is possible `Finding.blocking` says."""
+    leaves a card unused because of how the machine was set up; `info` that it is worth knowing. Whether training is
+    possible `blocking` says."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -36,36 +65,51 @@ class Severity(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
     outcome: Outcome
+    """How it ended."""
     duration_seconds: float | None = None
+    """What it took, or the time it was waited for; None: it did not begin."""
     reason: str | None = None
+    """Why something is not known, in words; None: nothing is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A diagnosis. `code` is stable; `fix` can be pasted or followed as it stands.
-
-    blocking: it stands in the way of training on its subject, so that `crosspoint doctor` exits with 1.
-    documentation: its page in the project's docs, as in docs/findings/no-gpu.md.
-    """
+    """A diagnosis."""
 
     code: str
+    """What was found, stable: a program may rely on it (docs/findings lists all)."""
     severity: Severity
+    """How much it matters."""
     subject: str
+    """What it is about: a card's name in torch or its id, cpu, memory, torch and their like."""
     message: str
+    """What was found, in a sentence."""
     fix: str | None = None
+    """A command to paste, or an exact step; None: there is none."""
     blocking: bool = False
+    """It stands in the way of training on its subject, so that `crosspoint doctor` exits with 1."""
     documentation: str | None = None
+    """Its page in the project's docs, as docs/findings/no-gpu.md; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
+    """What runs here; None: not known."""
+
     hostname: str | None = None
+    """The name that the kernel has for this machine or container."""
     os: str | None = None
+    """The distribution's own name for itself; elsewhere the system's, as Darwin."""
     kernel: str | None = None
+    """The kernel's release."""
     architecture: str | None = None
-    virtualization: str | None = None  # systemd's names: kvm, vmware, microsoft, xen, …; "none" on bare metal
-    container: str | None = None  # docker, podman, kubernetes, lxc, …; None: none was seen
-    page_bytes: int | None = None  # of the kernel's memory pages: 4 KiB, or 16 or 64 on some Arm machines
+    """The kernel's name for the processor's, as x86_64 or aarch64."""
+    virtualization: str | None = None
+    """systemd's name: kvm, vmware, microsoft, xen, …; none on bare metal; None: nothing settles it."""
+    container: str | None = None
+    """docker, podman, kubernetes, lxc, …; None: none was seen."""
+    page_bytes: int | None = None
+    """Of the kernel's memory pages: 4 KiB, or 16 or 64 on some Arm machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,257 +117,214 @@ class CacheSizes:
     """Totals over the machine's online cores, in bytes; a shared cache counts once."""
 
     l1d: int | None = None
+    """First level, data. Bytes; None: not known."""
     l1i: int | None = None
+    """First level, instructions. Bytes; None: not known."""
     l2: int | None = None
+    """Second level. Bytes; None: there is none, or it is not known."""
     l3: int | None = None
+    """Third level. Bytes; None: there is none, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreCluster:
     """The online cores of one kind: a hybrid part's performance cores, or one cluster of a big.LITTLE chip."""
 
-    kind: str | None = None  # performance, efficiency, low-power; None: all cores are alike
+    kind: str | None = None
+    """performance, efficiency or low-power; None: all cores are alike."""
     microarchitecture: str | None = None
+    """Their design, as Golden Cove or Cortex-A76; None: not known."""
     physical_cores: int | None = None
+    """Of this kind, online."""
     logical_cores: int | None = None
+    """Hardware threads of these."""
     max_frequency_hz: int | None = None
-    # Of these, those that affinity and cpusets leave.
+    """The highest clock that the kernel tells of them."""
     allowed_physical_cores: int | None = None
+    """Of these, those that affinity and cpusets leave."""
     allowed_logical_cores: int | None = None
+    """Of their hardware threads, those that affinity and cpusets leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """What is online, and what this process may use of it."""
+    """What is online, and what this process may use of it; None: not known."""
 
     name: str | None = None
+    """The processor's own name, as it tells it."""
     vendor: str | None = None
+    """Who made it, as Intel or AMD."""
     vendor_id: str | None = None
+    """What the processor calls its vendor, as GenuineIntel."""
     architecture: str | None = None
+    """Its instruction set, as x86_64 or aarch64."""
     microarchitecture: str | None = None
+    """Its design, as Alder Lake or Zen 4; None: no signal names one for sure."""
     generation: str | None = None
+    """What its name says of its generation, as 12th Gen Core; None: the name does not."""
     tier: str | None = None
+    """Its place within the generation by its name, as Core i9; None: the name has none."""
     suffix: str | None = None
+    """The letters behind the number in its name, as KF; None: there are none."""
     suffix_meaning: str | None = None
-    identified_by: str | None = None  # which signal named the microarchitecture, and which was not believed
+    """What the suffix means, in a sentence."""
+    identified_by: str | None = None
+    """Which signal named the microarchitecture, and which was not believed."""
     sockets: int | None = None
+    """Processors that are online."""
     physical_cores: int | None = None
+    """Online, of all sockets; None: the kernel does not tell which threads share one."""
     logical_cores: int | None = None
+    """Online hardware threads."""
     performance_cores: int | None = None
+    """Of the physical ones, where there are kinds; None: all are alike, or it is not known."""
     efficiency_cores: int | None = None
+    """Of the physical ones, where there are kinds; None: all are alike, or it is not known."""
     low_power_cores: int | None = None
-    threads_per_core: int | None = None  # 2: simultaneous multithreading is on
-    offline_logical_cores: int | None = None  # present and switched off
+    """Of the physical ones, where there are kinds; None: all are alike, or it is not known."""
+    threads_per_core: int | None = None
+    """Of the core that has most; 2: simultaneous multithreading is on."""
+    offline_logical_cores: int | None = None
+    """Present and switched off."""
     clusters: tuple[CoreCluster, ...] = ()
+    """The online cores of each kind."""
     usable_cores: float | None = None
-    usable_cores_limit: str | None = None  # affinity, cgroup or None
-    allowed_logical_cores: int | None = None  # that affinity and cpusets leave; a quota may allow less time on them
+    """What this process may use: the smaller of affinity and cgroup quota, which may be a fraction."""
+    usable_cores_limit: str | None = None
+    """What sets that: affinity or cgroup; None: nothing, all that are online may be used."""
+    allowed_logical_cores: int | None = None
+    """CPUs that affinity and cpusets leave; a quota may allow less time on them."""
     numa_nodes: int | None = None
-    numa_nodes_without_cpus: int | None = None  # memory expanders, a GPU's own memory
+    """To place threads or memory on, without a GPU's own."""
+    numa_nodes_without_cpus: int | None = None
+    """Of memory alone: expanders', which are among `numa_nodes`, and a GPU's, which are not."""
     cache_bytes: CacheSizes = field(default_factory=CacheSizes)
-    instruction_sets: tuple[str, ...] = ()  # those that matter to torch, in Linux's spelling
-    torch_instruction_set: str | None = None  # what torch's own kernels use here: DEFAULT, AVX2, AVX512, SVE256, …
+    """Totals over the online cores."""
+    instruction_sets: tuple[str, ...] = ()
+    """Those that torch or a library below it chooses its code by, as Linux spells them (asimd is NEON)."""
+    torch_instruction_set: str | None = None
+    """What torch's own kernels use here: DEFAULT, AVX2, AVX512, SVE256, …"""
     base_frequency_hz: int | None = None
+    """The clock that it is sold with."""
     max_frequency_hz: int | None = None
-    governor: str | None = None  # how the kernel chooses frequencies: performance, powersave, schedutil, …
-    frequency_driver: str | None = None  # who carries it out: acpi-cpufreq, intel_pstate, amd-pstate-epp, …
+    """The highest clock of any core that is online."""
+    governor: str | None = None
+    """How the kernel chooses clocks: performance, powersave, schedutil, …; None: it does not tell."""
+    frequency_driver: str | None = None
+    """Who carries that out: acpi-cpufreq, intel_pstate, amd-pstate-epp, …; None: the kernel does not tell."""
+
+    @property
+    def allowed_physical_cores(self) -> int | None:
+        """That affinity and cpusets leave, whatever the quota; all where nothing tells which these are."""
+        counts = [cluster.allowed_physical_cores for cluster in self.clusters]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known and len(known) == len(counts) else self.physical_cores
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
+    """The machine's; None: not known."""
+
     total_bytes: int | None = None
+    """Of the machine."""
     available_bytes: int | None = None
-    limit_bytes: int | None = None  # the tightest cgroup limit above this process; None: no limit
-    usable_bytes: int | None = None  # what a new process could take now, under machine, cgroup and ulimit
+    """That the kernel says the machine could give to new processes without swapping."""
+    limit_bytes: int | None = None
+    """The tightest cgroup limit above this process; None: no limit."""
+    usable_bytes: int | None = None
+    """What a new process could take now, under machine, cgroups and ulimit; None: a limit is not understood."""
     swap_total_bytes: int | None = None
+    """Swap space of the machine."""
     swap_used_bytes: int | None = None
-    reclaimable_bytes: int | None = None  # cached files inside the cgroup's usage, given back when needed
+    """Of that, in use."""
+    reclaimable_bytes: int | None = None
+    """Cached files inside the tightest cgroup's usage, which are given back when needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What this process may take beside cores and memory. A limit that is None is unknown, unless `…_unlimited`."""
 
-    shared_memory_total_bytes: int | None = None  # /dev/shm, through which DataLoader workers hand over batches
+    shared_memory_total_bytes: int | None = None
+    """/dev/shm, through which DataLoader workers hand over batches."""
     shared_memory_free_bytes: int | None = None
-    locked_memory_bytes: int | None = None  # RLIMIT_MEMLOCK, soft: what pinning needs on some drivers
+    """What is left of it."""
+    locked_memory_bytes: int | None = None
+    """RLIMIT_MEMLOCK, soft: what pinning needs on some drivers."""
     locked_memory_unlimited: bool | None = None
-    open_files: int | None = None  # RLIMIT_NOFILE, soft
-    open_files_maximum: int | None = None  # hard
+    """There is no such limit."""
+    open_files: int | None = None
+    """Files that a process may have open: RLIMIT_NOFILE, soft."""
+    open_files_maximum: int | None = None
+    """As far as a process may raise that by itself: the same limit, hard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """How busy the machine is now; fractions are of all CPU time since an earlier reading in this process."""
 
-    load_average: float | None = None  # runnable threads, the last minute's mean
-    steal_fraction: float | None = None  # taken by the hypervisor for others
+    load_average: float | None = None
+    """Threads that run or wait for a core: the last minute's mean."""
+    steal_fraction: float | None = None
+    """Of all CPU time, 0 to 1, what the hypervisor took for others; None: there is no earlier reading yet."""
     busy_fraction: float | None = None
-    interval_seconds: float | None = None  # what the fractions were taken over
-    cpu_pressure_percent: float | None = None  # PSI: share of the last 10 s in which something waited for a CPU
-    own_busy_fraction: float | None = None  # of busy_fraction, what this process and its children used
-    quota_others_cores: float | None = None  # that others kept busy in the cgroup whose quota rules here
-
-
-@dataclass(frozen=True, slots=True)
-class GpuProcess:
-    """A process that holds a card's memory; the PID as this process sees it, None where the container hides it."""
-
-    pid: int | None = None
-    name: str | None = None
-    memory_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Xid:
-    """An error that NVIDIA's driver wrote to the kernel's log (docs.nvidia.com/deploy/xid-errors)."""
-
-    code: int
-    meaning: str | None = None
-    age_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accelerator:
-    id: str
-    vendor: str | None = None
-    name: str | None = None
-    architecture: str | None = None
-    generation: str | None = None
-    tier: str | None = None
-    suffix: str | None = None
-    tier_meaning: str | None = None
-    segment: str | None = None
-    parent_id: str | None = None  # of a MIG instance: the card it is a part of
-    memory_total_bytes: int | None = None
-    memory_free_bytes: int | None = None
-    memory_bandwidth_bytes_per_second: float | None = None
-    unified_memory: bool | None = None
-    compute_capability: str | None = None
-    gfx_target: str | None = (
-        None  # AMD's name of the card's instruction set, as gfx1100: what a ROCm torch is built for
-    )
-    multiprocessors: int | None = None
-    pci_address: str | None = None  # domain:bus:device.function, as in 0000:01:00.0
-    driver_version: str | None = None
-    kernel_driver: str | None = None  # what the kernel bound the card to: nvidia, nouveau, vfio-pci, amdgpu, xe, …
-    torch_device: str | None = None
-    usable: bool | None = None
-    why_not: str | None = None
-    utilization_percent: float | None = None
-    temperature_celsius: float | None = None
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    power_limit_default_watts: float | None = None  # as the card was made
-    throttle_reasons: tuple[str, ...] | None = None  # in words, why its clocks are held down; () when they are not
-    throttle_codes: tuple[str, ...] | None = None  # NVML's names of the same, for programs
-    graphics_clock_hz: int | None = None
-    graphics_clock_maximum_hz: int | None = None
-    memory_clock_hz: int | None = None
-    memory_clock_maximum_hz: int | None = None
-    memory_bus_bits: int | None = None
-    persistence_mode: bool | None = None
-    virtualization: str | None = None  # none, passthrough, vgpu (a guest's share), host-vgpu, host-vsga
-    mig_mode: bool | None = None
-    # NVIDIA's word on who may compute: default, exclusive-process (one at a time), exclusive-thread, prohibited.
-    compute_mode: str | None = None
-    ecc_enabled: bool | None = None
-    ecc_corrected_errors: int | None = None  # since the driver was loaded
-    ecc_uncorrected_errors: int | None = None
-    ecc_corrected_errors_lifetime: int | None = None
-    ecc_uncorrected_errors_lifetime: int | None = None
-    ecc_needs_reset: bool | None = None  # pages or rows wait for a restart to be retired
-    ecc_repair_failed: bool | None = None  # its spare rows could not take over: the memory needs replacing
-    xids: tuple[Xid, ...] | None = None  # recent, newest first; None: the kernel's log may not be read
-    nvlinks: int | None = None  # active
-    nvlinks_maximum: int | None = None
-    nvlink_bytes_per_second: float | None = None  # one direction, all active links
-    processes: tuple[GpuProcess, ...] | None = None
-    # An idle link runs slower than it can: generation 1 now and 4 at most is healthy.
-    pcie_generation: int | None = None
-    pcie_generation_maximum: int | None = None
-    pcie_lanes: int | None = None
-    pcie_lanes_maximum: int | None = None
-    pcie_lanes_slot: int | None = None  # of the port that the card sits in, at most
+    """Of all CPU time, 0 to 1, in which cores computed; None: there is no earlier reading yet."""
+    interval_seconds: float | None = None
+    """What the fractions were taken over."""
+    cpu_pressure_percent: float | None = None
+    """Share of the last 10 s in which something waited for a CPU (PSI); None: the kernel does not tell."""
+    own_busy_fraction: float | None = None
+    """Of all CPU time, 0 to 1, what crosspoint itself and its children used of `busy_fraction`."""
+    quota_others_cores: float | None = None
+    """That others kept busy in the cgroup whose quota is the tightest; None: there is no quota."""
+    allowed_others_cores: float | None = None
+    """That others kept busy of the CPUs that affinity and cpusets leave; None: all are left, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
+    """A file system; None: not known."""
+
     mount: str
-    kind: str | None = None  # nvme, ssd, hdd, virtual, network, memory
+    """Where it is mounted."""
+    kind: str | None = None
+    """nvme, ssd, hdd, virtual, network (also a disk over iSCSI, Fibre Channel or NVMe over fabrics) or memory."""
     total_bytes: int | None = None
+    """Its size."""
     free_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Torch:
-    """The installed torch, read without importing it into this process."""
-
-    version: str | None = None
-    cuda_version: str | None = None
-    cudnn_version: str | None = None
-    cuda_available: bool | None = None
-    device_count: int | None = None
-    current_device: int | None = None
-    architectures: tuple[str, ...] = ()
-    hip_version: str | None = None  # of a build for AMD's ROCm
-    xpu_version: str | None = None  # of a build for Intel's GPUs
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceFile:
-    """A file through which a driver is reached, and whether this process may."""
-
-    path: str
-    readable: bool | None = None
-    writable: bool | None = None
-    error: str | None = None  # EACCES: its permissions refuse this user; EPERM: a container's device rules do
-    group: str | None = None  # whose members may open it
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """A vendor's driver from the kernel upwards: what was found of each part, whether or not it works."""
-
-    vendor: str  # NVIDIA, AMD, Intel
-    # Loaded: nvidia, nvidia_uvm, nouveau, amdgpu, i915, xe, …; None: a capture that does not tell.
-    kernel_modules: tuple[str, ...] | None = None
-    kernel_module_version: str | None = None
-    library: str | None = None  # the name of the library that was found: libnvidia-ml.so.1, libamdhip64.so, …
-    library_version: str | None = None
-    device_files: tuple[DeviceFile, ...] | None = None  # None: a capture without /dev
-    library_error: str | None = None  # the library's own name for it, as NVML_ERROR_LIB_RM_VERSION_MISMATCH
-    compute_error: str | None = None  # of CUDA's (HIP's, Level Zero's) initialisation, as CUDA_ERROR_NO_DEVICE
-    compute_devices: int | None = None  # how many it then shows to this process
-    fabric_manager: str | None = None  # running, stopped, absent; None: no NVSwitch, or it may be hidden
-
-
-@dataclass(frozen=True, slots=True)
-class Software:
-    python: str | None = None
-    torch: Torch | None = None
-    nvidia_driver: str | None = None
-    cuda_driver_version: str | None = None
-    drivers: tuple[Driver, ...] = ()
+    """What this user may still write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """One reading of the whole machine."""
 
-    surveyed_at: str  # RFC 3339, UTC
-    fingerprint: str  # changes when CPU, GPU, driver, torch or limits that matter change, and with nothing else
+    surveyed_at: str
+    """When it was read."""
+    fingerprint: str
+    """Changes when CPU, GPU, driver, torch or limits that matter change, and with nothing else."""
     system: System
+    """The machine's name, and what it runs."""
     cpu: Cpu
+    """The processor."""
     memory: Memory
+    """The machine's own."""
     accelerators: tuple[Accelerator, ...]
+    """A row a card; [] where there is none."""
     storage: tuple[Storage, ...]
+    """A row a mount."""
     software: Software
+    """Python, torch and the drivers."""
     findings: tuple[Finding, ...]
+    """What stands in the way, costs speed or memory, or is worth knowing."""
     probes: dict[str, ProbeReport]
+    """How each probe ended, by its name."""
     limits: Limits = field(default_factory=Limits)
+    """What this process may take beside cores and memory."""
     load: Load = field(default_factory=Load)
+    """How busy the machine is."""
     schema_version: str = SCHEMA_VERSION
+    """Of this document."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of `GET /hardware`."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from probes.figures import format_gib
 from probes.fingerprint import DEVICES, Identity
 
-GIB = 1 << 30
 _ALL_CORES = "all"
 
 
@@ -110,7 +110,7 @@ def _write(value: Any) -> str:
 
 
 def _write_bytes(value: Any) -> str:
-    return "none" if value is None else f"{value / GIB:.3g} GiB"
+    return "none" if value is None else format_gib(value)
 
 
 def _write_cores(clusters: Any) -> str:

@@ -10,8 +10,9 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 
+from probes.cpusets import iterate_cpus
 from probes.hardware import Load
-from probes.limits import read_quota_use
+from probes.limits import read_affinity, read_quota_use
 from probes.own_time import ask_own_seconds, read_own_ticks
 from probes.reading import Root
 
@@ -24,10 +25,19 @@ CAPTURED = "a captured machine was read once, so how busy it was cannot be told"
 
 
 @dataclass(frozen=True, slots=True)
+class AllowedTimes:
+    """Ticks since boot of the CPUs that this process may use (a set): all, and those that somebody took."""
+
+    cpus: int
+    taken: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class CpuTimes:
     """Ticks since boot over all CPUs; `at` is when, by the monotonic clock. own: this process's and its children's;
     None where it is not this machine. quota_seconds: of CPU time in the cgroup whose quota rules, theirs and ours; None
-    without a quota."""
+    without a quota. allowed: None where this process may use all CPUs."""
 
     busy: int
     steal: int
@@ -35,6 +45,7 @@ class CpuTimes:
     at: float
     own: int | None = None
     quota_seconds: float | None = None
+    allowed: AllowedTimes | None = None
 
 
 class LoadMeter:
@@ -118,6 +129,7 @@ def compare_times(before: CpuTimes, after: CpuTimes) -> Load:
         interval_seconds=after.at - before.at,
         own_busy_fraction=own,
         quota_others_cores=_others_in_quota(before, after),
+        allowed_others_cores=_others_on_allowed(before, after),
     )
 
 
@@ -131,24 +143,57 @@ def _others_in_quota(before: CpuTimes, after: CpuTimes) -> float | None:
     return max(used - ticks / os.sysconf("SC_CLK_TCK"), 0.0) / (after.at - before.at)
 
 
+def _others_on_allowed(before: CpuTimes, after: CpuTimes) -> float | None:
+    """Cores that others, other machines among them, took of the CPUs that this process may use; all that is ours runs
+    there, too."""
+    then, now = before.allowed, after.allowed
+    if then is None or now is None or then.cpus != now.cpus or before.own is None or after.own is None:
+        return None
+    total, taken, own = now.total - then.total, now.taken - then.taken, max(after.own - before.own, 0)
+    return max(taken - own, 0) / total * now.cpus.bit_count() if 0 <= taken <= total and total > 0 else None
+
+
 def _read_times(root: Root) -> CpuTimes | None:
     if not root.is_linux:
         return _ask_times()
-    times = parse_times(root.read("/proc/stat", 1 << 20) or "", time.monotonic())
+    text = root.read("/proc/stat", 1 << 20) or ""
+    times = parse_times(text, time.monotonic())
     if times is None or not root.is_host:
         return times
     use = read_quota_use(root)
-    return replace(times, own=read_own_ticks(), quota_seconds=None if use is None else use.seconds)
+    allowed, seconds = parse_allowed(text, read_affinity(root)), None if use is None else use.seconds
+    return replace(times, own=read_own_ticks(), quota_seconds=seconds, allowed=allowed)
 
 
 def parse_times(text: str, at: float) -> CpuTimes | None:
-    """The `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal; guests' time is within user's."""
-    words = next((line.split()[1:9] for line in text.splitlines() if line.startswith("cpu ")), [])
-    if len(words) < 4 or not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words):
+    """The `cpu` line, of all CPUs."""
+    ticks = next((_parse_ticks(line) for line in text.splitlines() if line.startswith("cpu ")), None)
+    if ticks is None:
         return None
-    ticks = [int(word) for word in words] + [0] * (8 - len(words))
     total, steal = sum(ticks), ticks[7]
     return CpuTimes(total - ticks[3] - ticks[4] - steal, steal, total, at)
+
+
+def parse_allowed(text: str, cpus: int | None) -> AllowedTimes | None:
+    """The lines of these CPUs (a set; None: all), as `cpu7`. None where they are all that have one, or where one has
+    none: a container's file may number other CPUs than the kernel does."""
+    if cpus is None or cpus.bit_count() >= text.count("\ncpu"):
+        return None
+    lines = {line.partition(" ")[0]: line for line in text.splitlines() if line.startswith("cpu")}
+    found = [_parse_ticks(lines.get(f"cpu{number}", "")) for number in iterate_cpus(cpus)]
+    ticks = [each for each in found if each is not None]
+    if not ticks or len(ticks) < len(found):
+        return None
+    total = sum(map(sum, ticks))
+    return AllowedTimes(cpus, total - sum(each[3] + each[4] for each in ticks), total)
+
+
+def _parse_ticks(line: str) -> list[int] | None:
+    """user, nice, system, idle, iowait, irq, softirq, steal; guests' time is within user's."""
+    words = line.split()[1:9]
+    if len(words) < 4 or not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words):
+        return None
+    return [int(word) for word in words] + [0] * (8 - len(words))
 
 
 def _ask_times() -> CpuTimes:

@@ -12,6 +12,7 @@ from typing import Any
 
 from probes import bounds
 from probes.checked import check_count, check_list, check_number, check_object, check_text, make_printable, member
+from probes.figures import format_gib
 from probes.hardware import Accelerator, Memory, Survey, Torch
 
 MAX_BYTES = 10**17
@@ -22,25 +23,35 @@ DEVICE_PATTERN = r"[a-z]{2,16}(:\d{1,4})?"
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """An accelerator that torch can use. device: torch's name for it. unified_memory: what it has is what the machine
-    has (shares_all_memory); False of a pool that a driver set apart, whose size stands here as a card's own."""
+    """An accelerator that torch can use."""
 
     device: str
+    """torch's name for it, as cuda:0."""
     name: str | None = None
+    """Its own name; None: not known."""
     memory_total_bytes: int | None = None
+    """All of it; None: not known."""
     compute_capability: str | None = None
+    """Of NVIDIA's, as 8.6; None of others."""
     unified_memory: bool = False
+    """What it has is what the machine has (shares_all_memory); False of a pool that a driver set apart, whose size
+    stands here as a card's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """memory_bytes: what one process may take of an idle machine: its memory, or its limit where that is less."""
+    """What a machine was when it was measured."""
 
     cpu: str | None = None
+    """The processor's name; None: not known."""
     physical_cores: int | None = None
+    """Online; None: not known."""
     usable_cores: float | None = None
+    """By affinity and cgroup quota; None: not known."""
     memory_bytes: int | None = None
+    """What one process may take of an idle machine: its memory, or its limit where that is less; None: not known."""
     accelerators: tuple[DeviceFacts, ...] = ()
+    """Those that torch could use."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -161,7 +172,7 @@ def _memories(before: int | None, now: int | None) -> tuple[str | None, str | No
     """What the system keeps for itself is another amount with each version of it."""
     if before is None or now is None or abs(before - now) <= SAME_MEMORY * max(before, now):
         return None, None
-    return f"{before / 2**30:.3g} GiB", f"{now / 2**30:.3g} GiB"
+    return format_gib(before), format_gib(now)
 
 
 def _named(facts: MachineFacts) -> str:

@@ -21,17 +21,18 @@ BUSY_FRACTION = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds, several times over. `low` and `high` are the 10th and 90th percentile of the samples.
-
-    A sample is the mean over a block of steps that is long enough for the clock; of a plan that ran in three processes
-    or more it is one figure a process, and in a pooled profile the median of a calibration. The raw samples are kept,
-    so that any other statistic can be had later.
-    """
+    """Seconds, several times over. A sample is the mean over a block of steps that is long enough for the clock; of a
+    plan that ran in three processes or more it is one figure a process, and in a pooled profile the median of a
+    calibration. The raw samples are kept, so that any other statistic can be had later."""
 
     median: float
+    """Of the samples. Seconds."""
     low: float
+    """Their 10th percentile. Seconds."""
     high: float
+    """Their 90th percentile. Seconds."""
     samples: tuple[float, ...] = ()
+    """Each of them. Seconds."""
 
     @classmethod
     def from_samples(cls, samples: list[float] | tuple[float, ...]) -> Timing:
@@ -56,29 +57,32 @@ def _quantile(ordered: list[float], fraction: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """A step's parts in seconds, each measured for this workload on this device; None where it does not apply.
-
-    transfer: putting one batch on the device. launch: the host issuing the step's operations. synchronize:
-    reading one result back with `.item()`. compute: what remains of the step. device_busy: fraction of the
-    step in which the device computes.
-    """
+    """A step's parts, each measured for this workload on this device; None where it does not apply."""
 
     transfer_seconds: float | None = None
+    """Putting one batch on the device."""
     launch_seconds: float | None = None
+    """The host issuing the step's operations."""
     synchronize_seconds: float | None = None
+    """Reading one result back with `.item()`."""
     compute_seconds: float | None = None
+    """What remains of the step."""
     device_busy: float | None = None
+    """Fraction of the step, 0 to 1, in which the device computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """Peak bytes while stepping. process: resident set of the measuring process; allocated and reserved: what
-    torch's allocator handed out and what it holds (devices only)."""
+    """Peaks while stepping; None where they were not measured."""
 
     process_bytes: int | None = None
-    process_base_bytes: int | None = None  # resident set before the model was built
+    """Resident set of the measuring process."""
+    process_base_bytes: int | None = None
+    """Its resident set before the model was built."""
     allocated_bytes: int | None = None
+    """What torch's allocator handed out; None on a CPU."""
     reserved_bytes: int | None = None
+    """What torch's allocator holds; None on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,35 +90,54 @@ class Measurement:
     """Real steps of one workload under one plan at one batch size."""
 
     plan: Plan
+    """That it ran under."""
     batch_size: int
+    """Of each step."""
     data: str
+    """How batches reached the device: resident (already there), pageable or pinned."""
     outcome: Literal["ok", "out-of-memory", "unsupported", "failed"]
+    """ok; out-of-memory; unsupported: torch refuses it on this device; failed: anything else, want of time among it."""
     reason: str | None = None
+    """Why there is no figure, in a sentence; None: there is one."""
     step: Timing | None = None
+    """One step on cores as quick as they get; None: it did not run."""
     steps: int = 0
-    steady: bool = False  # False: time ran out before the step times settled
-    startup_seconds: float | None = None  # first step beyond a steady one: context, autotuning, first allocations
+    """How many ran."""
+    steady: bool = False
+    """The step times settled; False: time ran out before they did."""
+    startup_seconds: float | None = None
+    """First step beyond a steady one: context, autotuning, first allocations; None: only one ran."""
     overheads: Overheads | None = None
+    """Its parts; None: they were not measured."""
     memory: MemoryPeak | None = None
-    others_cores: float | None = None  # that others, the hypervisor's machines among them, held meanwhile
-    control: Timing | None = None  # the same plan as torch has it, in turns with it, in a process of its own
-    # With a control: how many processes ran each of the two; of two and more a sample is what one of them took.
+    """Its peak; None: it was not measured."""
+    others_cores: float | None = None
+    """That others, the hypervisor's machines among them, held meanwhile; None: not known."""
+    control: Timing | None = None
+    """The same plan as torch has it, in turns with it, in a process of its own; None: nothing was tried against it."""
     processes: int | None = None
-    # Of the samples, how many were taken while the cores were slow; and how many times as long as on the calm machine,
-    # of which `step` tells, those took. None: nobody read how quick they were, or no sample was calm, and `step` is
-    # reckoned back from those that a neighbour may have slowed, or else what steps took (probes.microtrain.quiet.calm).
+    """With a control: how many processes ran each of the two; of two and more a sample is what one of them took."""
     slow_share: float | None = None
+    """Of the samples, 0 to 1, how many were taken while the cores were slow; None: nobody read how quick they were."""
     slowdown: float | None = None
-    # Of the floating-point numbers that a step on a CPU makes or leaves; with a control, that one's.
+    """How many times as long as on the calm machine, of which `step` tells, those took. None: nobody read how quick the
+    cores were, or no sample was calm, and `step` is reckoned back from those that a neighbour may have slowed, or else
+    what steps took (probes.microtrain.quiet.calm)."""
     denormal_share: float | None = None
-    # Free on the plan's device before, where it ran out of memory, or where nobody knows what it took.
+    """Of the floating-point numbers that a step on a CPU makes or leaves, 0 to 1; with a control, that one's. None:
+    nobody looked."""
     available_bytes: int | None = None
-    device_busy_fraction: float | None = None  # of the time just before, that others computed on its device
-    measured_at: float | None = None  # seconds since 1970
+    """Free on the plan's device before, where it ran out of memory, or where nobody knows what it took; None
+    elsewhere."""
+    device_busy_fraction: float | None = None
+    """Of the time just before, 0 to 1, that others computed on its device; None: a CPU, or not known."""
+    measured_at: float | None = None
+    """When it ended; None: not known."""
     method: int = METHOD
-    # Refused for what its process could use at that moment (its cores, devices and environment, the one model of its
-    # job): tells nothing of any other.
+    """Of measuring; counted up where steps do other work, or are timed otherwise."""
     momentary: bool = False
+    """Refused for what its process could use at that moment (its cores, devices and environment, the one model of its
+    job): tells nothing of any other."""
 
     @property
     def is_first_step(self) -> bool:
@@ -139,10 +162,14 @@ class Measurement:
 
     @property
     def held_bytes(self) -> int | None:
-        """Of the process on a CPU, of torch's allocator on a device; None where they were not measured."""
+        """What must be there for it to run: the process on a CPU; on a device what torch's allocator hands out, as it
+        gives back what it keeps beyond that before it runs out. None where they were not measured."""
         if self.memory is None:
             return None
-        return self.memory.process_bytes if self.plan.is_cpu else self.memory.reserved_bytes
+        if self.plan.is_cpu:
+            return self.memory.process_bytes
+        allocated = self.memory.allocated_bytes
+        return self.memory.reserved_bytes if allocated is None else allocated
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "plan": self.plan.to_json()}

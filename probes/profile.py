@@ -29,6 +29,7 @@ from probes.context_check import check_contexts
 from probes.machine_facts import DEVICE_PATTERN, MAX_BYTES, MachineFacts
 from probes.measurement import Timing
 from probes.plan_bounds import check_plans
+from probes.plan_check import check_devices, check_plan, check_rates
 from probes.trace import Trace
 from probes.traces_of_rows import TracesOfRows
 from probes.workload.description import PRECISIONS, Plan
@@ -57,6 +58,7 @@ VARIABLE_PATTERN = (
     r"[A-Z0-9_]+"
 )
 MAX_DIGITS = 9  # of a number of threads
+GZIP = b"\x1f\x8b"  # what a compressed file begins with (RFC 1952)
 VARIABLE_VALUE_PATTERN = r"[\w.,:=+-]*"
 
 
@@ -157,17 +159,22 @@ class Profile:
 def _not_readable(document: Any) -> str:
     version = document.get("schema_version") if isinstance(document, dict) else None
     newer = told_as_newer(version, SCHEMA_VERSION, "profiles")
-    return newer or f"this is not a crosspoint profile of schema version {SCHEMA_VERSION}"
+    if newer is None and isinstance(document, dict) and "schema_version" in document:
+        known = ", ".join(f'"{each}"' for each in READABLE_VERSIONS)
+        return f"this is not a crosspoint profile that can be read: its schema_version is none of {known}"
+    return newer or "this is not a crosspoint profile"
 
 
 def parse_profile(content: bytes) -> Profile:
     """A profile's file. Raises InvalidProfile."""
+    if content.startswith(GZIP):
+        raise InvalidProfile("it is compressed: unpack it first (`gunzip`)")
     if len(content) > bounds.MAX_PROFILE_BYTES:
         raise InvalidProfile(f"it is larger than {bounds.MAX_PROFILE_BYTES // 2**20} MiB, and no profile is")
     try:
         document = parse_strict_json(content)
     except Refused as error:
-        raise InvalidProfile(str(error)) from None
+        raise InvalidProfile(f"{error}: export it again where it was made, and copy it whole") from None
     return Profile.from_json(document)
 
 
@@ -216,6 +223,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         method=check_count(document.get("method", 0), "method", 0, bounds.MAX_METHOD),
     )
     check_plans(profile)
+    check_devices(profile)
     return profile
 
 
@@ -290,7 +298,7 @@ def _point(value: Any, place: str, plan_at: PlanAt) -> Point:
     row = check_object(value, place)
     constant = check_text(member(row, "constant", place), f"{place}.constant", 64, CONSTANT_PATTERN)
     parameters = check_object(member(row, "parameters", place), f"{place}.parameters", bounds.MAX_PROFILE_ENTRIES)
-    return Point(
+    point = Point(
         constant,
         plan_at(member(row, "plan", place), f"{place}.plan"),
         {
@@ -303,6 +311,7 @@ def _point(value: Any, place: str, plan_at: PlanAt) -> Point:
         _quantity(member(row, "bytes", place), f"{place}.bytes"),
         _timing(member(row, "seconds", place), f"{place}.seconds"),
     )
+    return check_rates(point, place)
 
 
 def _quantity(value: Any, place: str) -> float:
@@ -327,12 +336,13 @@ def _timing(value: Any, place: str) -> Timing:
 def _plan(value: Any, place: str) -> Plan:
     row = check_object(value, place)
     threads = row.get("threads")
-    return Plan(
+    plan = Plan(
         check_text(member(row, "device", place), f"{place}.device", 32, DEVICE_PATTERN),
         check_choice(row.get("precision", "fp32"), f"{place}.precision", PRECISIONS),
         None if threads is None else check_count(threads, f"{place}.threads", 1, bounds.MAX_THREADS),
         _environment(row.get("environment"), f"{place}.environment"),
     )
+    return check_plan(plan, place)
 
 
 def _environment(value: Any, place: str) -> dict[str, str]:

@@ -29,8 +29,9 @@ from probes.issued import Issued
 # parameters' gradients, class numbers for models that take nothing else, and what factorizing matrices computes; 28:
 # what is alive in the optimizer's step, apart from the rest; 29: attention that a device's kernels take by the width of
 # its heads, memory that a step takes and its module does not own, and no layer norms of wrong sizes; 30: what autocast
-# keeps in fp32 on a device, as many rows of stacked frames as there are, and how many layers chance leaves out.
-SCHEMA_VERSION = "30"
+# keeps in fp32 on a device, as many rows of stacked frames as there are, and how many layers chance leaves out; 31:
+# batches that are dataclasses, what is refused for its types, and teachers in lists under autocast.
+SCHEMA_VERSION = "31"
 
 CURVES = (
     "kernel_peaks",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.advisor.recommendation import Interval
-from probes.hardware import Load, Survey
+from probes.hardware import Cpu, Load, Survey
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 
@@ -18,8 +18,11 @@ BACKGROUND_CORES = 0.25
 BACKGROUND_SHARE = 0.02
 # Load moves by this much of a core from one second to the next; less is no reason for anything.
 LEAST_EXPOSURE = 0.1
-# What was measured is taken for what it is unless others were plainly in its way, and are no more.
+# What was measured is taken for what it is unless others were plainly in the way, and are no more: so much of a core.
 LEAST_RELIEF = 0.5
+# What one sample waits at most for others to have had their turns: 18 ms were seen, at a load of five to ten on two
+# cores, of a step of 1.6 ms.
+TURNS_SECONDS = 0.05
 # Below this pressure a wait for a core is an accident (probes.diagnose.crowding says the same).
 PRESSURE_PERCENT = 25.0
 
@@ -27,8 +30,8 @@ PRESSURE_PERCENT = 25.0
 @dataclass(frozen=True, slots=True)
 class Crowd:
     """usable: cores that this process may use; online: all there are. others: cores that others keep busy, the
-    hypervisor's other machines among them; None: not known. load: what was read. inside: of others, those that use the
-    quota that limits what is usable, as another program in this container does."""
+    hypervisor's other machines among them; None: not known. load: what was read. inside: of others, those that use what
+    is usable: of the quota that limits it, as another program in this container does, or of its CPUs."""
 
     usable: float
     online: float
@@ -38,14 +41,33 @@ class Crowd:
 
     @property
     def free(self) -> float | None:
-        """Usable cores that nobody else holds."""
+        """Usable cores that nobody else holds, but for what always runs."""
         return None if self.others is None else self._free_beside(self.others)
 
+    @property
+    def background(self) -> float:
+        """Of the cores that others hold, those that are taken for what always runs, and to be in nobody's way: of
+        those inside alone where these are what limits."""
+        if self.is_held_inside:
+            return min(self.inside, _always_held(self.usable))
+        return min(self.others or 0.0, _always_held(self.online))
+
+    @property
+    def is_held_inside(self) -> bool:
+        """Whether what others hold of a quota, or of its CPUs, leaves less than what they hold of the machine."""
+        if self.others is None or not self.inside:
+            return False
+        return self._free_inside(self.others) < self._free_outside(self.others)
+
     def _free_beside(self, others: float) -> float:
-        """Of others as many are taken to be inside the quota as are now: a measurement does not tell them apart."""
-        inside = min(others, self.inside) - BACKGROUND_CORES - BACKGROUND_SHARE * self.usable
-        outside = others - BACKGROUND_CORES - BACKGROUND_SHARE * self.online
-        return max(0.0, min(self.usable - max(0.0, inside), self.online - max(0.0, outside)))
+        return max(0.0, min(self._free_inside(others), self._free_outside(others)))
+
+    def _free_inside(self, others: float) -> float:
+        """Of others as many are taken to be inside as are now: a measurement does not tell them apart."""
+        return self.usable - max(0.0, min(others, self.inside) - _always_held(self.usable))
+
+    def _free_outside(self, others: float) -> float:
+        return self.online - max(0.0, others - _always_held(self.online))
 
     def exposure(self, plan: Plan, others_then: float | None = 0.0) -> float:
         """From 0 (each thread has a core) to 1 (one thread has none), beyond what a time contains that was taken while
@@ -56,13 +78,34 @@ class Crowd:
         return more if more >= LEAST_EXPOSURE else 0.0
 
     def relief(self, plan: Plan, others_then: float | None) -> float:
-        """How much more exposed a step was that was taken while others held that many cores; from 0 to 1."""
+        """How much more exposed a step was that was taken while others held that many cores; from 0 to 1. Whether they
+        have left is asked of the machine, not of the plan: of plans that took turns some would be told as they were
+        then, beside others told as without them."""
         less = self.exposure_then(plan, others_then) - self._exposure_now(self._threads(plan))
-        return less if less >= LEAST_RELIEF else 0.0
+        freed = less if self.free is None or others_then is None else self.free - self._free_beside(others_then)
+        return less if freed >= LEAST_RELIEF and less >= LEAST_EXPOSURE else 0.0
 
     def relief_of(self, row: Measurement) -> float:
         """The same of a measurement; 0 where some of its samples met calm cores, of which it tells then."""
         return self.relief(row.plan, row.others_cores) if row.slowdown is None else 0.0
+
+    def tells_of_others(self, row: Measurement) -> bool:
+        """Others were in the way of a measurement, none of whose samples is known to have met calm cores: how much of
+        its time is theirs nobody can tell, whether they have left or not."""
+        return row.slowdown is None and self.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE
+
+    def may_tell_of_others(self, row: Measurement) -> bool:
+        """The same, or nobody knows: those who held cores then may have been inside."""
+        return self._all_inside(row.others_cores).tells_of_others(row)
+
+    def _all_inside(self, others_then: float | None) -> Crowd:
+        return self if others_then is None else replace(self, inside=others_then)
+
+    def least_alone(self, seconds: float, plan: Plan, others_then: float | None) -> float:
+        """Seconds that a step may take without others, of which one sample took so many while they held that many
+        cores, maybe all of them inside: beyond what it waited for their turns it suffered as steps do."""
+        worst: float = _worst(plan) ** self._all_inside(others_then).exposure_then(plan, others_then)
+        return max(seconds / WORST_OF_MANY, (seconds - TURNS_SECONDS) / worst)
 
     def still_met(self, plan: Plan, others_then: float | None) -> float:
         """From 0 to 1, how much of what a step met while others held that many cores it would meet now: 1 where they
@@ -96,14 +139,20 @@ def crowd_of(survey: Survey) -> Crowd | None:
     if load.busy_fraction is not None:
         busy = max(0.0, load.busy_fraction - (load.own_busy_fraction or 0.0))
         others = online * min(1.0, busy + (load.steal_fraction or 0.0))
-    inside = load.quota_others_cores if cpu.usable_cores_limit == "cgroup" else None
-    return Crowd(cpu.usable_cores or online, online, others, load, inside or 0.0)
+    return Crowd(cpu.usable_cores or online, online, others, load, _inside(cpu, load) or 0.0)
+
+
+def _inside(cpu: Cpu, load: Load) -> float | None:
+    """A quota's own where it is what limits; on more CPUs than it allows others leave room for it."""
+    if cpu.usable_cores_limit == "cgroup" and load.quota_others_cores is not None:
+        return load.quota_others_cores
+    return load.allowed_others_cores if cpu.usable_cores == cpu.allowed_logical_cores else None
 
 
 def in_company(seconds: Interval, plan: Plan, exposure: float) -> Interval:
     """A calm machine's time where others may take a core: they may leave again (low stays), and it may be as bad as it
     was ever seen (high); the median lies between, in ratio."""
-    worst = (WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY) ** exposure
+    worst = _worst(plan) ** exposure
     return Interval(seconds.median * worst**0.5, seconds.low, seconds.high * worst)
 
 
@@ -117,8 +166,17 @@ def as_met(seconds: Interval, slow_share: float, slowdown: float, still: float) 
 
 def alone(seconds: Interval, plan: Plan, relief: float) -> Interval:
     """A time that was taken while others may have held a core, which they do no more: the other way round."""
-    worst = (WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY) ** relief
+    worst = _worst(plan) ** relief
     return Interval(seconds.median / worst**0.5, seconds.low / worst, seconds.high)
+
+
+def _worst(plan: Plan) -> float:
+    """How many times as long its steps take at an exposure of 1."""
+    return WORST_OF_ONE if plan.threads == 1 else WORST_OF_MANY
+
+
+def _always_held(cores: float) -> float:
+    return BACKGROUND_CORES + BACKGROUND_SHARE * cores
 
 
 def _without_a_core(threads: float, free: float) -> float:

@@ -10,8 +10,9 @@ from app.advisor.device_order import cards_answered_for, explain_order, in_bus_o
 from app.advisor.explanations.busy_device import explain_busy_device
 from app.advisor.explanations.experience_reason import explain_experience
 from app.advisor.explanations.host_reason import explain_host
-from app.advisor.explanations.left_out_reason import explain_left_out
+from app.advisor.explanations.left_out_reason import explain_left_out, explain_uncalibrated
 from app.advisor.explanations.reasons import Evidence, explain
+from app.advisor.explanations.sick_device import explain_sick_device
 from app.advisor.explanations.unmeasured_cards import explain_unmeasured_cards
 from app.advisor.explanations.verdict import say_verdict
 from app.advisor.known import Known, gather
@@ -21,6 +22,7 @@ from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
 from app.advisor.snippets.snippet import write_snippet
+from app.advisor.starts import start_of
 from app.advisor.time_model.experience import Experience
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -84,7 +86,8 @@ def reasons_of(
     survey: Survey, profile: Profile | None, request: Request, known: Known, ranking: Ranking
 ) -> tuple[Reason, ...]:
     """What is to be said of this ranking, which is of the batch size that was asked about."""
-    workload = known.workload
+    workload, best = known.workload, ranking.best
+    found = (known.plans, known.rows, workload.batch_size, known.kinds)
     reasons = explain(
         Evidence(
             workload,
@@ -99,6 +102,7 @@ def reasons_of(
             known.gains,
             known.measured_there(workload.batch_size),
             known.machine,
+            None if best is None else start_of(best.plan, *found),
         )
     )
     among = known.with_curve(ranking.best)
@@ -116,8 +120,10 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
     free = None if known.machine is None else known.machine.memory.usable_bytes
     row = None if time is None else time.nearest_row(known.workload.batch_size)
     found = (
+        explain_sick_device(survey, plan) if is_here else None,
         explain_unmeasured_cards(survey, request) if is_here else None,
         explain_left_out(known.left_out, request.precision),
+        explain_uncalibrated(known.uncalibrated),
         explain_order(best, cards_answered_for(survey, known.elsewhere)),
         None if plan is None else explain_pinning(time, known.workload, can_run=known.runs_pinned(plan)),
         explain_host(known.trace, free, best, known.workload.model.kind),

@@ -14,6 +14,7 @@ from app.advisor.environments import Gain, bare, gains_that_pay, is_variant, mea
 from app.advisor.explanations.advice import Advice, advice_for
 from app.advisor.explanations.busy_device import devices_by_use
 from app.advisor.explanations.elsewhere import idle_survey
+from app.advisor.explanations.sick_device import sick_devices
 from app.advisor.like_cards import kinds_elsewhere, rows_of_like_cards, same_kinds, unlike_plans
 from app.advisor.memory_model.memory import MemoryEstimate, data_set_bytes, estimate_memory, with_data
 from app.advisor.memory_model.rooms import Room, room_for
@@ -46,9 +47,10 @@ class Known:
     gains: variants whose steps pay. advice: what to do about a time that is not known. halved: by device, a precision
     of two bytes that it has, asked for or not, and that torch does not refuse. rooms: by device, known without a trace.
     machine: that is asked about; None: nobody knows its facts. kinds: by device, the same for cards that are alike.
-    busy: devices that others compute on now. left_out: by device of which no plan is in the precision asked for, those
-    that it has. autocast_refused: what torch said where a step under autocast fails on this machine's CPU; empty: it is
-    not known to."""
+    busy: devices that others compute on; sick: those of which something grave is found. left_out: by device of which
+    no plan is in the precision asked for, those that it has. uncalibrated: plans that are left out, as the profile has
+    nothing with as many threads. autocast_refused: what torch said where a step under autocast fails on this machine's
+    CPU; empty: it is not known to."""
 
     workload: Workload
     trace: Trace | None
@@ -67,7 +69,9 @@ class Known:
     machine: Survey | None = None
     kinds: Mapping[str, Hashable] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
+    sick: frozenset[str] = frozenset()
     left_out: Mapping[str, Sequence[Precision]] = field(default_factory=dict)
+    uncalibrated: tuple[Plan, ...] = ()
     autocast_refused: str = ""
 
     def options(self, batch_size: int) -> list[Option]:
@@ -82,6 +86,7 @@ class Known:
         outcome = self._tried(plan, workload, smallest)
         if outcome.ran is None and outcome.refused is None:
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
+            memory = memory if outcome.refused is None else None  # nobody followed such a step to its end
         if outcome.refused is None:
             outcome = replace(outcome, refused=explain_one_value(self.trace, workload.batch_size))
         return option_for(self.times[plan.key], memory, outcome, workload, self.advice)
@@ -193,7 +198,7 @@ class Known:
 
         plans = [option.plan for option in options]
         shared = {plan.key for plan in plans if plan.device in self.busy or self.times[plan.key].met_others(batch_size)}
-        return replace(rank_options(options, ratio_spread, self.kinds, shared, unrepaid), late=tuple(late))
+        return replace(rank_options(options, ratio_spread, self.kinds, shared, unrepaid, self.sick), late=tuple(late))
 
 
 def gather(
@@ -220,7 +225,8 @@ def gather(
     found, now = (profile, trace, measurements, workload), (there.crowd, learned, there.free, there.kinds)
     times = times_of_plans(plans, *found, *now)
     rows = by_plan(measurements)
-    plans = _without_left_out(plans, times, rows.keys())
+    uncalibrated = _uncalibrated(plans, profile, times, rows.keys())
+    plans = tuple(plan for plan in plans if plan not in uncalibrated)
     refused = "" if captured else _autocast_refused(trace, elsewhere)
     known = Known(
         workload=workload,
@@ -239,7 +245,9 @@ def gather(
         machine=there.survey,
         kinds=there.kinds,
         busy=there.busy,
+        sick=frozenset(sick_devices(survey)) if elsewhere is None else frozenset(),
         left_out=left_out_precisions(plans, all_plans),
+        uncalibrated=uncalibrated,
         autocast_refused=refused,
     )
     return _with_variants(known)
@@ -355,17 +363,17 @@ def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
     return request.profile is not None and profile.fingerprint != survey.fingerprint
 
 
-def _without_left_out(
-    plans: tuple[Plan, ...], times: Mapping[tuple[object, ...], PlanTime], tried: Collection[tuple[object, ...]]
+def _uncalibrated(
+    plans: Sequence[Plan],
+    profile: Profile | None,
+    times: Mapping[tuple[object, ...], PlanTime],
+    tried: Collection[tuple[object, ...]],
 ) -> tuple[Plan, ...]:
-    """Without the thread counts that a quick calibration of many cores leaves out, where nothing has been tried on them
-    either: of these nothing could be said, and of the others not how likely they are the best. tried: plans' keys."""
-    calibrated = {plan.precision for plan in plans if plan.is_cpu and times[plan.key].predicted is not None}
-    return tuple(
-        plan
-        for plan in plans
-        if not plan.is_cpu
-        or plan.precision not in calibrated
-        or times[plan.key].predicted is not None
-        or plan.key in tried
-    )
+    """Those of thread counts that a quick calibration of many cores leaves out, where they have not been tried either:
+    of these nothing could be said, and of the others not how likely they are the best. tried: plans' keys."""
+    predicted = [times[plan.key].predicted is not None for plan in plans if plan.is_cpu]
+    if profile is None or all(predicted) or not any(predicted):
+        return ()
+    # A plan whose own points alone are missing is none of them: the calibration's time did not do for it.
+    clocked = {point.plan.threads for point in profile.points if point.plan.is_cpu}
+    return tuple(plan for plan in plans if plan.is_cpu and plan.threads not in clocked and plan.key not in tried)

@@ -7,11 +7,12 @@ left of the time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from app.advisor.explanations.busy_device import is_busy
+from app.advisor.explanations.sick_device import sick_devices
 from app.advisor.plans import cuda_accelerators
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
@@ -20,8 +21,9 @@ from probes.workload.description import Plan
 
 
 def devices_to_calibrate(survey: Survey) -> list[str]:
-    """The CPU, and of the cards that torch can use the first of each kind that nobody computes on, else the first."""
-    return ["cpu", *_chosen(cuda_accelerators(survey))]
+    """The CPU, and of the cards that torch can use one of each kind: the first that nothing grave is found of and that
+    nobody computes on, else the first that nothing grave is found of, else the first."""
+    return ["cpu", *_chosen(cuda_accelerators(survey), sick_devices(survey))]
 
 
 def free_devices(survey: Survey) -> list[str]:
@@ -32,8 +34,9 @@ def free_devices(survey: Survey) -> list[str]:
 
 def like_devices(survey: Survey, measured: Sequence[str]) -> dict[str, str]:
     """Of the devices that were not measured, the one that was and is alike. No entry where none is."""
-    cards = cuda_accelerators(survey)
-    stand_ins = {_kind(card): str(card.torch_device) for card in reversed(cards) if card.torch_device in measured}
+    cards, sick = cuda_accelerators(survey), sick_devices(survey)
+    well_first = sorted(cards, key=lambda card: card.torch_device in sick)
+    stand_ins = {_kind(card): str(card.torch_device) for card in reversed(well_first) if card.torch_device in measured}
     return {
         str(card.torch_device): stand_ins[_kind(card)]
         for card in cards
@@ -59,9 +62,10 @@ def kinds_elsewhere(machine: Survey | None, profile: Profile) -> dict[str, Hasha
 
 
 def one_of_each_kind(survey: Survey, plans: Sequence[Plan], asked: Sequence[str]) -> list[Plan]:
-    """Of these plans those to measure: of one plan on cards that are alike, the one on a card that is known to be free.
-    On each of them where nobody knows: a step beside others tells nothing of the twin. asked: devices that were asked
-    for; a card's own name asks for that card."""
+    """Of these plans those to measure: of one plan on cards that are alike, the one on a card that is known to be free;
+    none on a card of which something grave is found, unless it is of all that are alike. On each of them where nobody
+    knows: a step beside others tells nothing of the twin. asked: devices that were asked for; a card's own name asks
+    for that card."""
     kinds, groups = same_kinds(survey), defaultdict[Hashable, list[Plan]](list)
     for plan in plans:
         groups[on_its_kind(plan, kinds)].append(plan)
@@ -71,6 +75,8 @@ def one_of_each_kind(survey: Survey, plans: Sequence[Plan], asked: Sequence[str]
 
 def _telling(survey: Survey, alike: Sequence[Plan]) -> Sequence[Plan]:
     """Of one plan on cards that are alike."""
+    sick = sick_devices(survey)
+    alike = [plan for plan in alike if plan.device not in sick] or alike
     if len(alike) < 2:
         return alike
     cards = {card.torch_device: card for card in survey.accelerators}
@@ -112,9 +118,9 @@ def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], ranked: S
     return [plan for plan in plans if chosen[on_its_kind(plan, kinds)] == plan.key]
 
 
-def _chosen(cards: Sequence[Accelerator]) -> list[str]:
+def _chosen(cards: Sequence[Accelerator], sick: Container[str]) -> list[str]:
     chosen: dict[Hashable, Accelerator] = {}
-    for card in sorted(cards, key=is_busy):
+    for card in sorted(cards, key=lambda card: (str(card.torch_device) in sick, is_busy(card))):
         chosen.setdefault(_kind(card), card)
     names = {card.torch_device for card in chosen.values()}
     return [str(card.torch_device) for card in cards if card.torch_device in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.advisor.explanations.advice import Advice
+from app.advisor.explanations.uncopied import say_uncopied
 from app.advisor.explanations.words import say_bytes, say_seconds
 from app.advisor.memory_model.memory import MemoryEstimate
 from app.advisor.memory_model.raised import raised_to
@@ -32,6 +33,11 @@ def option_for(
         empty = Option(plan, fits, why_not, None, None, None, Breakdown(), parts, largest)
         return replace(empty, cannot_run=outcome.refused is not None)
     estimate = time.at(batch, workload.data)
+    without_copy = _uncopied_seconds(time, estimate, workload)
+    is_late = outcome.not_reached is not None or outcome.begun_seconds is not None
+    note = _note_of_others(time, estimate, batch) or _note(time, outcome, estimate, advice)
+    if estimate is None and without_copy is not None and not is_late:
+        note = say_uncopied(plan, workload.data, without_copy)
     return Option(
         plan=plan,
         fits=fits,
@@ -42,9 +48,22 @@ def option_for(
         breakdown_seconds=time.breakdown(batch, workload.data),
         memory=parts,
         max_batch_size=largest,
-        note=_note(time, outcome, estimate, advice),
+        note=note,
         crowded=estimate is not None and estimate.crowded,
+        relieved=estimate is not None and estimate.relieved,
+        uncopied_seconds=without_copy,
     )
+
+
+def _uncopied_seconds(time: PlanTime, estimate: StepEstimate | None, workload: Workload) -> float | None:
+    """Of a step without the copies that nobody calibrated; None where that was done, or it was measured with them."""
+    batch, was_fed = workload.batch_size, None if time.measured is None else time.measured.data
+    if time.predicted is None or (estimate is not None and was_fed == workload.data):
+        return None
+    if time.predicted.copy_seconds(batch, workload.data) is not None:
+        return None
+    resident = time.seconds(batch, "resident")
+    return None if resident is None else resident.median
 
 
 def _told_by(
@@ -57,6 +76,32 @@ def _told_by(
     if outcome.too_big is not None and batch_size >= outcome.too_big:
         return raised_to(memory, (took for took in outcome.took if not took.ran_out))
     return raised
+
+
+def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: int) -> str | None:
+    """Of a time that rests on what was taken while others held cores, by which nobody can tell what it takes without
+    them."""
+    single, row = time.singles.get(batch_size), time.nearest_row(batch_size)
+    if estimate is None or estimate.basis == "measured":
+        return None
+    if single is not None and not single.is_first:
+        return (
+            f"Only one sample of it was taken, {say_seconds(single.seconds)} a step while others held "
+            f"{single.others_cores:.1f} cores: it says no more than that a step takes no longer without them. Measure "
+            "it again (effort quick)."
+        )
+    if single is not None and estimate.relieved:
+        return (
+            f"Only its first step ran, which took {say_seconds(single.seconds)} while others held "
+            f"{single.others_cores:.1f} cores, who hold fewer now; those after it take less. More time would do."
+        )
+    if single is None and row is not None and estimate.relieved:
+        return (
+            f"It was measured while others held {row.others_cores:.1f} cores, who hold fewer now: what is told lies "
+            "between what steps took then and the least that they may take without them. Measure it again (effort "
+            "quick)."
+        )
+    return None
 
 
 def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: Advice) -> str | None:
@@ -177,8 +222,7 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     batch, in what libraries take."""
     held, peak = outcome.held_bytes, outcome.peak_bytes
     if memory is None:
-        allocated = outcome.allocated_bytes
-        reserved = held if allocated is not None else None  # nobody measured a CPU's
+        allocated, reserved = outcome.device
         told = MemoryParts(peak_bytes=peak, available_bytes=outcome.room.free)
         return replace(told, allocated_peak_bytes=allocated, reserved_peak_bytes=reserved)
     parts = memory.parts(batch_size)
@@ -190,9 +234,9 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
         beyond = max(memory.fixed - of_process - held, 0)
         parts = replace(parts, overhead_bytes=max(parts.overhead_bytes - beyond, 0))
     if not memory.on_cpu:
-        allocated = parts.allocated_peak_bytes if outcome.allocated_bytes is None else outcome.allocated_bytes
+        allocated = parts.allocated_peak_bytes if outcome.device.allocated is None else outcome.device.allocated
         measured = replace(parts, peak_bytes=peak, activations_bytes=above)
-        return replace(measured, reserved_peak_bytes=held, allocated_peak_bytes=allocated)
+        return replace(measured, reserved_peak_bytes=outcome.device.reserved, allocated_peak_bytes=allocated)
     activations = min(parts.activations_bytes or 0, above)
     measured = replace(parts, peak_bytes=peak, process_peak_bytes=peak)
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)

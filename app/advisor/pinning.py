@@ -42,12 +42,15 @@ def explain_pinning(time: PlanTime | None, workload: Workload, *, can_run: bool)
 
 
 def _both_ways(time: PlanTime, workload: Workload) -> tuple[StepEstimate, StepEstimate] | None:
-    """(pageable, pinned), where both are known and the second is worth it."""
+    """(pageable, pinned), where both are known and the second is worth it: not by a bound: pinning may fail there."""
     if workload.data != "pageable":
         return None
     pageable = time.at(workload.batch_size, "pageable")
     pinned = time.fed("pinned").at(workload.batch_size, "pinned")
     if pageable is None or pinned is None:
+        return None
+    is_bound = time.predicted is not None and time.predicted.model.feeding.bounds("pinned")
+    if is_bound and pinned.basis != "measured":
         return None
     pays = pinned.seconds.median < (1 - WORTH_PINNING) * pageable.seconds.median
     return (pageable, pinned) if pays else None

@@ -53,7 +53,7 @@ def _why_no_precision(survey: Survey, precision: str) -> str:
 def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
     """The plans that another machine's profile was calibrated for, of those the request leaves open.
 
-    Raises InvalidRequest when none is left.
+    Raises InvalidRequest when none is left, or a device was asked for that the profile does not have.
     """
     measured = {point.plan.key: point.plan for point in profile.points}.values()
     twins = [
@@ -64,21 +64,27 @@ def profiled_plans(profile: Profile, request: Request) -> tuple[Plan, ...]:
         if plan.device == other
     ]
     found = {plan.key: plan for plan in (*measured, *twins)}
+    there = tuple(dict.fromkeys(plan.device for plan in found.values()))
     plans = [
         plan
         for plan in found.values()
         if request.precision in ("auto", plan.precision)
-        and (not request.devices or plan.device in request.devices or plan.device.split(":")[0] in request.devices)
+        and (not request.devices or any(_is_called(plan.device, name) for name in request.devices))
     ]
-    if not plans:
-        here = tuple(dict.fromkeys(plan.device for plan in found.values()))
-        told = (f"{device} ({', '.join(_precisions_on(device, found.values()))})" for device in here)
+    lacking = [name for name in request.devices if not any(_is_called(device, name) for device in there)]
+    if lacking or not plans:
+        what = "a device that was asked for" if lacking else "the devices and precision asked for"
+        told = (f"{device} ({', '.join(_precisions_on(device, found.values()))})" for device in there)
         raise InvalidRequest(
-            "That profile has nothing for the devices and precision asked for. "
-            f"It was calibrated for: {', '.join(told) or 'nothing'}.",
-            suggestions=here,
+            f"That profile has nothing for {what}. It was calibrated for: {', '.join(told) or 'nothing'}.",
+            suggestions=there,
         )
     return tuple(plans)
+
+
+def _is_called(device: str, name: str) -> bool:
+    """By its own name, or by that of every device of its kind: `cuda`."""
+    return name in (device, device.partition(":")[0])
 
 
 def _precisions_on(device: str, plans: Iterable[Plan]) -> tuple[Precision, ...]:
@@ -102,13 +108,13 @@ def left_out_precisions(plans: Iterable[Plan], everything: Sequence[Plan]) -> Ma
 
 
 def thread_counts(cpu: Cpu) -> tuple[int, ...]:
-    """One thread, the physical cores, the usable cores, and the powers of two between them.
+    """One thread, the physical cores that affinity leaves, the usable cores, and the powers of two between them.
 
     Never more than the usable cores (affinity and cgroup quota, rounded down): with more threads than cores every
     parallel region waits for a thread that has no core.
     """
     usable = whole_usable_cores(cpu)
-    counts = {1, min(cpu.physical_cores or usable, usable), usable}
+    counts = {1, min(cpu.allowed_physical_cores or usable, usable), usable}
     power = 2
     while power < usable:
         counts.add(power)
@@ -163,7 +169,7 @@ def find_devices(survey: Survey, asked: Sequence[str]) -> tuple[str, ...]:
     here = _devices_here(survey)
     found: list[str] = []
     for device in asked:
-        matching = [name for name in here if device in (name, name.partition(":")[0])]
+        matching = [name for name in here if _is_called(name, device)]
         if not matching:
             raise InvalidRequest(why_not_here(survey, device), suggestions=here)
         found += matching
@@ -203,7 +209,8 @@ def _why_no_plan(survey: Survey, accelerator: Accelerator) -> str:
     name = accelerator.name or accelerator.id
     if accelerator in unmeasured_cards(survey):
         return f"{name} has no plan: {MEASURED}"
-    unknown = "whether torch can use it is not known yet" if accelerator.usable is None else None
+    yet = " yet" if survey.software.torch is not None else ""  # a captured machine never tells
+    unknown = f"whether torch can use it is not known{yet}" if accelerator.usable is None else None
     reason = accelerator.why_not or unknown or "torch cannot use it here"
     return f"{name} cannot be trained on: {reason.rstrip('.')}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -72,18 +72,21 @@ def rank_options(
     kinds: Mapping[str, Hashable] = MappingProxyType({}),
     shared: Collection[tuple[object, ...]] = (),
     unrepaid: Starts = MappingProxyType({}),
+    sick: Container[str] = (),
 ) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
     A crowded plan is judged by its high end: what suffers least is preferred, unless the other is faster at its worst.
-    Where intervals overlap the fastest one's, and medians are near it, the cheapest plan of these goes to the head:
-    what cannot be told apart is decided by what it costs. kinds: by device, of cards that are alike; one plan on two of
-    these is no choice between two plans, and the best founded time of it counts: no twin comes before that. shared: the
-    keys of plans whose card others use now, or did when it was measured; what they do to a time says nothing of a twin.
+    Where intervals overlap the first one's, and medians (of crowded plans high ends, too) are near its, the cheapest
+    plan of these goes to the head: what cannot be told apart is decided by what it costs. kinds: by device, of cards
+    that are alike; one plan on two of these is no choice between two plans, and the best founded time of it counts: no
+    twin comes before that. shared: the keys of plans whose card others use now, or did when it was measured; what they
+    do to a time says nothing of a twin.
+    sick: devices of which something grave is found; none comes before a twin that is well and holds the batch, too.
     unrepaid: plans that take longer than another one in a run as short as this, whatever a step takes: the head is the
     first that is none of them, and how sure that is is told without them.
     """
-    founded = _best_founded(options, kinds, shared)
+    founded = _best_founded(options, kinds, shared, sick)
     first_of = {option.plan.key: founded[on_its_kind(option.plan, kinds)] for option in options}
 
     def place(option: Option) -> tuple[tuple[int, float, Cost, str], bool]:
@@ -106,15 +109,19 @@ def rank_options(
 
 
 def _best_founded(
-    options: Sequence[Option], kinds: Mapping[str, Hashable], shared: Collection[tuple[object, ...]]
+    options: Sequence[Option],
+    kinds: Mapping[str, Hashable],
+    shared: Collection[tuple[object, ...]],
+    sick: Container[str],
 ) -> dict[Hashable, Option]:
-    """Of one plan on cards that are alike the one that fits, else holds most, has its card to itself, and is best
-    known."""
+    """Of one plan on cards that are alike the one that fits, else holds most, is on a card that is well, has it to
+    itself, and is best known."""
 
-    def standing(option: Option) -> tuple[bool, int, bool, bool, int]:
+    def standing(option: Option) -> tuple[bool, int, bool, bool, bool, int]:
         holds = (option.max_batch_size or 0) if option.fits is False else 0
         basis = len(BASES) if option.basis is None else BASES.index(option.basis)
-        return (option.fits is False, -holds, option.step_seconds is None, option.plan.key in shared, basis)
+        is_sick, is_shared = option.plan.device in sick, option.plan.key in shared
+        return (option.fits is False, -holds, option.step_seconds is None, is_sick, is_shared, basis)
 
     found: dict[Hashable, Option] = {}
     for option in sorted(options, key=_order):
@@ -152,12 +159,14 @@ def _has_time(option: Option) -> bool:
 def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
     """Whether the two cannot be told apart: by the interval of their ratio where it is known, else by their own."""
     ours, theirs = fastest.step_seconds, other.step_seconds
-    if other.crowded != fastest.crowded:
-        return False  # judged by its worst, it is told apart
-    if ours is None or theirs is None or theirs.median > WORTH_OF_CHEAPNESS * ours.median:
+    if other.crowded != fastest.crowded or ours is None or theirs is None:
+        return False  # judged by its worst, a crowded one is told apart
+    ratio = max(theirs.median / ours.median, ours.median / theirs.median)  # of crowded ones the first's may be longer
+    at_worst = theirs.high / ours.high if other.crowded else 1.0
+    if max(ratio, at_worst) > WORTH_OF_CHEAPNESS:
         return False
     spread = ratio_spread(fastest, other)
-    return theirs.low <= ours.high if spread is None else math.log(theirs.median / ours.median) <= spread
+    return max(ours.low, theirs.low) <= min(ours.high, theirs.high) if spread is None else math.log(ratio) <= spread
 
 
 def _confidence(ordered: Sequence[Option], ratio_spread: RatioSpread) -> float | None:

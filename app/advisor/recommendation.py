@@ -16,65 +16,94 @@ CrossoverKind = Literal["at", "always", "never", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A time in seconds: the middle, and the range that holds it in about four cases of five."""
+    """A time: the middle, and the range that holds it in about four cases of five."""
 
     median: float
+    """The middle. Seconds."""
     low: float
+    """The range's lower end. Seconds."""
     high: float
+    """The range's upper end. Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A step's parts in seconds; None where it is not known."""
+    """A step's parts; None where it is not known."""
 
     transfer: float | None = None
+    """Copying batches to the device, as far as no computing hides it. Seconds."""
     launch: float | None = None
+    """Issuing the operations: on a CPU all of it, on a device what that adds beyond computing. Seconds."""
     compute: float | None = None
+    """Computing. Seconds."""
     synchronize: float | None = None
+    """Waiting for the loss that is read, a step's share of it. Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryParts:
-    """Bytes of one process that trains; None where it is not known.
-
-    The first parts add up to peak_bytes. fragmentation: what a CPU's heap holds of what was freed. allocated_peak: what
-    torch's allocator hands out at most; reserved_peak: what a GPU's allocator, in blocks, or a CPU's heap holds for
-    that; process_peak: a CPU's whole process, libraries included.
-    """
+    """Of one process that trains; None where it is not known. The parts up to peak_bytes add up to it."""
 
     weights_bytes: int | None = None
+    """Parameters and buffers."""
     gradients_bytes: int | None = None
+    """Of the parameters; 0 in inference."""
     optimizer_bytes: int | None = None
+    """What the optimizer keeps between steps."""
     activations_bytes: int | None = None
+    """What else is alive at the peak: activations, the batch, what kernels take inside, and resident data."""
     overhead_bytes: int | None = None
+    """Of the process beside: libraries, a device's context; None: no calibration has measured it."""
     fragmentation_bytes: int | None = None
+    """What a CPU's heap holds of what was freed; None: a device, or rules that are not known."""
     peak_bytes: int | None = None
+    """The sum of the parts: what it takes at most."""
     available_bytes: int | None = None
+    """What is free for it; None: nobody knows."""
     allocated_peak_bytes: int | None = None
+    """What torch's allocator hands out at most."""
     reserved_peak_bytes: int | None = None
+    """What a GPU's allocator, in blocks, or a CPU's heap holds for that."""
     process_peak_bytes: int | None = None
+    """A CPU's whole process, libraries included; None of a device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One plan with what is known about it.
-
-    fits: None when memory is not known. cannot_run: it was tried, for real or in tracing, and torch refused. note: why
-    the time is unknown. crowded: others hold cores that it needs, so that its step may take far longer than its median.
-    """
+    """One plan with what is known about it."""
 
     plan: Plan
+    """The plan."""
     fits: bool | None
+    """Whether it fits into the memory that is free; None: not known."""
     why_not: str | None
+    """Why it does not fit or cannot run, and what would help; None: it does, or it is not known."""
     basis: Basis | None
+    """Where its time comes from. measured: this very plan ran at this batch; probed: this model ran at other batches,
+    or fed otherwise; predicted: from profile and trace; assumed: from a data sheet, which is not given yet. None: it
+    has no time."""
     step_seconds: Interval | None
+    """Of one step; None: not known, or it does not fit."""
     samples_per_second: float | None
+    """By the median; None: it has no time."""
     breakdown_seconds: Breakdown
+    """What the step is made of."""
     memory: MemoryParts
+    """What it takes, and what is free."""
     max_batch_size: int | None
+    """The largest that fits, 16,777,216 at most; 0: not even the smallest does; None: not known."""
     note: str | None = None
+    """Why it was not measured at this batch, or why nothing is known of it, in sentences; None: nothing to say."""
     cannot_run: bool = False
+    """It was tried, for real or in tracing, and torch refused."""
     crowded: bool = False
+    """Others hold cores that it needs, so that its step may take far longer than its median: it is ranked by `high`."""
+    relieved: bool = False
+    """Others, who have left, held cores that it needs when its time was taken, so that it may take far less; its note
+    says so."""
+    uncopied_seconds: float | None = None
+    """Of its step without copies, where none of the kind asked for were calibrated: then it has no time, or one that is
+    bound by other copies; None where they were."""
 
     @property
     def judged_seconds(self) -> float | None:
@@ -99,34 +128,44 @@ class Option:
             "note": self.note,
             "cannot_run": self.cannot_run,
             "crowded": self.crowded,
+            "relieved": self.relieved,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Where `to` overtakes `start` as the batch grows (app.advisor.curves.crossover).
-
-    batch_size: the likeliest batch, of kind `at` alone; low: from where on `start` is no longer certain to be faster;
-    high: from where on `to` is certain to be. medians_cross_at: the likeliest batch, from which `to` has the lower
-    median at all larger ones, whether or not the two can be told apart; None where it has not at the largest.
-    looked_at: the smallest and the largest batch at which the two were compared. launch_bound_until: the batch from
-    which the device of `to`, no longer the host, is the limit; None where the host still is at the largest that `to`
-    can hold of those looked at (launch_bound_at_largest), or where that is not predicted (which is None then, too).
-    """
+    """Where `to` overtakes `start` as the batch grows (app.advisor.curves.crossover)."""
 
     start: Plan
+    """The plan that is overtaken."""
     to: Plan
+    """The plan that overtakes."""
     data: str
+    """How both are fed: resident, pageable or pinned; with plans of the CPU alone as asked."""
     kind: CrossoverKind
+    """at: from `batch_size` on `to` is faster; always: at each batch looked at; never: `from` is, at the largest;
+    undecided: too close at the largest."""
     batch_size: int | None
+    """The likeliest batch, where the medians cross; None of any kind but `at`."""
     low: int | None
+    """From where on `from` is no longer certain to be faster. Samples a step; None of any kind but `at`."""
     high: int | None
+    """From where on `to` is certain to be faster. Samples a step; None of any kind but `at`."""
     launch_bound_until: int | None
+    """The batch from which the device of `to`, no longer the host, is the limit. Samples a step; 1: at every batch
+    looked at; None: not at the largest that `to` can hold of these (`launch_bound_at_largest`), or not predicted."""
     break_even_steps: int | None
+    """So many at the batch asked for repay the longer start of `to`; None: a start was not measured, `to` is not faster
+    there, or both are on one device."""
     basis: Basis
+    """The weaker of the two plans': measured, probed, predicted or assumed."""
     looked_at: tuple[int, int]
+    """The smallest and the largest batch at which the two were compared."""
     medians_cross_at: int | None = None
+    """The likeliest batch of any kind, from which `to` has the lower median at all larger ones; None: it has not at the
+    largest."""
     launch_bound_at_largest: bool | None = None
+    """The host still is the limit at the largest batch that `to` can hold; None: not predicted."""
 
     def to_json(self) -> dict[str, Any]:
         found = fields_of(self)
@@ -139,7 +178,9 @@ class Curve:
     """A plan's median step seconds at each of the curves' batch sizes; None where it is not known or does not fit."""
 
     plan: Plan
+    """The plan."""
     step_seconds: tuple[float | None, ...]
+    """The median at each of the curves' batch sizes; None where it is not known or does not fit."""
 
     def to_json(self) -> dict[str, Any]:
         return {**plan_name(self.plan), "step_seconds": list(self.step_seconds)}
@@ -147,11 +188,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why. `code` is stable, `text` is a sentence, `evidence` holds the numbers behind it."""
+    """Why, or what there is to know."""
 
     code: str
+    """What it is, stable (docs/reasons.md lists all)."""
     text: str
+    """The same in a sentence."""
     evidence: dict[str, Any] = field(default_factory=dict)
+    """The numbers behind it, by name."""
 
 
 def nothing_fits(options: Sequence[Option]) -> bool:
@@ -165,19 +209,31 @@ class Recommendation:
     """Ranked plans, crossovers, settings, reasons and a snippet to paste."""
 
     workload: Workload
+    """What was asked about."""
     parameters: int | None
     flops_per_step: int | None
     recommended: Plan | None
+    """The plan to take, the first of `options`; None: none can be told, and
+    the verdict says why."""
     verdict: str
+    """The answer in a sentence or two."""
     confidence: float | None
+    """Probability, 0 to 1, that no other plan is faster by more than 5 %; None: a plan that may fit has no
+    time, or none is recommended."""
     options: tuple[Option, ...]
+    """All plans of which anything can be said, ranked: the recommended one, then by the step."""
     crossovers: tuple[Crossover, ...]
+    """Where plans overtake each other as the batch grows."""
     curve_batch_sizes: tuple[int, ...]
     curves: tuple[Curve, ...]
     settings: dict[str, Any]
+    """What to set for the recommended plan."""
     reasons: tuple[Reason, ...]
+    """Why, and what there is to know about it."""
     snippet: str | None
+    """A script to paste that runs with these settings; None: there is no plan to write it for."""
     schema_version: str = SCHEMA_VERSION
+    """Of this document."""
 
     @property
     def nothing_fits(self) -> bool:

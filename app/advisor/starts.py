@@ -81,7 +81,7 @@ def unrepaid_devices(
         return {}
     best, their_seconds = min(on_cpu, key=lambda each: each[1])
     begun = startup_of(best.plan, rows.get(best.plan.key, ()), batch_size) or 0.0
-    starts = _device_starts([option.plan for option, _ in judged if not option.plan.is_cpu], rows, batch_size, kinds)
+    starts = _device_starts([option.plan for option in options if not option.plan.is_cpu], rows, batch_size, kinds)
     found: dict[tuple[object, ...], Repaid | None] = {}
     for option, seconds in judged:
         key = option.plan.key
@@ -91,6 +91,21 @@ def unrepaid_devices(
             if not (_may_be_shorter(option, best, more / steps) if repaid is None else repaid.within(steps)):
                 found[key] = repaid
     return found
+
+
+def start_of(
+    plan: Plan,
+    plans: Sequence[Plan],
+    rows: Mapping[tuple[object, ...], Sequence[Measurement]],
+    batch_size: int,
+    kinds: Mapping[str, Hashable],
+) -> float | None:
+    """Seconds before a plan's steps of this batch are steady, as unrepaid_devices takes it; None where nobody knows.
+    plans: all, as one on the same device tells of a context."""
+    if plan.is_cpu:
+        return startup_of(plan, rows.get(plan.key, ()), batch_size)
+    on_devices = [each for each in (*plans, plan) if not each.is_cpu]
+    return _device_starts(on_devices, rows, batch_size, kinds).get(plan.key)
 
 
 def _may_be_shorter(option: Option, best: Option, more_seconds: float) -> bool:

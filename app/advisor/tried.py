@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from app.advisor.memory_model.raised import Took
 from app.advisor.memory_model.rooms import Room
-from app.advisor.time_model.measured import first_steps
+from app.advisor.time_model.single_steps import single_steps
 from probes.measurement import Measurement
 from probes.workload.description import Workload
 
@@ -19,13 +20,23 @@ OUT_OF_TIME = "more time"
 MORE_FREE = 1.1
 
 
+class DeviceBytes(NamedTuple):
+    """Of torch's allocator at its peak; None: not measured, as on a CPU."""
+
+    allocated: int | None
+    reserved: int | None
+
+
+NOT_MEASURED = DeviceBytes(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Tried:
     """What came of running this very plan: the largest batch that ran more than one step (the first finds no state of
     an optimizer beside it) and would now, the smallest that ran out of memory where no more was free than is now, the
     smallest that ran but took more than is free now, why it did not run, if it did not, and why it was not reached, if
-    the time ran out before. held_bytes, allocated_bytes: measured at the batch asked for, fed as asked; on a device of
-    torch's allocator. took: at any batch. smallest: the smallest batch that torch takes."""
+    the time ran out before. held_bytes, device: measured at the batch asked for, fed as asked; device: what torch's
+    allocator there handed out and kept. took: at any batch. smallest: the smallest batch that torch takes."""
 
     room: Room
     ran: int | None = None
@@ -35,7 +46,7 @@ class Tried:
     not_reached: str | None = None
     begun_seconds: float | None = None  # of the first step at the batch asked for, where no other ran
     held_bytes: int | None = None
-    allocated_bytes: int | None = None
+    device: DeviceBytes = NOT_MEASURED
     took: tuple[Took, ...] = ()
     smallest: int = 1
 
@@ -63,14 +74,14 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     too_big = min((row.batch_size for row in light if _is_too_big(row, room.free)), default=None)
     sizes = _sizes_that_run(rows, workload, room)
     ran = max((size for size in sizes if outgrown is None or size < outgrown[0]), default=None)
-    first = first_steps(done).get(batch_size)
+    first = single_steps(done).get(batch_size)
     begun = None if first is None else first.seconds
     refused, not_reached = _why_not([row for row in rows if row.batch_size == batch_size], workload)
     if refused is None and not done:
         refused = _refused_elsewhere(rows)
-    held, allocated = _measured_bytes(done, workload)
+    held, device = _measured_bytes(done, workload)
     took = _took(light, workload, room)
-    return Tried(room, ran, too_big, outgrown, refused, not_reached, begun, held, allocated, took)
+    return Tried(room, ran, too_big, outgrown, refused, not_reached, begun, held, device, took)
 
 
 def tried_on_like_cards(
@@ -96,7 +107,7 @@ def tried_varied(own: Sequence[Measurement], plain: Sequence[Measurement], workl
     mine, without, both = (tried(rows, workload, room) for rows in (own, plain, _in_turn(plain, own)))
     held, before = mine.held_bytes, without.held_bytes
     if held is not None:
-        both = replace(both, held_bytes=held, allocated_bytes=mine.allocated_bytes)
+        both = replace(both, held_bytes=held, device=mine.device)
     takes_more = held is not None and before is not None and held > MORE_FREE * before
     return replace(both, took=(*without.took, *mine.took), ran=mine.ran if takes_more else both.ran)
 
@@ -144,14 +155,14 @@ def _refused_elsewhere(rows: Sequence[Measurement]) -> str | None:
     return f"{reason.rstrip('.')} (so it was at batch size {refused[-1].batch_size})."
 
 
-def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[int | None, int | None]:
-    """Held and allocated, by the last that tells of this batch fed in this way."""
+def _measured_bytes(done: Sequence[Measurement], workload: Workload) -> tuple[int | None, DeviceBytes]:
+    """By the last that tells of this batch fed in this way."""
     for row in reversed(done):
         held = row.held_bytes
         alike = row.batch_size == workload.batch_size and _is_fed_alike(row, workload)
         if alike and held is not None and row.memory is not None:
-            return held, row.memory.allocated_bytes
-    return None, None
+            return held, DeviceBytes(row.memory.allocated_bytes, row.memory.reserved_bytes)
+    return None, NOT_MEASURED
 
 
 def failed_at(rows: Sequence[Measurement], workload: Workload) -> frozenset[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from app import advisor
 from app.advisor.explanations.outdated import explain_outdated
 from app.advisor.explanations.slower_machine import explain_slower
-from app.advisor.explanations.unknown_cards import explain_unknown_cards
+from app.advisor.explanations.unknown_cards import explain_captured_cards, explain_unknown_cards
 from app.advisor.like_cards import one_of_each_kind
 from app.advisor.plans import candidate_plans, must_ask_torch
 from app.advisor.recommendation import Reason, Recommendation
@@ -142,7 +142,7 @@ class Recommending:
         """With a place among those who wait for the machine, and how long to."""
         seconds = self._request.measuring_seconds
         self._ticket = ticket = self._ticket or self._crosspoint.lab.reserve(START_SECONDS + seconds)
-        ticket.on_wait = say_waiting(self._on_progress)
+        say_waiting(ticket, self._on_progress)
         ticket.patience_seconds = max(LEAST_PATIENCE_SECONDS, seconds)
         return ticket
 
@@ -231,16 +231,27 @@ class Recommending:
         self._notes.add(Reason("not-traced", text))
 
     def _with_way_out(self, untraceable: LabError) -> LabError:
-        """It advises to measure the model, which cannot be done where the answer is for a machine that is not here."""
+        """It advises to measure the model, which cannot be done where the answer is for a machine that is not here. A
+        trace that took too long advises nothing of the kind: whoever made it does not know what is asked."""
+        text = str(untraceable)
+        if untraceable.code == "too-slow":
+            text += self._beside_quiet()
         if self._unmeasurable is None:
-            return untraceable
+            return LabError(untraceable.code, text)
         way_out = "Ask on that machine itself"
         if self._unmeasurable == OF_BEFORE:
             way_out = "Ask without the profile"
         elif self._request.profile is not None and self._crosspoint.is_here:
             way_out += ", or without the profile"
-        text = f"{untraceable} For this question nothing can be measured here: {self._unmeasurable}. {way_out}."
+        text += f" For this question nothing can be measured here: {self._unmeasurable}. {way_out}."
         return LabError(untraceable.code, text)
+
+    def _beside_quiet(self) -> str:
+        """What would do for a model that was not traced in time."""
+        own = self._request.workload.model.kind == "python"
+        sooner = " Of your own Python a function that returns sooner would do as well." if own else ""
+        measured = self._unmeasurable is None and self._request.effort == "instant"
+        return sooner + (" Or measure it instead (effort quick)." if measured else "")
 
     async def _decide(self, survey: Survey, profile: Profile | None, trace: Trace | None) -> Recommendation:
         """The advisor's answer from all that is known now; in a thread, for it computes for some milliseconds."""
@@ -299,6 +310,8 @@ class Recommending:
         survey = await self._crosspoint.survey_for_plans(self._on_progress)
         if self._crosspoint.is_here and must_ask_torch(survey):
             self._notes.add(explain_unknown_cards(survey, self._crosspoint.torch.trouble))
+        elif not self._crosspoint.is_here and (captured := explain_captured_cards(survey)) is not None:
+            self._notes.add(captured)
         return survey
 
     def _note_unsurveyed(self, survey: Survey) -> None:

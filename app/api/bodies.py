@@ -1,4 +1,5 @@
-"""What may be in a request's body, field by field; also the source of the API's description."""
+"""What may be in a request's body, field by field; also the source of the API's description. What a field says nothing
+of is what it is in a Workload or a Plan (app.api.schemas)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from probes.workload.description import Data, Mode, OptimizerName, Plan, Precisi
 from probes.workload.models import parse_model
 
 Count = Annotated[int, Field(strict=True, ge=1)]
-BatchSize = Annotated[int, Field(strict=True, ge=1, le=bounds.MAX_BATCH_SIZE, description="Samples a step.")]
+BatchSize = Annotated[int, Field(strict=True, ge=1, le=bounds.MAX_BATCH_SIZE)]
 Device = Annotated[str, Field(min_length=1, max_length=bounds.MAX_NAME_CHARACTERS)]
 ProfileName = Annotated[str, Field(min_length=1, max_length=bounds.MAX_NAME_CHARACTERS)]
 Seconds = Annotated[float, Field(gt=0, le=bounds.MAX_TIME_LIMIT_SECONDS, allow_inf_nan=False)]
@@ -32,7 +33,9 @@ class Dataset(Body):
     """What a whole run goes over: how long that takes, what resident data take of memory, whether a start is repaid."""
 
     samples: Annotated[int, Field(ge=1, le=bounds.MAX_DATASET_SAMPLES, description="Rows in the training set.")]
-    epochs: Annotated[int, Field(ge=1, le=bounds.MAX_EPOCHS, description="Passes over it.")] | None = None
+    epochs: Annotated[int, Field(ge=1, le=bounds.MAX_EPOCHS)] | None = Field(
+        None, description="Passes over it; null: one."
+    )
 
 
 class WorkloadBody(Body):
@@ -45,12 +48,12 @@ class WorkloadBody(Body):
     batch_size: BatchSize
     mode: Mode = "training"
     optimizer: OptimizerName = "adamw"
-    data: Data = Field("pageable", description="How a batch reaches the device.")
-    log_every: Annotated[int, Field(ge=1, le=bounds.MAX_LOG_EVERY)] | None = Field(
-        None, description="Steps between two readings of the loss with .item(); null: never."
+    data: Data = "pageable"
+    log_every: Annotated[int, Field(ge=1, le=bounds.MAX_LOG_EVERY)] | None = None
+    dataset: Dataset | None = Field(None, description="What a whole run goes over; null: not told.")
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = Field(
+        "auto", description="auto: each that a device has; else that one alone, as a plan's `precision`."
     )
-    dataset: Dataset | None = None
-    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     devices: list[Device] = Field(
         default=[], max_length=bounds.MAX_DEVICES, description="cpu, cuda:0, …, or cuda for every one; empty: all."
     )
@@ -80,7 +83,9 @@ class RecommendBody(WorkloadBody):
         "instant", description="instant: nothing is measured; quick: up to 10 s of real steps; thorough: up to 60 s."
     )
     time_limit_seconds: Seconds | None = Field(
-        None, description="Of measuring, below what the effort allows; not with instant, which measures nothing."
+        None,
+        description="Of measuring, below what the effort allows; a first step that has begun is waited for, up to 30 s "
+        "more. Not with instant, which measures nothing.",
     )
     profile: ProfileName | None = Field(None, description="The name of another machine's profile.")
 

@@ -50,6 +50,8 @@ def describe_readiness(context: Context) -> dict[str, Any]:
         warnings = [finding.message for finding in reading.survey.findings if finding.severity != "info"]
     if context.crosspoint.store.trouble is not None:
         warnings.append(f"Nothing is saved: {context.crosspoint.store.trouble}.")
+    if context.crosspoint.store.lost is not None:
+        warnings.append(context.crosspoint.store.lost)
     return {"status": "ok" if ready else "starting", "warnings": warnings}
 
 

@@ -1,4 +1,5 @@
-"""The API's description, made when somebody asks for it: schemas from the dataclasses, units from the fields' names."""
+"""The API's description, made when somebody asks for it: schemas from the dataclasses, with what their fields say of
+themselves, and units from the fields' names."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ REFERENCE = "#/components/schemas/{model}"
 
 # What their names' ends would tell wrongly.
 NAMED = {
-    "looked_at": "The smallest and the largest batch looked at; samples a step.",
+    "steps": None,  # a number of them, or rows
+    "looked_at": "Samples a step.",
     "medians_cross_at": "Samples a step.",
     "measured_at": "Seconds since 1970, UTC.",
 }
@@ -30,6 +32,22 @@ UNITS = {
     "_steps": "Steps.",
     "_size": "Samples a step.",
     "_sizes": "Samples a step.",
+}
+
+# Of a server-sent event (WHATWG HTML, "Server-sent events").
+EVENT = {
+    "data": "A document as JSON: what changes on the machine, or the job without its result.",
+    "event": "What it is: hardware; of a job progress, and finished as the last.",
+    "id": "Counts up; a job's events have none.",
+    "retry": "Milliseconds until a browser asks again when the connection is lost; in the machine's first.",
+}
+# First part of an address -> what the name behind it is.
+NAMES = {
+    "gpus": "What a card is called, as RTX 3080 Ti; case, hyphens, trademark signs and the vendor do not matter.",
+    "models": "A model's name or alias in the catalogue.",
+    "profiles": "A profile's name.",
+    "measurements": "A job's id.",
+    "calibrations": "A job's id.",
 }
 
 WORKLOAD_EXAMPLES = {
@@ -103,12 +121,22 @@ def make_description(app: FastAPI) -> dict[str, Any]:
     schemas.update(collect_schemas(REFERENCE))
     for schema in schemas.values():
         add_units(schema)
-    for path in document["paths"].values():
+    for address, path in document["paths"].items():
         for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                parameter.setdefault("description", NAMES[address.split("/")[1]])
+            describe_events(operation["responses"])
             describe_refusals(operation["responses"])
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     return document
+
+
+def describe_events(responses: dict[str, Any]) -> None:
+    """Say what the members of server-sent events are, which fastapi's own schema of them does not."""
+    streamed = responses.get("200", {}).get("content", {}).get("text/event-stream", {})
+    for name, member in streamed.get("itemSchema", {}).get("properties", {}).items():
+        member.update({"description": EVENT[name]} if name in EVENT else {})
 
 
 def describe_refusals(responses: dict[str, Any]) -> None:
@@ -120,12 +148,12 @@ def describe_refusals(responses: dict[str, Any]) -> None:
 
 
 def add_units(schema: Any) -> None:
-    """Give every property whose name carries a unit, and that says nothing else, a description."""
+    """Put the unit that a property's name carries behind what the property says it is."""
     if isinstance(schema, dict):
         for name, described in (schema.get("properties") or {}).items():
             unit = unit_of(name)
-            if unit and isinstance(described, dict) and "description" not in described:
-                described["description"] = unit
+            if unit and isinstance(described, dict):
+                described["description"] = f"{described.get('description', '')} {unit}".strip()
         for value in schema.values():
             add_units(value)
     elif isinstance(schema, list):

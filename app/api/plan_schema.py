@@ -6,6 +6,8 @@ from typing_extensions import NotRequired, TypedDict  # noqa: UP035 - pydantic r
 
 
 class PlanName(TypedDict):
+    """A plan; a change to how torch runs a model stands there only where it is true."""
+
     device: str
     precision: str
     threads: int | None

@@ -19,77 +19,123 @@ class ProfilePlan(PlanName):
 
 
 class ProfilePoint(TypedDict):
-    """A constant's point: seconds of one execution of what the parameters describe. plan: its place in `plans`."""
+    """A constant's point: one execution of what the parameters describe, timed."""
 
     constant: str
+    """What was measured: dispatch, matmul, convolution, bandwidth and their like."""
     plan: int
+    """Its place in `plans`."""
     parameters: dict[str, float]
+    """Sizes that tell points of one constant apart, by name: m, n, k; bytes; …."""
     flops: float
+    """Floating-point operations of one execution; 0 where that makes no sense."""
     bytes: float
+    """That one execution moves; 0 where that makes no sense."""
     seconds: Timing
+    """Of one execution."""
 
 
 class ProfileNetwork(TypedDict):
-    """A micro-network's whole step. plan, trace: places in `plans` and `traces`. page_faults: of a step."""
+    """A micro-network's whole step, timed."""
 
     name: str
+    """Of the micro-network."""
     batch_size: int
+    """Of each step."""
     plan: int
+    """Its place in `plans`."""
     seconds: Timing
+    """Of one step."""
     page_faults: float
+    """Of a step, counted while it was timed."""
     trace: int
+    """Its place in `traces`."""
 
 
 class ProfileStep(TypedDict):
-    """Which operations a network's step ran: each the place in `operations`, with how often where not once. issued:
-    what issues them, in counts."""
+    """Which operations a network's step ran."""
 
     network: str
+    """The micro-network's name."""
     batch_size: int
+    """Of the step."""
     mode: Mode
+    """training or inference."""
     issued: Issued | None
+    """What issues its operations, counted: Python calls, nodes of autograd's graph, operations nested in others. Null:
+    not counted."""
     operations: list[int | tuple[int, int]]
+    """Each operation's place in `operations`, with how often where not once."""
 
 
 class ProfileContext(TypedDict):
-    """A step's operations, clocked. step, plan: places in `steps` and `plans`. nanoseconds: of each operation, in the
-    step's order. spreads: of these, in percent. clock: `device` where that is not the host's."""
+    """A step's operations, clocked."""
 
     step: int
+    """Its place in `steps`."""
     plan: int
+    """Its place in `plans`."""
     nanoseconds: list[float]
+    """Of each operation, in the step's order. Nanoseconds."""
     spreads: list[float]
+    """Of these times. Percent."""
     clock: NotRequired[Literal["device"]]
+    """device: that took the times; left out: the host."""
 
 
 class Profile(TypedDict):
-    """A machine's calibrations, as `crosspoint profile export` writes them. paces: by CPU threads, seconds of fixed
-    work on quick cores. like: device -> the one measured in its place. method: counted up with each change of how
-    calibrations measure. kernels: what operations of any size share. operations: rows of place in `kernels`, FLOPs,
-    bytes read, bytes written, and grain where there is one. traces: of `networks`."""
+    """A machine's calibrations, as `crosspoint profile export` writes them."""
 
     schema_version: str
+    """Of this document."""
     name: str
+    """By which it is asked for."""
     created_at: str
+    """When its latest calibration was made."""
     fingerprint: str
+    """Of the machine when it was measured."""
     machine: str
+    """That was measured, in words."""
     software: dict[str, str]
+    """Versions that were measured with, by name: torch, python."""
     effort: CalibrationEffort
+    """Of the calibration: quick, within 30 s, or full, within 60."""
     duration_seconds: float
+    """What the calibration took."""
     noise: dict[str, float | None]
+    """How quiet the machine was, each a number or null: load_average; steal_fraction (taken by the hypervisor); spread
+    of the points; contention (of the cores measured on, what others wanted); waiting_fraction (of the time, without a
+    core); busy (1: too little was left to trust it to a few percent); drift and hindrance of the figures; slow_fraction
+    (of the time, that cores were slow)."""
     process_base_bytes: int | None
+    """Resident set of a process that imported torch and did nothing; null: not measured."""
     context_bytes: dict[str, int] | None
+    """By device, what its context takes with libraries at work; null: not measured."""
     workspace_bytes: dict[str, int] | None
+    """By device, what libraries keep of torch's allocator once at work; null: not measured."""
     hardware: MachineFacts | None
+    """Of the machine that was measured; null: made before it was kept."""
     paces: dict[str, float]
+    """By CPU threads, what fixed work takes on cores as quick as they get. Seconds."""
     like: dict[str, str]
+    """By device, the one that was measured in its place: a card like it."""
     calibrations: int
+    """Of how many its times are means."""
     method: int
+    """Counted up with each change of how calibrations measure; of several calibrations the oldest's."""
     plans: list[ProfilePlan]
+    """That were measured under; elsewhere stand their places here."""
     points: list[ProfilePoint]
+    """What constants took."""
     networks: list[ProfileNetwork]
+    """What whole steps of micro-networks took."""
     kernels: list[list[Any]]
+    """What operations of any size share; elsewhere stand their places here."""
     operations: list[list[float]]
+    """Rows of place in `kernels`, FLOPs, bytes read, bytes written, and grain where there is one."""
     steps: list[ProfileStep]
+    """Which operations the networks' steps ran."""
     contexts: list[ProfileContext]
+    """What each operation took inside these steps."""
     traces: list[dict[str, Any]]
+    """Of `networks`, as functions of the batch size; elsewhere stand their places here."""

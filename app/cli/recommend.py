@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     "--time-limit",
     "time_limit_seconds",
     type=FloatRange(0, bounds.MAX_TIME_LIMIT_SECONDS, min_open=True),
-    help="Seconds of measuring at most, below what the effort allows.",
+    help="Seconds of measuring, below what the effort allows; a first step that has begun is waited for, up to 30 s "
+    "more.",
 )
 @click.option("--profile", help="Answer for another machine: the name of its profile.")
 @click.pass_context

@@ -22,12 +22,17 @@ def with_setting_flags(command: Command) -> Command:
 
 def setting_option(item: Field[Any]) -> Callable[[Command], Command]:
     """`--data-dir TEXT`, or `--access-log / --no-access-log` for a switch. None when it is not given."""
-    flag = item.name.replace("_", "-")
+    flag = _flag(item)
     help_text = f"{item.metadata['help']}  [{variable_name(item)}]"
     if setting_type(item) is bool:
-        return click.option(f"--{flag}/--no-{flag}", item.name, default=None, help=help_text)
+        return click.option(f"{flag}/--no-{flag[2:]}", item.name, default=None, help=help_text)
     metavar = {int: "NUMBER", float: "SECONDS"}.get(setting_type(item), "TEXT")
-    return click.option(f"--{flag}", item.name, metavar=metavar, help=help_text)
+    return click.option(flag, item.name, metavar=metavar, help=help_text)
+
+
+def _flag(item: Field[Any]) -> str:
+    """`data_dir` -> `--data-dir`."""
+    return f"--{item.name.replace('_', '-')}"
 
 
 @click.command()
@@ -45,4 +50,4 @@ def command(**flags: Any) -> None:
 
 
 def _parse_flag(item: Field[Any], value: Any) -> Any:
-    return parse_setting(item, value) if isinstance(value, str) else value
+    return parse_setting(item, value, _flag(item)) if isinstance(value, str) else value

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -18,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import LabError
+from app.lab.endings import say_killed, say_overdue
+from app.lab.temporary_folder import TemporaryFolder
 from probes.gpu.device_order import BY_BUS
+from probes.oom_kills import read_oom_kills
+from probes.reading import Root
 from probes.workload.description import PLAN_VARIABLES
 
 log = logging.getLogger(__name__)
@@ -38,30 +41,6 @@ KILL_SECONDS = 1.0
 LOOK_SECONDS = 10.0
 # The kernel should take the measuring process before anything else (proc(5): -1000 never, 1000 first).
 OOM_SCORE_ADJUSTMENT = "900"
-
-# What a job that took too long is called, and what would help.
-OVERDUE = {
-    "trace": (
-        "trace",
-        "Measure it instead (effort quick); a smaller model would do as well, or, of your own Python, a function that "
-        "returns sooner.",
-    ),
-    "measure": ("measurement", "A smaller batch or model, fewer plans or more time would do."),
-    "calibrate": (
-        "calibration",
-        "The machine is too busy or too slow, or a device does not answer; a quieter machine, or fewer devices (cpu "
-        "alone leaves cards out), would do.",
-    ),
-    "experiment": ("experiment", "Fewer epochs or devices would do."),
-}
-# What would help where one was killed for want of memory.
-KILLED = {
-    "trace": "A smaller model would do.",
-    "measure": "A smaller batch or model would do.",
-    "calibrate": "This machine has too little memory for a calibration. Steps of your own model may still be measured "
-    "(effort quick).",
-    "experiment": "More memory would do, or fewer devices.",
-}
 
 PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "probes.microtrain")
 
@@ -98,7 +77,7 @@ def _without_room() -> dict[str, str]:
 class Child:
     """Use `Child.start`, then `run` for each job, then `end`."""
 
-    def __init__(self, process: Process, living: set[Child], folder: str | None) -> None:
+    def __init__(self, process: Process, living: set[Child], folder: TemporaryFolder | None) -> None:
         self._process = process
         self._folder = folder  # of its temporary files
         self._living = living
@@ -109,6 +88,7 @@ class Child:
         self._ending: asyncio.Task[None] | None = None
         self._jobs = 0
         self._kind = ""  # of the last job
+        self._oom_kills = read_oom_kills(Root())  # as that began
         self.ready: dict[str, Any] = {}
         self.start_seconds = 0.0  # until it was ready
 
@@ -124,11 +104,11 @@ class Child:
         """Start a process in a session of its own and wait until it is ready; it is in `living` until it has ended.
         environment: what it has beside this one's own. Raises LabError."""
         begun = time.monotonic()
-        folder = _temporary_folder()
+        folder = TemporaryFolder.make()
         try:
             process = await asyncio.create_subprocess_exec(
                 *program,
-                *(("--temporary", folder) if folder is not None else ()),
+                *(("--temporary", folder.path) if folder is not None else ()),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -137,7 +117,8 @@ class Child:
                 limit=MAX_LINE_BYTES,
             )
         except BaseException as error:
-            _remove(folder)
+            if folder is not None:
+                folder.remove()
             if isinstance(error, OSError):
                 raise LabError("failed", f"The measuring process could not be started: {error.strerror}.") from error
             raise
@@ -181,6 +162,7 @@ class Child:
         """
         self._jobs += 1
         self._kind = str(job.get("kind"))
+        self._oom_kills = read_oom_kills(Root())
         name = f"{self.pid}-{self._jobs}"
         try:
             async with asyncio.timeout(deadline_seconds):
@@ -197,7 +179,7 @@ class Child:
                         on_event(event)
         except TimeoutError:
             await self.end()
-            raise LabError("too-slow", _overdue(self._kind, deadline_seconds)) from None
+            raise LabError("too-slow", say_overdue(self._kind, deadline_seconds)) from None
         if event.get("last") is True:
             await self.end()  # where it lost a device it may be held up in the driver
         return _result_of(event)
@@ -218,7 +200,8 @@ class Child:
         try:
             await self._end_process()
         finally:
-            _remove(self._folder)
+            if self._folder is not None:
+                self._folder.remove()
             self._living.discard(self)
 
     async def _end_process(self) -> None:
@@ -281,11 +264,7 @@ class Child:
         code = self._process.returncode
         log.warning("A measuring process ended (exit code %s). Its last words: %s", code, self._last_words())
         if code == -signal.SIGKILL:
-            return LabError(
-                "killed",
-                "The measuring process was killed, most likely by the kernel for want of memory. "
-                f"{KILLED.get(self._kind, 'More memory would do.')}",
-            )
+            return LabError("killed", say_killed(self._kind, self._oom_kills, read_oom_kills(Root())))
         if code is not None and code < 0:
             return LabError("failed", f"The measuring process was ended by signal {_signal_name(-code)}.")
         return LabError("failed", f"The measuring process ended by itself (exit code {code}); the log says more.")
@@ -316,24 +295,6 @@ class Child:
     def _offer_to_the_oom_killer(self) -> None:
         with contextlib.suppress(OSError):
             Path(f"/proc/{self.pid}/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-
-
-def _temporary_folder() -> str | None:
-    """One that this process removes: what is killed leaves its files. None on a full disk."""
-    try:
-        return tempfile.mkdtemp(prefix="crosspoint-")
-    except OSError:
-        return None
-
-
-def _remove(folder: str | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _overdue(kind: str, seconds: float) -> str:
-    what, remedy = OVERDUE.get(kind, ("job", "More time would do."))
-    return f"The {what} was ended after {seconds:.0f} seconds, its deadline. {remedy}"
 
 
 def _result_of(event: dict[str, Any]) -> dict[str, Any]:

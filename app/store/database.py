@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -109,7 +110,8 @@ class Database:
 
     machine: this one, whose past is told. trouble: None, or a sentence's end that says why what is written now will not
     be there after the next start. in_memory: what was written before cannot be read either. failed: None, or why what
-    was to be written last was not; the next one may be.
+    was to be written last was not; the next one may be. lost: None, or a sentence that says what became of the file
+    that held what was written before. losses: how often that came about.
     """
 
     def __init__(self, path: Path, machine: Machine) -> None:
@@ -117,6 +119,9 @@ class Database:
         self._machine = machine
         self.trouble: str | None = None
         self.failed: str | None = None
+        self.lost: str | None = None
+        self.losses = 0
+        self._away: tuple[tuple[int, int] | None, str | None] | None = None  # lost first, `lost` before that
         self.in_memory = False
         self.connection = self._open()
         self._file = _identify(path)
@@ -131,7 +136,10 @@ class Database:
 
     def reopen(self) -> None:
         """The file of this name, which is another than was open, or a new one."""
-        log.warning("The store's file was removed or replaced; what was in it is not there any more.")
+        self._away = self._away or (self._file, self.lost)
+        self._note_loss(f"The store's file was removed or replaced at {_now()}; what was in it is not used any more.")
+        # Before anything is closed or made: what is made anew may get the number of what was removed.
+        self._take_back_loss(_identify(self._path))
         self.connection.close()
         self.connection = self._open()
         self._file = _identify(self._path)
@@ -160,6 +168,7 @@ class Database:
         return self.connection is not before
 
     def _open_again(self) -> None:
+        found = _identify(self._path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             connection = _connect(self._path, self._machine)
@@ -167,6 +176,7 @@ class Database:
             return
         self.connection.close()
         self.connection, self.trouble, self.failed, self.in_memory = connection, None, None, False
+        self._take_back_loss(found)
         self._file = _identify(self._path)
         log.warning("The store can be written again.")
 
@@ -233,15 +243,33 @@ class Database:
         """Keep the damaged file for whoever wants to look, under a name that says what it is. What has its name by now
         is another process's new one, where that met the damage at the same time, and stays."""
         if _identify(self._path) != damaged:
+            self._note_loss(f"The store was damaged at {_now()}; another process has begun a new one.")
             return
         aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
-        log.warning("The store was damaged. It lies beside the new one as %s.", aside.name)
         try:
             self._path.rename(aside)
+            self._note_loss(
+                f"The store was damaged at {_now()}; what was in it lies beside the new one as {aside.name}."
+            )
             for suffix in ("-wal", "-shm", "-journal"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as error:
             log.warning("The damaged store could not be moved aside (%s).", error.strerror)
+
+    def _note_loss(self, sentence: str) -> None:
+        self.lost = sentence
+        self.losses += 1
+        log.warning("%s", sentence)
+
+    def _take_back_loss(self, found: tuple[int, int] | None) -> None:
+        """Where the file that is to be used is the one that went first: a folder that was away for a while, say."""
+        if self._away is not None and found is not None and found == self._away[0]:
+            self.lost, self._away = self._away[1], None
+            log.warning("The store's file is back.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

@@ -86,6 +86,16 @@ class Store:
         """Why what was stored before cannot be read, as a sentence's end; None: it can be, or was not opened yet."""
         return self.trouble if self._database is not None and self._database.in_memory else None
 
+    @property
+    def lost(self) -> str | None:
+        """What became of the file that held what was stored before, a sentence; None: it is the one that is used."""
+        return self._database.lost if self._database is not None else None
+
+    @property
+    def losses(self) -> int:
+        """How often that came about: with each another file is used, which knows nothing of what was stored before."""
+        return self._database.losses if self._database is not None else 0
+
     async def close(self) -> None:
         await self._in_thread(self._close)
         self._thread.shutdown(wait=False)

@@ -8,6 +8,7 @@ from string import Template
 from typing import Any
 
 from app.web.page import STATIC
+from probes.figures import format_seconds, format_timing
 
 Document = dict[str, Any]
 
@@ -73,9 +74,9 @@ def _section(device: Document) -> str:
 
 def _costs(device: Document) -> str:
     return (
-        f"One reading costs {_micro(device['reading_seconds'])} right after a step and "
-        f"{_micro(device['ready_reading_seconds'])} on an idle device. Starting up, with the first "
-        f"step, took {device['startup_seconds']:.3g} s, which is in no row."
+        f"One reading costs {format_timing(device['reading_seconds'])} right after a step and "
+        f"{format_timing(device['ready_reading_seconds'])} on an idle device. Starting up, with the first "
+        f"step, took {format_seconds(device['startup_seconds'])}, which is in no row."
     )
 
 
@@ -84,9 +85,9 @@ def _row(variant: Document) -> str:
     values = (
         "never" if every is None else "every epoch" if every == 1 else f"every {every:,} epochs",
         f"{variant['readings']:,}",
-        f"{variant['total_seconds']:.3g} s",
-        _micro(variant["epoch_seconds"]),
-        "–" if extra is None else _micro(extra) if extra["low"] > 0 else "within noise",
+        format_seconds(variant["total_seconds"]),
+        format_timing(variant["epoch_seconds"]),
+        "–" if extra is None else format_timing(extra) if extra["low"] > 0 else "within noise",
         *(_share(variant["shares"][part]) for part in PARTS),
         f"{variant['final_loss']:.3g}",
     )
@@ -95,7 +96,3 @@ def _row(variant: Document) -> str:
 
 def _share(share: float) -> str:
     return "<0.1 %" if 0 < share < 0.001 else f"{share * 100:.1f} %"
-
-
-def _micro(timing: Document) -> str:
-    return f"{timing['median'] * 1e6:.3g} µs ({timing['low'] * 1e6:.3g} to {timing['high'] * 1e6:.3g})"

@@ -128,23 +128,27 @@ def _advise_lower_limit(card: Accelerator) -> str:
 
 
 def _is_held_low(card: Accelerator, codes: set[str]) -> bool:
+    """By a limit that somebody, or a laptop, lowered: cards made for few watts (T4, L4) reach theirs under any load."""
     clock, most = card.graphics_clock_hz, card.graphics_clock_maximum_hz
-    if (card.utilization_percent or 0) < _BUSY_PERCENT:
+    limit, default = card.power_limit_watts, card.power_limit_default_watts
+    if (card.utilization_percent or 0) < _BUSY_PERCENT or limit is None or default is None or limit >= default:
         return False
     return "sw_power_cap" in codes and bool(clock and most and clock < _LOW_LIMIT_CLOCK * most)
 
 
 def _throttled_by_power(card: Accelerator) -> Finding:
-    limit = f" of {card.power_limit_watts:g} W" if card.power_limit_watts is not None else ""
     if set(card.throttle_codes or ()) & set(_POWER):
         message = f"The power supply holds this card down{_clocks(card)}."
         fix = "Check the card's power cables, and that the supply has enough watts for all cards."
     else:
-        message = f"This card's power limit{limit} holds it down{_clocks(card)}."
-        fix = (
-            f"nvidia-smi -i {_number(card)} -q -d POWER shows the limits; where there is room: sudo "
-            f"nvidia-smi -i {_number(card)} -pl WATTS"
+        default = f"{card.power_limit_default_watts:g}"
+        message = (
+            f"This card's power limit of {card.power_limit_watts:g} W, for {default} W as it was made, holds it "
+            f"down{_clocks(card)}."
         )
+        fix = f"sudo nvidia-smi -i {_number(card)} -pl {default}, where cooling and supply have room for it"
+        if card.segment == "laptop":  # whose own rules set the limit, by battery and heat
+            fix = "Plug in the laptop's own power supply and choose its performance mode."
     return make_finding("gpu-throttled-by-power", _name(card), message, fix)
 
 

@@ -70,7 +70,7 @@ def find_omp_num_threads_above_usable(facts: Facts) -> Iterator[Finding]:
 def find_omp_num_threads_below_usable(facts: Facts) -> Iterator[Finding]:
     """Half of the cores or fewer; launchers such as torchrun set 1 for every process."""
     threads = _threads(facts)
-    usable = min(facts.cpu.usable_cores or 0, facts.cpu.physical_cores or 1 << 20)
+    usable = min(facts.cpu.usable_cores or 0, facts.cpu.allowed_physical_cores or 1 << 20)
     if threads is None or threads < 1 or usable < 4 or threads > usable / 2:
         return
     yield make_finding(

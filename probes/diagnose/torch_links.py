@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probes.diagnose.codes import make_finding
-from probes.diagnose.cuda_versions import find_minimum_driver, is_older
+from probes.diagnose.cuda_versions import find_last_branch, find_minimum_driver, find_oldest_capability, is_older
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.machine import find_torch_does_not_start, find_torch_not_installed
 from probes.diagnose.visibility import may_be_hidden
@@ -46,7 +46,8 @@ def _check_cuda(case: Case, torch: Torch) -> Checked:
 
 
 def _driver_too_old(case: Case, torch: Torch) -> Finding | None:
-    """By the table where it knows this CUDA; else a driver whose own CUDA has a lower major version is too old. Where
+    """A torch that has no kernels for the card whatever its driver is told as that. By the table where it knows this
+    CUDA; else a driver whose own CUDA has a lower major version is too old. Where
     CUDA has just started here and is as new as torch's, no table says otherwise: a compatibility package is there."""
     driver = case.card.driver_version or case.facts.software.nvidia_driver
     minimum = find_minimum_driver(torch.cuda_version)
@@ -59,16 +60,48 @@ def _driver_too_old(case: Case, torch: Torch) -> Finding | None:
         too_old = is_below
     if not too_old:
         return None
+    if (without_kernels := _never_has_kernels(case, torch)) is not None:
+        return without_kernels  # a newer driver would not help, and one that is new enough may not know the card
     needs = f"driver {minimum} or newer" if minimum else "a newer driver"
     message = (
         f"torch {torch.version} is built for CUDA {torch.cuda_version}, which needs {needs}; this machine has {driver}"
         + (f", good up to CUDA {own}." if own else ".")
     )
+    last = find_last_branch(case.card.compute_capability)
     fix = (
-        f"Update NVIDIA's driver to {minimum or 'the newest'} or newer, or install a torch for an older "
+        f"Update NVIDIA's driver to {minimum or 'the newest'} or newer{_up_to(last)}, or install a torch for an older "
         f"CUDA: {_GET_TORCH}"
     )
     return make_finding("driver-too-old-for-torch", case.subject, message, fix)
+
+
+def _up_to(branch: str | None) -> str:
+    return f" ({branch} is the last branch of drivers for this card)" if branch else ""
+
+
+def _never_has_kernels(case: Case, torch: Torch) -> Finding | None:
+    """Where the CUDA that this torch was built with makes none for a card as old as this one."""
+    capability, oldest = case.card.compute_capability, find_oldest_capability(torch.cuda_version)
+    if not is_older(capability, oldest):
+        return None
+    message = (
+        f"The card's compute capability is {capability}, and no torch for CUDA {torch.cuda_version} has kernels for "
+        f"less than {oldest}: a newer driver alone does not help."
+    )
+    fix = f"Install torch's build for CUDA 12.6 (NVIDIA's own for a Jetson){_with_driver(case, '12.6')}: {_GET_TORCH}"
+    if is_older(capability, find_oldest_capability("12.6")):
+        driver = _with_driver(case, "11") or f", and keep the driver{_up_to(find_last_branch(capability))}"
+        fix = f"Install an older torch, built for CUDA 11 or less{driver}: {_GET_TORCH}"
+    return make_finding("torch-without-kernels", case.subject, message, fix)
+
+
+def _with_driver(case: Case, cuda_version: str) -> str:
+    """What that CUDA needs besides. Empty: the driver will do, is not known, or none that the card has would."""
+    minimum, last = find_minimum_driver(cuda_version), find_last_branch(case.card.compute_capability)
+    driver = case.card.driver_version or case.facts.software.nvidia_driver
+    if not is_older(driver, minimum) or is_older(last, minimum):
+        return ""
+    return f", and update the driver to {minimum} or newer{_up_to(last)}"
 
 
 def _check_rocm(case: Case, torch: Torch) -> Checked:
@@ -129,7 +162,8 @@ def _check_nvidia_kernels(case: Case) -> Checked:
     torch, capability = case.facts.torch, case.card.compute_capability
     architectures = torch.architectures if torch else ()
     if not architectures or capability is None:
-        return unknown("torch was not started, so its list of kernels is not known")
+        too_old = _never_has_kernels(case, torch) if torch else None
+        return broken(too_old) if too_old else unknown("torch was not started, so its list of kernels is not known")
     if has_kernels(capability, architectures):
         return fine(f"this torch has kernels for compute capability {capability}")
     message = (

@@ -89,6 +89,9 @@ CONSTANTS: tuple[tuple[str, MakeBenches, float], ...] = (
 # Beyond both nothing is left to believe: others hold nearly every core, and the points vary by more than themselves.
 HOPELESS_CONTENTION = 0.9
 HOPELESS_SPREAD = 1.0
+# Nor where nothing was timed twice, so that nothing tells how far it is off, and others had half of the time: a single
+# sample then is as much theirs as ours (with 0.85 and 0.75 of it one plan was told 65 times what it takes).
+HOPELESS_UNREPEATED = 0.5
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,14 @@ def refuse_hopeless(noise: Noise) -> None:
             "too-busy",
             f"Other processes hold nearly every core ({contention:.0%} of those that were measured on), and times "
             "varied by more than themselves. Calibrate again when the machine is quieter.",
+        )
+    waiting = noise.waiting_fraction or 0.0
+    if noise.spread is None and max(contention, waiting) > HOPELESS_UNREPEATED:
+        held = f"{contention:.0%} of the cores" if contention >= waiting else f"the cores for {waiting:.0%} of the time"
+        raise Failure(
+            "too-busy",
+            f"Other processes held {held}, and nothing could be timed twice, so that nothing tells how far the times "
+            "are off. Calibrate again when the machine is quieter.",
         )
 
 

@@ -11,6 +11,7 @@ from probes.microtrain.step import UnsupportedWorkload
 from probes.workload.description import InvalidModel
 
 MAX_CAUSE_CHARACTERS = 200
+_MOST_CUT = 40  # so that a word is not cut in two; of a longer one, as a mangled name, a part says more than nothing
 _PATHS = re.compile(r"\S*[/\\]\S*")
 
 # torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; the C++ library; oneDNN through ideep, and CUDA;
@@ -76,6 +77,12 @@ def explain_failure(error: BaseException) -> Failure:
         return error
     if isinstance(error, InvalidModel):
         return Failure("invalid-model", str(error))
+    if isinstance(error, SystemExit):
+        return Failure(
+            "invalid-model",
+            f"This model's code did not run to its end: {explain_exit(error)}. Its forward, its loss and its "
+            "make_batch have to return.",
+        )
     if isinstance(error, UnsupportedWorkload | Untraceable):
         return Failure("unsupported", str(error))
     if isinstance(error, NoPinnedMemory):
@@ -111,6 +118,14 @@ def explain_step_failure(error: BaseException, *, on_cpu: bool = True) -> Failur
     return Failure("failed", f"The step failed ({type(error).__name__}): {first_line(error)}")
 
 
+def explain_exit(error: SystemExit) -> str:
+    """In words for a bracket, or after a colon: only a user's own code calls sys.exit."""
+    if isinstance(error.code, str):
+        return f"SystemExit: {first_line(error)}".rstrip(".")
+    as_argparse = ", as argparse does where an argument is missing: it is called without any"
+    return f"it ended Python (exit code {error.code or 0}){as_argparse if error.code == 2 else ''}"
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on the host or on a device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -142,7 +157,15 @@ def is_unsupported(error: BaseException) -> bool:
 def first_line(error: BaseException) -> str:
     """The cause in one line of bounded length, without the paths of this machine."""
     lines = str(error).strip().splitlines()
-    return _PATHS.sub("…", lines[0])[:MAX_CAUSE_CHARACTERS] if lines else type(error).__name__
+    return _cut(_PATHS.sub("…", lines[0])) if lines else type(error).__name__
+
+
+def _cut(text: str) -> str:
+    """Within the bound, at a blank where one is near, and with an ellipsis where there was more."""
+    if len(text) <= MAX_CAUSE_CHARACTERS:
+        return text
+    head, _, word = text[:MAX_CAUSE_CHARACTERS].rpartition(" ")
+    return f"{head if head and len(word) < _MOST_CUT else text[: MAX_CAUSE_CHARACTERS - 1]}…"
 
 
 def _holds(error: BaseException, words: tuple[str, ...]) -> bool:

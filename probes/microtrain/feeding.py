@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import copy
+from dataclasses import fields, is_dataclass
 from itertools import cycle
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from probes.workload.description import Data
 # Most are dicts, and an abstract class is asked by two calls more, in every step.
 MAPPINGS = (dict, Mapping)
 
-Batch = Any  # a tensor, or tuples, lists and mappings of them; other values pass through as they are
+Batch = Any  # a tensor, or tuples, lists, mappings and dataclasses of them; other values pass through as they are
 
 
 class NoPinnedMemory(RuntimeError):
@@ -155,11 +156,41 @@ def map_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(batch, PackedSequence):
         data, lengths, *orders = batch
         return PackedSequence(change(data), lengths, *(map_tensors(order, change) for order in orders))
+    return map_parts(batch, lambda value: map_tensors(value, change))
+
+
+def map_parts(batch: Batch, change: Callable[[Any], Any]) -> Batch:
+    """The same structure with each part of it changed; itself, where it has none."""
     if isinstance(batch, tuple | list):
-        return alike(batch, [map_tensors(value, change) for value in batch])
+        return alike(batch, [change(value) for value in batch])
     if isinstance(batch, MAPPINGS):
-        return alike_entries(batch, {name: map_tensors(value, change) for name, value in batch.items()})
-    return batch
+        return alike_entries(batch, {name: change(value) for name, value in batch.items()})
+    if not has_fields(batch):
+        return batch
+    new = copy(batch)
+    for name, value in fields_of(batch).items():
+        object.__setattr__(new, name, change(value))  # a frozen one's own refuses
+    return new
+
+
+def parts_of(batch: Batch) -> Iterable[Any]:
+    """What map_parts changes, in that order."""
+    if isinstance(batch, tuple | list):
+        return batch
+    if isinstance(batch, MAPPINGS):
+        return batch.values()
+    return fields_of(batch).values() if has_fields(batch) else ()
+
+
+def has_fields(batch: Batch) -> bool:
+    """Whether it is a dataclass's instance."""
+    return is_dataclass(batch) and not isinstance(batch, type)
+
+
+def fields_of(batch: Batch) -> dict[str, Any]:
+    """Of a dataclass's instance, those that it has."""
+    names = (field.name for field in fields(batch))
+    return {name: getattr(batch, name) for name in names if hasattr(batch, name)}
 
 
 def alike(like: Any, items: Iterable[Any]) -> Any:
@@ -183,11 +214,8 @@ def tensors_in(batch: Batch) -> Iterator[torch.Tensor]:
         yield batch
     elif isinstance(batch, PackedSequence):
         yield from tensors_in([batch.data, batch.sorted_indices, batch.unsorted_indices])
-    elif isinstance(batch, tuple | list):
-        for value in batch:
-            yield from tensors_in(value)
-    elif isinstance(batch, MAPPINGS):
-        for value in batch.values():
+    else:
+        for value in parts_of(batch):
             yield from tensors_in(value)
 
 

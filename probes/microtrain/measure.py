@@ -21,6 +21,7 @@ from probes.microtrain.measuring.lost_device import explain_not_reached, lost_to
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.measured_rows import MeasuredRows, median_spread
 from probes.microtrain.measuring.overhead_meter import OverheadMeter
+from probes.microtrain.measuring.plan_order import foretold_seconds, in_turn
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.measuring.workbench import StepRun
 from probes.microtrain.overdue import OverdueGuard
@@ -42,7 +43,8 @@ LEAST_SHARE = 1 / 3  # of the time is for steps, also where building the model t
 OVERHEADS_SHARE = 0.12  # of the time, kept for measuring a step's parts after the contest
 REPORT_SECONDS = 0.25
 # A step that has begun cannot be stopped. Where something has been measured the answer goes out soon after the time
-# is up, without the step that is still running; where nothing has, the first step is worth waiting for.
+# is up, without the step that is still running; where nothing has, the first step is worth waiting for, and building
+# the model, which a busy machine may take half a minute for whatever time was asked for.
 OVERDUE_SHARE, OVERDUE_SECONDS = 0.1, 2.5
 FIRST_STEP_SECONDS = 30.0
 DENORMALS_SHARE = 0.2  # of what is left after the contest; a step that takes longer to look at waits for the overheads
@@ -91,10 +93,7 @@ class MeasureSession:
         self._denormals: dict[tuple[str, int], float] = {}  # by precision and batch size
         self._calm: defaultdict[int | None, Calm] = defaultdict(Calm)  # by threads
         self._calm.update({threads: Calm(pace) for threads, pace in job.paces.items()})
-        # By plan's key, where it was foretold of every plan.
-        foretold = dict(zip((plan.key for plan in job.plans), job.expected_seconds, strict=False))
-        known: dict[object, float] = {key: seconds for key, seconds in foretold.items() if seconds is not None}
-        self._expected = known if len(known) == len(job.plans) else {}
+        self._expected = foretold_seconds(job)
         self._contest = Contest(
             [], self._begun, least_block_seconds=LEAST_BLOCK_SECONDS, lead_in_seconds=LEAD_IN_SECONDS
         )
@@ -180,7 +179,7 @@ class MeasureSession:
     def _fork(self) -> Forks | None:
         """Where plans on the CPU can be forked: what forks them was started with this process. Raises Failure
         `invalid-model`."""
-        plans = [plan for plan in self._job.plans if self._is_forkable(plan)]
+        plans = [plan for plan in in_turn(self._job) if self._is_forkable(plan)]
         if not plans or not fresh_processes.is_prepared():
             return None
         job = self._job
@@ -201,7 +200,7 @@ class MeasureSession:
         entries = []
         for size in self._job.batch_sizes:
             too_large = self._why_too_large(size)
-            for plan in sorted(self._job.plans, key=self._order):
+            for plan in in_turn(self._job):
                 impossible = why_impossible(plan, self._job.cores) or self._why_apart(plan)
                 if impossible is not None:
                     self._refuse(plan, size, "unsupported", impossible)
@@ -210,10 +209,6 @@ class MeasureSession:
                 else:
                     entries.append(self._make_entry(plan, size))
         return entries
-
-    def _order(self, plan: Plan) -> tuple[float, bool, bool, int]:
-        """Every processor computes in fp32, and some take dozens of times as long for anything else."""
-        return self._expected.get(plan.key, 0.0), plan.is_cpu, plan.precision != "fp32", -(plan.threads or 0)
 
     def _why_apart(self, plan: Plan) -> str | None:
         """All plans share one model, which lies in memory in one way and is compiled or not."""

@@ -21,7 +21,8 @@ AMPERE = (8, 0)  # first with tf32 and bf16 in tensor cores (CUDA C++ Programmin
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """usable: whole cores under affinity and quota, at least 1. physical: None where nothing tells."""
+    """usable: whole cores under affinity and quota, at least 1. physical: those that affinity and cpusets leave; None
+    where nothing tells."""
 
     usable: int
     physical: int | None = None
@@ -32,11 +33,11 @@ def read_cores() -> Cores:
     try:
         root = Root()
         topology = read_topology(root, read_cpuinfo(root))
-        usable = read_usable_cores(root, topology.online).cores
+        usable = read_usable_cores(root, topology.online)
     except Unreadable:
         return Cores(os.cpu_count() or 1)
-    physical = len(topology.cores) if topology.cores else None
-    return Cores(max(1, int(usable)) if topology.online else os.cpu_count() or 1, physical)
+    physical = topology.count_cores(topology.online if usable.some is None else usable.some) or None
+    return Cores(max(1, int(usable.cores)) if topology.online else os.cpu_count() or 1, physical)
 
 
 def thread_counts(cores: Cores) -> tuple[int, ...]:

@@ -20,25 +20,42 @@ ALSO_LAPTOP = "NVIDIA sold a laptop chip under this very name as well: its speed
 
 @dataclass(frozen=True, slots=True)
 class GpuName:
-    """What is known of every card of this name. `reasons` says why a field is None, by the field's name."""
+    """What is known of every card of this name."""
 
     vendor: str
+    """NVIDIA, AMD, Intel or Apple."""
     name: str
+    """As its vendor writes it; with the memory's size where several were sold and the name says which."""
     generation: str
+    """As GeForce RTX 30."""
     architecture: str | None
+    """Of the chip, as Ampere."""
     tier: str | None
+    """Its place within the generation, as 80."""
     tier_meaning: str
+    """What the tier is good for when training, in a sentence."""
     suffix: str | None
+    """What stands behind the tier, as Ti; None: nothing does."""
     suffix_meaning: str | None
+    """What the suffix means, in a sentence; None: there is none."""
     segment: str
-    memory_total_bytes: int | None  # of one GPU as torch sees it, as sold; drivers report slightly less
+    """consumer, workstation, data-center, laptop, embedded or integrated."""
+    memory_total_bytes: int | None
+    """Of one GPU as torch sees it, as sold; drivers report slightly less."""
     memory_bandwidth_bytes_per_second: float | None
+    """By the data sheet."""
     compute_capability: str | None
+    """Of NVIDIA's, as 8.6."""
     unified_memory: bool | None
-    gpus: int  # on one board; torch sees each as a device of its own
+    """Its memory is the machine's own."""
+    gpus: int
+    """On one board; torch sees each as a device of its own."""
     source: str
+    """Where this is published."""
     notes: tuple[str, ...] = ()
+    """What else there is to know of cards of this name, in sentences."""
     reasons: dict[str, str] = field(default_factory=dict)
+    """Why a field is None, by the field's name."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of `GET /gpus/{name}`."""

@@ -49,6 +49,8 @@ def identify(identity: CpuIdentity) -> Identification:
         return known(name, MACHINE_TYPE, f"IBM Z machine type {identity.machine_type}")
     if identity.apple_family is not None or (identity.name or "").startswith("Apple"):
         return identify_apple(identity)
+    if identity.name is not None:
+        return Identification(reason=f"{identity.name} is not in the table of processors.")
     return Identification(reason="The machine names no vendor, model or part of its processor.")
 
 

@@ -18,14 +18,18 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRow:
-    """One model. family: tabular, vision, text, audio or recurrent; summary: what it is, in a line; parameters:
-    trainable scalars; source: where its sizes are published."""
+    """One model of the catalogue."""
 
     name: str
+    """That it is asked for by."""
     family: str
+    """What it works on: tabular, vision, text, audio or recurrent."""
     summary: str
+    """What it is, in a line."""
     parameters: int
+    """Trainable scalars."""
     source: str
+    """Where its sizes are published."""
     description: ModelDescription
     aliases: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ from probes.bounds import (
     MIN_CONFIG_INTEGER,
 )
 from probes.workload.description import InvalidModel
-from probes.workload.wording import clean, describe, place
+from probes.workload.wording import clean, describe, join, place
 
 # Keys that make transformers load something else than this config, with what to do instead.
 REFUSED = {
@@ -37,13 +37,14 @@ REFUSED = {
     "use_pretrained_backbone": "nothing is downloaded; write the backbone's config as backbone_config",
     "backbone_kwargs": "they belong to a backbone that is loaded by name; write backbone_config",
 }
+MAX_NAMED = 6  # of those in one sentence; published configs have up to three
 # Keys that say nothing about what is trained: provenance, generation, the form of outputs, the weights' dtype (the
 # plan's to choose), and whose kernels run it (torch's: others would have to be installed, or are loaded as code).
 IGNORED = {
     "attn_implementation", "experts_implementation",
     "transformers_version", "torch_dtype", "dtype", "id2label", "label2id", "task_specific_params", "finetuning_task",
-    "prefix", "license", "tokenizer_class", "language", "processor_class", "generation_config", "torchscript",
-    "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
+    "prefix", "license", "tokenizer_class", "tokenizer_name", "language", "processor_class", "generation_config",
+    "torchscript", "return_dict", "use_return_dict", "output_attentions", "output_hidden_states",
 }  # fmt: skip
 # Keys that look like transformers' own notes, which begin like this, and say what is built (OPT's last norm).
 _PRIVATE = {"_remove_final_layer_norm"}
@@ -88,7 +89,19 @@ def check_config(config: dict[str, Any]) -> dict[str, Any]:
 
     Raises InvalidModel for code, paths, URLs, and for numbers or nesting beyond the bounds.
     """
-    return _Reader().read_object(("huggingface",), _with_public_attention(config), 0)
+    reader = _Reader()
+    checked = reader.read_object(("huggingface",), _with_public_attention(config), 0)
+    if reader.refused:
+        raise InvalidModel(_say_refused(reader.refused))
+    return checked
+
+
+def _say_refused(refused: list[tuple[Place, str]]) -> str:
+    """All at once: each is one more round for whoever pastes a config."""
+    named = [(f'"{key}" from {place(where)}', REFUSED[key]) for where, key in refused[:MAX_NAMED]]
+    text = f"{named[0][0]}: {named[0][1]}" if len(named) == 1 else join(f"{what} ({why})" for what, why in named)
+    more = f", and {len(refused) - MAX_NAMED} more of such keys" if len(refused) > MAX_NAMED else ""
+    return f"Remove {text}{more}. A config here is data, never code."
 
 
 def _with_public_attention(config: dict[str, Any]) -> dict[str, Any]:
@@ -99,16 +112,19 @@ def _with_public_attention(config: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Counts entries over the whole config while it copies."""
+    """Counts entries over the whole config while it copies, and gathers what is refused in it."""
 
     def __init__(self) -> None:
         self.entries = 0
+        self.refused: list[tuple[Place, str]] = []  # keys that would load something, and what they stand in
 
     def read_object(self, where: Place, written: dict[str, Any], depth: int) -> dict[str, Any]:
         checked: dict[str, Any] = {}
         labels = _count_labels(where, written)
         for key, value in written.items():
             worked_out = key in _WORKED_OUT and written.get("model_type") == _WORKED_OUT[key]
+            if key in REFUSED and value not in (None, "", False) and value != {}:
+                self.refused.append((where, key))
             if worked_out or not _wanted(where, key, value):
                 continue
             self.count(where)
@@ -141,9 +157,7 @@ class _Reader:
 
 
 def _wanted(where: Place, key: Any, value: Any) -> bool:
-    """Whether a key is to be kept. Raises InvalidModel for keys that would load something."""
-    if key in REFUSED and value not in (None, "", False) and value != {}:
-        raise InvalidModel(f'Remove "{key}" from {place(where)}: {REFUSED[key]}. A config here is data, never code.')
+    """Whether a key is to be kept. Raises InvalidModel for keys that no config has."""
     if key in REFUSED or (key in IGNORED and not (key in KEPT and value == KEPT[key])):
         return False
     if key in _PRIVATE:

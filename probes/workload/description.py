@@ -88,21 +88,26 @@ def _written_one_way(content: Any) -> Any:
 
 @dataclass(frozen=True)
 class Workload:
-    """Model, batch size, mode and optimizer, with how data arrives and how often the loss is read.
-
-    log_every: steps between two readings of the loss with `.item()`; None: never.
-    dataset_samples: rows in the training set; epochs: passes over it. Both serve to say what a whole run takes, and
-    the first how much memory `resident` data take.
-    """
+    """Model, batch size, mode and optimizer, with how data arrives and how often the loss is read. dataset_samples and
+    epochs serve to say what a whole run takes, and the first how much memory `resident` data take."""
 
     model: ModelDescription
+    """What is trained."""
     batch_size: int
+    """Of each step."""
     mode: Mode = "training"
+    """training: a step is forward, loss, backward and optimizer; inference: the forward alone, in eval mode."""
     optimizer: OptimizerName = "adamw"
+    """torch's own, with its defaults; sgd-momentum is SGD with momentum 0.9. In inference it counts for nothing."""
     data: Data = "pageable"
+    """How a batch reaches the device: resident (already there), pageable (copied from ordinary memory) or pinned
+    (copied from pinned memory, while the step before runs)."""
     log_every: int | None = None
+    """Steps between two readings of the loss with `.item()`; None: never."""
     dataset_samples: int | None = None
+    """Rows in the training set; None: not told."""
     epochs: int | None = None
+    """Passes over it; None: one."""
 
     @property
     def steps(self) -> int | None:
@@ -129,17 +134,23 @@ class Workload:
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to run a workload. threads: CPU threads (None on another device). channels_last: the model's images lie in
-    memory channel by channel of each pixel (torch.channels_last). compiled: the model is called through torch.compile,
-    with its defaults. flush_denormal: numbers too small for a full fraction count as 0 (torch.set_flush_denormal)."""
+    """A way to run a workload."""
 
     device: str
+    """cpu, or torch's name of a card, as cuda:0."""
     precision: Precision = "fp32"
+    """fp32; tf32: fp32 whose products the card's tensor cores take in TF32; bf16, fp16: under autocast, fp16 with a
+    gradient scaler."""
     threads: int | None = None
+    """CPU threads; None on another device."""
     environment: dict[str, str] = field(default_factory=dict)
+    """Variables to set before torch is imported; {}: none."""
     channels_last: bool = False
+    """The model's images lie in memory channel by channel of each pixel (torch.channels_last)."""
     compiled: bool = False
+    """The model is called through torch.compile, with its defaults."""
     flush_denormal: bool = False
+    """Numbers too small for a full fraction count as 0 (torch.set_flush_denormal)."""
 
     @property
     def is_cpu(self) -> bool:

@@ -26,6 +26,8 @@ _POSITIONS = (
     "max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "max_seq_len",
     "max_encoder_position_embeddings", "max_decoder_position_embeddings",
 )  # fmt: skip
+# The task with a text to read and another to say, each with as many positions as its half has.
+_TWO_TEXTS = "seq2seq-lm"
 # Classes that are told by another model what to say: transformers has no loss for them, and trains the plain one.
 _TAUGHT = "WithTeacher"
 _OPTIONS = ("huggingface", "task", "sequence_length", "image_size", "audio_samples")
@@ -136,7 +138,7 @@ def _sizes(document: dict[str, Any], config: dict[str, Any], task: str) -> dict[
         if document.get(name) is not None and name not in takes:
             raise InvalidModel(f'"{name}" makes no sense for {task}, which takes {join(takes)}. Leave it out.')
     read = {"sequence_length": _sequence_length, "image_size": _image_size, "audio_samples": _audio_samples}
-    return {name: read[name](document.get(name), config) for name in takes}
+    return {name: read[name](document.get(name), config, task) for name in takes}
 
 
 def sizes_of(task: str) -> tuple[str, ...]:
@@ -148,11 +150,11 @@ def sizes_of(task: str) -> tuple[str, ...]:
     return ("audio_samples",) if task in AUDIO_TASKS else ("sequence_length",)
 
 
-def _sequence_length(written: Any, config: dict[str, Any]) -> int | None:
+def _sequence_length(written: Any, config: dict[str, Any], task: str) -> int | None:
     if written is None:
         return None
     length = whole('"sequence_length"', written, 1, MAX_SEQUENCE_LENGTH)
-    limit = position_limit(config)
+    limit = position_limit(config, left_out(task))
     if limit is not None and length > limit:
         raise InvalidModel(
             f'"sequence_length" is {length}, but the config has {limit} positions. Take at most {limit}.'
@@ -165,15 +167,22 @@ def max_positions(config: dict[str, Any]) -> int | None:
     return _fewest_positions(_parts(config))
 
 
-def position_limit(config: dict[str, Any]) -> int | None:
+def position_limit(config: dict[str, Any], without: str = "") -> int | None:
     """Tokens that a config has positions for, and beyond which its model fails; None: it has no table of positions, or
-    one that grows, or does not say."""
+    one that grows, or does not say. without: the half that does not count, "encoder" or "decoder"; empty: both do."""
     model_type = config.get("model_type")
-    return _fewest_positions(part for part in _parts(config) if not _is_endless(part, model_type))
+    parts = (part for part in _parts(config, without) if not _is_endless(part, model_type))
+    return _fewest_positions(parts, without)
 
 
-def _parts(config: dict[str, Any]) -> list[dict[str, Any]]:
-    nested = (config.get(name) for name in ("text_config", "encoder", "decoder"))
+def left_out(task: str) -> str:
+    """The half of a model whose positions do not bound `sequence_length`: a decoder's, where there is a text to read
+    (LED reads 16,384 tokens and says 1,024)."""
+    return "decoder" if task == _TWO_TEXTS else ""
+
+
+def _parts(config: dict[str, Any], without: str = "") -> list[dict[str, Any]]:
+    nested = (config.get(name) for name in ("text_config", "encoder", "decoder") if name != without)
     return [config, *(part for part in nested if isinstance(part, dict))]
 
 
@@ -186,8 +195,9 @@ def _is_endless(part: dict[str, Any], around: Any) -> bool:
     return isinstance(own, str) and (is_rotary(own) or are_positions_endless(own, _POSITIONS))
 
 
-def _fewest_positions(parts: Iterable[dict[str, Any]]) -> int | None:
-    found = [part[name] for part in parts for name in _POSITIONS if _limits(part, name)]
+def _fewest_positions(parts: Iterable[dict[str, Any]], without: str = "") -> int | None:
+    names = [name for name in _POSITIONS if not without or without not in name]
+    found = [part[name] for part in parts for name in names if _limits(part, name)]
     return min((limit for limit in found if limit > 0), default=None)
 
 
@@ -200,7 +210,7 @@ def _limits(part: dict[str, Any], name: str) -> bool:
     return isinstance(part.get(name), int) and not relative
 
 
-def _image_size(written: Any, config: dict[str, Any]) -> list[int] | None:
+def _image_size(written: Any, config: dict[str, Any], task: str) -> list[int] | None:
     if written is None:
         return None
     sides = written if isinstance(written, list) else [written, written]
@@ -209,7 +219,7 @@ def _image_size(written: Any, config: dict[str, Any]) -> list[int] | None:
     return [whole('"image_size"', side, 1, MAX_IMAGE_SIDE) for side in sides]
 
 
-def _audio_samples(written: Any, config: dict[str, Any]) -> int | None:
+def _audio_samples(written: Any, config: dict[str, Any], task: str) -> int | None:
     return None if written is None else whole('"audio_samples"', written, 1, MAX_AUDIO_SAMPLES)
 
 

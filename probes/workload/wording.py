@@ -16,9 +16,14 @@ def clean(value: object) -> str:
     if not isinstance(value, str):
         return kind_of(value)
     head = value[: 4 * MAX_ECHO_CHARACTERS]
-    kept = "".join(c for c in head if unicodedata.category(c)[0] not in "CZ" or c == " ").strip()
+    kept = "".join(c for c in head if not _is_unseen(c)).strip()
     short = kept[:MAX_ECHO_CHARACTERS]
     return short if len(kept) <= MAX_ECHO_CHARACTERS else short[:-1] + "…"
+
+
+def _is_unseen(character: str) -> bool:
+    """It prints nothing, or a gap that looks like a blank."""
+    return unicodedata.category(character)[0] in "CZ" and character != " "
 
 
 def place(keys: Sequence[str]) -> str:
@@ -70,7 +75,9 @@ def unknown(what: str, name: object, known: Iterable[str], otherwise: str) -> In
     suggestions = near_names(name, known)
     hint = f"Did you mean {join(suggestions, 'or')}?" if suggestions else otherwise
     shown = f'"{clean(name)}"' if isinstance(name, str) else kind_of(name)
-    return InvalidModel(f"{what} {shown} is not known. {hint}", suggestions)
+    unseen = isinstance(name, str) and any(map(_is_unseen, name[: 4 * MAX_ECHO_CHARACTERS]))
+    why = ", as it holds a character that cannot be seen" if unseen else ""
+    return InvalidModel(f"{what} {shown} is not known{why}. {hint}", suggestions)
 
 
 def join(names: Iterable[str], word: str = "and") -> str:

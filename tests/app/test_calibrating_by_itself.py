@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from app.errors import LabError
 from app.service import Crosspoint
-from app.upkeep import BROKEN_IN_A_ROW, CALIBRATION_BYTES, Upkeep
+from app.upkeep import BROKEN_IN_A_ROW, CALIBRATION_BYTES, RETRY_SECONDS, Upkeep
 from probes import survey as surveys
 from probes.hardware import Survey
 from tests.app.advisor.build import a_gpu
@@ -77,7 +78,10 @@ def test_a_busy_machine_is_no_fault_of_a_card(tmp_path: Path) -> None:
         upkeep = Upkeep(crosspoint)
         for _ in range(2):
             await look(upkeep, crosspoint)
-            assert upkeep.calibration["reason"] == "Others hold the cores."
+            why, when = upkeep.calibration["reason"].split(" It is tried again at ")
+            assert why == "Others hold the cores."
+            left = datetime.strptime(when, "%Y-%m-%dT%H:%M:%S%z.") - datetime.now(UTC)
+            assert RETRY_SECONDS - PATIENCE_SECONDS < left.total_seconds() <= RETRY_SECONDS
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path, *IS_BUSY))
     assert devices_tried(tmp_path) == [["cpu", "cuda:0"]] * 2

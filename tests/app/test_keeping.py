@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from app.errors import StoreError
-from app.keeping import to_its_end
+from app.jobs import Job
+from app.keeping import forward_progress, say_waiting, to_its_end
+from app.lab import Ticket
 
 
 def test_who_is_cancelled_while_a_result_is_kept_gets_it_all_the_same() -> None:
@@ -39,3 +41,19 @@ def test_what_fails_meanwhile_fails() -> None:
 
     with pytest.raises(StoreError, match="not saved"):
         asyncio.run(to_its_end(fail()))
+
+
+def test_a_job_that_waited_says_so_no_more_once_it_begins_and_is_not_done_before_its_end() -> None:
+    ticket, begun = Ticket(1.0), list[bool]()
+    job = Job("calibration", ticket)
+    ticket.on_start = lambda: begun.append(True)
+    say_waiting(ticket, job.report)
+    assert ticket.on_wait is not None
+    ticket.on_wait()
+    assert "waiting" in job.document()["message"]
+    ticket.on_start()
+    assert (job.document()["message"], begun) == ("starting", [True])
+    forward_progress(job.report)({"fraction": 1.4, "message": "micro-networks"})
+    assert job.document()["progress"] < 1
+    job.finish("succeeded")
+    assert job.document()["progress"] == 1

@@ -264,10 +264,13 @@ def test_damage_that_shows_while_running_costs_what_was_stored_and_nothing_else(
         await store.jobs("measurement")
         await store.keep_profile(PROFILE)
         assert await store.profile("f1") == PROFILE
+        told.append(str(store.lost))
 
+    told: list[str] = []
     asyncio.run(use(Store(tmp_path)))
     in_store(tmp_path, use_again)
-    assert list(tmp_path.glob("*.damaged-*"))
+    (aside,) = tmp_path.glob("*.damaged-*")
+    assert told[0].endswith(f"what was in it lies beside the new one as {aside.name}.")
 
 
 def test_a_profile_is_there_by_its_name_however_many_are_newer(tmp_path: Path) -> None:

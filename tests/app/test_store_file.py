@@ -55,6 +55,7 @@ def test_a_folder_that_is_removed_or_replaced_meanwhile_is_made_anew_or_used(tmp
         await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
         assert store.trouble is None
         assert await store.profile("f1") is None
+        assert "removed or replaced" in str(store.lost)
 
     async def read(store: Store) -> None:
         assert await store.measurements("f1", WORKLOAD) == [MEASUREMENT]
@@ -63,6 +64,28 @@ def test_a_folder_that_is_removed_or_replaced_meanwhile_is_made_anew_or_used(tmp
     in_store(other, put_in_its_place)
     in_store(folder, use)
     in_store(folder, read)
+
+
+@pytest.mark.parametrize("used_meanwhile", [False, True])
+def test_a_folder_that_was_away_for_a_while_is_no_loss(tmp_path: Path, *, used_meanwhile: bool) -> None:
+    """As where a mount drops out and is there again; what is written meanwhile goes to memory, or to a new file."""
+    folder, away = tmp_path / "data", tmp_path / "away"
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        folder.rename(away)
+        if not used_meanwhile:
+            folder.touch()
+        await store.open()
+        assert "not used any more" in str(store.lost)
+        assert await store.profile("f1") is None
+        folder.rename(tmp_path / "meanwhile")
+        away.rename(folder)
+        await store.open()
+        assert (store.trouble, store.lost) == (None, None)
+        assert await store.profile("f1") == PROFILE
+
+    in_store(folder, use)
 
 
 MACHINE = Machine("this one")

@@ -53,6 +53,19 @@ def devices_of(survey: Survey) -> list[tuple[str | None, bool | None]]:
     return [(card.torch_device, card.usable) for card in survey.accelerators]
 
 
+def test_a_captured_machines_card_is_told_with_why_there_is_no_plan_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        answer = await crosspoint.recommend(Request(SUMMARY))
+        (told,) = (reason for reason in answer.reasons if reason.code == "unknown-device")
+        assert told.evidence == {"cards": ["NVIDIA A10"]}
+        assert "captured machine does not tell" in told.text
+
+    monkeypatch.setattr(Crosspoint, "is_here", False)
+    with_crosspoint(tmp_path, use)
+
+
 def test_torch_is_asked_before_there_are_plans(tmp_path: Path) -> None:
     """By the real measuring process, but for the card that it says it sees."""
 

@@ -20,6 +20,7 @@ from app.jobs import Jobs
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
+from app.store.store import FILE_NAME
 from app.upkeep import AGAIN_SECONDS, ROOMY_BYTES, SCARCE_REST_SECONDS, Upkeep, _rest_seconds, is_quiet
 from probes.hardware import Load, Memory, Survey
 from probes.profile import METHOD, Profile
@@ -115,6 +116,19 @@ def test_how_a_job_ended_is_saved_with_the_next_look_where_it_could_not_be_at_on
             kept = await crosspoint.store.job("measurement", job.id)
             assert kept is not None
             assert kept["state"] == "succeeded"
+
+    asyncio.run(use())
+
+
+def test_what_this_machine_is_is_kept_again_where_the_store_s_file_is_another(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with Crosspoint(Settings(data_dir=tmp_path)) as crosspoint:
+            survey, upkeep = await crosspoint.survey(), Upkeep(crosspoint)
+            for _ in range(2):
+                await upkeep._note_state(survey)
+                assert [state["fingerprint"] for state in await crosspoint.history()] == [survey.fingerprint]
+                (tmp_path / FILE_NAME).unlink()
+                assert await crosspoint.history() == []
 
     asyncio.run(use())
 

@@ -18,6 +18,7 @@ from app.advisor.time_model.features import _sized
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.lessons import MOST_WORKLOADS
 from app.store.lessons import LessonRow
+from benchmarks.device_between import leave_out
 from benchmarks.device_steps import (
     NOT_CLOCKED,
     Step,
@@ -102,6 +103,17 @@ def test_a_step_is_told_and_so_is_who_limits_it(steps: list[Step]) -> None:
     small = [step for step in steps if step.workload == "iris"]
     assert {step.side for step in small} == {"issuing"}
     assert all(step.computing < 0.5 * step.told["instant"].median for step in small)
+
+
+def test_a_batch_between_two_that_ran_is_told_by_the_clock_that_limits_it(
+    truth: list[Document], traces: dict[str, Trace]
+) -> None:
+    """One that issuing limits was told as up to twice what it took, by what the kernels of a larger one took."""
+    recurrent = [step for step in read_steps(truth, "device") if step.workload in ("lstm", "gru")]
+    told = [row for row in leave_out(recurrent, read_profile(H200), traces) if len(row.ran) == 2]
+    assert len(told) == 8  # each in four precisions
+    assert max(abs(error(row.told.median, row.step.seconds)) for row in told) < math.log(1.15)
+    assert all(row.held for row in told)
 
 
 def test_what_other_models_took_brings_the_estimates_nearer(steps: list[Step]) -> None:

@@ -124,6 +124,7 @@ CHANGED_MACHINES = [
     (with_cpu(instruction_sets=()), "instruction set avx2 gone"),
     (with_cpu(torch_instruction_set="DEFAULT"), "torch's instruction set AVX2 -> DEFAULT"),
     (replace(SURVEY, memory=replace(SURVEY.memory, limit_bytes=8 << 30)), "memory limit none -> 8 GiB"),
+    (replace(SURVEY, memory=replace(SURVEY.memory, limit_bytes=1536 << 30)), "memory limit none -> 1536 GiB"),
     (replace(SURVEY, accelerators=(CARD,)), "NVIDIA H100 removed"),
     (replace(SURVEY, accelerators=(CARD, OTHER_CARD, replace(CARD, id="GPU-3"))), "NVIDIA GeForce RTX 3080 Ti added"),
     (with_card(name="NVIDIA H200"), "NVIDIA GeForce RTX 3080 Ti -> NVIDIA H200"),

@@ -9,11 +9,13 @@ import pytest
 
 from probes.hardware import Load
 from probes.load import (
+    AllowedTimes,
     CpuTimes,
     LoadMeter,
     compare_times,
     explain_load,
     measure_load,
+    parse_allowed,
     parse_load_average,
     parse_pressure,
     parse_times,
@@ -69,6 +71,31 @@ def test_others_in_our_quota_are_what_its_cgroup_used_beyond_our_own() -> None:
     assert compare_times(before, replace(after, own=40 + 5 * second)).quota_others_cores == 0.0  # ticks are coarse
     assert compare_times(before, replace(after, quota_seconds=1.0)).quota_others_cores is None  # another cgroup
     assert compare_times(replace(before, quota_seconds=None), after).quota_others_cores is None
+
+
+FOUR = "cpu  100 0 0 300 0 0 0 0\n" + "".join(f"cpu{cpu} {25 + cpu} 0 0 75 0 0 0 {cpu}\n" for cpu in range(4))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "told"),
+    [
+        (0b1010, AllowedTimes(0b1010, 58, 208)),  # CPUs 1 and 3: 26 + 28 busy, 1 + 3 stolen
+        (0b1111, None),
+        (0b10010, None),  # numbered otherwise in this container
+        (None, None),
+    ],
+)
+def test_the_cpus_that_affinity_leaves_are_added_up(cpus: int | None, told: AllowedTimes | None) -> None:
+    assert parse_allowed(FOUR, cpus) == told
+
+
+def test_others_on_the_cpus_that_affinity_leaves_are_what_was_taken_there_beyond_our_own() -> None:
+    before = CpuTimes(0, 0, 0, 5.0, own=40, allowed=AllowedTimes(0b11, 100, 1000))
+    after = CpuTimes(150, 0, 800, 7.0, own=90, allowed=AllowedTimes(0b11, 250, 1200))
+    assert compare_times(before, after).allowed_others_cores == pytest.approx(1.0)
+    pinned = replace(after, allowed=AllowedTimes(0b101, 250, 1200))
+    for other in (pinned, replace(after, own=None), replace(after, allowed=AllowedTimes(0b11, 90, 1200))):
+        assert compare_times(before, other).allowed_others_cores is None
 
 
 def test_this_machine_has_a_load_average_now() -> None:

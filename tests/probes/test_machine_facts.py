@@ -90,3 +90,8 @@ def test_what_a_system_keeps_for_itself_makes_no_other_memory() -> None:
     (said,) = changes_since(before, a_survey(usable_bytes=80 * GB))
     assert said.startswith("memory ")
     assert changes_since(replace(before, memory_bytes=None), a_survey(usable_bytes=80 * GB)) == ()
+
+
+def test_memory_of_a_large_server_is_told_as_it_is_sold() -> None:
+    before = facts_of(a_survey(usable_bytes=1 << 40))
+    assert changes_since(before, a_survey(usable_bytes=2 << 40)) == ("memory 1024 GiB then, 2048 GiB now",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -94,7 +95,9 @@ def test_what_a_newer_crosspoint_added_is_passed_over(real: Document) -> None:
 
 def test_a_schema_of_another_version_is_named(real: Document) -> None:
     for version in (str(int(SCHEMA_VERSION) + 1), 4, 3, 1, None, "", [SCHEMA_VERSION]):
-        with pytest.raises(InvalidProfile, match=f"schema version {SCHEMA_VERSION}"):
+        with pytest.raises(
+            InvalidProfile, match=rf"schema version {SCHEMA_VERSION}|schema_version is none of .*\"{SCHEMA_VERSION}\""
+        ):
             Profile.from_json({**real, "schema_version": version})
 
 
@@ -155,6 +158,11 @@ def large_traces(document: Document) -> None:
     document["networks"] = [{**document["networks"][0], "trace": 0, "batch_size": size} for size in range(1, 300)]
 
 
+def more_threads_than_cores(document: Document) -> None:
+    document["hardware"] = {"usable_cores": 1.5}
+    document["points"][3]["plan"]["threads"] = 3
+
+
 HOSTILE: dict[str, Callable[[Document], object]] = {
     "paces that are a list": lambda document: document.update(paces=[1.0]),
     "a pace of no number of threads": lambda document: document.update(paces={"two": 1e-4}),
@@ -177,6 +185,14 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "a list for parameters": point(lambda row: row.update(parameters=[1])),
     "a thousand parameters": point(lambda row: row.update(parameters={str(n): 1 for n in range(1000)})),
     "an unknown precision": point(lambda row: row["plan"].update(precision="fp64")),
+    "threads on a card": point(lambda row: row["plan"].update(device="cuda:0", threads=1)),
+    "a processor without threads": point(lambda row: row["plan"].update(device="cpu", threads=None)),
+    "tf32 on a processor": point(lambda row: row["plan"].update(device="cpu", precision="tf32")),
+    "more threads than cores": more_threads_than_cores,
+    "a processor that is told as a card": lambda document: document.update(like={"cpu": "cuda:0"}),
+    "a card that is told as the processor": lambda document: document.update(like={"cuda:0": "cpu"}),
+    "a point that computes more than anything can": point(lambda row: row.update(flops=1e15)),
+    "a point that moves more than anything can": point(lambda row: row.update(bytes=1e15)),
     "a million threads": point(lambda row: row["plan"].update(threads=10**6)),
     "no threads": point(lambda row: row["plan"].update(threads=0)),
     "half a thread": point(lambda row: row["plan"].update(threads=0.5)),
@@ -248,6 +264,11 @@ def test_what_no_calibration_measured_is_refused_with_a_sentence(real: Document,
     [
         (b"", "ends in the middle"),
         (b'{"schema_version": "2", "poi', "middle"),
+        (b'{"schema_version": "4", "a": 0.', "middle"),
+        (b'{"schema_version": "4", "a": nul', "middle.*export it again"),
+        (b'{"schema_version": "4", "a": nul}', "Expecting value in line 1"),
+        (b'{"schema_version": "4"}.', "Extra data in line 1"),
+        (gzip.compress(b"{}"), "compressed: unpack it first"),
         (b"\xff\xfe", "UTF-8"),
         (b"[" * 100_000, "nested"),
         (b'{"schema_version": "2", "a": NaN}', "finite"),
@@ -264,11 +285,15 @@ def test_a_file_that_is_no_profile_says_why(content: bytes, words: str) -> None:
         parse_profile(content)
 
 
-def test_a_profile_cut_off_anywhere_is_refused(real: Document) -> None:
+def test_a_profile_cut_off_anywhere_is_told_as_one_that_ends_in_the_middle(real: Document) -> None:
     content = json.dumps(real).encode()
     for end in range(0, len(content), len(content) // 37):
-        with pytest.raises(InvalidProfile):
+        with pytest.raises(InvalidProfile, match="it ends in the middle"):
             parse_profile(content[:end])
+    short = json.dumps({"a": [-0.5, 1e-12, None, True, False], "machine": "\u00e9"}).encode()
+    for end in range(len(short)):
+        with pytest.raises(InvalidProfile, match="it ends in the middle"):
+            parse_profile(short[:end])
 
 
 @pytest.mark.parametrize(
@@ -288,3 +313,18 @@ def test_how_much_a_plan_has_is_bounded_and_each_step_stands_once(real: Document
     HOSTILE[what](document)
     with pytest.raises(InvalidProfile, match=why):
         Profile.from_json(document)
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_how_quick_a_plan_is_is_bounded_by_what_its_threads_or_its_card_can(real: Document, on_cpu: bool) -> None:
+    plan = {"device": "cpu", "threads": 2} if on_cpu else {"device": "cuda:0"}
+    most = 2 * bounds.MAX_THREAD_FLOPS if on_cpu else bounds.MAX_DEVICE_FLOPS
+
+    def with_one(seconds: float) -> Document:
+        timing = dict.fromkeys(("low", "median", "high"), seconds)
+        one = {"constant": "matmul", "parameters": {}, "plan": plan, "flops": 1e12, "bytes": 0.0, "seconds": timing}
+        return {**real, "points": [one]}
+
+    assert Profile.from_json(with_one(1.01e12 / most)).points
+    with pytest.raises(InvalidProfile, match=r"points\[0\] computes more in a second than .* can"):
+        Profile.from_json(with_one(0.99e12 / most))

@@ -36,9 +36,11 @@ def _who(crowd: Crowd) -> str:
         return f"This machine is crowded: in {waited} of the last ten seconds something had to wait for a core."
     stolen = crowd.load.steal_fraction or 0.0
     kept = f" ({say_percent(stolen)} of all CPU time went to the hypervisor's other machines)" if stolen >= 0.01 else ""
+    inside = f" and {crowd.inside:.1f} of the {crowd.usable:g} usable ones," if crowd.is_held_inside else ""
     return (
-        f"This machine is crowded: others hold {crowd.others:.1f} of {crowd.online:.0f} cores{kept}, "
-        f"{crowd.free:.1f} of {crowd.usable:g} usable ones are free."
+        f"This machine is crowded: others hold {crowd.others:.1f} of {crowd.online:.0f} cores{kept},{inside} "
+        f"{crowd.background:.1f} of them taken for what always runs, and {crowd.free:.1f} of {crowd.usable:g} usable "
+        "ones are free."
     )
 
 

@@ -1,4 +1,4 @@
-"""Devices that do not have the precision asked for: why the answer is without them."""
+"""Why the answer is without devices that do not have the precision asked for, or plans that nobody calibrated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app.advisor.explanations.words import say_list
 from app.advisor.recommendation import Reason
-from probes.workload.description import Precision
+from probes.workload.description import Plan, Precision
 
 
 def explain_left_out(left_out: Mapping[str, Sequence[Precision]], precision: str) -> Reason | None:
@@ -17,3 +17,15 @@ def explain_left_out(left_out: Mapping[str, Sequence[Precision]], precision: str
     text = f"There is no plan in {precision} {', and '.join(told)}."
     numbers = {"precision": precision, "precisions": {device: [*having] for device, having in left_out.items()}}
     return Reason("precision-not-there", text, numbers)
+
+
+def explain_uncalibrated(plans: Sequence[Plan]) -> Reason | None:
+    """plans: that are left out, as the profile has nothing with as many threads. None where there are none."""
+    if not plans:
+        return None
+    labels = [plan.label for plan in plans]
+    text = (
+        f"This answer is without {say_list(labels)}: nothing was calibrated with as many threads. A quick calibration "
+        "takes some numbers of threads alone, `crosspoint calibrate --effort full` takes all."
+    )
+    return Reason("threads-not-calibrated", text, {"plans": labels})

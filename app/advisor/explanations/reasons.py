@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from app.advisor.crowding import Crowd
-from app.advisor.curves.over_batches import startup_of
 from app.advisor.environments import Gain, bare
 from app.advisor.explanations.advice import Advice
 from app.advisor.explanations.choice_reasons import (
@@ -25,8 +24,10 @@ from app.advisor.explanations.environment_reason import explain_environment, exp
 from app.advisor.explanations.noise_signs import signs_of_noise
 from app.advisor.explanations.routing_reason import explain_routing
 from app.advisor.explanations.slow_cores_reason import explain_slow_cores
+from app.advisor.explanations.uncopied import explain_uncopied
 from app.advisor.explanations.unknown_work import explain_unknown_work
 from app.advisor.explanations.unrepaid_reason import explain_unrepaid
+from app.advisor.explanations.untrained_parts import explain_untrained_parts
 from app.advisor.explanations.without_time import explain_without_time
 from app.advisor.explanations.words import say_duration, say_list, say_percent, say_seconds
 from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
@@ -62,6 +63,7 @@ class Evidence:
     gains: Sequence[Gain] = ()  # variants whose steps pay
     rested: Sequence[Measurement] = ()  # what times at the batch asked for rest on
     machine: Survey | None = None  # that is asked about; None: nobody knows its cards
+    startup_seconds: float | None = None  # before the recommended plan's steps are steady (app.advisor.starts.start_of)
 
     def option(self, plan: Plan) -> Option | None:
         return next((option for option in self.ranking.options if option.plan.key == plan.key), None)
@@ -96,9 +98,11 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
         *_too_big(evidence),
         *_refused(evidence),
         *explain_without_time(evidence.ranking.unlike, evidence.profile, evidence.advice),
+        *explain_uncopied(evidence.ranking.unlike, evidence.workload.data),
         _predicted_only(evidence, best),
         explain_routing(evidence.trace, best),
         explain_dropped_layers(evidence.trace, best),
+        explain_untrained_parts(evidence.trace, evidence.workload),
         explain_unknown_work(evidence.trace, best),
         _noisy_profile(evidence),
     ]
@@ -145,13 +149,17 @@ def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     samples, batch, epochs, steps = workload.dataset_samples, workload.batch_size, workload.epochs or 1, workload.steps
     if steps is None or samples is None or seconds is None:
         return None
-    total = steps * seconds.median + (startup_of(best.plan, evidence.measurements, batch) or 0.0)
+    start = evidence.startup_seconds or 0.0
+    total = steps * seconds.median + start
     over = "" if epochs == 1 else f", {epochs:,} times over"
+    begun = f", its start of {say_duration(start)} included" if start > WORTH_TELLING * total else ""
     text = (
         f"{_counted(samples, 'row')} in batches of {batch:,}{over}: {_counted(steps, 'step')}, "
-        f"about {say_duration(total)} on {best.plan.label}."
+        f"about {say_duration(total)} on {best.plan.label}{begun}."
     )
     numbers = {"steps": steps, "seconds": total, "epochs": epochs, "dataset_samples": samples}
+    if evidence.startup_seconds is not None:
+        numbers["startup_seconds"] = evidence.startup_seconds
     return Reason("run-time", text, numbers)
 
 

@@ -17,3 +17,15 @@ def explain_unknown_cards(survey: Survey, trouble: str | None) -> Reason:
         what = "Which cards torch for ROCm shows, as it may under WSL, is not known, so there is no plan for any here."
     text = f"{what}{why} `crosspoint doctor` says how far the way to a card is open."
     return Reason("unknown-device", text, {"cards": cards})
+
+
+def explain_captured_cards(survey: Survey) -> Reason | None:
+    """survey: of a captured machine. None where it has no card that torch might use."""
+    cards = [card.name or card.id for card in survey.accelerators if card.usable is None]
+    if not cards:
+        return None
+    text = (
+        f"A captured machine does not tell whether torch can use {' and '.join(cards)}, so there is no plan for it. "
+        "Ask on that machine itself, or with its profile."
+    )
+    return Reason("unknown-device", text, {"cards": cards})

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.advisor.explanations.advice import Advice
+from app.advisor.explanations.choice_reasons import is_guess
 from app.advisor.explanations.elsewhere import say_where
+from app.advisor.explanations.uncopied import say_best_uncopied
 from app.advisor.explanations.words import say_bytes, say_ratio, say_seconds
 from app.advisor.ranking import Ranking
-from app.advisor.recommendation import Option
+from app.advisor.recommendation import Interval, Option
 from app.advisor.request import Request
 from probes.profile import Profile
 from probes.workload.description import PLAN_CHANGES, Plan
@@ -35,10 +37,12 @@ def _say_verdict(ranking: Ranking, request: Request, where: str, unknown: str) -
     verb = "Train" if request.workload.mode == "training" else "Run inference"
     about = "" if best.basis == "measured" else "about "
     head = f"{verb} on {say_plan(best.plan)}: {about}{say_seconds(best.step_seconds.median)} a step"
+    uncopied = say_best_uncopied(ranking.unlike, request.workload.data, best.step_seconds.median)
+    missing = f" {uncopied}" if uncopied else ""
     if ranking.close:
         others = [say_plan(o.plan) for o in ranking.close if o.plan.key != best.plan.key]
-        return f"{head}; too close to call against {_named(others)}{_worth(ranking)}{_fit(best)}."
-    return f"{head}{_against(ranking, best)}{_fit(best)}."
+        return f"{head}; too close to call against {_named(others)}{_worth(ranking)}{_fit(best)}.{missing}"
+    return f"{head}{_against(ranking, best)}{_fit(best)}.{missing}"
 
 
 def say_plan(plan: Plan) -> str:
@@ -57,6 +61,8 @@ def say_plan(plan: Plan) -> str:
 def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str) -> str:
     """Of the plans that were asked for alone, where there may be others."""
     possible = [option for option in ranking.options if option.fits is not False and not option.cannot_run]
+    if uncopied := say_best_uncopied(possible, request.workload.data):
+        return f"Not known yet. {uncopied}"
     if not ranking.options or possible:
         return f"Not known yet: {unknown}"
     if all(option.cannot_run for option in ranking.options):
@@ -79,14 +85,21 @@ def _against(ranking: Ranking, best: Option) -> str:
         return ""
     if ranking.unrepaid.get(other.plan.key) is not None:
         return f", preferred to {say_plan(other.plan)}, whose start this run is too short to repay"
-    if other.crowded and not best.crowded:
-        if other.step_seconds.low < best.step_seconds.high:
-            return f", preferred to {say_plan(other.plan)} while others hold cores"
-        least = other.step_seconds.low / best.step_seconds.median
-        return f", at least {say_ratio(least)} as fast as {say_plan(other.plan)}"
+    if is_guess(best) or is_guess(other):
+        return _against_guess(best, other, best.step_seconds, other.step_seconds)
     ratio = other.step_seconds.median / best.step_seconds.median
     times = "about" if abs(ratio - 1) < ALIKE else say_ratio(ratio)
     return f", {times} as fast as {say_plan(other.plan)}"
+
+
+def _against_guess(best: Option, other: Option, best_seconds: Interval, other_seconds: Interval) -> str:
+    """Where the median of one of the two lies between extremes: how much it is at least, where these are apart."""
+    least = other_seconds.low / (best_seconds.high if is_guess(best) else best_seconds.median)
+    if other_seconds.low >= best_seconds.high and least >= 1 + ALIKE:
+        return f", at least {say_ratio(least)} as fast as {say_plan(other.plan)}"
+    if best.crowded or other.crowded:
+        return f", preferred to {say_plan(other.plan)} while others hold cores"
+    return f", likely less than {say_plan(other.plan)} takes, by times that were taken while others held cores"
 
 
 def _worth(ranking: Ranking) -> str:

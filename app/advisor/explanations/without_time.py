@@ -13,8 +13,8 @@ from probes.profile import Profile
 
 def explain_without_time(options: Sequence[Option], profile: Profile | None, advice: Advice) -> Iterable[Reason]:
     """Of plans that may run: those that the time did not do for, by what came of them, and those that nobody calibrated
-    or tried, of which more time would run none. options: of one plan on cards that are alike, one: what is known of
-    another tells of this one, too."""
+    or tried, of which more time would run none, but for those that lack copies alone (explain_uncopied). options: of
+    one plan on cards that are alike, one: what is known of another tells of this one, too."""
     late: dict[str, list[str]] = {}
     others: list[str] = []
     for option in options:
@@ -22,7 +22,7 @@ def explain_without_time(options: Sequence[Option], profile: Profile | None, adv
             continue
         if option.note is not None and OUT_OF_TIME in option.note.lower():
             late.setdefault(option.note, []).append(option.plan.label)
-        else:
+        elif option.uncopied_seconds is None:
             others.append(option.plan.label)
     for note, labels in late.items():
         text = f"Nothing is known about the time of {say_list(labels)}. {note}"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from app.advisor.operation_prices.block_prices import BlockPrice, block_price
 from app.advisor.operation_prices.issue_prices import IssuePrices
-from app.advisor.operation_prices.remembered import Remembered
+from app.advisor.operation_prices.remembered import MOST_REMEMBERED, Remembered
 from app.advisor.operation_prices.samples import Sample, Samples
 from app.advisor.operation_prices.surroundings import kernel_of, moved_bytes, surroundings
 from probes.context import KERNEL_MEMBERS, STRIDED, Context, ContextOperation, OperationCost
@@ -27,9 +27,9 @@ from probes.trace import Kind
 HEAVY_KINDS: frozenset[Kind] = frozenset({"matmul", "convolution", "attention", "recurrent"})
 BIN = 0.5  # e-folds of bytes that share a point of the light baseline
 DISTURBED = 1.3  # times the step
-# E-folds: what was only timed on less says nothing of how its time grows, and its kind is asked instead. But what took
-# so many times as long as an operation that has nothing to do was at work: what it took beyond its kind it takes beyond
-# it there, too, and in proportion at least.
+# E-folds, beyond the largest that was timed: as far its kind is asked instead, and on the way there more and more, as
+# next to nothing says nothing of how a time grows. But what took more than so many times as long as an operation that
+# has nothing to do was at work: what it took beyond its kind it takes beyond it there, too, and in proportion at least.
 FAR = 2.5
 AT_WORK = 4.0
 NEXT_TO_NOTHING_BYTES = 4096
@@ -38,8 +38,6 @@ NEXT_TO_NOTHING_BYTES = 4096
 # nearest whatever its size (docs/decisions/0005).
 WINDOW_WEIGHT = 3.0
 WRITTEN_WEIGHT = 0.5  # the same of what is written, among what is moved
-
-OF_VARIANT = 3  # of the keys are of one variant of a name; the next is of them all, the others of a kind
 
 AloneSeconds = Callable[[Kind, float, float], float | None]  # kind, flops, bytes
 
@@ -88,17 +86,16 @@ class _Based(NamedTuple):
     intensity: float
 
 
-class _Like(NamedTuple):
-    """Samples by their keys. all: the most telling first. timed: of the operation's variant those that tell of the
-    largest size, or of its name where none was timed."""
-
-    all: Sequence[tuple[Hashable, Samples]]
-    timed: tuple[Hashable, Samples]
+_Keyed = tuple[Hashable, Samples]
 
 
-def _like_by(found: Sequence[tuple[Hashable, Samples]]) -> _Like:
-    timed = max(found[:OF_VARIANT], key=lambda each: each[1].largest)
-    return _Like(found, timed if timed[1].rows else found[OF_VARIANT])
+def _reaching(found: Sequence[_Keyed]) -> Sequence[_Keyed]:
+    """The most telling first; of the others those that tell of larger ones than all before."""
+    reaching: list[_Keyed] = []
+    for each in found:
+        if each[1].rows and (not reaching or each[1].largest > reaching[-1][1].largest):
+            reaching.append(each)
+    return reaching
 
 
 @dataclass
@@ -124,8 +121,11 @@ class ContextPrices:
     samples: dict[Hashable, Samples] = field(default_factory=lambda: defaultdict(Samples))
     _remembered: Remembered = field(default_factory=Remembered)
     _left_out: dict[tuple[Hashable, str], Samples] = field(default_factory=dict)
-    _like: dict[tuple[object, ...], _Like] = field(default_factory=dict)  # by KERNEL_MEMBERS: torch has some thousands
-    _last_overhead: tuple[float, float] = (math.nan, 0.0)  # footprint, seconds
+    _like: dict[tuple[object, ...], Sequence[_Keyed]] = field(
+        default_factory=dict
+    )  # by KERNEL_MEMBERS: torch has some thousands
+    _work: dict[tuple[Hashable, str | None], float] = field(default_factory=dict)
+    _overheads: dict[float, float] = field(default_factory=dict)  # by footprint
 
     def seconds(
         self, operation: ContextOperation, footprint: float, often: float = 0.0, without: str | None = None
@@ -141,20 +141,41 @@ class ContextPrices:
         return operation.flops / self.roofs.get(operation.kind, self.roofs["matmul"])
 
     def _by_samples(self, operation: ContextOperation, footprint: float, often: float, without: str | None) -> float:
-        asked, around, like = self._based(operation), (footprint, often), self._samples_like(operation, without)
-        key, samples = next((each for each in like.all if asked.size - each[1].largest <= FAR), like.all[-1])
-        seconds = self._by(key, samples, asked, around, without)
-        own, timed = like.timed
-        if not timed.rows or asked.size - timed.largest <= FAR:
-            return seconds
-        largest = self._based(_scaled(operation, math.exp(timed.largest - asked.size)))
-        took = self._by(own, timed, largest, around, without)
-        if took < AT_WORK * self.overhead(footprint):
-            return seconds
-        carried = seconds * took / self._by(key, samples, largest, around, without)
-        if operation.kind in HEAVY_KINDS:  # arithmetic is the quicker the more of it there is
+        asked, like = self._based(operation), self._samples_like(operation, without)
+        if not like:
+            return math.exp(asked.log_seconds)
+        return self._through(like, asked, (footprint, often), without)
+
+    def _through(
+        self, like: Sequence[_Keyed], asked: _Based, around: tuple[float, float], without: str | None
+    ) -> float:
+        """Seconds, by the first of these samples; beyond those by the next, which reach further: no less than at the
+        largest that was timed, and as many times what the next tell as it was there, less and less of it up to FAR away
+        but for what was work."""
+        key, samples = like[0]
+        beyond = asked.size - samples.largest
+        if beyond <= 0 or len(like) == 1:
+            return self._by(key, samples, asked, around, without)
+        largest = self._based(_scaled(asked.operation, math.exp(-beyond)))
+        took = self._near(key, samples, largest, around, without)
+        work = self._share_of_work(key, samples, without)
+        left = work + (1.0 - work) * max(1.0 - beyond / FAR, 0.0)
+        carried = self._through(like[1:], asked, around, without)
+        if left > 0.0:  # or how long those took there is of no account
+            carried *= math.pow(took / self._by(*like[1], largest, around, without), left)
+        carried = max(took, carried)
+        if asked.operation.kind in HEAVY_KINDS:  # arithmetic is the quicker the more of it there is
             return carried
-        return max(carried, self._by(own, timed, asked, around, without))
+        return max(carried, took * work * math.exp(beyond))
+
+    def _share_of_work(self, key: Hashable, samples: Samples, without: str | None) -> float:
+        """Of what operations took where they were timed, beyond AT_WORK times the overhead there: in the middle one, as
+        a single one may have been disturbed."""
+        found = self._work.get((key, without))
+        if found is None:
+            shares = [1.0 - AT_WORK * self.overhead(row.footprint) / math.exp(row.log_seconds) for row in samples.rows]
+            found = self._work[key, without] = max(median(shares), 0.0)
+        return found
 
     def _by(
         self, key: Hashable, samples: Samples, asked: _Based, around: tuple[float, float], without: str | None
@@ -162,10 +183,9 @@ class ContextPrices:
         """Seconds, by these samples: beyond those timed, more or less by what goes with the size. around: footprint,
         often."""
         size = asked.size
-        nearest = min(max(size, samples.smallest), samples.largest) if samples.rows else size
-        times = math.exp(size - nearest)
-        if times == 1.0:
+        if samples.smallest <= size <= samples.largest or not samples.rows:
             return self._near(key, samples, asked, around, without)
+        times = math.exp(size - min(max(size, samples.smallest), samples.largest))
         known = self._near(key, samples, self._based(_scaled(asked.operation, 1 / times)), around, without)
         overhead = min(self.overhead(around[0]), known)
         return overhead + (known - overhead) * times
@@ -174,11 +194,13 @@ class ContextPrices:
         """Of an operation that has next to nothing to do. All of a step ask for the same."""
         if not self.overheads.rows:
             return self.floor
-        of, seconds = self._last_overhead
-        if of != footprint:
-            seconds = math.exp(self.overheads.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0)))
-            self._last_overhead = footprint, seconds
-        return seconds
+        found = self._overheads.get(footprint)
+        if found is None:
+            if len(self._overheads) >= MOST_REMEMBERED:
+                self._overheads.clear()
+            log_seconds = self.overheads.log_ratio_at((0.0, 0.0, 0.0, footprint, 0.0))
+            found = self._overheads[footprint] = math.exp(log_seconds)
+        return found
 
     def learn_context(self, context: Context, *, is_same_mode: bool) -> None:
         footprint, often = surroundings((cost.operation, cost.times) for cost in context.costs)
@@ -188,7 +210,7 @@ class ContextPrices:
             log_ratio = math.log(cost.seconds) - based.log_seconds
             around = (footprint, often[kernel_of(cost.operation)])
             place = (based.size, based.intensity, written_of(cost.operation), *around)
-            sample = Sample(context.network, *place, log_ratio)
+            sample = Sample(context.network, *place, log_ratio, math.log(cost.seconds))
             keys = _keys(cost.operation)
             for key in keys if is_same_mode else keys[1:]:
                 self.samples[key].add(sample)
@@ -207,11 +229,13 @@ class ContextPrices:
     def _forget(self) -> None:
         """What was found by samples that are other ones now."""
         self._like.clear()
-        self._last_overhead = (math.nan, 0.0)
+        self._work.clear()
+        self._overheads.clear()
 
     def finish_fitting(self) -> None:
         """No more network is left out: keep nothing that only that takes, which is most of what prices take."""
         self._left_out.clear()
+        self._work.clear()
         for samples in (self.overheads, *self.samples.values()):
             samples.finish_fitting()
 
@@ -219,6 +243,8 @@ class ContextPrices:
         """Solve now what the first questions would wait for."""
         for samples in (self.overheads, *self.samples.values()):
             samples.get_ready()
+        for key, samples in self.samples.items():
+            self._share_of_work(key, samples, None)
 
     def _as_it_was_told(self, operation: ContextOperation) -> ContextOperation:
         """Calibrations of before depthwise convolutions that leave places out were told apart have none of them: they
@@ -227,13 +253,13 @@ class ContextPrices:
             return operation
         return operation._replace(variant=operation.variant.replace(STRIDED, ""))
 
-    def _samples_like(self, operation: ContextOperation, without: str | None) -> _Like:
+    def _samples_like(self, operation: ContextOperation, without: str | None) -> Sequence[_Keyed]:
         if without is not None:
-            return _like_by([(key, self._samples_without(key, without)) for key in _keys(operation)])
+            return _reaching([(key, self._samples_without(key, without)) for key in _keys(operation)])
         kernel = operation[:KERNEL_MEMBERS]
         found = self._like.get(kernel)
         if found is None:
-            found = self._like[kernel] = _like_by([(key, self.samples.get(key, NONE)) for key in _keys(operation)])
+            found = self._like[kernel] = _reaching([(key, self.samples.get(key, NONE)) for key in _keys(operation)])
         return found
 
     def _samples_without(self, key: Hashable, network: str) -> Samples:
@@ -288,8 +314,9 @@ def written_of(operation: ContextOperation) -> float:
 def _scaled(operation: ContextOperation, times: float) -> ContextOperation:
     if times == 1.0:
         return operation
-    o = operation
-    return o._replace(flops=o.flops * times, read_bytes=o.read_bytes * times, written_bytes=o.written_bytes * times)
+    o = operation  # _replace takes twice as long
+    sizes = o.flops * times, o.read_bytes * times, o.written_bytes * times
+    return ContextOperation(o.name, o.kind, o.variant, o.dtype, *sizes, o.grain)
 
 
 def _keys(operation: ContextOperation) -> tuple[Hashable, ...]:

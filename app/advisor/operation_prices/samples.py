@@ -34,7 +34,7 @@ Place = tuple[float, float, float, float, float]  # size, intensity, written, fo
 class Sample(NamedTuple):
     """log_ratio: of seconds over the baseline. intensity: logarithm of flops a byte, of flops a block where a kernel
     works through blocks, of the numbers in a pool's window; 0 for other light operations. written: see written_of.
-    footprint, often: see surroundings."""
+    footprint, often: see surroundings. log_seconds: of all that it took; 0 where nobody asks."""
 
     network: str
     size: float
@@ -43,6 +43,7 @@ class Sample(NamedTuple):
     footprint: float
     often: float
     log_ratio: float
+    log_seconds: float = 0.0
 
 
 class Samples:

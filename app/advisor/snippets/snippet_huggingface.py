@@ -30,6 +30,8 @@ FED_OTHERWISE = frozenset(
         *("bros", "canine", "git", "imagegpt", "perceiver", "pp_lcnet", "shieldgemma2", "siglip2", "xmod"),
     )
 )
+# Trained with a length of its own that only the module tells, unless it is asked for (Reformer's axial positions).
+_OWN_LENGTH = "reformer"
 _PIN = "batch = {name: value.pin_memory() for name, value in batch.items()}"
 _FEED = "batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}"
 # As repr writes what JSON has no number for.
@@ -44,7 +46,9 @@ def can_write(workload: Workload) -> bool:
         return False
     if task == "image-classification":  # a part's sizes are that part's to tell
         return not any(isinstance(value, dict) for value in config.values())
-    return content.get("sequence_length") is not None or not _has_few_positions(config)
+    if content.get("sequence_length") is not None:
+        return True
+    return config["model_type"] != _OWN_LENGTH and not _has_few_positions(config)
 
 
 def _has_few_positions(config: dict[str, Any]) -> bool:

@@ -76,7 +76,7 @@ def _by_crosspoint(workload: Workload, plan: Plan) -> Source:
     made = "made" if is_own else "batch"
     return Source(
         imports=[
-            f"from probes.microtrain.feeding import {_of_feeding(workload, plan)}  # pip install crosspoint",
+            f"from probes.microtrain.feeding import {_of_feeding(workload, plan)}  # crosspoint, in this environment",
             "from probes.microtrain.models import build_model",
             "from probes.workload.description import ModelDescription",
         ],

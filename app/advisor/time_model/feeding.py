@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.advisor.recommendation import Interval
 from app.advisor.time_model.intervals import shift
 from app.advisor.time_model.measured import MeasuredTime
@@ -15,7 +17,8 @@ def fed_otherwise(
     """What the step takes where its batches arrive as `data`. seconds: at this batch, fed as it was measured.
 
     None where it is not known what the copies take, or what of them shows. What the host issues and the device computes
-    takes no less for being fed otherwise.
+    takes no less for being fed otherwise. Where pageable copies stand in for pinned ones, down to what it takes without
+    any.
     """
     if data == measured.data:
         return seconds
@@ -26,7 +29,10 @@ def fed_otherwise(
         return None
     shown = hidden_transfer(had, max(least, told or 0.0), measured.data)
     beside = max(seconds.median - shown, least)
-    return shift(seconds, beside + hidden_transfer(wanted, beside, data) - seconds.median)
+    there = shift(seconds, beside + hidden_transfer(wanted, beside, data) - seconds.median)
+    if predicted is not None and predicted.model.feeding.bounds(data):
+        return replace(there, low=shift(seconds, beside - seconds.median).low)
+    return there
 
 
 def _copy_seconds(measured: MeasuredTime, predicted: PredictedTime | None, batch_size: int, data: str) -> float | None:
@@ -39,7 +45,7 @@ def _copy_seconds(measured: MeasuredTime, predicted: PredictedTime | None, batch
         return took
     if predicted is None:
         return None
-    told, told_there = predicted.copy_seconds(batch_size, data), predicted.copy_seconds(row.batch_size, measured.data)
+    told, told_there = predicted.copy_at_most(batch_size, data), predicted.copy_seconds(row.batch_size, measured.data)
     return told if told is None or not took or not told_there else told * took / told_there
 
 

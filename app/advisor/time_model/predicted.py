@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.advisor.like_cards import measured_plan
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS
@@ -204,6 +204,19 @@ def _shares(row: NetworkRow) -> Row:
     return Row(row.name, [part / row.seconds for part in row.parts], row.batch_size)
 
 
+class Clocks(NamedTuple):
+    """Of a step on a device, in seconds: the host's and the device's, which run side by side, and what shows beside
+    them. From pinned memory the next batch is copied meanwhile, and counts as the device's where it takes longer."""
+
+    host: float
+    device: float
+    beside: float
+
+    @property
+    def step(self) -> float:
+        return max(self.host, self.device) + self.beside
+
+
 @dataclass
 class PredictedTime:
     """Step time of a traced workload under one plan, at any batch."""
@@ -215,12 +228,22 @@ class PredictedTime:
 
     def at(self, batch_size: int, data: str) -> Interval | None:
         """None where the profile lacks what it takes to tell: copies of that kind, or all that the step consists of."""
-        parts = self._parts(batch_size)
-        seconds = sum(parts)
+        seconds, spread = sum(self._parts(batch_size)), self.model.fit.spread
         if seconds > 0 and not self.model.plan.is_cpu:
-            told = self._device_breakdown(parts, batch_size, data)
-            seconds = 0.0 if told.transfer is None else sum(breakdown_parts(told))
-        return interval_around(seconds, self.model.fit.spread) if seconds > 0 else None
+            told = self.clocks(batch_size, data)
+            if told is None and self.model.feeding.bounds(data):
+                return self._bound(batch_size)
+            seconds = 0.0 if told is None else told.step
+        return interval_around(seconds, spread) if seconds > 0 else None
+
+    def _bound(self, batch_size: int) -> Interval | None:
+        """Fed from pinned memory, of which only pageable copies are known: no longer than with these, copied ahead
+        likewise, and no shorter than without any."""
+        least, copy = self.clocks(batch_size, "resident"), self.copy_at_most(batch_size, "pinned")
+        if least is None or copy is None:
+            return None
+        most = interval_around(least._replace(device=max(least.device, copy)).step, self.model.fit.spread)
+        return replace(most, low=interval_around(least.step, self.model.fit.spread).low)
 
     def _parts(self, batch_size: int) -> Features:
         """The same for each way of feeding a device."""
@@ -239,17 +262,34 @@ class PredictedTime:
     def _device_breakdown(self, parts: Features, batch_size: int, data: str, issuing: float = 1.0) -> Breakdown:
         host, device = host_and_device(parts)
         host *= issuing
-        copy = self.copy_seconds(batch_size, data)
+        copy = self.copy_at_most(batch_size, data)
         return Breakdown(
             transfer=None if copy is None else hidden_transfer(copy, max(host, device), data),
             launch=max(host - device, 0.0),
             compute=device,
-            synchronize=self.model.feeding.reading / self.log_every if self.log_every else 0.0,
+            synchronize=self._reading_seconds,
         )
+
+    def clocks(self, batch_size: int, data: str) -> Clocks | None:
+        """Of a plan on a device; None where the profile has no copies of that kind."""
+        host, device = host_and_device(self._parts(batch_size))
+        copy, reading = self.copy_seconds(batch_size, data), self._reading_seconds
+        if copy is None:
+            return None
+        return Clocks(host, max(device, copy), reading) if data == "pinned" else Clocks(host, device, copy + reading)
+
+    @property
+    def _reading_seconds(self) -> float:
+        """A step's share of reading the loss."""
+        return self.model.feeding.reading / self.log_every if self.log_every else 0.0
 
     def copy_seconds(self, batch_size: int, data: str) -> float | None:
         """Of one batch to the device, before any of it is hidden; None where the profile has no copies of that kind."""
         return self.model.feeding.copy_seconds(self.trace.input_bytes.at(batch_size), data)
+
+    def copy_at_most(self, batch_size: int, data: str) -> float | None:
+        """The same, or what pageable copies take, where these stand in for pinned ones."""
+        return self.copy_seconds(batch_size, "pageable" if self.model.feeding.bounds(data) else data)
 
     def host_share(self, batch_size: int) -> float:
         """Of a step on a device, how many times as long as the device computes the host takes to issue it."""

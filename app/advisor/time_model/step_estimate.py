@@ -46,6 +46,11 @@ class StepEstimate(NamedTuple):
         """Others may make it take far longer than its median says."""
         return self.slowed > 1 and not self.met
 
+    @property
+    def relieved(self) -> bool:
+        """What it rests on was taken while others held cores, who have left: its median is a guess between extremes."""
+        return self.slowed < 1
+
 
 def shared_spread(first: StepEstimate, second: StepEstimate, spread: RatioSpread = ratio_spread) -> float | None:
     """The spread of the ratio of two predictions of one profile, or of two measurements, as they err together; None

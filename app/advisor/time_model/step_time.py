@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 from types import MappingProxyType
@@ -17,29 +17,28 @@ from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experienc
 from app.advisor.time_model.feeding import fed_otherwise
 from app.advisor.time_model.fitting import Step
 from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
-from app.advisor.time_model.launch_bound import launch_bound_until, longer_than_told
-from app.advisor.time_model.measured import BEYOND, REACH, FirstStep, MeasuredTime, by_plan, first_steps, measured_times
+from app.advisor.time_model.launch_bound import launch_bound_until
+from app.advisor.time_model.measured import (
+    BEYOND,
+    MeasuredTime,
+    by_plan,
+    carried_share,
+    measured_times,
+)
 from app.advisor.time_model.predicted import PredictedTime, predict
+from app.advisor.time_model.single_steps import FIRST_STEP_FACTOR, SingleStep, single_steps
 from app.advisor.time_model.step_estimate import StepEstimate, weakest
+from app.advisor.time_model.two_clocks import TwoClocks, two_clocks
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import DATA, Data, Plan, Workload
 
-# What a prediction is off by at one batch it is off by in part at another, half of it this many octaves away: carrying
-# half was 9 % off at another batch in the median of 124 plans of 31 models (31 % at the 90th percentile), all of it 11
-# and 38 %, nothing 12 and 40 % (rows of benchmarks.estimates).
-HALF_CARRIED_OCTAVES = 3.0
 # What one plan's prediction is off by, another's is off by in part: half of it, from one plan to another, was 5 to 8 %
 # off in the median of 936 pairs of plans and batch sizes in each of three runs of benchmarks.estimates (Zen 4 and 5),
 # where all of it was 4 to 9, nothing 8 to 9, and where it was off by more than a third, all of it missed by up to twice
 # as much as half. As if one more plan had shown that its prediction is right.
 DOUBT = 1.0
-# A first step makes what those after it find: it touches memory for the first time, which takes up to three times as
-# long, and makes threads and kernels (36 ms were seen for a model of 15 parameters); on a device it also loads
-# libraries, and finds out which kernels are quick (0.42 s were seen on an H100, of a ResNet-18).
-FIRST_STEP_FACTOR = 3.0
-FIRST_STEP_SECONDS, FIRST_STEP_SECONDS_OF_DEVICE = 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +51,20 @@ class Correction:
 
     def at(self, batch_size: int) -> float:
         """Less of it the further away, as of the measured plans themselves: else they would cross by that alone."""
-        octaves = min((abs(math.log2(batch_size / size)) for size in self.batch_sizes), default=0.0)
-        return self.log_ratio * _carried(octaves)
+        return self.log_ratio * max((carried_share(batch_size, size) for size in self.batch_sizes), default=1.0)
 
 
 @dataclass
 class PlanTime:
-    """One plan's step time. begun: by batch size, a first step that had none after it. crowd: who else holds
-    cores now. otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
+    """One plan's step time. singles: by batch size, a step that had none after it. crowd: who else holds cores now.
+    otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
 
     plan: Plan
     measured: MeasuredTime | None
     predicted: PredictedTime | None
     log_every: int | None
     correction: Correction = Correction()
-    begun: Mapping[int, FirstStep] = field(default_factory=dict)
+    singles: Mapping[int, SingleStep] = field(default_factory=dict)
     crowd: Crowd | None = None
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
@@ -78,9 +76,11 @@ class PlanTime:
         known = self._known["" if self.plan.is_cpu else data]  # every way of feeding a CPU is the same
         if batch_size not in known:
             calm = self._from_measurements(batch_size, data) or self._from_prediction(batch_size, data)
-            if batch_size in self.begun:
-                calm = self._after_first_step(calm, batch_size)
-            known[batch_size] = None if calm is None else self._among_others(calm, batch_size)
+            single = self.singles.get(batch_size)
+            if single is not None and (calm is None or calm.basis != "measured"):
+                known[batch_size] = self._after_single(single, calm, batch_size)
+            else:
+                known[batch_size] = None if calm is None else self._among_others(calm, batch_size)
         return known[batch_size]
 
     def fed(self, data: Data) -> PlanTime:
@@ -103,7 +103,7 @@ class PlanTime:
             return parts if math.isclose(estimate.slowed, 1.0) else scaled(parts, estimate.seconds.median)
         if self.predicted is None:
             return Breakdown()
-        issuing = longer_than_told(self.predicted, self.measured, batch_size) if not self.plan.is_cpu else 1.0
+        issuing = 1.0 if self._clocks is None else self._clocks.issuing(batch_size)
         return scaled(self.predicted.breakdown(batch_size, data, issuing), estimate.seconds.median)
 
     def launch_bound_until(self, batch_sizes: tuple[int, ...]) -> int | None:
@@ -112,8 +112,15 @@ class PlanTime:
         if self.predicted is None:
             return None
         if batch_sizes not in self._launch_bound:
-            self._launch_bound[batch_sizes] = launch_bound_until(self.predicted, self.measured, batch_sizes)
+            self._launch_bound[batch_sizes] = launch_bound_until(self.predicted, self._clocks, batch_sizes)
         return self._launch_bound[batch_sizes]
+
+    @cached_property
+    def _clocks(self) -> TwoClocks | None:
+        """Of a plan that ran on a device of which something is predicted."""
+        if self.plan.is_cpu or self.measured is None or self.predicted is None:
+            return None
+        return two_clocks(self.predicted, self.measured)
 
     def learned(self, batch_size: int) -> Learned:
         """What like models say of this plan's prediction."""
@@ -124,9 +131,7 @@ class PlanTime:
         that it met."""
         if self.crowd is None:
             return calm
-        told = self._beside(self.crowd, calm, self.nearest_row(batch_size))
-        first = self.begun.get(batch_size)
-        return told if first is None or calm.basis == "measured" else self._after_begun(told, calm, first)
+        return self._beside(self.crowd, calm, self.nearest_row(batch_size))
 
     def _beside(self, crowd: Crowd, calm: StepEstimate, row: Measurement | None) -> StepEstimate:
         """row: that it rests on most; None: on none."""
@@ -145,15 +150,6 @@ class PlanTime:
             return told
         seconds = in_company(told.seconds, self.plan, exposure)
         return told._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high, met=False)
-
-    def _after_begun(self, told: StepEstimate, calm: StepEstimate, first: FirstStep) -> StepEstimate:
-        """No longer than a first step, which met the others of then, takes beside those of now."""
-        exposure = 0.0 if self.crowd is None else self.crowd.exposure(self.plan, first.others_cores)
-        limit = in_company(Interval(first.seconds, first.seconds, first.seconds), self.plan, exposure).high
-        if told.seconds.high <= limit:
-            return told
-        seconds = bounded(told.seconds, told.seconds.low, max(limit, told.seconds.low))
-        return told._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high)
 
     @cached_property
     def _exposure(self) -> float:
@@ -209,18 +205,23 @@ class PlanTime:
         seconds = measured.measured(batch_size)
         if seconds is not None:
             return seconds, "measured", 0.0
+        by_clocks = self._by_clocks(measured, batch_size)
+        if by_clocks is not None:
+            return by_clocks
         line = measured.probed(batch_size)
         if line is not None and measured.is_between(batch_size):
-            return self._between(measured, batch_size) or line, "probed", 0.0
+            return line, "probed", 0.0
         along = self._along_prediction(measured, batch_size)
         return (line, "probed", 0.0) if along is None and line is not None else along
 
-    def _between(self, measured: MeasuredTime, batch_size: int) -> Interval | None:
-        """Between two measured batches of a device, where something is predicted; a CPU's steps lie on a line."""
-        predicted = self.predicted
-        if predicted is None or self.plan.is_cpu:
+    def _by_clocks(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
+        """Of a device, whose steps are flat as long as issuing takes longer than computing; a CPU's lie on a line."""
+        anchor, clocks = measured.measured(measured.nearest(batch_size)), self._clocks
+        seconds = None if clocks is None else clocks.seconds(batch_size)
+        if clocks is None or anchor is None or seconds is None:
             return None
-        return measured.between(batch_size, lambda size: predicted.at(size, measured.data))
+        told: Basis = "probed" if measured.reaches(batch_size) else "predicted"
+        return scale(anchor, seconds / anchor.median), told, clocks.spread(batch_size)
 
     def _along_prediction(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
         """From the nearest measured batch along the predicted curve, back towards it; the further, the less is
@@ -232,10 +233,9 @@ class PlanTime:
         there = self.predicted.at(batch_size, measured.data)
         if anchor is None or start is None or there is None:
             return None
-        octaves = abs(math.log2(batch_size / nearest))
-        factor = (anchor.median / start.median) ** _carried(octaves)
-        told: Basis = "probed" if octaves <= math.log2(REACH) else "predicted"
-        carried = min(BEYOND * octaves, self.predicted.model.fit.spread)
+        factor = (anchor.median / start.median) ** carried_share(batch_size, nearest)
+        told: Basis = "probed" if measured.reaches(batch_size) else "predicted"
+        carried = min(BEYOND * abs(math.log2(batch_size / nearest)), self.predicted.model.fit.spread)
         return scale(anchor, there.median * factor / anchor.median), told, carried
 
     def _observed(
@@ -272,24 +272,31 @@ class PlanTime:
             seconds = interval_around(seconds.median * math.exp(learned.log_ratio), spread)
         return StepEstimate(seconds, "predicted", self._left_out)
 
-    def _after_first_step(self, calm: StepEstimate | None, batch_size: int) -> StepEstimate | None:
-        """What is told otherwise, within what a first step leaves possible; without that, of a CPU the first step."""
-        if calm is not None and calm.basis == "measured":
-            return calm
-        first, others = self.begun[batch_size]
-        beyond = FIRST_STEP_SECONDS if self.plan.is_cpu else FIRST_STEP_SECONDS_OF_DEVICE
-        least = max(first - beyond, 0.0) / FIRST_STEP_FACTOR
-        seconds = Interval(first, least, first)
-        relief = 0.0 if self.crowd is None else self.crowd.relief(self.plan, others)
-        if relief > 0:
-            seconds = alone(seconds, self.plan, relief)
-        if calm is not None and calm.seconds.low > first:  # told too long, by how much a first step does not say
-            return StepEstimate(Interval(first, max(least, first / FIRST_STEP_FACTOR), first), calm.basis)
-        if calm is not None:
-            return calm._replace(seconds=bounded(calm.seconds, seconds.low, first))
-        if least <= 0 or not self.plan.is_cpu:
+    def _after_single(self, single: SingleStep, calm: StepEstimate | None, batch_size: int) -> StepEstimate | None:
+        """What is told otherwise, within what a single step leaves possible; where it leaves none of it, or nothing is
+        told, the step itself. No longer than that takes, which met the others of then, beside those of now, nor by its
+        median longer than that took."""
+        within = single.limits(self.plan, self.crowd)
+        exposure = 0.0 if self.crowd is None else self.crowd.exposure(self.plan, single.others_cores)
+        if calm is None or not single.leaves_possible(calm.seconds, within):
+            own = self._of_single(single, within, calm)
+            return None if own is None else self._in_company(own, own, exposure)
+        calm = calm._replace(seconds=bounded(calm.seconds, within.low, within.high))
+        told = self._among_others(calm, batch_size)
+        took = in_company(replace(within, median=single.seconds), self.plan, exposure)
+        low, middle, high = told.seconds.low, told.seconds.median, told.seconds.high
+        seconds = Interval(max(min(middle, took.median), low), low, max(min(high, took.high), low))
+        slowed = told.slowed if seconds.high == high else seconds.high / calm.seconds.high
+        return told._replace(seconds=seconds, slowed=slowed)
+
+    def _of_single(self, single: SingleStep, within: Interval, told: StepEstimate | None) -> StepEstimate | None:
+        """told: otherwise, and longer than a first step leaves possible: by how much that one does not say."""
+        if single.is_first and told is not None:
+            seconds = replace(within, median=single.seconds, low=single.seconds / FIRST_STEP_FACTOR)
+            return StepEstimate(seconds, told.basis)
+        if within.low <= 0 or not self.plan.is_cpu:
             return None
-        return StepEstimate(seconds, "probed")
+        return StepEstimate(within, "probed", slowed=within.median / single.seconds)
 
 
 def times_of_plans(
@@ -316,7 +323,7 @@ def times_of_plans(
         for plan in plans:
             own, told = rows.get(plan.key, ()), predicted.get(plan.key)
             measured = measured_times(own, plan, data, crowd, is_free=plan.device in free)
-            times.append(PlanTime(plan, measured, told, every, begun=first_steps(own), crowd=crowd))
+            times.append(PlanTime(plan, measured, told, every, singles=single_steps(own, crowd), crowd=crowd))
         _correct(times, kinds, experience)
         return {time.plan.key: time for time in times}
 
@@ -348,7 +355,8 @@ def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> di
             continue
         kind, mine = kinds.get(time.plan.device, time.plan.device), []
         for batch in time.measured.batch_sizes:
-            if time.relief(batch) > 0 or time.measured.rows[batch].met_others:
+            row = time.measured.rows[batch]
+            if row.met_others or (time.crowd is not None and time.crowd.tells_of_others(row)):
                 continue  # it tells of others, who have left, or may at any time
             measured = time.measured.measured(batch)
             predicted = time.predicted.at(batch, time.measured.data)
@@ -364,8 +372,3 @@ def _taught_by(ratios: Sequence[float]) -> float:
     """What another plan is off by, where these are off by so much: logarithms."""
     middle = max(-MOST_LOG_RATIO, min(median(ratios), MOST_LOG_RATIO))
     return middle * len(ratios) / (len(ratios) + DOUBT)
-
-
-def _carried(octaves: float) -> float:
-    """The share of what is off at a batch that is off so many octaves away."""
-    return float(0.5 ** (octaves / HALF_CARRIED_OCTAVES))

@@ -30,6 +30,11 @@ class Feeding:
             return 0.0
         return _interpolate(self.pinned if data == "pinned" else self.pageable, moved_bytes)
 
+    def bounds(self, data: str) -> bool:
+        """Copies from pinned memory were not measured, as where pinning fails, and pageable ones were: those have the
+        highest bandwidth there is (CUDA C++ Best Practices Guide, "Pinned Memory"), and so take no longer."""
+        return not self.on_cpu and data == "pinned" and not self.pinned and bool(self.pageable)
+
 
 def feeding_of(profile: Profile, plan: Plan) -> Feeding:
     """One pass over the points, of which there are hundreds: a question asks about a hundred batches."""

@@ -3,13 +3,16 @@
 const chart = (() => {
   const HEIGHT = 320;
   const COLOURS = 6;
-  const TICK_WIDTH = 64;  // room for "20,000" and some air
+  const CHARACTER = 7;  // pixels of one in a tick's text
+  const AIR = 14;  // pixels between two of those
+  const BESIDE = 96;  // pixels of a chart's width that are not between its ends: the other axis, and a margin
   const drawn = new Map();  // element -> what was drawn there and how, to draw it again when its width or the colours change
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const width = (element) => Math.max(240, element.clientWidth);
 
-  // spec: {x: [...], xLabel, xLog, xTicks: {value: text}, yLabel, yLog, yFormat, xFormat, xLine: [{at, text}],
+  // spec: {x: [...], xLabel, xLog, xTicks: [[value, text]], xTold: value of the tick that goes before the others,
+  //        yLabel, yLog, yFormat, xFormat, xLine: [{at, text}],
   //        series: [{label, values, dashed, points}], told: what it shows, in words}
   function draw(element, spec) {
     if (drawn.has(element)) drawn.get(element).plot.destroy();
@@ -61,8 +64,7 @@ const chart = (() => {
   function xAxis(element, spec) {
     const shown = axis(spec.xLabel);
     if (spec.xTicks) {
-      const every = Math.ceil(spec.xTicks.length / (width(element) / TICK_WIDTH));
-      const ticks = spec.xTicks.filter((_, index) => index % every === 0);
+      const ticks = ticksWithRoom(spec, width(element) - BESIDE);
       shown.splits = () => ticks.map(([at]) => at);
       shown.filter = (_, splits) => splits;
       shown.values = () => ticks.map(([, text]) => text);
@@ -70,6 +72,16 @@ const chart = (() => {
       shown.values = (_, values) => values.map((value) => (value === null ? "" : (spec.xFormat || String)(value)));
     }
     return shown;
+  }
+
+  // From left to right, those that no text of one before, or of the one that is told, is printed over.
+  function ticksWithRoom({ x, xLog, xTicks, xTold }, pixels) {
+    const scale = xLog ? Math.log : Number;
+    const pixel = (scale(x.at(-1)) - scale(x[0])) / pixels;
+    const fit = ([at, text], [other, its]) => Math.abs(scale(at) - scale(other)) >= (((text.length + its.length) / 2) * CHARACTER + AIR) * pixel;
+    const kept = xTicks.filter(([at]) => at === xTold);
+    for (const tick of xTicks) if (kept.every((one) => fit(one, tick))) kept.push(tick);
+    return kept.sort(([one], [other]) => one - other);
   }
 
   function yAxis(spec) {

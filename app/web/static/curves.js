@@ -16,7 +16,7 @@ function drawCurves({ crossovers, workload }, batches, known) {
     && drawn.has(units.plan(crossover.from)) && drawn.has(units.plan(crossover.to))).slice(0, 1);
   chart.draw(byId("chart"), {
     x: batches, xLabel: "batch size", xLog: true, yLog: true, yLabel: "one step", yFormat: units.seconds, xFormat: String,
-    xTicks: batches.map((batch) => [batch, batch.toLocaleString("en")]),
+    xTicks: batches.map((batch) => [batch, batch.toLocaleString("en")]), xTold: workload.batch_size,
     xLine: crossings.map((crossover) => ({ at: crossover.batch_size, text: `${units.plan(crossover.to)} from ${crossover.batch_size} on` })),
     series: known.map((plan) => ({ label: units.plan(plan), values: plan.step_seconds })),
     told: fedAlike.map(describeCrossover).join(" "),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 
 from probes.microtrain.building.built import Batch, MakeBatch
 from probes.microtrain.building.module_copies import computed_tensors, keep_hooks, own_tensors
-from probes.microtrain.feeding import alike, alike_entries
+from probes.microtrain.feeding import map_parts
 from probes.microtrain.models import BuiltModel, build_model
 from probes.workload.description import ModelDescription
 
@@ -97,9 +97,7 @@ def _fake_batches(make_batch: MakeBatch, mode: FakeTensorMode) -> MakeBatch:
         def fake(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 return done.setdefault(id(value), _fake(value, mode).requires_grad_(value.requires_grad))
-            if isinstance(value, Mapping):
-                return alike_entries(value, {key: fake(item) for key, item in value.items()})
-            return alike(value, (fake(item) for item in value)) if isinstance(value, tuple | list) else value
+            return map_parts(value, fake)
 
         return fake(batch)
 

@@ -22,6 +22,7 @@ from probes.microtrain.failures import is_out_of_memory
 from probes.workload.architectures import read_architectures
 from probes.workload.config import SPECIAL_FLOAT, Place
 from probes.workload.description import InvalidModel
+from probes.workload.huggingface import left_out
 from probes.workload.wording import clean, place
 
 # Table of transformers' source (probes.workload.architectures) -> the class that reads it.
@@ -203,7 +204,7 @@ def _explain(model_type: str, error: Exception) -> str:
 
 def _check_positions(content: dict[str, Any], module: nn.Module, config: Any) -> None:
     """Raises InvalidModel when more tokens are asked for than the model has positions for."""
-    limit = table_limit(module, config)
+    limit = table_limit(module, config, left_out(content["task"]))
     if limit is None:
         return
     length, size = content.get("sequence_length"), content.get("image_size")

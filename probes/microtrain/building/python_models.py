@@ -7,9 +7,9 @@
 
 A batch is `(inputs, targets)` — the module is called with the inputs, of a mapping with its entries where its forward
 takes them by name; targets of whole numbers mean cross-entropy, others mean squared error — or a mapping, and then the
-module is called with its entries and returns the loss as `output.loss`, `output["loss"]` or a scalar. The Python module
-is found from the current folder first. The code is the user's, run with the user's rights; this door is open on the
-command line only.
+module is called with its entries and returns the loss as `output.loss`, `output["loss"]` or a scalar; or a dataclass of
+tensors, which is the module's one argument. The Python module is found from the current folder first. The code is the
+user's, run with the user's rights; this door is open on the command line only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,10 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from probes.microtrain.building.built import Batch, BuiltModel, InvalidLoss, MakeBatch
-from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples
+from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples, refuse_hidden
 from probes.microtrain.building.script_settings import as_placed, settings_kept
-from probes.microtrain.failures import is_out_of_memory
-from probes.microtrain.feeding import MAPPINGS, alike, alike_entries, as_leaf, map_tensors, own_copy
+from probes.microtrain.failures import explain_exit, is_out_of_memory
+from probes.microtrain.feeding import MAPPINGS, as_leaf, map_parts, map_tensors, own_copy, parts_of
 from probes.workload.description import InvalidModel
 
 _EXPECTED = (
@@ -178,9 +178,8 @@ def _got_ours(error: BaseException) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    if isinstance(error, SystemExit) and not isinstance(error.code, str):
-        as_argparse = ", as argparse does where an argument is missing: it is called without any"
-        return f"it ended Python (exit code {error.code or 0}){as_argparse if error.code == 2 else ''}"
+    if isinstance(error, SystemExit):
+        return explain_exit(error)
     said = str(error).splitlines()[0][:200].rstrip(".") if str(error) else "no message"
     return f"{type(error).__name__}: {said}"
 
@@ -261,6 +260,7 @@ def _make_batch(target: str, batches: Any) -> MakeBatch:
 
     if make is None:
         _check_rows(target, list(_values_in(batches)))
+        refuse_hidden(f"The example batch of {target} has", batches)
     return make_batch
 
 
@@ -292,13 +292,11 @@ def _check_rows(target: str, values: list[Any]) -> None:
 
 
 def _values_in(example: Any) -> Iterator[Any]:
-    if isinstance(example, Mapping):
-        example = list(example.values())
-    if isinstance(example, tuple | list) and not isinstance(example, PackedSequence):
-        for value in example:
-            yield from _values_in(value)
-    else:
+    parts = () if isinstance(example, torch.Tensor | PackedSequence) else parts_of(example)
+    if not parts:
         yield example
+    for value in parts:
+        yield from _values_in(value)
 
 
 def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> Any:
@@ -315,8 +313,6 @@ def _draw(example: Any, batch_size: int, generator: torch.Generator | None) -> A
             if count not in rows:
                 rows[count] = torch.randint(count, (batch_size,), generator=generator)
             return as_leaf(value[rows[count]])
-        if isinstance(value, Mapping):
-            return alike_entries(value, {key: draw(item) for key, item in value.items()})
-        return alike(value, (draw(item) for item in value)) if isinstance(value, tuple | list) else value
+        return map_parts(value, draw)
 
     return draw(example)

@@ -22,6 +22,7 @@ from probes.microtrain.building.sample_sizes import (
     image_shape,
     label_vocabulary_of,
     pixel_tokens,
+    said_tokens_of,
     token_limit,
     tokens_of,
     vocabulary_of,
@@ -144,7 +145,8 @@ def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int)
     if task == "question-answering":
         makers[next(iter(makers))] = _separated(tokens, config, length)
         return makers | _answers(module, config, length)
-    return makers if task in LM_TASKS else makers | {"labels": _said(module, config, length)}
+    said = min(length, said_tokens_of(content, module, config))
+    return makers if task in LM_TASKS else makers | {"labels": _said(module, config, said)}
 
 
 def _answers(module: nn.Module, config: Any, length: int) -> dict[str, Make]:

@@ -51,15 +51,18 @@ def token_limit(module: nn.Module, config: Any) -> int | None:
     return _least(max_positions(config.to_dict()), *_padded_tables(module))
 
 
-def table_limit(module: nn.Module, config: Any) -> int | None:
-    """Tokens beyond which it fails: a rotary model has no table of positions, and takes more than it was trained on."""
-    return _least(position_limit(config.to_dict()), *_padded_tables(module))
+def table_limit(module: nn.Module, config: Any, without: str = "") -> int | None:
+    """Tokens beyond which it fails: a rotary model has no table of positions, and takes more than it was trained on.
+    without: the half that does not count, as of probes.workload.huggingface.position_limit."""
+    return _least(position_limit(config.to_dict(), without), *_padded_tables(module, without))
 
 
-def _padded_tables(module: nn.Module) -> Iterator[int]:
+def _padded_tables(module: nn.Module, without: str = "") -> Iterator[int]:
     """Positions of tables of which some are set aside for padding (RoBERTa's two): those that are left. I-BERT's is no
     nn.Embedding; ProphetNet's, which keeps its `max_length`, is asked for the place after the last token's, too."""
     for name, child in module.named_modules():
+        if without and without in name.split("."):
+            continue
         padding, rows = getattr(child, "padding_idx", None), getattr(child, "weight", None)
         if name.endswith("position_embeddings") and padding is not None and isinstance(rows, torch.Tensor):
             yield rows.shape[0] - padding - 1 - hasattr(child, "max_length")
@@ -71,8 +74,21 @@ def _least(*limits: int | None) -> int | None:
 
 def tokens_of(content: dict[str, Any], module: nn.Module, config: Any) -> int:
     """Tokens in a sample."""
-    length: int | None = content.get("sequence_length")
+    length: int | None = content.get("sequence_length") or _only_length(config)
     return length if length is not None else default_sequence_length(token_limit(module, config))
+
+
+def _only_length(config: Any) -> int | None:
+    """Tokens that a model is trained with, and no other number of them: Reformer's places are the rows and columns of
+    a table that each sample fills. None: it takes several."""
+    shape = getattr(config, "axial_pos_shape", None)
+    return prod(shape) if shape and getattr(config, "axial_pos_embds", False) else None
+
+
+def said_tokens_of(content: dict[str, Any], module: nn.Module, config: Any) -> int:
+    """Tokens that a model is to say of a sample's: as many, unless its decoder has fewer positions."""
+    length = tokens_of(content, module, config)
+    return _least(length, table_limit(module, config, "encoder")) or length
 
 
 def pixel_tokens(content: dict[str, Any], module: nn.Module, config: Any) -> int:

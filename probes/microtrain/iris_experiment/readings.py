@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from probes.figures import format_seconds
 from probes.measurement import Overheads, Timing
 
 Document = dict[str, Any]
@@ -59,9 +60,11 @@ def _readings(variant: Document) -> int:
 
 def _say_totals(device: Document, most: Document, fewest: Document) -> str:
     runs = (
-        f"{device['device']}: with {most['readings']:,} readings the run took {most['total_seconds']:.3g} s, "
-        f"with {fewest['readings'] or 'none'} {fewest['total_seconds']:.3g} s"
+        f"{device['device']}: with {most['readings']:,} readings the run took {format_seconds(most['total_seconds'])}, "
+        f"with {fewest['readings'] or 'none'} {format_seconds(fewest['total_seconds'])}"
     )
+    if most["extra_seconds_per_reading"] is None:
+        return f"{runs}; too few stretches of the run had readings to tell what they add."
     if not _is_separate(most["extra_seconds_per_reading"]):
         return f"{runs}; that difference is within this machine's noise."
     added = (most["total_seconds"] - fewest["total_seconds"]) / most["total_seconds"]
@@ -82,9 +85,9 @@ def _say_law(device: Document, most: Document) -> str:
         if variant["log_every"]
     ]
     return (
-        f"Time is epochs x one epoch + readings x one reading, and here an epoch costs {_micro(epoch)}, a reading "
-        f"{_micro(reading)}. So the part of the time that goes into reading is, {', '.join(shares)}. Fewer readings "
-        "can save that part and no more, which is why the time does not follow the number of readings."
+        f"Time is epochs x one epoch + readings x one reading, and here an epoch costs {format_seconds(epoch)}, a "
+        f"reading {format_seconds(reading)}. So the part of the time that goes into reading is, {', '.join(shares)}. "
+        "Fewer readings can save that part and no more, which is why the time does not follow the number of readings."
     )
 
 
@@ -98,7 +101,8 @@ def _epoch_seconds(device: Document) -> float:
 
 
 def _reading_seconds(device: Document, most: Document) -> float:
-    """What a reading added to the run that reads most; where noise hides that, `.item()` as measured by itself."""
+    """What a reading added to the run that reads most; where noise hides that, or too few slices tell,
+    `.item()` as measured by itself."""
     extra = most["extra_seconds_per_reading"]
     return float(extra["median"] if _is_separate(extra) else device["reading_seconds"]["median"])
 
@@ -108,13 +112,13 @@ def _say_what_a_reading_is(device: Document) -> str:
     if device["device"] == "cpu":
         return (
             "On a CPU the loss is there when the step returns, and .item() only makes a Python number of it: "
-            f"{_micro(in_place)} right after a step."
+            f"{format_seconds(in_place)} right after a step."
         )
     return (
         f"On {device['device']} the loop runs ahead of the device, and .item() waits until the device has done all "
-        f"that it was given: {_micro(in_place)} right after a step, {_micro(ready)} when nothing is left to do. Most "
-        "of that wait is for work that had to be done anyway; what is lost is that the host could have issued the next "
-        "operations meanwhile."
+        f"that it was given: {format_seconds(in_place)} right after a step, {format_seconds(ready)} when nothing is "
+        "left to do. Most of that wait is for work that had to be done anyway; what is lost is that the host could "
+        "have issued the next operations meanwhile."
     )
 
 
@@ -139,8 +143,8 @@ def _say_copying(device: Document) -> list[str]:
     if copying is None:
         return []
     return [
-        f"Copying the data set to {device['device']} takes {_micro(copying)}. It was done once, before the first "
-        "epoch, so it is in no row of the table; a loop that copied it in each epoch would pay for it each time."
+        f"Copying the data set to {device['device']} takes {format_seconds(copying)}. It was done once, before the "
+        "first epoch, so it is in no row of the table; a loop that copied it in each epoch would pay for it each time."
     ]
 
 
@@ -159,11 +163,7 @@ def _compare_devices(devices: Sequence[Document]) -> list[str]:
 
 def _say_epoch(device: Document) -> str:
     issuing = device["overheads"]["launch_seconds"]
-    return f"{_micro(_epoch_seconds(device))} an epoch ({_micro(issuing)} of it issuing operations)"
-
-
-def _micro(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g} µs"
+    return f"{format_seconds(_epoch_seconds(device))} an epoch ({format_seconds(issuing)} of it issuing operations)"
 
 
 def _percent(share: float) -> str:

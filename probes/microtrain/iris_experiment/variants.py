@@ -14,6 +14,7 @@ from probes.microtrain.step import Step
 
 ROUNDS = 40  # turns that each variant takes at least, so that there are samples for a spread
 SLICE_EPOCHS = 500  # epochs in a turn at most, about a tenth of a second: drift is slower
+LEAST_SLICES = 5  # that tell what a reading adds; the spread of one or two is none
 
 
 class Slice(NamedTuple):
@@ -76,14 +77,14 @@ class Variant:
 def extra_per_reading(variant: Variant, other: Variant) -> Timing | None:
     """What a reading adds: `variant` against `other`, which reads less, slice by slice of the same round.
 
-    None where no slice holds more readings than the other's: there is nothing to compare.
+    None where fewer than LEAST_SLICES hold more readings than the other's: they would agree by chance.
     """
     samples = [
         (mine.seconds - theirs.seconds) / (mine.readings - theirs.readings)
         for mine, theirs in zip(variant.slices, other.slices, strict=True)
         if mine.readings > theirs.readings
     ]
-    return Timing.from_samples(samples) if samples else None
+    return Timing.from_samples(samples) if len(samples) >= LEAST_SLICES else None
 
 
 def take_turns(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from probes.microtrain.feeding import MAPPINGS, Batch, Feed, map_tensors, own_copy, tensors_in
+from probes.microtrain.feeding import MAPPINGS, Batch, Feed, fields_of, has_fields, map_tensors, own_copy, tensors_in
 
 # Of tensors among all of a batch (tensors_in); none: only what holds them is altered.
 Places = frozenset[int]
@@ -109,6 +109,5 @@ def _layout_of(batch: Batch) -> Any:
     """Which values lie where."""
     if isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence):
         return [_layout_of(value) for value in batch]
-    if isinstance(batch, MAPPINGS):
-        return {name: _layout_of(value) for name, value in batch.items()}
-    return id(batch)
+    entries = batch if isinstance(batch, MAPPINGS) else fields_of(batch) if has_fields(batch) else None
+    return id(batch) if entries is None else {name: _layout_of(value) for name, value in entries.items()}

@@ -22,9 +22,23 @@ from probes.microtrain.processes.footprint import limited_to, read_file_bytes
 from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
 from probes.microtrain.processes.heap_litter import litter_heap
 from probes.microtrain.quiet.pace import read_pace
+from probes.oom_kills import read_oom_kills
+from probes.reading import Root
 from probes.workload.description import Plan, Workload
 
-ENDED = "Its process ended before the step did, most likely for want of memory."
+ENDED = "Its process ended before the step did"
+
+
+def say_ended(kills_before: int | None, kills_after: int | None) -> str:
+    """kills: how many processes the kernel of this machine had killed for want of memory (probes.oom_kills) as it
+    began, and since; None: it does not tell."""
+    if kills_before is None or kills_after is None:
+        return f"{ENDED}, perhaps for want of memory."
+    if kills_after > kills_before:
+        return f"{ENDED}, most likely for want of memory."
+    return (
+        f"{ENDED}, and not as the kernel killed it for want of memory: it crashed, or somebody or a program ended it."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,7 @@ class BenchProcess:
         self.seconds_to_start = 0.0
         self._arguments = (workload.to_json(), memory_limit_bytes)
         self._process: Fresh | None = None
+        self._oom_kills: int | None = None  # as that began
         self._could_run = False
 
     @property
@@ -107,14 +122,20 @@ class BenchProcess:
     def ask(self, plan: Plan, batch_size: int, question: Question) -> Any:
         """Raises Failure."""
         try:
-            self._process = self._process or Fresh(_serve_steps, self._arguments)
+            if self._process is None:
+                self._oom_kills = read_oom_kills(Root())
+                self._process = Fresh(_serve_steps, self._arguments)
             answer = self._process.ask((plan.to_json(), batch_size, question))
         except EndedEarly as error:
             self.end()
-            raise Failure("failed", ENDED) from error
+            raise self.ended() from error
         if isinstance(answer, _Failed):
             raise Failure(answer.code, answer.text)
         return answer
+
+    def ended(self) -> Failure:
+        """What says so where it ended before it had an answer."""
+        return Failure("failed", say_ended(self._oom_kills, read_oom_kills(Root())))
 
     def end(self) -> None:
         """The next question would start another."""

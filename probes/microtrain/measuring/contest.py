@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
+from probes.figures import format_seconds
 from probes.microtrain.quiet.calm import MOST_SLOWED, Calm, Slowdown
 from probes.microtrain.timing import MIN_SAMPLES, relative_error, steady_tail
 
@@ -383,6 +384,6 @@ def _why_not_begun(expected: float, left: float) -> str:
     if left <= 0 or expected <= 0:
         return NOT_BEGUN
     return (
-        f"One step was expected to take {expected:.2g} s, with {left:.2g} s left. "
+        f"One step was expected to take {format_seconds(expected)}, with {format_seconds(left)} left. "
         "More time, fewer plans or a smaller batch would do."
     )

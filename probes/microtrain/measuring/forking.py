@@ -26,7 +26,7 @@ LONG_FIRST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured. end: on time.perf_counter."""
+    """What is to be measured. plans: what is likely to be fast first. end: on time.perf_counter."""
 
     workload: Workload
     plans: Sequence[Plan]
@@ -88,7 +88,7 @@ class Forks:
     def _are_worth_it(self) -> bool:
         """Whether there is time for processes of their own, judged by one of them."""
         wanted = self._wanted
-        first = max(wanted.plans, key=lambda plan: plan.threads or 0)
+        first = wanted.plans[0]  # of another the first step might outlast all the time
         process = self._process
         trial = PlanProcess(wanted.workload, first, wanted.batch_sizes[0], wanted.memory_limit_bytes, process)
         self._trial = trial

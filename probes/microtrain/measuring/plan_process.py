@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from probes.measurement import MemoryPeak, Overheads
 from probes.microtrain.failures import Failure
-from probes.microtrain.measuring.bench_process import ENDED, BenchProcess, DenormalShare, Drop, Parts, Ran, Steps
+from probes.microtrain.measuring.bench_process import BenchProcess, DenormalShare, Drop, Parts, Ran, Steps
 from probes.workload.description import Plan, Workload
 
 # As a contest warms up what begins; what was freed and taken again settles over the first steps.
@@ -122,7 +122,7 @@ class PlanProcess:
         """Of the results of one real step (probes.microtrain.measuring.denormals). Raises Failure, also where its
         process has ended: another is not begun for this."""
         if not self.process.runs:
-            raise Failure("failed", ENDED)
+            raise self.process.ended()
         return float(self.process.ask(self.plan, self.batch_size, DenormalShare()))
 
     def drop(self) -> None:

@@ -27,7 +27,7 @@ END_SECONDS = 2.0
 
 
 class EndedEarly(Exception):
-    """The process ended before it had an answer, most likely for want of memory."""
+    """The process ended before it had an answer: it crashed, or was killed, as for want of memory."""
 
 
 _prepared = False

@@ -16,6 +16,7 @@ from probes.microtrain.traces.asking import guess, is_asked_by_a_library
 from probes.microtrain.traces.known_numbers import KnownNumbers, looked_through
 from probes.microtrain.traces.number_facts import Chance, Filled, Granted, Ones, Rising, Spread
 from probes.microtrain.traces.operation_costs import grouped_shape
+from probes.microtrain.traces.refused_types import check_types
 from probes.microtrain.traces.shape_rules import RULES
 
 aten = torch.ops.aten
@@ -48,6 +49,8 @@ class StandIns:
         if not any(isinstance(arg, FakeTensor) for arg in looked_through(args)) and operation not in _MAKERS:
             with unset_fake_temporarily() if _is_real_view(operation) else nullcontext():
                 return operation(*args, **kwargs)
+        _refuse_unlike(args)
+        check_types(operation, args, kwargs)
         stand_in = _STAND_INS.get(operation)
         result = stand_in(self, args, kwargs) if stand_in is not None else None
         rule = RULES.get(operation)
@@ -100,6 +103,16 @@ class StandIns:
         for index in indices:
             if isinstance(index, FakeTensor) and index.dtype is torch.bool and self.known.of(index) is None:
                 self.known.learn(index, Filled(True))
+
+
+def _refuse_unlike(args: Arguments) -> None:
+    """Raises AssertionError, as fake tensors do, of operands that were not made like them: weights that nobody found to
+    replace, as a teacher's in a list. A rule (shape_rules) would answer all the same, and the step go through in fp32
+    and not under autocast, which casts them."""
+    tensors = [arg for arg in looked_through(args) if isinstance(arg, torch.Tensor)]
+    takes_real = all(each.fake_mode.allow_non_fake_inputs for each in tensors if isinstance(each, FakeTensor))
+    if any(not isinstance(each, FakeTensor) and (each.is_meta or not takes_real) for each in tensors):
+        raise AssertionError("a tensor that is no fake one is used with these")
 
 
 def _is_real_view(operation: OpOverload) -> bool:
@@ -180,13 +193,6 @@ def _unique(known: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     return value, inverse, counts
 
 
-def _likelihoods(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> None:
-    """(log_probs, classes): the kernel takes whole numbers of classes alone, which torch's stand-in does not look at
-    (aten/src/ATen/native/LossNLL.cpp)."""
-    if args[1].dtype.is_floating_point:
-        raise RuntimeError(f"a cross-entropy of classes expects their numbers as torch.long, not as {args[1].dtype}")
-
-
 def _ctc_loss(_: StandIns, args: Arguments, _kwargs: dict[str, Any]) -> Any:
     """(log_probs: steps, batch, classes; targets: batch, length, or all in a row): the loss of each sample, and the
     table that the backward needs. All targets are as long as the longest."""
@@ -254,8 +260,6 @@ _STAND_INS: dict[OpOverload, Callable[[StandIns, Arguments, dict[str, Any]], Any
     aten.masked_select.default: _masked_select,
     aten.nonzero.default: _nonzero,
     aten.unique_consecutive.default: _unique,
-    aten.nll_loss_forward.default: _likelihoods,
-    aten.nll_loss2d_forward.default: _likelihoods,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss.default: _ctc_loss,
     aten._grouped_mm.default: _grouped,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from traceback import walk_tb
+
+import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
 
 from probes.microtrain.failures import KEPT_FROM_A_TRACE, first_line, is_kept_from_a_trace
+
+_TORCH = Path(torch.__file__).parent
 
 
 def needs_numbers(error: BaseException) -> bool:
@@ -35,13 +41,31 @@ def _asking_operation(error: BaseException) -> str | None:
 
 
 def explain_step(error: BaseException) -> str:
-    what = f"One step of this model fails with {type(error).__name__}: {_said(error)}."
-    return f"{what} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
+    """Of one under fake tensors."""
+    if _is_refusal(error):
+        return f"{_fails(error)} Check its sizes and inputs: measured with these it would fail as well."
+    return _explain_failing(error)
+
+
+def _explain_failing(error: BaseException) -> str:
+    return f"{_fails(error)} Check its sizes and inputs; where they are right, measure it instead (effort quick)."
+
+
+def _fails(error: BaseException) -> str:
+    return f"One step of this model fails with {type(error).__name__}: {_said(error)}."
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the model's own code refuses what it was given, as it would of tensors with numbers: what torch raises
+    may come of their having none."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    code = Path(frames[-1].f_code.co_filename) if frames else None
+    return isinstance(error, ValueError) and code is not None and not code.is_relative_to(_TORCH)
 
 
 def explain_real_step(error: BaseException) -> str:
     """Of one with real numbers."""
-    return KEPT_FROM_A_TRACE if is_kept_from_a_trace(error) else explain_step(error)
+    return KEPT_FROM_A_TRACE if is_kept_from_a_trace(error) else _explain_failing(error)
 
 
 def explain_following(error: BaseException) -> str:

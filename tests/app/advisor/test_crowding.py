@@ -75,6 +75,7 @@ def test_the_reason_carries_what_was_read() -> None:
     assert reason.evidence["free_cores"] == pytest.approx(2 - 1.08 + 0.29)
     assert reason.evidence["steal_fraction"] == 0.04
     assert "others hold 1.1 of 2 cores" in reason.text
+    assert "0.3 of them taken for what always runs, and 1.2 of 2 usable ones are free." in reason.text
 
 
 @given(cores=st.integers(2, 16))
@@ -126,6 +127,24 @@ def test_others_within_our_own_quota_hold_cores_of_it(limit: str, free: float) -
     assert crowd.exposure(TWO) == pytest.approx(min(1.0, 2.0 - free))
     assert crowd.exposure(ONE) == pytest.approx(max(0.0, 1.0 - free))
     assert crowd.exposure(TWO, crowd.others) == 0.0  # measured among as many
+
+
+@pytest.mark.parametrize(("usable", "online", "inside", "free"), [(1.0, 2, 1.0, 0.27), (12.0, 96, 12.0, 0.49)])
+def test_others_on_the_very_cpus_that_affinity_leaves_hold_them(
+    usable: float, online: int, inside: float, free: float
+) -> None:
+    """Pinned to the same CPUs as we are, on a machine whose others idle."""
+    cpu = Cpu(
+        logical_cores=online, usable_cores=usable, usable_cores_limit="affinity", allowed_logical_cores=int(usable)
+    )
+    load = replace(CALM, busy_fraction=inside / online, allowed_others_cores=inside)
+    crowd = crowd_of(replace(a_survey(), cpu=cpu, load=load))
+    assert crowd is not None
+    assert crowd.free == pytest.approx(free)
+    assert crowd.free == pytest.approx(usable - inside + crowd.background)  # as the reason says
+    elsewhere = crowd_of(replace(a_survey(), cpu=cpu, load=replace(load, allowed_others_cores=0.0)))
+    assert elsewhere is not None
+    assert elsewhere.free == usable
 
 
 def test_what_was_measured_meanwhile_contains_it() -> None:
@@ -184,12 +203,29 @@ def test_a_card_s_time_is_not_said_to_be_measured_among_those_who_hold_cores(usa
     assert all(text.endswith("usable ones are free.") for text in crowded)
 
 
-def test_the_verdict_does_not_compare_with_a_guess_between_extremes() -> None:
+@pytest.mark.parametrize("load", [HALF, replace(CALM, busy_fraction=1.0)], ids=["one-crowded", "both"])
+def test_the_verdict_does_not_compare_with_a_guess_between_extremes(load: Load) -> None:
     rows = [a_measurement(plan, 64, seconds, others_cores=0.0) for plan, seconds in ((ONE, 1.0), (TWO, 0.2))]
-    found = answer(HALF, rows)
+    found = answer(load, rows)
     assert found.recommended == ONE
     assert "preferred to the CPU with 2 threads while others hold cores" in found.verdict
     assert not codes(found) & {"threads-help", "threads-hurt", "threads-equal"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "two", "said"),
+    [
+        (2.0, CALM, 0.1, "at least 4.6 times as fast as the CPU with 2 threads"),  # not 22, by the medians
+        (0.0, replace(CALM, busy_fraction=1.0), 1.5e-3, "preferred to the CPU with 2 threads while others hold"),
+    ],
+    ids=["relieved", "crowded"],
+)
+def test_the_verdict_tells_of_guesses_what_their_extremes_do(then: float, now: Load, two: float, said: str) -> None:
+    """The slower plan's median is a guess, too."""
+    rows = [a_measurement(ONE, 64, 1e-3, others_cores=0.0), a_measurement(TWO, 64, two, others_cores=then)]
+    found = answer(now, rows)
+    assert found.recommended == ONE
+    assert said in found.verdict
 
 
 def test_what_is_faster_than_a_crowd_leaves_any_plan_is_not_told_as_preferred_for_the_crowd() -> None:
@@ -254,15 +290,18 @@ def test_what_met_calm_cores_in_a_crowd_is_the_calm_machines_time() -> None:
     assert {option.basis for option in found.options if option.step_seconds is not None} == {"measured"}
 
 
-def test_a_measurement_in_a_crowd_corrects_no_prediction() -> None:
+@pytest.mark.parametrize("others", [2.0, 1.7])  # of which one leaves half a core for a thread, as background aside
+def test_a_measurement_in_a_crowd_corrects_no_prediction(others: float) -> None:
+    """While it stays no more than once it has left: what it does to the others is told by what it does to any."""
     request = Request(a_workload(64))
-    rows = [a_measurement(ONE, 64, 50.0, others_cores=2.0)]
+    rows = [a_measurement(ONE, 64, 50.0, others_cores=others)]
 
     def bf16(load: Load, measured: list[Measurement]) -> Interval | None:
         options = recommend(a_machine(load), a_profile(), None, measured, request).options
         return next(option.step_seconds for option in options if option.plan == ONE_BF16)
 
-    assert bf16(CALM, rows) == bf16(CALM, [])
+    for load in (CALM, HALF, CROWD):
+        assert bf16(load, rows) == bf16(load, [])
     assert bf16(CALM, [replace(rows[0], others_cores=0.0)]) != bf16(CALM, [])
 
 

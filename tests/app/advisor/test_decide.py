@@ -230,7 +230,7 @@ def test_whatever_was_measured_the_answer_is_whole(
     told, tried = {option.plan.key for option in found.options}, {row.plan.key for row in rows}
     assert told <= {plan.key for plan in plans}
     left_out = [plan for plan in plans if plan.key not in told]
-    assert all(calibrated and plan.is_cpu and plan.precision == "fp32" for plan in left_out)  # of more threads
+    assert all(calibrated and plan.is_cpu and plan.threads not in (1, 2) for plan in left_out)
     assert not tried & {plan.key for plan in left_out}
     if found.recommended is not None:
         head = found.options[0]

@@ -8,6 +8,7 @@ import pytest
 
 from app.advisor import Recommendation, Request, recommend
 from app.advisor.curves.over_batches import largest_worth_looking_at
+from app.advisor.explanations.sick_device import sick_devices
 from app.advisor.like_cards import (
     devices_to_calibrate,
     free_devices,
@@ -20,7 +21,8 @@ from app.advisor.plans import profiled_plans
 from app.advisor.request import InvalidRequest
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
-from probes.hardware import Accelerator
+from probes.diagnose.codes import make_finding
+from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement, MemoryPeak
 from probes.profile import Profile
 from probes.workload.description import Plan
@@ -67,6 +69,53 @@ def test_of_each_kind_one_is_calibrated(changes: tuple[dict[str, object], ...], 
 def test_a_card_on_which_others_compute_is_left_out() -> None:
     survey = a_survey(gpus=gpus({"utilization_percent": 98.0}, {"name": "NVIDIA T400", "utilization_percent": 0.0}))
     assert free_devices(survey) == ["cpu", "cuda:1"]
+
+
+def with_found(*found: tuple[str, str], busy: float | None = None) -> Survey:
+    """Two cards that are alike. found: a finding's code and its subject. busy: the second, by others, in percent."""
+    survey = a_survey(gpus=gpus({"utilization_percent": 0.0}, {"utilization_percent": busy}))
+    return replace(survey, findings=tuple(make_finding(code, subject, "It fails.", "") for code, subject in found))
+
+
+@pytest.mark.parametrize(
+    "code", ["gpu-memory-errors", "gpu-driver-errors", "gpu-throttled-by-heat", "gpu-throttled-by-power"]
+)
+def test_a_sick_card_comes_after_its_twin_that_is_well(code: str) -> None:
+    survey = with_found((code, "cuda:0"), busy=0.0)
+    assert devices_to_calibrate(survey) == ["cpu", "cuda:1"]
+    assert like_devices(a_survey_of_three(survey), ("cuda:0", "cuda:1")) == {"cuda:2": "cuda:1"}
+    assert one_of_each_kind(survey, (ONE, GPU, SECOND), ()) == [ONE, SECOND]
+    found = recommend(survey, PROFILE, None, [], Request(a_workload(16), "fp32", ("cuda",)))
+    assert [option.plan for option in found.options] == [SECOND, GPU]
+    assert "sick-device" not in {reason.code for reason in found.reasons}
+
+
+def a_survey_of_three(survey: Survey) -> Survey:
+    third = replace(survey.accelerators[1], id="GPU-2", torch_device="cuda:2")
+    return replace(survey, accelerators=(*survey.accelerators, third))
+
+
+def test_a_sick_card_is_no_better_for_being_free() -> None:
+    survey = with_found(("gpu-memory-errors", "cuda:0"), busy=98.0)
+    assert devices_to_calibrate(survey) == ["cpu", "cuda:1"]
+    assert free_devices(survey) == ["cpu"]
+
+
+def test_where_the_recommended_card_is_sick_the_gravest_finding_is_told() -> None:
+    survey = with_found(("gpu-throttled-by-heat", "cuda:1"), ("gpu-memory-errors", "cuda:0, cuda:1"), busy=0.0)
+    found = recommend(survey, PROFILE, None, [], Request(a_workload(16), "fp32", ("cuda",)))
+    (reason,) = (reason for reason in found.reasons if reason.code == "sick-device")
+    assert reason.evidence == {"device": "cuda:0", "finding": "gpu-memory-errors"}
+    assert "It fails." in reason.text
+
+
+def test_a_part_of_a_sick_card_is_sick() -> None:
+    whole = a_gpu(id="GPU-0", torch_device=None, name="NVIDIA H100")
+    part = a_gpu(id="MIG-0", parent_id="GPU-0")
+    survey = replace(with_found(("gpu-memory-errors", "NVIDIA H100")), accelerators=(whole, part))
+    assert set(sick_devices(survey)) == {"cuda:0"}
+    twin = replace(whole, id="GPU-1")  # which of the two is meant nobody can tell
+    assert not sick_devices(replace(survey, accelerators=(whole, twin, part)))
 
 
 def test_the_others_are_told_as_the_one_that_was_measured() -> None:
@@ -198,8 +247,8 @@ def test_crossovers_are_told_of_the_card_that_has_room(
 @pytest.mark.parametrize("profile", [None, PROFILE])
 def test_crossovers_are_told_of_the_card_that_was_measured_with_nobody_else_on_it(profile: Profile | None) -> None:
     """One thread is ahead at the batch asked for, and is left for the card at a larger one."""
-    rows = [a_measurement(ONE, batch, 0.001 * batch) for batch in (4, 16, 256)]
-    rows += [a_measurement(SECOND, batch, 0.05, device_busy_fraction=0.0) for batch in (4, 16, 256)]
+    rows = [a_measurement(ONE, batch, 0.001 * batch) for batch in (4, 16, 1 << 16)]
+    rows += [a_measurement(SECOND, batch, 0.05, device_busy_fraction=0.0) for batch in (4, 16, 1 << 16)]
     rows += [a_measurement(GPU, 16, 3.0, device_busy_fraction=0.9)]
     survey = a_survey(gpus=gpus({"utilization_percent": 90.0}, {"utilization_percent": 0.0}))
     found = recommend(survey, profile, None, rows, Request(replace(a_workload(16), model=SMALL), "fp32"))
@@ -271,8 +320,11 @@ def test_on_another_machine_too_a_card_is_asked_for_by_its_own_name() -> None:
     assert devices("cuda:1") == ["cuda:1"]
     assert devices("cuda:0") == devices("cuda") == ["cuda:0"]
     assert devices("cpu", "cuda:1") == ["cpu", "cuda:1"]
-    with pytest.raises(InvalidRequest):
-        devices("cuda:2")
+    for asked in (("cuda:2",), ("cpu", "cuda:2"), ("cuda", "cdua:0"), ("gpu", "cpu")):
+        with pytest.raises(
+            InvalidRequest, match=r"a device that was asked for\. It was calibrated for: cpu \(fp32\), cuda:0"
+        ):
+            devices(*asked)
 
 
 def test_cards_that_are_no_more_alike_than_their_name_are_rivals() -> None:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from app.advisor import recommend
 from app.advisor.plans import candidate_plans, find_devices, thread_counts
 from app.advisor.recommendation import Reason
 from app.advisor.request import InvalidRequest, Request
-from probes.hardware import Accelerator, Cpu, Survey
+from probes.hardware import Accelerator, CoreCluster, Cpu, Survey
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
@@ -35,6 +36,14 @@ def test_a_big_machine_gets_the_powers_of_two_between() -> None:
 
 def test_a_quota_of_four_cores_on_a_big_host_is_never_exceeded() -> None:
     assert thread_counts(Cpu(physical_cores=64, logical_cores=128, usable_cores=4.0)) == (1, 2, 4)
+
+
+def test_a_cpuset_of_whole_cores_is_asked_with_a_thread_on_each() -> None:
+    """Six cores of 48, as Kubernetes's static CPU manager or Slurm gives them: 0-5,48-53."""
+    left = CoreCluster(physical_cores=48, logical_cores=96, allowed_physical_cores=6, allowed_logical_cores=12)
+    cpu = Cpu(physical_cores=48, logical_cores=96, usable_cores=12.0, clusters=(left,))
+    assert thread_counts(cpu) == thread_counts(Cpu(physical_cores=6, logical_cores=12, usable_cores=12.0))
+    assert 6 in thread_counts(cpu)
 
 
 def test_a_quota_below_two_cores_leaves_one_thread() -> None:
@@ -188,11 +197,26 @@ def test_thread_counts_that_a_calibration_left_out_are_named_where_they_were_tri
     assert {option.plan.key for option in found.options} == {plan.key for plan in (one, two, all_of_them)}
     assert found.confidence is not None
     assert "no-calibration" not in {reason.code for reason in found.reasons}
+    (reason,) = [reason for reason in found.reasons if reason.code == "threads-not-calibrated"]
+    assert reason.evidence == {"plans": ["cpu fp32, 4 threads", "cpu fp32, 8 threads"]}
     four = Plan("cpu", "fp32", 4)
     tried = recommend(survey, profile, None, [a_measurement(four, 16, 1.0)], request)
     assert {option.plan.key for option in tried.options} == {plan.key for plan in (one, two, all_of_them, four)}
+    assert any(reason.evidence == {"plans": ["cpu fp32, 8 threads"]} for reason in tried.reasons)
     nothing = recommend(survey, None, None, [], request)
     assert [option.plan.threads for option in nothing.options] == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("precision", ["auto", "bf16"])
+def test_a_plan_that_a_calibration_had_no_time_for_is_none_of_those_it_left_out(precision: Any) -> None:
+    """It may be the best, so it stands among the options, and what is missing is told."""
+    profile = a_profile((ONE, Plan("cpu", "fp32", 2), ONE_BF16))
+    found = recommend(a_survey(), profile, None, [], Request(a_workload(), precision=precision))
+    missing = Plan("cpu", "bf16", 2)
+    assert missing.key in {option.plan.key for option in found.options}
+    told = {reason.code: reason for reason in found.reasons}
+    assert told["no-calibration"].evidence == {"plans": [missing.label]}
+    assert "threads-not-calibrated" not in told
 
 
 @pytest.mark.parametrize(

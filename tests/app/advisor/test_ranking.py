@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.advisor.ranking import WORTH_OF_CHEAPNESS, cost_order, probability_of_best, rank_options
+from app.advisor.ranking import WORTH_OF_CHEAPNESS, Ranking, cost_order, probability_of_best, rank_options
 from app.advisor.recommendation import Breakdown, Interval, MemoryParts, Option
-from app.advisor.time_model.intervals import Z, interval_around
+from app.advisor.time_model.intervals import Z, interval_around, scale
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16
 
@@ -81,6 +81,24 @@ def test_noise_does_not_make_a_much_slower_plan_the_cheaper_choice() -> None:
     assert not ranking.close
     assert ranking.confidence is not None
     assert ranking.confidence < 0.9
+
+
+def test_a_crowded_plan_is_no_cheaper_choice_where_its_worst_or_its_median_is_far_off() -> None:
+    """The first of two is the one that suffers least, and may have the longer median."""
+
+    def ranked(one: Interval, two: Interval) -> Ranking:
+        return rank_options([replace(an_option(*each), crowded=True) for each in ((ONE, one), (TWO, two))])
+
+    suffers_less, quicker_on_average = Interval(8e-3, 6e-3, 10e-3), Interval(7e-3, 1e-3, 100e-3)
+    for one, two, first in (
+        (quicker_on_average, suffers_less, TWO),
+        (suffers_less, quicker_on_average, ONE),
+        (Interval(21e-3, 17e-3, 26e-3), Interval(3e-3, 0.3e-3, 26.1e-3), ONE),  # at their worst alike
+    ):
+        ranking = ranked(one, two)
+        assert (ranking.options[0].plan, ranking.close) == (first, ())
+    near = ranked(suffers_less, scale(suffers_less, 0.98))
+    assert (near.options[0].plan, len(near.close)) == (ONE, 2)
 
 
 def test_a_plan_without_a_time_leaves_the_confidence_unknown() -> None:

@@ -91,6 +91,27 @@ def test_the_run_time_told_is_that_of_the_quicker_run() -> None:
     assert reason.evidence["seconds"] == pytest.approx(300 * 3e-3 + 0.25)
 
 
+def test_the_run_time_of_a_plan_that_never_ran_counts_the_start_by_which_it_is_judged() -> None:
+    """Of a quicker precision of the card, whose context began with another's: it was told to take two seconds less."""
+    quick = a_measurement(GPU_BF16, 16, 0.5e-3)
+    found = answer(ON_CARD, quick, steps=1000, precision="auto")
+    assert found.recommended == GPU_BF16
+    (reason,) = [reason for reason in found.reasons if reason.code == "run-time"]
+    assert reason.evidence["seconds"] == pytest.approx(1000 * 0.5e-3 + 2.25)
+    assert reason.evidence["startup_seconds"] == 2.25
+    assert "its start of 2.2 s included" in reason.text or "its start of 2.3 s included" in reason.text
+
+
+def test_a_start_is_the_card_s_where_the_plan_that_told_it_does_not_fit() -> None:
+    """The run-time told included it, while the plan was ranked without."""
+    too_big = a_measurement(GPU, 64, 1.0, outcome="out-of-memory", step=None)
+    rows = [*(replace(row, batch_size=64) for row in ON_CPU), ON_CARD, too_big]
+    rows.append(a_measurement(GPU_BF16, 64, 2e-3))
+    found = recommend(a_survey(gpus=[CARD]), None, None, rows, Request(a_workload(64, dataset_samples=300 * 64)))
+    assert GPU not in [option.plan for option in found.options if option.step_seconds is not None]
+    assert found.recommended == ONE
+
+
 def test_a_start_that_nobody_measured_is_not_made_up() -> None:
     assert answer(replace(ON_CARD, startup_seconds=None)).recommended == GPU
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,12 @@ def test_on_a_busy_machine_what_was_measured_of_it_answers(tmp_path: Path, monke
     asyncio.run(use())
 
 
-REFUSING = serving("say(event='failed', job=job['job'], code='unsupported', reason='Measure it (effort quick).')")
+# Of inference a trace takes too long.
+REFUSING = serving(
+    "slow = job['workload']['mode'] == 'inference'",
+    "code, reason = ('too-slow', 'It took long.') if slow else ('unsupported', 'Measure it (effort quick).')",
+    "say(event='failed', job=job['job'], code=code, reason=reason)",
+)
 REFUSED = Workload(parse_model({"layers": [{"type": "linear", "out": 3}], "input_shape": [5]}), 4)
 
 
@@ -108,6 +114,11 @@ def test_where_another_machine_is_asked_about_it_is_said_that_nothing_can_be_mea
             await crosspoint.recommend(Request(REFUSED, effort=effort, profile="made-up"))
         with pytest.raises(LabError, match=r"Measure it \(effort quick\)\.$"):
             await crosspoint.recommend(Request(REFUSED))
+        overdue = replace(REFUSED, mode="inference")
+        with pytest.raises(LabError, match=r"^It took long\. For this question nothing can be measured here"):
+            await crosspoint.recommend(Request(overdue, effort=effort, profile="made-up"))
+        with pytest.raises(LabError, match=r"^It took long\. Or measure it instead \(effort quick\)\.$"):
+            await crosspoint.recommend(Request(overdue))
 
     with_crosspoint(tmp_path, use, REFUSING)
 

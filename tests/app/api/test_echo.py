@@ -17,6 +17,7 @@ from app.advisor.request import InvalidRequest
 from app.api.echo import without_echo
 from app.api.problems import _answer
 from app.errors import UnknownProfile
+from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
 from probes.workload.wording import clean
@@ -88,6 +89,18 @@ def test_names_of_what_is_here_stay_though_they_were_sent() -> None:
     assert "cuda:0 (NVIDIA A10)" in detail_of(caught.value, {"devices": ["NVIDIA A10"]})
 
 
+def test_of_many_model_types_at_once_no_classes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all of them that takes more than a second."""
+    read: list[str] = []
+    monkeypatch.setattr("app.api.echo.read_config_classes", lambda model_type: read.append(model_type) or "")
+    types = sorted(read_architectures().model_types)
+    sent = {"model": {"huggingface": {"model_type": types[0], "zqa": types}}}
+    assert without_echo(f"zqa {types[0]}", sent) == f"… {types[0]}"
+    assert read == []
+    without_echo("zqa", {"model": {"huggingface": {"model_type": types[0], "zqa": 1}}})
+    assert read == types[:1]
+
+
 @pytest.mark.parametrize("message", ['Write {"huggingface": {…}}, or not.', "known are (gelu, relu, …)."])
 def test_an_ellipsis_of_ours_takes_nothing_along(message: str) -> None:
     assert without_echo(message, {"model": "zzmine"}) == message
@@ -137,6 +150,23 @@ def test_a_large_number_that_was_sent_goes_and_bounds_of_ours_stay() -> None:
     sent = {"num_hidden_layers": 1_000_000_000, "dropout": 1.0, "small": 1}
     assert without_echo(message, sent) == "num_hidden_layers is … or …; at most 100000 are read, layers[1] too."
     assert without_echo("dropout is 17.25.", {"dropout": 17.25}) == "dropout is …."
+
+
+def test_a_size_that_was_sent_stays() -> None:
+    """It tells nothing, and a sentence that names a bound is of no use without it."""
+    model = {"huggingface": {"model_type": "canine", "max_position_embeddings": 16_384}, "sequence_length": 20_000}
+    with pytest.raises(InvalidModel, match="Take at most 16384") as caught:
+        parse_model(model)
+    assert without_echo(str(caught.value), {"model": model}) == str(caught.value)
+
+
+def test_words_of_transformers_stay_in_what_it_says_of_a_config() -> None:
+    sent = {"model": {"huggingface": {"model_type": "led", "attention_window": [4], "zqmine": 1}}}
+    message = "No led model can be built: len(config.attention_window) is not config.zqmine."
+    assert without_echo(message, sent) == message.replace("zqmine", "…")
+    elsewhere = {"model": {"huggingface": {"model_type": "bert", "attention_window": [4]}}}
+    assert "attention_window" not in without_echo(message, elsewhere)
+    assert "attention_window" not in without_echo(message, {"model": "led", "name": "attention_window"})
 
 
 @pytest.mark.parametrize("name", ["profile", "samples", "name", "asked", "stored", "cpu", "cuda:0"])

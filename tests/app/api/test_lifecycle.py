@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import psutil
 import pytest
 
 from app.errors import StoreError
+from app.main import AddressTaken, listen
 from app.service import Crosspoint
 from app.settings import Settings
+from app.store.store import FILE_NAME
 from app.upkeep import Upkeep
 from tests.app.advisor.machine import a_profile
 from tests.app.api.test_jobs import LONG, SHORT, start, wait_for, watch
@@ -131,6 +134,9 @@ def test_a_disk_that_fills_while_the_service_runs_is_told_until_something_was_sa
         assert client.put("/profiles/rig", json=profile).is_success
         assert warnings(client) == []
         assert client.get("/healthz").json()["store"]["trouble"] is None
+        (tmp_path / FILE_NAME).unlink()
+        assert "rig" not in client.get("/profiles").text
+        assert any("was removed or replaced" in told for told in client.get("/readyz").json()["warnings"])
 
 
 def test_where_the_data_folder_cannot_be_used_the_service_serves_and_warns(tmp_path: Path) -> None:
@@ -174,7 +180,7 @@ def test_a_setting_that_cannot_be_used_is_wrong_usage() -> None:
         [COMMAND, "serve", "--port", "99999"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert ended.returncode == 2
-    assert "CROSSPOINT_PORT" in ended.stderr
+    assert "Error: --port has to be" in ended.stderr  # as it was set
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "no host"])
@@ -184,6 +190,15 @@ def test_an_address_that_is_none_is_wrong_usage(host: str) -> None:
     )
     assert ended.returncode == 2
     assert f"of {host} cannot be listened on" in ended.stderr
+    assert "--host" in ended.stderr
+
+
+def test_what_to_do_is_said_of_an_address_that_cannot_be_listened_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        not_here = [(host, 0, "--host") for host in ("192.0.2.1", "fe80::1")]
+        for host, port, flag in (("127.0.0.1", taken.getsockname()[1], "--port"), *not_here):
+            with pytest.raises(AddressTaken, match=flag):
+                listen(Settings(host=host, port=port))
 
 
 def test_requests_are_written_to_standard_error_where_that_was_asked_for(tmp_path: Path) -> None:

@@ -18,9 +18,16 @@ from app.api.openapi import unit_of
 from app.api.profile_schema import Profile
 from benchmarks.estimates import RESULTS
 from probes.hardware import (
+    Accelerator,
     CacheSizes,
+    CoreCluster,
     Cpu,
+    DeviceFile,
+    Driver,
     Finding,
+    GpuProcess,
+    Limits,
+    Load,
     Memory,
     ProbeReport,
     Software,
@@ -28,6 +35,7 @@ from probes.hardware import (
     Survey,
     System,
     Torch,
+    Xid,
 )
 from probes.profile import parse_profile
 from probes.workload.description import Plan
@@ -86,11 +94,11 @@ def test_every_number_that_has_a_unit_says_which(description: dict[str, Any]) ->
         f"{name}.{field}"
         for name, schema in description["components"]["schemas"].items()
         for field, described in schema.get("properties", {}).items()
-        if unit_of(field) and "description" not in described
+        if (unit_of(field) or "") not in described.get("description", "")
     ]
     assert silent == []
     memory = description["components"]["schemas"]["MemoryParts"]["properties"]
-    assert memory["peak_bytes"]["description"] == "Bytes."
+    assert memory["peak_bytes"]["description"] == "The sum of the parts: what it takes at most. Bytes."
 
 
 @pytest.mark.parametrize(
@@ -209,7 +217,27 @@ def test_the_page_about_http_names_every_address(description: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    "kind", [Survey, System, Cpu, CacheSizes, Memory, Storage, Software, Torch, Finding, ProbeReport]
+    "kind",
+    [
+        Survey,
+        System,
+        Cpu,
+        CacheSizes,
+        CoreCluster,
+        Memory,
+        Limits,
+        Load,
+        Accelerator,
+        GpuProcess,
+        Xid,
+        Storage,
+        Software,
+        Torch,
+        Driver,
+        DeviceFile,
+        Finding,
+        ProbeReport,
+    ],
 )
 def test_the_page_about_http_names_every_fact_of_the_machine(kind: type) -> None:
     assert [item.name for item in fields(kind) if f"`{item.name}`" not in PAGE] == []

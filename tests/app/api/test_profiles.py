@@ -82,6 +82,7 @@ def test_a_hostile_profile_is_refused_and_the_stored_one_stays(
 ) -> None:
     document = assert_problem(client.put(f"/profiles/{NAME}", content=content, headers=JSON), 422)
     assert document["detail"].startswith("This profile was not taken: ")
+    assert document["detail"].endswith("Whatever is stored stays as it was.") or " is empty, " in document["detail"]
     assert Profile.from_json(client.get(f"/profiles/{NAME}").json()) == rig
 
 
@@ -101,7 +102,9 @@ def test_an_older_profile_does_not_hide_a_newer_one_unless_that_is_from_the_futu
     client: httpx.Client, rig: Profile
 ) -> None:
     older = content_of(replace(rig, created_at="2001-01-01T00:00:00Z"))
-    assert_problem(client.put(f"/profiles/{NAME}", content=older, headers=JSON), 409)
+    for name in (NAME, "another-name"):
+        refused = assert_problem(client.put(f"/profiles/{name}", content=older, headers=JSON), 409)
+        assert f'named "{NAME}"' in refused["detail"]  # which is to be removed first
     future = content_of(replace(rig, created_at="9999-12-31T23:59:59Z"))
     for content in (future, content_of(rig)):
         assert client.put(f"/profiles/{NAME}", content=content, headers=JSON).is_success

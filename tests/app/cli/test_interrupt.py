@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.cli import entry
 from app.cli.endings import ExitCode
 from probes.compilers import why_not_compile
 from tests.app.serving import wait_until
@@ -39,6 +40,20 @@ def test_ctrl_c_while_input_is_awaited_is_code_130_without_a_traceback(tmp_path:
         _, errors = command.communicate(timeout=60)
     assert command.returncode == ExitCode.INTERRUPTED
     assert errors.strip() == "Interrupted."
+
+
+def test_ctrl_c_while_modules_are_imported_is_code_130_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "app.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "app.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert entry.main() == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err.strip() == "Interrupted."
 
 
 @pytest.fixture

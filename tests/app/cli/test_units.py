@@ -14,6 +14,7 @@ from app.cli.units import format_bytes, format_count, format_seconds, format_sha
         (0.000116, "116 µs"),
         (0.99999, "1 s"),
         (260, "4 min 20 s"),
+        (7199.6, "2 h"),
         (9000, "2.5 h"),
         (267840, "3.1 days"),
         (0, "0 s"),

@@ -96,15 +96,14 @@ def test_a_job_that_says_why_it_failed_is_quoted() -> None:
     assert (error.code, str(error)) == ("out-of-memory", "It needs 9 GB.")
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [("calibrate", "own model"), ("trace", "smaller model"), ("measure", "smaller batch"), ("prepare", "More memory")],
-)
-def test_a_process_that_the_kernel_kills_says_so_and_what_would_help(kind: str, words: str) -> None:
-    error = fail_to(lambda child: run(child, kind=kind), serving("os.kill(os.getpid(), signal.SIGKILL)"))
+@pytest.mark.parametrize(("more", "blamed"), [(1, "most likely by the kernel"), (0, "not by the kernel")])
+def test_a_process_that_is_killed_says_by_whom(more: int, blamed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the process started, as its job began, and at last."""
+    kills = iter((2, 3, 3 + more))
+    monkeypatch.setattr("app.lab.child.read_oom_kills", lambda _: next(kills))
+    error = fail_to(run, serving("os.kill(os.getpid(), signal.SIGKILL)"))
     assert error.code == "killed"
-    assert "for want of memory" in str(error)
-    assert words in str(error)
+    assert f"{blamed} for want of memory" in str(error)
 
 
 def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> None:
@@ -272,7 +271,7 @@ def test_a_cancellation_while_a_process_is_ended_waits_until_it_is_gone() -> Non
             await ending
         assert is_gone(child.pid)
         assert child._folder is not None
-        assert not await asyncio.to_thread(Path(child._folder).exists)
+        assert not await asyncio.to_thread(Path(child._folder.path).exists)
         assert not living
 
     asyncio.run(session())

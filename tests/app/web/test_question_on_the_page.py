@@ -136,3 +136,14 @@ def test_the_curves_are_told_in_words_and_as_a_table(service: str, tab: Tab) -> 
         "[...document.querySelectorAll('#curves tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
     assert rows == [["batch size", "cpu fp32, 1 thread"], ["1", "1 ms"], ["2,048", "500 ms"]]
+
+
+def test_the_tick_of_the_batch_asked_for_is_printed_over_no_other(service: str, tab: Tab) -> None:
+    tab.open(service)
+    sizes = sorted([2**power for power in range(21)] + [120])
+    ticks = [[size, f"{size:,}"] for size in sizes]
+    tab.run(f"drawn = {json.dumps({'x': sizes, 'xLog': True, 'xTicks': ticks, 'xTold': 120, 'series': []})}; 0")
+    shown = tab.run("chart.draw(byId('chart'), {...drawn, yFormat: String}).axes[0].values()")
+    assert "120" in shown
+    assert "128" not in shown
+    assert len(shown) > 2

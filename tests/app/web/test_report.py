@@ -15,8 +15,8 @@ def timing(seconds: float) -> dict[str, Any]:
 
 def make_result(text: str = "x") -> dict[str, Any]:
     variant = {
-        "total_seconds": 2.0,
-        "epoch_seconds": timing(1e-4),
+        "total_seconds": 28.6,
+        "epoch_seconds": timing(1.43e-3),
         "shares": {"launch": 0.8, "transfer": 0.0, "synchronize": 0.0001, "compute": 0.1999},
         "final_loss": 0.06,
         "correct": 29,
@@ -76,5 +76,7 @@ def test_the_table_shows_each_way_of_reading_and_what_failed() -> None:
     assert "<td>20,000</td>" in report
     assert "&lt;0.1 %" in report
     assert "<td>0.06</td>" in report
+    assert "<td>28.6 s</td>" in report
+    assert "<td>1.43 ms (1.29 to 1.72)</td>" in report
     assert "why it failed" in report
     assert "29 of the 30 held-out rows" in report

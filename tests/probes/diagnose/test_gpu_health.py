@@ -50,21 +50,42 @@ def test_a_cards_own_protection_is_called_heat_only_where_the_driver_does(degree
     assert degrees is None or f"{degrees:g} °C" in finding.message
 
 
+CAPPED = {"throttle_codes": ("sw_power_cap",), "graphics_clock_hz": 700, "graphics_clock_maximum_hz": 2000}
+LOWERED = {"power_limit_watts": 200.0, "power_limit_default_watts": 350.0}
+
+
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
         ({"throttle_codes": ("hw_power_brake_slowdown",)}, True),
         ({"throttle_codes": ("hw_slowdown", "hw_power_brake_slowdown")}, True),
-        ({"throttle_codes": ("sw_power_cap",), "graphics_clock_hz": 700, "graphics_clock_maximum_hz": 2000}, True),
-        ({"throttle_codes": ("sw_power_cap",), "graphics_clock_hz": 1800, "graphics_clock_maximum_hz": 2000}, False),
-        ({"throttle_codes": ("sw_power_cap",)}, False),
-        ({"throttle_codes": ("gpu_idle",), "graphics_clock_hz": 200, "graphics_clock_maximum_hz": 2000}, False),
+        ({**CAPPED, **LOWERED}, True),
+        ({**CAPPED, "power_limit_watts": 72.0, "power_limit_default_watts": 72.0}, False),  # an L4, as it is made
+        ({**CAPPED, "power_limit_watts": 72.0}, False),
+        (CAPPED, False),
+        ({**CAPPED, **LOWERED, "graphics_clock_hz": 1800}, False),
+        ({"throttle_codes": ("sw_power_cap",), **LOWERED}, False),
+        ({**CAPPED, **LOWERED, "throttle_codes": ("gpu_idle",)}, False),
         ({"throttle_codes": ()}, False),
         ({"throttle_codes": None}, False),
     ],
 )
-def test_reaching_the_power_limit_is_healthy_until_it_costs_much(changes: dict[str, Any], found: bool) -> None:
+def test_reaching_the_power_limit_is_healthy_until_a_lowered_one_costs_much(
+    changes: dict[str, Any], found: bool
+) -> None:
     assert codes(with_card(utilization_percent=99.0, **changes)) == (["gpu-throttled-by-power"] if found else [])
+
+
+def test_a_lowered_power_limit_is_told_with_what_it_was() -> None:
+    finding = only(with_card(utilization_percent=99.0, **CAPPED, **LOWERED))
+    assert "200 W, for 350 W" in finding.message
+    assert "-pl 350" in (finding.fix or "")
+
+
+def test_a_laptops_lowered_limit_is_not_to_be_set_by_hand() -> None:
+    finding = only(with_card(utilization_percent=99.0, segment="laptop", **CAPPED, **LOWERED))
+    assert "power supply" in (finding.fix or "")
+    assert "-pl" not in (finding.fix or "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +132,7 @@ def test_a_card_is_named_as_torch_names_it() -> None:
 
 
 def test_an_idle_cards_clocks_are_low_whatever_its_limit() -> None:
-    idle = {"throttle_codes": ("sw_power_cap",), "graphics_clock_hz": 210, "graphics_clock_maximum_hz": 2100}
+    idle = {**CAPPED, **LOWERED, "graphics_clock_hz": 210, "graphics_clock_maximum_hz": 2100}
     assert codes(with_card(**idle)) == []
     assert codes(with_card(utilization_percent=3.0, **idle)) == []
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from probes.diagnose import Facts
-from probes.hardware import Accelerator, Cpu, Limits, Load, Memory, Software, System, Torch
+from probes.hardware import Accelerator, CoreCluster, Cpu, Limits, Load, Memory, Software, System, Torch
 from probes.instruction_sets import expected_instruction_sets
 from tests.probes.diagnose.situations import GIB, HEALTHY, codes, only
 
@@ -31,6 +31,14 @@ def test_a_thread_for_eight_cores_leaves_seven_idle() -> None:
         assert codes(replace(facts, environment={"OMP_NUM_THREADS": enough})) == []
     small = Cpu(physical_cores=2, logical_cores=2, usable_cores=2.0)
     assert codes(replace(facts, cpu=small)) == []
+
+
+def test_a_thread_on_each_core_of_a_cpuset_leaves_none_idle() -> None:
+    left = CoreCluster(physical_cores=48, logical_cores=96, allowed_physical_cores=6, allowed_logical_cores=12)
+    cpu = Cpu(physical_cores=48, logical_cores=96, usable_cores=12.0, usable_cores_limit="affinity", clusters=(left,))
+    pinned = replace(HEALTHY, cpu=cpu, environment={"OMP_NUM_THREADS": "6"})
+    assert codes(pinned) == []
+    assert "3 of them idle" in only(replace(pinned, environment={"OMP_NUM_THREADS": "3"})).message
 
 
 @pytest.mark.parametrize(

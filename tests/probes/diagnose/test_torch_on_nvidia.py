@@ -73,6 +73,34 @@ def test_a_driver_is_too_old_for_torchs_cuda_by_nvidias_table(driver: str, cuda:
     assert codes(facts) == (["driver-too-old-for-torch"] if too_old else [])
 
 
+@pytest.mark.parametrize(
+    ("capability", "driver", "cuda", "code", "told"),
+    [
+        ("6.1", "550.54.15", "13.0", "torch-without-kernels", "CUDA 12.6"),  # GTX 1080 Ti, pip's torch
+        ("7.0", "535.183.01", "13.0", "torch-without-kernels", "CUDA 12.6"),  # V100
+        ("3.7", "470.256.02", "12.6", "torch-without-kernels", "470 is the last branch"),  # Tesla K80
+        ("6.1", "470.256.02", "12.6", "driver-too-old-for-torch", "580 is the last branch"),
+        ("6.1", "470.256.02", "13.0", "torch-without-kernels", "update the driver to 525.60.13"),
+        ("3.7", "390.157", "12.6", "torch-without-kernels", "update the driver to 450.80.02"),
+        ("2.1", "375.26", "12.6", "torch-without-kernels", "keep the driver (390 is the last branch"),
+        ("7.5", "550.54.15", "13.0", "driver-too-old-for-torch", "580 or newer, or"),  # Turing
+    ],
+)
+def test_no_driver_is_advised_that_would_not_help_the_card(
+    capability: str, driver: str, cuda: str, code: str, told: str
+) -> None:
+    facts = with_card(driver_version=driver, compute_capability=capability)
+    facts = with_torch(facts, cuda_version=cuda, cuda_available=None, architectures=())
+    finding = only(replace(facts, software=replace(facts.software, cuda_driver_version=None)))
+    assert finding.code == code
+    assert told in (finding.fix or "")
+
+
+def test_a_card_older_than_torchs_cuda_can_compile_for_is_told_without_starting_torch() -> None:
+    facts = with_torch(with_card(compute_capability="6.1"), architectures=())
+    assert_breaks(facts, "torch has kernels for this card", "torch-without-kernels")
+
+
 def test_a_cuda_that_the_table_does_not_know_is_judged_by_the_drivers_own() -> None:
     facts = with_torch(cuda_version="14.0", cuda_available=None)
     assert codes(facts) == ["driver-too-old-for-torch"]

@@ -14,6 +14,7 @@ from probes.survey import take_survey
 from tests.probes.machines import write_machine, x86_machine
 
 FALLEN = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+FATAL = "NVRM: Xid (PCI:0000:01:00): 48, pid=77, An uncorrectable double bit error"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,13 @@ def test_a_flood_of_errors_keeps_the_newest() -> None:
     found = gather_xids([(float(second), FALLEN) for second in range(10_000)], 10_000.0)
     assert len(found["0000:01:00.0"]) == 16
     assert found["0000:01:00.0"][0].age_seconds == 1.0
+
+
+def test_a_grave_error_outlives_the_flood_of_those_that_it_caused() -> None:
+    """After an uncorrectable error the driver writes one Xid 45 for each channel that it takes down."""
+    after = FALLEN.replace(" 79,", " 45,")
+    found = gather_xids([(1.0, FALLEN), *((2.0, after) for _ in range(400))], 10.0)["0000:01:00.0"]
+    assert [xid.code for xid in found] == [45] * 16 + [79]
 
 
 def test_a_record_has_its_time_and_text() -> None:
@@ -95,6 +103,36 @@ def test_a_captured_machine_tells_what_it_saved(tmp_path: Path) -> None:
     (tmp_path / "var/log").mkdir(parents=True)
     (tmp_path / "var/log/dmesg").write_text(f"[    1.5] kernel: hello\n[   12.3] {FALLEN}\n")
     assert read_xids(Root(tmp_path)) == {"0000:01:00.0": (Xid(79, read_meanings()[79], None),)}
+
+
+SYSLOG = "Nov  3 10:00:00 host kernel: [    0.000000] Linux version 6.8.0-45-generic (gcc 13.2.0)"
+
+
+@pytest.mark.parametrize(
+    ("logs", "codes"),
+    [
+        ({"dmesg": "[ 0.0] hello", "kern.log": f"Nov  3 11:00:00 host kernel: [ 9.5] {FALLEN}"}, [79]),
+        ({"dmesg": f"[ 9.5] {FALLEN}", "messages": f"Nov  3 11:00:00 host kernel: {FALLEN}"}, [79]),
+        (
+            {"dmesg": f"[ 900.1] {FATAL}", "kern.log": f"[ 9.5] {FALLEN}\n[ 900.1] {FATAL}\n[ 901.2] {FALLEN}"},
+            [79, 48, 79],
+        ),
+        ({"dmesg": f"[ 9.5] {FATAL}", "kern.log": f"[ 9.5] {FATAL}\n[ 901.2] {FALLEN}"}, [79, 48]),
+        ({"kern.log": f"{SYSLOG}\nNov  3 host kernel: {FALLEN}\nNov  3 host kernel: {FALLEN}"}, [79, 79]),
+        ({"kern.log": f"Nov  3 host kernel: {FALLEN}\n{SYSLOG}\nNov  3 host kernel: all is well"}, []),
+        ({"dmesg": f"[ 0.0] Booting Linux on physical CPU 0x0\n[ 9.5] {FALLEN}", "messages": SYSLOG}, [79]),
+    ],
+)
+def test_saved_logs_tell_together_what_came_since_the_last_start(
+    tmp_path: Path, logs: dict[str, str], codes: list[int]
+) -> None:
+    """Debian writes dmesg once, at the start; kern.log and messages go on over many."""
+    (tmp_path / "var/log").mkdir(parents=True)
+    for name, text in logs.items():
+        (tmp_path / "var/log" / name).write_text(f"{text}\n")
+    found = read_xids(Root(tmp_path))
+    assert found is not None
+    assert [xid.code for xid in found.get("0000:01:00.0", ())] == codes
 
 
 def test_a_card_that_no_driver_tells_of_has_its_errors_too(tmp_path: Path) -> None:

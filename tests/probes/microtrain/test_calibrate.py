@@ -7,6 +7,7 @@ import os
 import time
 import weakref
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -222,8 +223,11 @@ def test_waiting_while_what_forks_is_imported_is_no_noise(monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="module")
-def profile() -> Profile:
-    return calibrate(CalibrateJob("quick", (ONE,), "mine", "a machine", "f", seconds=8.0), lambda *_: None)
+def profile() -> Iterator[Profile]:
+    """Whoever else is at work here while tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("probes.microtrain.calibrate.refuse_hopeless", lambda _: None)
+        yield calibrate(CalibrateJob("quick", (ONE,), "mine", "a machine", "f", seconds=8.0), lambda *_: None)
 
 
 def test_a_calibration_is_a_profile(profile: Profile) -> None:
@@ -339,6 +343,21 @@ def test_a_machine_that_others_hold_is_not_calibrated() -> None:
     with pytest.raises(Failure, match="quieter") as caught:
         refuse_hopeless(crowded)
     assert caught.value.code == "too-busy"
+
+
+@pytest.mark.parametrize(
+    ("contention", "waiting", "held"),
+    [(0.85, 0.75, "85% of the cores"), (0.1, 0.75, "75% of the time"), (0.6, None, "60% of the cores")],
+)
+def test_nor_is_one_where_nothing_was_timed_twice_and_others_had_half_the_time(
+    contention: float, waiting: float | None, held: str
+) -> None:
+    noise = Noise(8.0, 0.0, 2.0, contention, 100.0, None, waiting)
+    with pytest.raises(Failure, match=f"{held}, and nothing could be timed twice") as caught:
+        refuse_hopeless(noise)
+    assert caught.value.code == "too-busy"
+    refuse_hopeless(replace(noise, spread=0.3))
+    refuse_hopeless(replace(noise, contention=0.2, waiting_fraction=0.2))
 
 
 def test_a_devices_roof_is_measured_first() -> None:

@@ -10,7 +10,14 @@ import torch
 from probes.microtrain.experiment import run_experiment
 from probes.microtrain.iris_experiment.iris import read_iris, split_iris
 from probes.microtrain.iris_experiment.iris_network import count_correct, make_learner
-from probes.microtrain.iris_experiment.variants import ROUNDS, Variant, extra_per_reading, take_turns
+from probes.microtrain.iris_experiment.variants import (
+    LEAST_SLICES,
+    ROUNDS,
+    Slice,
+    Variant,
+    extra_per_reading,
+    take_turns,
+)
 from probes.microtrain.step import applied
 from probes.workload.description import Plan
 
@@ -35,7 +42,7 @@ def result(progress: list[tuple[float, str]]) -> dict[str, Any]:
     def note(fraction: float, message: str) -> None:
         progress.append((fraction, message))
 
-    return run_experiment("iris", EPOCHS, [1, 10, 100, None], ["cpu"], note)
+    return run_experiment("iris", EPOCHS, [1, 10, 100, 10 * EPOCHS, None], ["cpu"], note)  # two are never
 
 
 def test_every_way_of_reading_has_its_number_of_readings(result: dict[str, Any]) -> None:
@@ -113,6 +120,17 @@ def test_a_run_that_reads_no_more_than_the_other_has_no_cost_to_show() -> None:
     never, rarely = (Variant(every, make_learner(CPU, split.training, every)) for every in (None, 1000))
     take_turns([never, rarely], 10, CPU, lambda fraction: None)
     assert extra_per_reading(rarely, never) is None
+
+
+@pytest.mark.parametrize("slices", [1, LEAST_SLICES - 1, LEAST_SLICES])
+def test_a_few_epochs_do_not_tell_what_a_reading_adds(slices: int) -> None:
+    """Of one or two there is no spread, and whatever they differ by would count as what readings cost."""
+    rows = split_iris(read_iris()).training
+    often, never = (
+        Variant(every, make_learner(CPU, rows, every), slices=[Slice(1, readings, seconds)] * slices)
+        for every, readings, seconds in ((1, 1, 7e-3), (None, 0, 7e-4))
+    )
+    assert (extra_per_reading(often, never) is not None) == (slices == LEAST_SLICES)
 
 
 def test_a_run_without_any_reading_still_has_a_loss_curve() -> None:

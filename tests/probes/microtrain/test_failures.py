@@ -32,6 +32,8 @@ from probes.workload.description import InvalidModel
         (RuntimeError("could not create a primitive descriptor for a matmul primitive"), "unsupported"),
         (UnsupportedWorkload("Nothing to train."), "unsupported"),
         (InvalidModel("It is wrong."), "invalid-model"),
+        (SystemExit(0), "invalid-model"),
+        (SystemExit("no data"), "invalid-model"),
         (Failure("too-busy", "Later."), "too-busy"),
         (KeyError("x"), "failed"),
         (RuntimeError(""), "failed"),
@@ -93,7 +95,25 @@ def test_an_optimizer_that_takes_no_sparse_gradients_is_told_which_do() -> None:
     assert "sgd and adagrad take them" in str(failure)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(None, "it ended Python (exit code 0)."), (3, "(exit code 3)."), ("no data.", "SystemExit: no data.")],
+)
+def test_code_that_ends_python_is_told_so(code: int | str | None, said: str) -> None:
+    for explain in (explain_failure, explain_step_failure):
+        assert said in str(explain(SystemExit(code)))
+
+
 def test_paths_of_this_machine_stay_here() -> None:
     said = str(explain_failure(OSError(2, "No such file", "/home/somebody/secret.py")))
     assert "No such file" in said
     assert "somebody" not in said
+
+
+def test_a_long_cause_ends_with_a_word_and_an_ellipsis() -> None:
+    said = str(explain_failure(KeyError("long " * 100)))
+    assert said.endswith(" long…")
+    assert len(said) < 300
+    assert str(explain_failure(KeyError("a" * 500))).endswith("aaa…")
+    assert f"Unexpected: {'a' * 180}" in str(explain_failure(RuntimeError("Unexpected: " + "a" * 500)))
+    assert not str(explain_failure(RuntimeError("short"))).endswith("…")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -167,6 +168,13 @@ def test_without_time_one_plan_still_has_its_step(child: Pipes) -> None:
     assert ran.startup_seconds is None
     (late,) = (row for row in rows if row.outcome == "failed")
     assert "time was over" in (late.reason or "")
+
+
+def test_a_first_step_is_waited_for_half_a_minute_beyond_the_time() -> None:
+    begun = time.perf_counter()
+    session = MeasureSession(MeasureJob(Workload(MLP, 16), (ONE,), (16,), 1.0, None), lambda *_: None)
+    assert not session.is_overdue(begun + 30.9)
+    assert session.is_overdue(time.perf_counter() + 31.1)
 
 
 def test_what_was_never_begun_is_not_said_to_have_run() -> None:

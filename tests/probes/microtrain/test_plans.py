@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from probes.limits import UsableCores
 from probes.microtrain import plans
 from probes.microtrain.plans import (
     Cores,
@@ -14,6 +15,7 @@ from probes.microtrain.plans import (
     why_impossible,
     why_never,
 )
+from probes.topology import Topology
 from probes.workload.description import Plan
 
 
@@ -41,6 +43,15 @@ def test_this_machine_has_cores() -> None:
     cores = read_cores()
     assert cores.usable >= 1
     assert Plan("cpu", "fp32", 1) in sensible_plans(cores)
+
+
+def test_of_some_cpus_only_the_cores_that_they_are_of_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Topology(0xFF, tuple(0b11 << first for first in range(0, 8, 2)), 1)
+    monkeypatch.setattr(plans, "read_topology", lambda *_: whole)
+    for some, physical in ((None, 4), (0b1111, 2), (0b0101, 2)):
+        usable = UsableCores(4.0, "affinity", 4, some)
+        monkeypatch.setattr(plans, "read_usable_cores", lambda *_, usable=usable: usable)
+        assert read_cores() == Cores(4, physical)
 
 
 @pytest.mark.parametrize(

@@ -375,3 +375,8 @@ def test_what_a_microarchitecture_has_is_known(microarchitecture: str, some: set
 def test_nothing_is_expected_of_what_is_not_known() -> None:
     assert expected_instruction_sets("Zen 99") == frozenset()
     assert "avx512f" not in expected_instruction_sets("Alder Lake")
+
+
+def test_a_processor_that_has_a_name_and_no_table_is_told_by_it() -> None:
+    assert "Loongson-3A6000-HV" in (identify(CpuIdentity(name="Loongson-3A6000-HV")).reason or "")
+    assert "names no vendor" in (identify(CpuIdentity()).reason or "")

@@ -45,6 +45,13 @@ def test_anything_else_is_unknown_and_brings_near_names(written: str, near: str)
     assert near in caught.value.suggestions
 
 
+def test_a_known_name_that_holds_what_nobody_sees_is_told_to_hold_it() -> None:
+    with pytest.raises(InvalidModel, match='"resnet-50" is not known, as it holds a character that cannot be seen'):
+        find_model("resnet\u200b-50")
+    with pytest.raises(InvalidModel, match=r'"resnet-51" is not known\. Did you mean'):
+        find_model("resnet-51")
+
+
 def test_a_name_on_a_hub_is_told_how_to_be_written() -> None:
     with pytest.raises(InvalidModel, match=r"config\.json"):
         find_model("google-bert/bert-base-uncased")

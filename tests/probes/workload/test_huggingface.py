@@ -230,6 +230,21 @@ def test_real_configs_numbers_pass() -> None:
     )
 
 
+def test_keys_that_are_refused_are_told_at_once() -> None:
+    """Published configs have several: each told alone is one more round."""
+    keys = {"auto_map": {"AutoModel": "m.M"}, "quantization_config": {"bits": 4}}
+    told = str(refusal({"model_type": "gemma3", **keys, "text_config": {"_name_or_path": "g"}}))
+    for named in (
+        '"auto_map" from huggingface (it',
+        '"quantization_config" from',
+        '"_name_or_path" from huggingface.text',
+    ):
+        assert named in told
+    parts = {f"part_{number}": keys for number in range(9)}
+    assert "and 12 more of such keys. A config here is data" in str(refusal({"model_type": "gemma3", **parts}))
+    assert "quantization" not in str(refusal({"model_type": "bert", "auto_map": keys, "quantization_config": None}))
+
+
 def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
     config = {"model_type": "bert", "max_position_embeddings": 64}
     assert parse(config, sequence_length=64)["sequence_length"] == 64
@@ -266,7 +281,15 @@ def test_a_sequence_stays_within_the_positions_of_the_config() -> None:
             },
             512,
         ),
-        ({"model_type": "led", "max_encoder_position_embeddings": 16384, "max_decoder_position_embeddings": 600}, 600),
+        (  # which is as long as what it reads at most
+            {
+                "model_type": "encoder-decoder",
+                "encoder": {"model_type": "bert", "max_position_embeddings": 512},
+                "decoder": {"model_type": "gpt2", "n_positions": 256},
+            },
+            512,
+        ),
+        ({"model_type": "led", "max_encoder_position_embeddings": 999, "max_decoder_position_embeddings": 600}, 999),
         *(({"model_type": name, "max_position_embeddings": 512}, None) for name in ("zamba", "jamba", "nemotron_h")),
         *(({"model_type": name, "max_position_embeddings": 512}, None) for name in ("xglm", "m2m_100", "fsmt")),
         ({"model_type": "marian", "max_position_embeddings": 512}, 512),  # whose sines are a table
@@ -278,6 +301,11 @@ def test_positions_that_nothing_reads_are_no_limit(config: dict[str, Any], limit
     else:
         assert parse(config, sequence_length=limit)["sequence_length"] == limit
         assert str(limit) in str(refusal(config, sequence_length=limit + 1))
+
+
+def test_a_task_with_one_text_stays_within_both_halves_positions() -> None:
+    config = {"model_type": "led", "max_encoder_position_embeddings": 999, "max_decoder_position_embeddings": 600}
+    assert "at most 600" in str(refusal(config, task="question-answering", sequence_length=601))
 
 
 @pytest.mark.parametrize(

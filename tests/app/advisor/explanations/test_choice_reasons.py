@@ -47,6 +47,46 @@ def test_threads_that_help_on_a_calm_machine_are_not_said_to_help_where_one_is_n
     assert "threads-help" in codes(answer(CALM, *rows))
 
 
+FOUR = Plan("cpu", "fp32", 4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code", "said"),
+    [
+        ((450e-6, 420e-6, 580e-6), "threads-help", "faster up to 4, and slower beyond: a step takes 580 µs with 8"),
+        (
+            (40e-6, 35e-6, 36e-6),
+            "threads-help",
+            "36 µs with 8 threads, 35 µs with 4 threads, 40 µs with one, 1.1 times",
+        ),
+        ((430e-6, 420e-6, 580e-6), "threads-hurt", "580 µs with 8 threads, 420 µs with 4 threads, 430 µs with one."),
+        ((430e-6, 420e-6, 430e-6), "threads-equal", "420 µs with 4 threads"),
+        ((420e-6, 450e-6, 580e-6), "threads-hurt", "580 µs with 8 threads, 420 µs with one."),
+    ],
+)
+def test_of_threads_the_recommended_number_is_told(seconds: tuple[float, ...], code: str, said: str) -> None:
+    """Of two, recommended of sixteen and one, it was said that more threads are slower."""
+    found = answer(CALM, *zip((ONE, FOUR, EIGHT), seconds, strict=True))
+    (reason,) = [reason for reason in found.reasons if reason.code.startswith("threads-")]
+    assert reason.code == code
+    assert said in reason.text
+
+
+@pytest.mark.parametrize(("fp32", "is_told"), [(1.04, False), (1.06, True)])
+def test_a_precision_pays_by_as_much_as_another_does_not(fp32: float, is_told: bool) -> None:
+    found = answer(CALM, (ONE, fp32), (ONE_BF16, 1.0), precision=None)
+    assert found.recommended == ONE_BF16
+    assert ("precision-gain" in codes(found)) is is_told
+
+
+def test_no_precision_pays_by_guesses() -> None:
+    survey = replace(a_survey(usable_cores=8, physical_cores=8), load=CALM)
+    rows = [a_measurement(plan, 16, step, others_cores=8.0) for plan, step in ((ONE, 20.0), (ONE_BF16, 1.0))]
+    found = recommend(survey, None, None, rows, Request(a_workload()))
+    assert all(option.relieved for option in found.options if option.step_seconds is not None)
+    assert not codes(found) & {"precision-gain", "precision-hurts"}
+
+
 def test_a_precision_measured_in_the_crowd_is_not_held_against_one_that_was_not() -> None:
     survey = replace(a_survey(usable_cores=8, physical_cores=8), load=FULL)
     rows = [a_measurement(ONE, 16, 1.0, others_cores=0.0), a_measurement(ONE_BF16, 16, 3.0, others_cores=8.0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,35 @@ def test_an_estimate_says_how_many_of_its_layers_training_runs() -> None:
         reasons = [reason for reason in found.reasons if reason.code == "layers-dropped"]
         assert [reason.evidence["layers_run"] for reason in reasons] == told
         assert all("on average 0.9 of those" in reason.text for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "trained", "told"),
+    [
+        ("huggingface", "training", 0.75, True),
+        ("huggingface", "training", 0.995, False),  # such as an embedding of what is masked
+        ("huggingface", "inference", 0.0, False),
+        ("python", "training", 0.75, False),
+    ],
+)
+def test_a_step_that_does_not_train_the_whole_of_a_config_s_model_says_so(
+    kind: Any, mode: Any, trained: float, told: bool
+) -> None:
+    """As of a model that sees, and is fed text alone."""
+    plain = trace_of_summary(a_workload())
+    assert plain is not None
+    weights = 4 * plain.parameters
+    trace = replace(plain, mode=mode, gradient_bytes=int(trained * weights), optimizer_bytes=int(2 * trained * weights))
+    content = {"config": {"model_type": "gemma3"}, "task": "causal-lm"} if kind == "huggingface" else {}
+    workload = Workload(ModelDescription(kind, "own:model", content), 16, mode=mode)
+    found = recommend(a_survey(), a_profile(), trace, [], Request(workload, precision="fp32"))
+    reasons = [reason for reason in found.reasons if reason.code == "untrained-parts"]
+    assert bool(reasons) is told
+    for reason in reasons:
+        assert reason.evidence == {
+            "parameters": plain.parameters // 4, "gradient_bytes": weights // 4, "optimizer_bytes": weights // 2,
+        }  # fmt: skip
+        assert reason.text.startswith("25 % of this model's parameters get no gradient")
 
 
 def test_an_estimate_names_operations_of_which_nobody_knows_what_they_compute() -> None:

@@ -62,6 +62,8 @@ def test_a_plan_whose_step_failed_in_tracing_cannot_run_and_has_no_crossover() -
     cannot = {option.plan.label: option.why_not for option in found.options if option.cannot_run}
     assert cannot.keys() == {ONE_BF16.label, TWO_BF16.label}
     assert all("when it was traced here. torch cannot do this here" in str(why) for why in cannot.values())
+    told = {option.plan.label: (option.memory.peak_bytes, option.max_batch_size) for option in found.options}
+    assert {label for label, (peak, largest) in told.items() if peak is None and largest is None} == cannot.keys()
     assert found.recommended == TWO
     assert found.confidence is not None
     assert {plan.precision for crossover in found.crossovers for plan in (crossover.start, crossover.to)} == {"fp32"}

@@ -1,5 +1,6 @@
 """Attention on cards that the flash kernel does not run on: its scores are counted, at least as much as there are."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from app.advisor.decide import recommend
 from app.advisor.memory_model.memory import estimate_memory
 from app.advisor.memory_model.old_cards import without_flash
 from app.advisor.request import Request
-from probes.microtrain.traces import device_ways
+from probes.heap_peaks import HeapCurves
+from probes.microtrain.traces import device_ways, traced_step
 from probes.microtrain.tracing import trace_workload
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
@@ -92,8 +94,19 @@ def traced(document: dict[str, Any], mode: Any = "training") -> Trace:
     return trace_workload(Workload(parse_model(document), 4, mode), devices=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_a_host_s_heap() -> Iterator[None]:
+    """What a host holds beyond a step's tensors and what its kernels take inside are nothing of a card's, and half of
+    a trace's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(traced_step, "heap_curves", lambda step: HeapCurves())
+        patch.setattr(traced_step, "kernel_peaks", lambda pair, one, other: ())
+        patch.setattr(traced_step, "kernel_allocations", lambda pair, one, other: {})
+        yield
+
+
 @pytest.fixture(scope="module")
-def shared() -> Trace:
+def shared(without_a_host_s_heap: None) -> Trace:
     return traced(SHARED)
 
 

@@ -57,6 +57,17 @@ def test_a_step_that_took_far_more_than_estimated_takes_more_at_larger_batches_t
     assert option_of(found([], 128, each=3e6), GPU).fits
 
 
+def test_a_measurement_that_confirms_its_estimate_changes_nothing_but_what_the_allocator_kept() -> None:
+    """Which it gives back before it runs out. It was counted once a batch had run, and by it every other batch."""
+    before = option_of(found([], 64), GPU)
+    allocated = before.memory.allocated_peak_bytes
+    assert allocated is not None
+    kept = MemoryPeak(allocated_bytes=allocated, reserved_bytes=round(1.37 * allocated))
+    after = option_of(found([a_measurement(GPU, 64, 0.01, memory=kept)], 64), GPU)
+    assert after.max_batch_size == before.max_batch_size
+    assert after.memory == replace(before.memory, reserved_peak_bytes=kept.reserved_bytes)
+
+
 def test_what_was_fed_so_that_it_takes_more_tells_nothing() -> None:
     rows = ([], [on_card("pinned")])
     sizes = [option_of(found(given, 64, each=3e6), GPU).max_batch_size for given in rows]

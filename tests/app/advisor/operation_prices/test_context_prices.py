@@ -1,3 +1,4 @@
+import itertools
 import math
 import pickle
 from dataclasses import replace
@@ -121,6 +122,36 @@ def test_beyond_the_sizes_that_were_timed_work_grows_in_proportion_though_its_ki
     prices = prices_of(replace(a_context(*SIZES[:4]), costs=tuple(cheap)), a_context(sort, network="b", times=50.0))
     large = an_operation("aten.sort", 1e8)
     assert prices.seconds(large, FOOTPRINT) == pytest.approx(true_seconds(large, 50.0), rel=0.2)
+
+
+@pytest.mark.parametrize("times", [1.0, 3.9, 4.1, 8.0, 100.0])
+def test_a_price_neither_jumps_nor_falls_as_the_batch_grows(times: float) -> None:
+    """Of one that was timed on next to nothing alone, which took so many times the overhead of its step: hundreds of
+    times its time was told up to where the overhead of larger steps overtook it, and a hundredth beyond."""
+    odd = an_operation("aten.nll_loss", 400.0)
+    took = OperationCost(odd, 1, times * OVERHEAD, 0.1)
+    busy = [an_operation(f"aten.{name}", 100.0) for name in "abc"]
+    larger = replace(
+        a_context(*busy, *SIZES[3:], network="large"),
+        costs=tuple(OperationCost(each, 1, 3 * true_seconds(each), 0.1) for each in (*busy, *SIZES[3:])),
+    )
+    prices = prices_of(a_context(*SIZES[:3]), replace(a_context(odd, network="b"), costs=(took,)), larger)
+    told = [
+        prices.seconds(an_operation("aten.nll_loss", 400.0 * 2 ** (step / 8)), footprint_of(1e4 * 2 ** (step / 8)))
+        for step in range(120)
+    ]
+    assert all(before * 0.99 < after < 1.3 * before for before, after in itertools.pairwise(told))
+
+
+def test_what_one_network_of_several_took_long_is_no_work() -> None:
+    """A disturbed sample, by which a step of a batch of 8,192 was told to spend most on it."""
+    odd = an_operation("aten.nll_loss", 400.0)
+    contexts = [
+        replace(a_context(odd, network=name), costs=(OperationCost(odd, 1, times * OVERHEAD, 0.1),))
+        for name, times in (("b", 2.0), ("c", 1.5), ("d", 12.0))
+    ]
+    large = an_operation("aten.nll_loss", 1e6)
+    assert prices_of(a_context(*SIZES), *contexts).seconds(large, FOOTPRINT) < 3 * true_seconds(large)
 
 
 def test_a_product_beyond_the_sizes_that_were_timed_does_not_carry_what_small_ones_take_a_flop() -> None:
@@ -306,6 +337,7 @@ def test_a_profile_whose_plans_are_all_fitted_has_nothing_left_to_solve_for_the_
     assert len(prices) == len(MODES)
     assert len(samples) > 4
     assert all(each._known is not None for each in samples if each.rows)
+    assert all((key, None) in of_mode._work for of_mode in prices for key in of_mode.samples)
 
 
 def _profile_of(sizes: list[ContextOperation]) -> Profile:

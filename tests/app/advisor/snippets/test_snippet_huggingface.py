@@ -84,6 +84,13 @@ FED_BY_CROSSPOINT: dict[str, dict[str, Any]] = {
         "huggingface": {**BERT, "model_type": "roberta", "max_position_embeddings": 66},
         "task": "text-classification",
     },
+    "one-length": {
+        "huggingface": {
+            "model_type": "reformer", "hidden_size": 16, "axial_pos_embds_dim": [8, 8], "axial_pos_shape": [4, 4],
+            "attn_layers": ["local"], "num_attention_heads": 2, "attention_head_size": 8, "local_attn_chunk_length": 4,
+        },
+        "task": "masked-lm",
+    },
     "boxes": {
         "huggingface": {**BERT, "model_type": "bros", "hidden_size": 64},
         "task": "token-classification",

@@ -9,6 +9,7 @@ import pytest
 from app.advisor.curves.over_batches import Batches, crossovers_of
 from app.advisor.recommendation import Breakdown
 from app.advisor.summary import trace_of_summary
+from app.advisor.time_model.predicted import breakdown_parts
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes.measurement import Measurement, Overheads
 from probes.profile import Profile
@@ -18,6 +19,9 @@ from tests.app.advisor.machine import GPU, a_profile
 
 WORKLOAD = a_workload()
 WHOLE = a_profile((ONE, GPU))
+WITHOUT_PAGEABLE = replace(
+    WHOLE, points=tuple(point for point in WHOLE.points if point.parameters.get("pinned", 1.0) == 1.0)
+)
 WITHOUT_PINNED = replace(
     WHOLE, points=tuple(point for point in WHOLE.points if point.parameters.get("pinned", 0.0) == 0.0)
 )
@@ -39,17 +43,31 @@ def median(time: PlanTime, data: str) -> float:
 
 
 def test_a_copy_that_the_profile_does_not_know_is_not_taken_for_none() -> None:
-    time = on_the_gpu(WITHOUT_PINNED)
+    time = on_the_gpu(WITHOUT_PAGEABLE)
     known = [data for data in ("resident", "pageable", "pinned") if time.at(16, data) is not None]
-    assert known == ["resident", "pageable"]
-    assert time.breakdown(16, "pinned") == Breakdown()
-    times = times_of_plans((ONE, GPU), WITHOUT_PINNED, trace_of_summary(WORKLOAD), [], WORKLOAD)
+    assert known == ["resident", "pinned"]
+    assert time.breakdown(16, "pageable") == Breakdown()
+    times = times_of_plans((ONE, GPU), WITHOUT_PAGEABLE, trace_of_summary(WORKLOAD), [], WORKLOAD)
     batches = Batches(WORKLOAD, times, {ONE.key: None, GPU.key: None})
-    assert [row.data for row in crossovers_of(batches, [(ONE, GPU)], [])] == ["resident", "pageable"]
+    assert [row.data for row in crossovers_of(batches, [(ONE, GPU)], [])] == ["resident", "pinned"]
+
+
+def test_parts_of_a_step_that_is_bound_by_pageable_copies_add_up_to_it() -> None:
+    time = on_the_gpu(WITHOUT_PINNED)
+    assert sum(breakdown_parts(time.breakdown(16, "pinned"))) == pytest.approx(median(time, "pinned"))
+    assert median(time, "resident") <= median(time, "pinned") <= median(time, "pageable")
 
 
 def test_what_was_measured_with_another_copy_is_not_told_without_any() -> None:
-    assert on_the_gpu(WITHOUT_PINNED, fed_pageable(0.011, 0.008, 0.001)).at(16, "pinned") is None
+    """From pinned memory, of which nothing is known, the measured copy takes no longer than it did."""
+    fed_pinned = a_measurement(GPU, 16, 0.011, data="pinned", overheads=Overheads(0.008, 0.001))
+    assert on_the_gpu(WITHOUT_PAGEABLE, fed_pinned).at(16, "pageable") is None
+    time = on_the_gpu(WITHOUT_PINNED, fed_pageable(0.011, 0.008, 0.001))
+    bound, least = time.seconds(16, "pinned"), time.seconds(16, "resident")
+    assert bound is not None
+    assert least is not None
+    assert bound.median == pytest.approx(0.008)
+    assert bound.low <= least.median
 
 
 @pytest.mark.parametrize("profile", [WHOLE, WITHOUT_PINNED, None], ids=["whole", "without pinned", "none"])

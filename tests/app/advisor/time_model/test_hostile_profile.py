@@ -17,6 +17,7 @@ from app.advisor import Request, recommend
 from app.advisor.recommendation import Recommendation
 from app.advisor.request import InvalidRequest
 from app.advisor.time_model.predicted import fit_all_plans
+from probes import bounds
 from probes.machine_facts import DeviceFacts, MachineFacts
 from probes.profile import InvalidProfile, Profile
 from probes.trace import Affine, Operation, Trace
@@ -111,9 +112,9 @@ def test_lies_within_the_bounds_give_estimates_all_the_same(data: st.DataObject)
     document = json.loads(SMALL)
     for row in document["points"]:
         _scale(row["seconds"], data.draw(factors))
-        row["flops"], row["bytes"] = (
-            min(max(row[name] * data.draw(factors), 1.0), 1e18) if row[name] else 0.0 for name in ("flops", "bytes")
-        )
+        for name, rate in (("flops", bounds.MAX_THREAD_FLOPS), ("bytes", bounds.MAX_THREAD_BYTES)):
+            most = min(rate * row["seconds"]["low"], 1e18)
+            row[name] = min(max(row[name] * data.draw(factors), 1.0), most) if row[name] else 0.0
     for row in document["networks"]:
         _scale(row["seconds"], data.draw(factors))
     assert _check_estimates(Profile.from_json(document)) == 1

@@ -5,8 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.crowding import crowd_of
-from app.advisor.recommendation import Interval
-from app.advisor.time_model.intervals import interval_around
 from app.advisor.time_model.measured import measured_times
 from probes.hardware import Load
 from probes.measurement import Measurement
@@ -75,14 +73,20 @@ def test_what_met_calm_cores_is_not_displaced_by_what_was_reckoned_from_slow_one
     assert told([calm, reckoned, later]) == pytest.approx(1.05)
 
 
-def test_what_was_reckoned_beside_others_who_are_still_there_counts() -> None:
-    calm = a_measurement(TWO, 4, 1.0, slow_share=0.0, slowdown=1.0, others_cores=0.0)
-    reckoned = a_measurement(TWO, 4, 1.15, slow_share=1.0, others_cores=1.5)
-    crowd = crowd_of(replace(a_survey(), load=Load(busy_fraction=0.9, steal_fraction=0.0)))
-    assert crowd is not None
-    times = measured_times([calm, reckoned], TWO, "pageable", crowd)
-    assert times is not None
-    assert times.rows[4] == reckoned
+@pytest.mark.parametrize("slow_share", [1.0, None], ids=["reckoned", "no-readings"])
+@pytest.mark.parametrize("plan", [ONE, TWO], ids=["one", "two"])
+def test_what_met_no_calm_cores_counts_while_those_are_there_who_held_them(
+    plan: Plan, slow_share: float | None
+) -> None:
+    """Also of one thread, which had more than half a core left beside 1.7 of 2."""
+    calm = a_measurement(plan, 4, 1.0, slow_share=0.0, slowdown=1.0, others_cores=0.0)
+    later = a_measurement(plan, 4, 5.0, slow_share=slow_share, others_cores=1.7)
+    for busy, counts in ((0.9, later), (0.02, calm)):
+        crowd = crowd_of(replace(a_survey(), load=Load(busy_fraction=busy, steal_fraction=0.0)))
+        assert crowd is not None
+        times = measured_times([calm, later], plan, "pageable", crowd)
+        assert times is not None
+        assert times.rows[4] == counts
 
 
 def told(rows: list[Measurement]) -> float:
@@ -91,25 +95,3 @@ def told(rows: list[Measurement]) -> float:
     found = times.measured(4)
     assert found is not None
     return found.median
-
-
-def test_between_two_batches_of_a_device_its_time_follows_what_is_predicted() -> None:
-    """Flat as long as issuing takes longer, then rising: a line from end to end would be a third too long."""
-    gpu = Plan("cuda:0")
-
-    def predicted(batch: int) -> Interval:
-        return interval_around(max(5.0, 0.125 * batch) * 1.3, 0.2)
-
-    times = measured_times([a_measurement(gpu, 16, 5.0), a_measurement(gpu, 64, 8.0)], gpu, "pageable")
-    assert times is not None
-    line, along = times.probed(40), times.between(40, predicted)
-    assert line is not None
-    assert along is not None
-    assert line.median == pytest.approx(6.5)
-    assert along.median == pytest.approx(5.0)
-    assert along.high / along.low == pytest.approx(line.high / line.low)
-    for batch, seconds in ((16, 5.0), (64, 8.0)):
-        end = times.between(batch, predicted)
-        assert end is not None
-        assert end.median == pytest.approx(seconds)
-    assert times.between(40, lambda batch: None) is None

@@ -8,7 +8,7 @@ from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.fitting import ratio_spread
 from app.advisor.time_model.intervals import deviation
-from app.advisor.time_model.measured import FirstStep, first_steps
+from app.advisor.time_model.single_steps import SingleStep, single_steps
 from app.advisor.time_model.step_estimate import (
     StepEstimate,
     compare,
@@ -132,9 +132,9 @@ def test_one_sample_after_the_first_steps_is_a_measurement() -> None:
 
 def test_a_first_step_counts_until_more_was_measured() -> None:
     begun, later = a_first_step(ONE, 16, 1.9), replace(a_measurement(ONE, 16, 0.5), data="resident")
-    assert first_steps([begun]) == {16: FirstStep(1.9)}
-    assert first_steps([begun, later]) == {}
-    assert first_steps([later, a_first_step(ONE, 32, 2.0)]) == {32: FirstStep(2.0)}
+    assert single_steps([begun]) == {16: SingleStep(1.9)}
+    assert single_steps([begun, later]) == {}
+    assert single_steps([later, a_first_step(ONE, 32, 2.0)]) == {32: SingleStep(2.0)}
 
 
 def test_a_first_step_says_no_more_than_that_others_take_no_longer() -> None:

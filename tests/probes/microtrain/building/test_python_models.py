@@ -45,6 +45,9 @@ def asking_function():
 def packed_example():
     return nn.LSTM(4, 3), (nn.utils.rnn.pack_sequence([torch.rand(3, 4), torch.rand(2, 4)]), torch.rand(2, 3))
 
+def hiding_example():
+    return one_output(), (argparse.Namespace(x=torch.rand(10, 13)), torch.rand(10, 1))
+
 def empty_example():
     return one_output(), (torch.rand(0, 13), torch.rand(0, 1))
 
@@ -220,6 +223,7 @@ def test_a_batch_shares_memory_with_nothing_but_itself(own: str, function: str) 
     [
         ("packed_example", r"packed sequences, of which no rows.*\(module, make_batch\)"),
         ("empty_example", "without rows"),
+        ("hiding_example", "^The example batch of .* has a Namespace, and where its tensors lie is not known"),
     ],
 )
 def test_an_example_of_which_no_rows_are_drawn_is_refused(own: str, function: str, told: str) -> None:

@@ -65,6 +65,33 @@ def test_positions_that_are_set_aside_are_no_tokens(config: dict[str, Any], limi
         build_model(parse_model({"huggingface": config, "sequence_length": limit + 1}))
 
 
+LED = {
+    "model_type": "led", "d_model": 32, "num_hidden_layers": 1, "encoder_layers": 1, "decoder_layers": 1,
+    "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32,
+    "vocab_size": 99, "attention_window": [4], "max_encoder_position_embeddings": 64,
+    "max_decoder_position_embeddings": 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("length", "said"), [(40, 16), (8, 8)])
+def test_a_decoder_says_no_more_tokens_than_it_has_positions(length: int, said: int) -> None:
+    mode = FakeTensorMode()
+    built = build_fake(parse_model({"huggingface": LED, "task": "summarization", "sequence_length": length}), mode)
+    with mode:
+        batch = built.make_batch(2, None)
+    assert (batch["input_ids"].shape, batch["labels"].shape) == ((2, length), (2, said))
+
+
+def test_a_model_that_is_trained_with_one_length_alone_has_samples_of_it() -> None:
+    """Of the published Reformers 65,536 and 524,288 tokens."""
+    config = {
+        "model_type": "reformer", "is_decoder": True, "hidden_size": 32, "axial_pos_embds_dim": [16, 16],
+        "axial_pos_shape": [16, 20], "attn_layers": ["local"], "num_attention_heads": 2, "attention_head_size": 16,
+    }  # fmt: skip
+    assert stepped(config)[1] == (2, 320)
+    assert stepped({**config, "axial_pos_embds": False})[1] == (2, 128)
+
+
 @pytest.mark.parametrize(
     ("kind", "side"),
     [("Learned", 56), ("Fourier", 224), ("ConvProcessing", 224)],

@@ -4,9 +4,12 @@ believed."""
 from __future__ import annotations
 
 import random
+from collections import UserDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from probes.microtrain import tracing
-from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples, asked_for_samples
+from probes.microtrain.building.samples_asked import InvalidBatch, OtherSamples, asked_for_samples, refuse_hidden
 from probes.microtrain.measuring.workbench import Workbench
 from probes.microtrain.tracing import Untraceable, trace_workload
 from probes.workload.description import Workload
@@ -40,6 +43,67 @@ REFUSED = (*((capped, size) for size in (65, 86, 256)), *((ignoring, size) for s
 def test_a_batch_of_other_samples_than_were_asked_for_is_refused(make: Callable[[int], Any], size: int) -> None:
     with pytest.raises(InvalidBatch, match=rf"^make_batch of own:f gives .* the same shapes for {size} samples"):
         asked_for_samples("own:f", make)(size)
+
+
+class Graph:
+    """Of a library of its own: it has tensors, and knows how to move them."""
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        self._store = {"rows": rows}
+
+    def to(self, device: torch.device) -> Graph:
+        return Graph(self._store["rows"].to(device))
+
+
+def graph(size: int) -> Any:
+    return {"graph": Graph(torch.randn(size, 4)), "names": ["a"] * size}
+
+
+def plain_object(size: int) -> Any:
+    return SimpleNamespace(x=torch.randn(size, 4)), None
+
+
+def beside_labels(size: int) -> Any:
+    return Graph(torch.randn(size, 4)), torch.zeros(size)
+
+
+def object_beside_labels(size: int) -> Any:
+    return SimpleNamespace(inputs={"x": torch.randn(size, 4)}), torch.zeros(size)
+
+
+@dataclass
+class Masked:
+    x: torch.Tensor
+
+    def __post_init__(self) -> None:
+        self.mask = self.x > 0
+
+
+def beyond_the_fields(size: int) -> Any:
+    return Masked(torch.randn(size, 4))
+
+
+HIDING = (
+    *((graph, "Graph"), (plain_object, "SimpleNamespace"), (beside_labels, "Graph")),
+    *((object_beside_labels, "SimpleNamespace"), (beyond_the_fields, "Masked")),
+)
+
+
+@pytest.mark.parametrize(("make", "name"), HIDING)
+def test_a_batch_whose_tensors_nobody_finds_is_refused(make: Callable[[int], Any], name: str) -> None:
+    with pytest.raises(InvalidBatch, match=f"^make_batch of own:f gives a {name}, and where its tensors lie is not"):
+        asked_for_samples("own:f", make)(8)
+
+
+class Entries(UserDict[str, Any]):
+    """Keeps its entries as an attribute, as transformers' BatchEncoding does, and moves them."""
+
+    def to(self, _: torch.device) -> None: ...
+
+
+def test_what_hides_no_tensor_may_stand_beside_them() -> None:
+    about = SimpleNamespace(names=["a"], loader=SimpleNamespace(rows={"x": ROWS}))
+    refuse_hidden("It gives", (Entries(x=ROWS), {"about": about, "on": torch.device("cpu"), "kind": Graph}, Entries()))
 
 
 def plain(size: int) -> Any:

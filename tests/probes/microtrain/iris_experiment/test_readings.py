@@ -52,6 +52,12 @@ def test_a_difference_that_the_slices_do_not_agree_on_is_called_noise() -> None:
     assert "a reading 1 µs" in text
 
 
+def test_what_too_few_slices_tell_of_is_not_called_noise() -> None:
+    text = " ".join(explain_readings([device("cpu", 100e-6, 1e-6, None, 80e-6)]))
+    assert "too few stretches of the run had readings" in text
+    assert "noise" not in text
+
+
 def test_a_cost_that_shows_in_the_runs_is_taken_from_the_runs() -> None:
     text = " ".join(explain_readings([device("cuda:0", 100e-6, 20e-6, timing(25e-6, 2e-6), 80e-6)]))
     assert "a reading 25 µs" in text
@@ -66,6 +72,14 @@ def test_a_learner_is_told_what_copying_takes_and_that_the_table_has_none_of_it(
     assert "Copying the data set to cuda:0 takes 45 µs." in text
     assert "in no row of the table" in text
     assert "Copying" not in " ".join(explain_readings([device("cpu", 100e-6, 1e-6, timing(1e-6, 5e-6), 80e-6)]))
+
+
+def test_slow_epochs_and_long_runs_are_told_in_units_that_suit() -> None:
+    slow, fast = device("cuda:0", 1.3, 0.02, None, 1.2), device("cpu", 1.3e-3, 1e-6, None, 8e-4)
+    text = " ".join(explain_readings([fast, slow]))
+    assert "here an epoch costs 1.3 ms, a reading 1 µs" in text
+    assert "with 1,000 readings the run took 22 min 0 s, with none 21 min 40 s" in text
+    assert "1.3 s an epoch (1.2 s of it issuing operations) against 1.3 ms an epoch" in text
 
 
 def test_two_devices_are_held_against_each_other() -> None:

@@ -4,6 +4,7 @@ was made, however often it comes round."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -80,6 +81,20 @@ def test_every_step_meets_its_batch_as_it_was_made(alter: Alter, mode: Mode, dat
     }
     assert {number for _, _, number, _ in seen[2:]} == made
     assert len(made) == MAX_RING
+
+
+@dataclass
+class Fields:
+    x: torch.Tensor
+
+
+def test_a_dataclass_that_is_given_another_tensor_is_noticed() -> None:
+    feed = NoticingFeed(PageableFeed([Fields(torch.ones(2))], torch.device("cpu")))
+    batch = feed.next()
+    assert feed.alterations().places is None
+    batch = feed.next()
+    batch.x = batch.x / 255
+    assert feed.alterations().places == frozenset()
 
 
 def test_another_plan_and_another_batch_size_begin_with_copies() -> None:

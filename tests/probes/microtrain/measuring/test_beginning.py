@@ -65,10 +65,13 @@ def test_a_job_says_what_the_next_one_takes_before_its_first_step(
 
 @on_linux
 def test_a_plan_that_began_as_the_trial_knows_what_beginning_took(forks: None) -> None:
-    """It goes on in another process as others do: where the time does for beginning once more."""
-    session = MeasureSession(MeasureJob(DENSE, (ONE, BF16), (8,), 60.0, None, apart=True), lambda *_: None)
+    """It goes on in another process as others do: where the time does for beginning once more. It is what is foretold
+    to be the fastest."""
+    job = MeasureJob(DENSE, (ONE, BF16), (8,), 60.0, None, apart=True, expected_seconds=(1.0, 0.01))
+    session = MeasureSession(job, lambda *_: None)
     session._forks = session._fork()
     assert session._forks is not None
+    assert session._forks.first_step_of == (BF16, 8)
     entries = session._make_entries()
     runs: list[Any] = [session._runs[id(entry)] for entry in entries]
     ahead = {run.plan.key: entry.begun_ahead_seconds for run, entry in zip(runs, entries, strict=True)}

@@ -12,7 +12,7 @@ import pytest
 from probes.measurement import MemoryPeak
 from probes.microtrain.failures import Failure
 from probes.microtrain.measure import MeasureSession
-from probes.microtrain.measuring import contest
+from probes.microtrain.measuring import bench_process, contest
 from probes.microtrain.measuring.bench_process import Ran
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.measuring.workbench import MAX_RING
@@ -127,12 +127,23 @@ def test_a_plan_s_threads_are_those_of_its_process() -> None:
     assert counts[2] == counts[1] + 1
 
 
-def test_what_one_plan_dies_of_costs_the_others_nothing(faults: str) -> None:
-    for target, word in (("raising", "the sentence"), ("killed", "ended before")):
+def test_what_one_plan_dies_of_costs_the_others_nothing(faults: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_process, "read_oom_kills", lambda _: 7)  # and not one more: somebody else killed it
+    for target, word in (("raising", "the sentence"), ("killed", "not as the kernel killed it")):
         one, other = measured(of(f"{faults}:{target}"), ONE, BF16, sizes=(4,))[0]
         assert (one.plan, one.outcome) == (ONE, "ok")
         assert (other.plan, other.outcome) == (BF16, "failed")
         assert word in (other.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "word"),
+    [(7, 8, "most likely for"), (7, 7, "and not as"), (None, 8, "perhaps"), (7, None, "perhaps")],
+)
+def test_what_ended_a_process_is_told_by_what_the_kernel_killed_meanwhile(
+    before: int | None, after: int | None, word: str
+) -> None:
+    assert word in bench_process.say_ended(before, after)
 
 
 def test_steps_that_were_run_ahead_are_told_when_they_are_asked_for() -> None:

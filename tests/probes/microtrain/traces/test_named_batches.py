@@ -1,10 +1,11 @@
-"""A batch of one's own may be a named tuple, as torch's own collating makes them, or a mapping that is no dict, as
-transformers' tokenizers do."""
+"""A batch of one's own may be a named tuple, as torch's own collating makes them, a mapping that is no dict, as
+transformers' tokenizers do, or a dataclass."""
 
 from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,12 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from probes.microtrain.feeding import batch_bytes, map_tensors, to_device
+from probes.microtrain.feeding import batch_bytes, map_tensors, tensors_in, to_device
 from probes.microtrain.tracing import BATCH_PAIRS, trace_workload
 from probes.workload.description import Workload
 from probes.workload.models import python_model
 
 PROGRAM = """
+from dataclasses import dataclass
 from typing import NamedTuple
 from collections import UserDict
 import torch
@@ -65,6 +67,21 @@ def encoded_example():
 
 def encoded_in_one_argument():
     return WithOne(), lambda size: (Encoding(rows=torch.randn(size, 4)), torch.randint(2, (size,)))
+
+@dataclass
+class Fields:
+    rows: torch.Tensor
+    labels: torch.Tensor
+
+class OfFields(Encoded):
+    def forward(self, batch):
+        return super().forward(batch.rows, batch.labels)
+
+def fields():
+    return OfFields(), lambda size: Fields(torch.randn(size, 4), torch.randint(2, (size,)))
+
+def fields_example():
+    return OfFields(), Fields(torch.randn(32, 4), torch.randint(2, (32,)))
 """
 
 
@@ -91,14 +108,38 @@ def test_a_mapping_that_is_no_dict_is_put_on_a_device_whole(kind: Any) -> None:
     assert batch["rows"].tolist() == [1.0] * 3
 
 
-@pytest.mark.parametrize("function", ["drawn", "kept", "encoded", "encoded_example", "encoded_in_one_argument"])
+FUNCTIONS = ("drawn", "kept", "encoded", "encoded_example", "encoded_in_one_argument", "fields", "fields_example")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_own_code_may_give_one(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "named_batches_of_mine.py").write_text(PROGRAM)
     monkeypatch.syspath_prepend(str(tmp_path))
-    trace = trace_workload(Workload(python_model(f"named_batches_of_mine:{function}"), 8))
+    trace = trace_workload(Workload(python_model(f"named_batches_of_mine:{function}"), 8), plainly=True)
     assert trace.parameters == 10
     assert trace.batch_sizes == BATCH_PAIRS[0]
     assert trace.input_bytes.per_sample == 4 * 4 + 8
+
+
+@dataclass(frozen=True)
+class Frozen:
+    rows: torch.Tensor
+    more: list[torch.Tensor]
+    name: str = "a"
+    later: torch.Tensor = field(init=False)  # nobody has set it
+
+
+def test_a_dataclass_is_put_on_a_device_whole() -> None:
+    given = Frozen(torch.ones(3), [torch.zeros(2)])
+    assert [tensor.numel() for tensor in tensors_in(given)] == [3, 2]
+    assert batch_bytes((given, None)) == 20
+    moved = to_device(given, torch.device("meta"))
+    assert isinstance(moved, Frozen)
+    assert moved.rows.is_meta
+    assert moved.more[0].is_meta
+    assert moved.name == "a"
+    assert not given.rows.is_meta
+    assert map_tensors(Frozen, torch.neg) is Frozen  # the class itself is a value like others
 
 
 class Stored(MutableMapping[str, Any]):

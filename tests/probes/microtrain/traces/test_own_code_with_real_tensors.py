@@ -295,6 +295,7 @@ def test_a_network_that_the_module_does_not_own_lives_from_step_to_step_where_a_
     asked = 4 * (9 * 500 + 2 * 501 * 500 + 501 * 3)
     assert traced.buffer_bytes == (0 if function == "unasked" else asked)
     assert traced.parameter_bytes == traced.gradient_bytes == 4 * 9 * 3
+    assert [op.count for op in traced.autocast_operations if op.dtype == "bfloat16"]
     for line in (*traced.activation_peaks, *traced.autocast_peaks):
         assert line.constant < 0.6 * asked  # under autocast its weights are cast
 

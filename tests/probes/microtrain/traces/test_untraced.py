@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from probes.microtrain import tracing
+from probes.microtrain.traces.untraced import explain_real_step, explain_step
 from probes.microtrain.tracing import Untraceable, trace_workload
 from probes.workload.description import InvalidModel, Workload
 from probes.workload.models import python_model
@@ -142,3 +144,14 @@ def test_a_loss_that_is_none_is_told_whatever_the_size(own_code: str, monkeypatc
     monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 0)
     with pytest.raises(InvalidModel, match="returned None"):
         trace_workload(Workload(python_model(f"{own_code}:without_loss"), 4))
+
+
+def test_what_a_model_refuses_is_not_to_be_measured_instead() -> None:
+    """A real step would refuse it as well; what torch raises may come of tensors without numbers."""
+    with pytest.raises(ValueError, match="odd") as own:
+        raise ValueError("an odd length")
+    assert "measured with these it would fail as well" in explain_step(own.value)
+    with pytest.raises(ValueError) as of_torch:
+        torch.nn.functional.cross_entropy(torch.randn(3, 2), torch.zeros(4, dtype=torch.long))
+    for said in (explain_step(of_torch.value), explain_step(RuntimeError("?")), explain_real_step(own.value)):
+        assert "measure it instead" in said
