@@ -245,7 +245,7 @@ def gather(
         machine=there.survey,
         kinds=there.kinds,
         busy=there.busy,
-        sick=frozenset(sick_devices(survey)) if elsewhere is None else frozenset(),
+        sick=there.sick,
         left_out=left_out_precisions(plans, all_plans),
         uncalibrated=uncalibrated,
         autocast_refused=refused,
@@ -255,19 +255,21 @@ def gather(
 
 class _AnsweredFor(NamedTuple):
     """The machine that is asked about. survey: None where nobody knows its facts; crowd: who holds its cores now;
-    kinds, busy: as Known has them; free: devices that nobody else computes on now."""
+    kinds, busy, sick: as Known has them; free: devices that nobody else computes on now."""
 
     survey: Survey | None
     crowd: Crowd | None
     kinds: Mapping[str, Hashable]
     free: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
+    sick: frozenset[str] = frozenset()
 
 
 def _answered_for(survey: Survey, elsewhere: Profile | None) -> _AnsweredFor:
     """Of another machine nobody knows who computes there now."""
     if elsewhere is None:
-        return _AnsweredFor(survey, crowd_of(survey), same_kinds(survey), *devices_by_use(survey))
+        sick = frozenset(sick_devices(survey))
+        return _AnsweredFor(survey, crowd_of(survey), same_kinds(survey), *devices_by_use(survey), sick)
     machine = idle_survey(elsewhere.hardware) if elsewhere.hardware else None
     return _AnsweredFor(machine, None, kinds_elsewhere(machine, elsewhere))
 

@@ -27,9 +27,17 @@ from probes.microtrain.traces.autocast_beside import Wait, autocast_beside, not_
 from probes.microtrain.traces.device_trace import trace_on_device
 from probes.microtrain.traces.fake_results import forgotten_afterwards
 from probes.microtrain.traces.merging import affine, ordinary_line, outgrowing, repeated, same_operations
-from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording
+from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording, Resident
 from probes.microtrain.traces.traceable import check_traceable, first_made
-from probes.microtrain.traces.traced_step import AutocastStep, Pair, trace_autocast, trace_plainly, trace_step
+from probes.microtrain.traces.traced_step import (
+    AutocastStep,
+    Pair,
+    Recordings,
+    TracedStep,
+    trace_autocast,
+    trace_plainly,
+    trace_step,
+)
 from probes.microtrain.traces.untraced import (
     explain_building,
     explain_following,
@@ -298,8 +306,22 @@ def _trace_guessing(
     else:
         plain = trace_step(workload, pair, recordings, resident)
         autocast = wait_for_autocast(pair) or trace_autocast(stepper, pair)
+    trace = _put_together(stepper, pair, recordings, resident, plain, autocast)
+    return replace(trace, devices=True, device=trace_on_device(stepper, pair, trace)) if devices else trace
+
+
+def _put_together(
+    stepper: PrimedStepper,
+    pair: Pair,
+    recordings: Recordings,
+    resident: Resident,
+    plain: TracedStep,
+    autocast: AutocastStep,
+) -> Trace:
+    """Of the CPU's step."""
+    workload, (one, other) = stepper.workload, recordings
     peaks, under = plain.peaks, autocast.step
-    trace = Trace(
+    return Trace(
         model_key=workload.model.key,
         mode=workload.mode,
         optimizer=workload.optimizer,
@@ -327,7 +349,6 @@ def _trace_guessing(
         torch_version=torch.__version__,
         **resident._asdict(),
     )
-    return replace(trace, devices=True, device=trace_on_device(stepper, pair, trace)) if devices else trace
 
 
 def _check_guesses(stepper: PrimedStepper, pair: Pair, recordings: Sequence[Recording]) -> None:

@@ -50,5 +50,5 @@ def explain_sick_device(survey: Survey, best: Plan | None) -> Reason | None:
         return None
     name = next((card.name for card in survey.accelerators if card.torch_device == best.device), None)
     card = f"{best.device} ({name})" if name else best.device
-    text = f"Something is wrong with {card}. {finding.message} `crosspoint doctor` says what to do."
+    text = f"Of {card} this is found: {finding.message} `crosspoint doctor` says what to do."
     return Reason("sick-device", text, {"device": best.device, "finding": finding.code})
