@@ -112,7 +112,7 @@ def _refuse_unlike(args: Arguments) -> None:
     tensors = [arg for arg in looked_through(args) if isinstance(arg, torch.Tensor)]
     takes_real = all(each.fake_mode.allow_non_fake_inputs for each in tensors if isinstance(each, FakeTensor))
     if any(not isinstance(each, FakeTensor) and (each.is_meta or not takes_real) for each in tensors):
-        raise AssertionError("a tensor that is no fake one is used with these")
+        raise AssertionError("a tensor that is no FakeTensor is used with some that are")
 
 
 def _is_real_view(operation: OpOverload) -> bool:
