@@ -17,10 +17,6 @@ settings.load_profile("ci" if CONTINUOUS_INTEGRATION else "hand")
 # fail one of thousands: in continuous integration it is run once more, and the summary says so (RERUN).
 TRIES_MORE = 1
 
-# Threads that wait for each other would compute meanwhile, on cores that a neighbour or the next process wants: traces
-# of recurrent networks take three times as long so on a busy machine. No test asserts a duration.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 # A shell's background job ignores Ctrl-C, and hands that on: commands that tests start and interrupt would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
