@@ -15,7 +15,6 @@ import argparse
 import itertools
 import math
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,10 +25,8 @@ from app.advisor.time_model.measured import MeasuredTime
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.step_time import PlanTime
 from benchmarks.device_steps import MOST_COPIED, Step, error, read, read_profile, read_steps
-from benchmarks.device_table import figures, say
-from benchmarks.workloads import WORKLOADS
+from benchmarks.device_table import HEAD, figures, say, trace_named
 from probes.measurement import Measurement, Timing
-from probes.microtrain.tracing import trace_workload
 from probes.profile import Profile
 from probes.trace import Trace
 
@@ -91,7 +88,7 @@ def print_table(rows: Sequence[LeftOut], kind: str) -> None:
     groups = {
         "from both sides": [row for row in rows if len(row.ran) == 2],
         "from one batch": [row for row in rows if len(row.ran) == 1],
-        "from one batch, 2 octaves away": [row for row in rows if len(row.ran) == 1 and row.octaves <= 2.5],
+        "from one batch, up to 2.5 octaves away": [row for row in rows if len(row.ran) == 1 and row.octaves <= 2.5],
     }
     for name, group in groups.items():
         for who in ("told", "alone") if group else ():
@@ -106,12 +103,8 @@ def main() -> None:
     options = parser.parse_args()
     truth, profile = read(options.folder, "truth"), read_profile(options.folder)
     named = {row["name"] for row in truth if row["kind"] in KINDS and row["runs"]}
-    traces: dict[str, Trace] = {}
-    for row in WORKLOADS:
-        if row.name in named:
-            traces[row.name] = trace_workload(row.workload(), devices=True)
-            sys.stderr.write(f"traced {row.name}\n")
-    say("| steps | median error | 90th percentile | bias | interval holds | estimates |\n" + "| --- " * 6 + "|")
+    traces = trace_named(named)
+    say(HEAD)
     for kind in KINDS:
         print_table(leave_out(read_steps(truth, kind), profile, traces), kind)
 

@@ -15,7 +15,7 @@ import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,6 +175,16 @@ def _said(batch_size: float | None) -> str:
     return "never" if batch_size is None else "always" if batch_size == 0 else f"{batch_size:,.0f}"
 
 
+def trace_named(names: Container[str]) -> dict[str, Trace]:
+    """Those of the workloads, as a device runs them."""
+    traces = {}
+    for row in WORKLOADS:
+        if row.name in names:
+            traces[row.name] = trace_workload(row.workload(), devices=True)
+            sys.stderr.write(f"traced {row.name}\n")
+    return traces
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="with truth.json.gz and profile_*.json.gz")
@@ -183,11 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     truth, profile = read(options.folder, "truth"), read_profile(options.folder)
     named = {row["name"] for row in truth if row["runs"]} & set(options.only or [row.name for row in WORKLOADS])
-    traces: dict[str, Trace] = {}
-    for row in WORKLOADS:
-        if row.name in named:
-            traces[row.name] = trace_workload(row.workload(), devices=True)
-            sys.stderr.write(f"traced {row.name}\n")
+    traces = trace_named(named)
     on_device, on_cpu = (tell(read_steps(truth, kind), profile, traces) for kind in ("device", "cpu"))
     print_steps(on_device)
     print_memory(on_device)

@@ -147,3 +147,8 @@ class Accelerator:
     """Lanes of that link at most, as the card tells it."""
     pcie_lanes_slot: int | None = None
     """Lanes of the port that the card sits in, at most."""
+
+
+def subject_of(card: Accelerator) -> str:
+    """What findings call it."""
+    return card.torch_device or card.name or card.pci_address or card.id

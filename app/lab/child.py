@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import LabError
-from app.lab.endings import say_killed, say_overdue
+from app.lab.child_endings import say_killed, say_overdue
 from app.lab.temporary_folder import TemporaryFolder
 from probes.gpu.device_order import BY_BUS
 from probes.oom_kills import read_oom_kills

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.accelerator import subject_of
 from probes.diagnose.codes import make_finding
 from probes.diagnose.facts import Facts
 from probes.diagnose.links import Case
@@ -37,10 +38,6 @@ def _whole_cards(facts: Facts) -> list[Accelerator]:
     return [card for card in facts.accelerators if card.parent_id is None]
 
 
-def _name(card: Accelerator) -> str:
-    return card.torch_device or card.name or card.pci_address or card.id
-
-
 def _number(card: Accelerator) -> str:
     return card.pci_address or card.id
 
@@ -50,7 +47,7 @@ def find_memory_errors(facts: Facts) -> Iterator[Finding]:
     for card in _whole_cards(facts):
         told = _explain_memory(card)
         if told is not None:
-            yield make_finding("gpu-memory-errors", _name(card), *told)
+            yield make_finding("gpu-memory-errors", subject_of(card), *told)
 
 
 def _explain_memory(card: Accelerator) -> tuple[str, str] | None:
@@ -94,7 +91,7 @@ def find_driver_errors(facts: Facts) -> Iterator[Finding]:
             message += f" {len(serious)} such errors are in the kernel's log."
         yield make_finding(
             "gpu-driver-errors",
-            _name(card),
+            subject_of(card),
             message,
             "sudo dmesg | grep -i xid; look the number up at https://docs.nvidia.com/deploy/xid-errors/",
         )
@@ -118,7 +115,7 @@ def find_throttling(facts: Facts) -> Iterator[Finding]:
 def _throttled_by_heat(card: Accelerator) -> Finding:
     message = f"This card is slowed down by heat{_degrees(card)}{_clocks(card)}: steps take longer the longer it runs."
     fix = f"Clean its fans and let air through{_advise_lower_limit(card)}"
-    return make_finding("gpu-throttled-by-heat", _name(card), message, fix)
+    return make_finding("gpu-throttled-by-heat", subject_of(card), message, fix)
 
 
 def _advise_lower_limit(card: Accelerator) -> str:
@@ -149,7 +146,7 @@ def _throttled_by_power(card: Accelerator) -> Finding:
         fix = f"sudo nvidia-smi -i {_number(card)} -pl {default}, where cooling and supply have room for it"
         if card.segment == "laptop":  # whose own rules set the limit, by battery and heat
             fix = "Plug in the laptop's own power supply and choose its performance mode."
-    return make_finding("gpu-throttled-by-power", _name(card), message, fix)
+    return make_finding("gpu-throttled-by-power", subject_of(card), message, fix)
 
 
 def _throttled_by_protection(card: Accelerator) -> Finding:
@@ -161,7 +158,7 @@ def _throttled_by_protection(card: Accelerator) -> Finding:
         f"nvidia-smi -i {_number(card)} -q -d PERFORMANCE,TEMPERATURE,POWER tells more; check the card's power cables, "
         "and that the supply has enough watts for all cards."
     )
-    return make_finding("gpu-throttled-by-power", _name(card), message, fix)
+    return make_finding("gpu-throttled-by-power", subject_of(card), message, fix)
 
 
 def _degrees(card: Accelerator) -> str:
@@ -191,7 +188,7 @@ def find_narrow_link(facts: Facts) -> Iterator[Finding]:
             "Switch the machine off and reseat the card; if it stays, try another slot, and look for a "
             "slot shared with an SSD in the board's manual."
         )
-        yield make_finding("narrow-pcie-link", _name(card), message, fix)
+        yield make_finding("narrow-pcie-link", subject_of(card), message, fix)
 
 
 def find_slow_link(facts: Facts) -> Iterator[Finding]:
@@ -207,7 +204,7 @@ def find_slow_link(facts: Facts) -> Iterator[Finding]:
             f"sudo lspci -vv -s {card.pci_address} | grep -e LnkSta -e LnkCap; set the slot to Gen{most} "
             "or Auto in the firmware, and try without a riser cable."
         )
-        yield make_finding("slow-pcie-link", _name(card), message, fix)
+        yield make_finding("slow-pcie-link", subject_of(card), message, fix)
 
 
 def find_persistence_off(facts: Facts) -> Iterator[Finding]:
@@ -223,4 +220,4 @@ def find_persistence_off(facts: Facts) -> Iterator[Finding]:
                 "Persistence mode is off and nothing else holds the driver: each program's start waits "
                 "some seconds for the card."
             )
-            yield make_finding("persistence-off", _name(card), message, "sudo nvidia-smi -pm 1")
+            yield make_finding("persistence-off", subject_of(card), message, "sudo nvidia-smi -pm 1")

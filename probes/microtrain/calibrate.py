@@ -89,8 +89,8 @@ CONSTANTS: tuple[tuple[str, MakeBenches, float], ...] = (
 # Beyond both nothing is left to believe: others hold nearly every core, and the points vary by more than themselves.
 HOPELESS_CONTENTION = 0.9
 HOPELESS_SPREAD = 1.0
-# Nor where nothing was timed twice, so that nothing tells how far it is off, and others had half of the time: a single
-# sample then is as much theirs as ours (with 0.85 and 0.75 of it one plan was told 65 times what it takes).
+# Nor where nothing was timed often enough (MIN_SAMPLES) to tell how far it is off, and others had half of the time: a
+# single sample then is as much theirs as ours (with 0.85 and 0.75 of it one plan was told 65 times what it takes).
 HOPELESS_UNREPEATED = 0.5
 
 
@@ -163,7 +163,7 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
 
 def refuse_hopeless(noise: Noise) -> None:
     contention = noise.contention or 0.0
-    if contention > HOPELESS_CONTENTION and (noise.spread is None or noise.spread > HOPELESS_SPREAD):
+    if contention > HOPELESS_CONTENTION and noise.spread is not None and noise.spread > HOPELESS_SPREAD:
         raise Failure(
             "too-busy",
             f"Other processes hold nearly every core ({contention:.0%} of those that were measured on), and times "
@@ -174,8 +174,8 @@ def refuse_hopeless(noise: Noise) -> None:
         held = f"{contention:.0%} of the cores" if contention >= waiting else f"the cores for {waiting:.0%} of the time"
         raise Failure(
             "too-busy",
-            f"Other processes held {held}, and nothing could be timed twice, so that nothing tells how far the times "
-            "are off. Calibrate again when the machine is quieter.",
+            f"Other processes held {held}, and nothing could be timed often enough to tell how far the times are "
+            "off. Calibrate again when the machine is quieter.",
         )
 
 

@@ -75,7 +75,8 @@ def unknown(what: str, name: object, known: Iterable[str], otherwise: str) -> In
     suggestions = near_names(name, known)
     hint = f"Did you mean {join(suggestions, 'or')}?" if suggestions else otherwise
     shown = f'"{clean(name)}"' if isinstance(name, str) else kind_of(name)
-    unseen = isinstance(name, str) and any(map(_is_unseen, name[: 4 * MAX_ECHO_CHARACTERS]))
+    seen = clean(name).lower().replace("_", "-") if isinstance(name, str) else None
+    unseen = suggestions and seen == suggestions[0].lower().replace("_", "-") and any(map(_is_unseen, str(name)))
     why = ", as it holds a character that cannot be seen" if unseen else ""
     return InvalidModel(f"{what} {shown} is not known{why}. {hint}", suggestions)
 

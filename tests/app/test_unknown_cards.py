@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.advisor.explanations.unknown_cards import explain_captured_cards
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError
 from app.service import Crosspoint
@@ -17,7 +18,7 @@ from probes import survey as surveys
 from probes.hardware import Accelerator, Survey, Torch
 from probes.workload.description import Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.build import ONE, a_gpu
+from tests.app.advisor.build import ONE, a_gpu, a_survey
 from tests.app.advisor.machine import a_profile
 from tests.app.lab.programs import program
 from tests.app.opened import with_crosspoint
@@ -64,6 +65,14 @@ def test_a_captured_machines_card_is_told_with_why_there_is_no_plan_for_it(
 
     monkeypatch.setattr(Crosspoint, "is_here", False)
     with_crosspoint(tmp_path, use)
+
+
+def test_of_a_captured_machines_cards_those_are_told_that_torch_might_use() -> None:
+    processors_own = a_gpu(name="Intel UHD Graphics 770", vendor="Intel", usable=None)
+    assert explain_captured_cards(a_survey(gpus=(processors_own,))) is None
+    told = explain_captured_cards(a_survey(gpus=(processors_own, UNKNOWN, UNKNOWN)))
+    assert told is not None
+    assert "NVIDIA A10 and NVIDIA A10, so there is no plan for any of them" in told.text
 
 
 def test_torch_is_asked_before_there_are_plans(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def explain_threads(ranking: Ranking, best: Option) -> Reason | None:
             gained += f" with {more.plan.threads} as with {_threads(fewest)}"
         if _median(most) > (1 + WORTH_TELLING) * _median(more):
             beyond = f" up to {more.plan.threads}, and slower beyond"
+        numbers = {**numbers, "ratio": 1 / gain, "basis": [fewest.basis, more.basis]}
         return Reason("threads-help", f"More threads are faster{beyond}: a step takes {taken}, {gained}.", numbers)
     if ratio > 1 + WORTH_TELLING:
         return Reason("threads-hurt", f"More threads are slower: a step takes {taken}.", numbers)

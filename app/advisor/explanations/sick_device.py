@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.advisor.recommendation import Reason
+from probes.accelerator import subject_of
 from probes.hardware import Accelerator, Finding, Survey
 from probes.workload.description import Plan
 
@@ -33,14 +34,9 @@ def _subjects(card: Accelerator, survey: Survey) -> set[str]:
     """What findings call it, where they mean no other card by that: a MIG instance's health is told of its card."""
     if card.parent_id is None:
         return {str(card.torch_device)}
-    names = {whole.id: _name(whole) for whole in survey.accelerators if whole.parent_id is None}
+    names = {whole.id: subject_of(whole) for whole in survey.accelerators if whole.parent_id is None}
     name = names.get(card.parent_id)
     return {name} if name is not None and list(names.values()).count(name) == 1 else set()
-
-
-def _name(card: Accelerator) -> str:
-    """As probes.diagnose.gpu_health calls it."""
-    return card.torch_device or card.name or card.pci_address or card.id
 
 
 def explain_sick_device(survey: Survey, best: Plan | None) -> Reason | None:

@@ -67,13 +67,21 @@ class TwoClocks:
     def issuing(self, batch_size: int) -> float:
         """How many times as long as told the host takes, against what the device computes."""
         off = self.at(batch_size)
-        return math.exp(off.host - off.device)
+        return math.exp(off.host if self._is_copied_for_longer(batch_size) else off.host - off.device)
+
+    def _is_copied_for_longer(self, batch_size: int) -> bool:
+        """Than it computes, from pinned memory: what the device's clock is off by is the copy then, not kernels."""
+        told, computing = (self.predicted.clocks(batch_size, data) for data in (self.data, "resident"))
+        return told is not None and computing is not None and told.device > computing.device
 
     def spread(self, batch_size: int) -> float:
         """What carrying to this batch adds."""
         around = self._around(batch_size)
-        waits = self.predicted.host_share(batch_size) * self.issuing(batch_size) > 1.0
-        known = self.predicted.model.fit.spread
+        known, told = self.predicted.model.fit.spread, self.predicted.clocks(batch_size, self.data)
+        if told is None:
+            return known
+        off = self.at(batch_size)
+        waits = math.exp(off.host) * told.host > math.exp(off.device) * told.device
         if waits not in {self.waits[place] for place in around}:
             return known
         octaves = min(abs(math.log2(batch_size / self.batch_sizes[place])) for place in around)

@@ -145,8 +145,9 @@ def _texts(content: dict[str, Any], module: nn.Module, config: Any, length: int)
     if task == "question-answering":
         makers[next(iter(makers))] = _separated(tokens, config, length)
         return makers | _answers(module, config, length)
-    said = min(length, said_tokens_of(content, module, config))
-    return makers if task in LM_TASKS else makers | {"labels": _said(module, config, said)}
+    if task in LM_TASKS:
+        return makers
+    return makers | {"labels": _said(module, config, said_tokens_of(length, module, config))}
 
 
 def _answers(module: nn.Module, config: Any, length: int) -> dict[str, Make]:

@@ -85,9 +85,8 @@ def _only_length(config: Any) -> int | None:
     return prod(shape) if shape and getattr(config, "axial_pos_embds", False) else None
 
 
-def said_tokens_of(content: dict[str, Any], module: nn.Module, config: Any) -> int:
-    """Tokens that a model is to say of a sample's: as many, unless its decoder has fewer positions."""
-    length = tokens_of(content, module, config)
+def said_tokens_of(length: int, module: nn.Module, config: Any) -> int:
+    """Tokens that a model is to say of a sample of so many: as many, unless its decoder has fewer positions."""
     return _least(length, table_limit(module, config, "encoder")) or length
 
 

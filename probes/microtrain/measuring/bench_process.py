@@ -22,7 +22,7 @@ from probes.microtrain.processes.footprint import limited_to, read_file_bytes
 from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
 from probes.microtrain.processes.heap_litter import litter_heap
 from probes.microtrain.quiet.pace import read_pace
-from probes.oom_kills import read_oom_kills
+from probes.oom_kills import is_killed_for_memory, read_oom_kills
 from probes.reading import Root
 from probes.workload.description import Plan, Workload
 
@@ -30,11 +30,11 @@ ENDED = "Its process ended before the step did"
 
 
 def say_ended(kills_before: int | None, kills_after: int | None) -> str:
-    """kills: how many processes the kernel of this machine had killed for want of memory (probes.oom_kills) as it
-    began, and since; None: it does not tell."""
-    if kills_before is None or kills_after is None:
+    """Both as is_killed_for_memory takes them."""
+    for_memory = is_killed_for_memory(kills_before, kills_after)
+    if for_memory is None:
         return f"{ENDED}, perhaps for want of memory."
-    if kills_after > kills_before:
+    if for_memory:
         return f"{ENDED}, most likely for want of memory."
     return (
         f"{ENDED}, and not as the kernel killed it for want of memory: it crashed, or somebody or a program ended it."

@@ -18,7 +18,7 @@ from probes.allocations import Log, sorted_frees
 from probes.issued import Issued
 from probes.microtrain.building.built import Batch, BuiltModel
 from probes.microtrain.chance import plain_chance_kept
-from probes.microtrain.feeding import make_feed
+from probes.microtrain.feeding import make_feed, parts_of
 from probes.microtrain.feeding import tensors_in as tensors_in_batch
 from probes.microtrain.kernel_memory.kernel_calls import Call
 from probes.microtrain.step import Step, make_optimizer
@@ -255,10 +255,9 @@ def _tensors_held(values: Iterable[Any]) -> Iterator[torch.Tensor]:
         value = waiting.pop()
         if isinstance(value, torch.Tensor | PackedSequence):
             yield from tensors_in_batch(value)
-        elif isinstance(value, dict | list | tuple | nn.Module) and id(value) not in seen:
+        elif id(value) not in seen and (parts := parts_of(vars(value) if isinstance(value, nn.Module) else value)):
             seen.add(id(value))
-            held = vars(value) if isinstance(value, nn.Module) else value
-            waiting.extend(held.values() if isinstance(held, dict) else held)
+            waiting.extend(parts)
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:

@@ -63,6 +63,13 @@ class _Operand(NamedTuple):
     dimensions: int
 
 
+class _Number(NamedTuple):
+    """1, 1.0 and True are equal and no less of three types, of which a kernel may refuse some."""
+
+    type: type
+    value: int | float
+
+
 def check_types(operation: OpOverload, args: Arguments, kwargs: Mapping[str, Any]) -> None:
     """Raises RuntimeError or NotImplementedError as the operation's kernel on a CPU does."""
     plain = all(arg.dtype is torch.float32 for arg in args if isinstance(arg, torch.Tensor))
@@ -76,6 +83,8 @@ def check_types(operation: OpOverload, args: Arguments, kwargs: Mapping[str, Any
 def _described(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return _Operand(value.dtype, value.dim())
+    if isinstance(value, int | float):
+        return _Number(type(value), value)
     return tuple(_described(each) for each in value) if isinstance(value, list | tuple) else value
 
 
@@ -91,6 +100,8 @@ def _refusal(operation: OpOverload, args: Any, kwargs: Any) -> tuple[type[Runtim
 
 
 def _made(value: Any, size: int) -> Any:
+    if isinstance(value, _Number):
+        return value.value
     if isinstance(value, _Operand):  # whole numbers may be places, of which none is out of bounds
         whole = not (value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool)
         return torch.full((size,) * value.dimensions, 0 if whole else 1, dtype=value.dtype)

@@ -21,6 +21,7 @@ from app.advisor.plans import profiled_plans
 from app.advisor.request import InvalidRequest
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
+from probes.accelerator import subject_of
 from probes.diagnose.codes import make_finding
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement, MemoryPeak
@@ -112,7 +113,7 @@ def test_where_the_recommended_card_is_sick_the_gravest_finding_is_told() -> Non
 def test_a_part_of_a_sick_card_is_sick() -> None:
     whole = a_gpu(id="GPU-0", torch_device=None, name="NVIDIA H100")
     part = a_gpu(id="MIG-0", parent_id="GPU-0")
-    survey = replace(with_found(("gpu-memory-errors", "NVIDIA H100")), accelerators=(whole, part))
+    survey = replace(with_found(("gpu-memory-errors", subject_of(whole))), accelerators=(whole, part))
     assert set(sick_devices(survey)) == {"cuda:0"}
     twin = replace(whole, id="GPU-1")  # which of the two is meant nobody can tell
     assert not sick_devices(replace(survey, accelerators=(whole, twin, part)))

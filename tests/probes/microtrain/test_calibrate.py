@@ -353,7 +353,7 @@ def test_nor_is_one_where_nothing_was_timed_twice_and_others_had_half_the_time(
     contention: float, waiting: float | None, held: str
 ) -> None:
     noise = Noise(8.0, 0.0, 2.0, contention, 100.0, None, waiting)
-    with pytest.raises(Failure, match=f"{held}, and nothing could be timed twice") as caught:
+    with pytest.raises(Failure, match=f"{held}, and nothing could be timed often enough") as caught:
         refuse_hopeless(noise)
     assert caught.value.code == "too-busy"
     refuse_hopeless(replace(noise, spread=0.3))

@@ -50,6 +50,8 @@ def test_a_known_name_that_holds_what_nobody_sees_is_told_to_hold_it() -> None:
         find_model("resnet\u200b-50")
     with pytest.raises(InvalidModel, match=r'"resnet-51" is not known\. Did you mean'):
         find_model("resnet-51")
+    with pytest.raises(InvalidModel, match=r'"resnet-51" is not known\. Did you mean'):
+        find_model("resnet-51\u200b")  # which is none without it, either
 
 
 def test_a_name_on_a_hub_is_told_how_to_be_written() -> None:

@@ -70,6 +70,7 @@ def test_of_threads_the_recommended_number_is_told(seconds: tuple[float, ...], c
     (reason,) = [reason for reason in found.reasons if reason.code.startswith("threads-")]
     assert reason.code == code
     assert said in reason.text
+    assert (reason.evidence["ratio"] < 0.95) is (code == "threads-help")
 
 
 @pytest.mark.parametrize(("fp32", "is_told"), [(1.04, False), (1.06, True)])

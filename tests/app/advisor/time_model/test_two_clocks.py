@@ -10,10 +10,12 @@ from typing import get_args
 import pytest
 
 from app.advisor.recommendation import Interval
+from app.advisor.time_model.launch_bound import launch_bound_until
 from app.advisor.time_model.measured import MeasuredTime
 from app.advisor.time_model.predicted import PredictedTime
 from app.advisor.time_model.step_time import PlanTime
 from app.advisor.time_model.transfer import Feeding
+from app.advisor.time_model.two_clocks import two_clocks
 from probes.measurement import Measurement, Overheads, Timing
 from probes.profile import Point
 from probes.workload.description import Data
@@ -128,6 +130,20 @@ def test_a_copy_that_outlasts_the_kernels_is_not_put_on_issuing(data: Data) -> N
         row = a_measurement(GPU, batch, took[batch], data=data, overheads=parts)
         for size in SIZES:
             assert told(size, row, step=step, data=data).median == pytest.approx(took[size], rel=0.01)
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_what_a_copy_is_off_by_is_not_put_on_kernels(factor: float) -> None:
+    """Fed pinned it is the device's clock that both are on."""
+    copies = (Point("transfer", GPU, {}, 0.0, 1e6, Timing.from_samples([1.0] * 3)),)
+    feeding = Feeding(on_cpu=False, pageable=copies, pinned=copies, reading=0.0)
+    step = replace(STEP, model=replace(STEP.model, feeding=feeding), log_every=None)
+    row = a_measurement(GPU, 8, factor * step.clocks(8, "pinned").step, data="pinned")  # type: ignore[union-attr]
+    found = two_clocks(step, MeasuredTime({8: row}, "pinned"))
+    assert found is not None
+    assert found.issuing(8) == pytest.approx(1.0)
+    assert launch_bound_until(step, found, SIZES) == launch_bound_until(step, None, SIZES)
+    assert found.spread(9) < step.model.fit.spread / 2
 
 
 def test_a_clock_that_was_never_the_limit_is_known_no_better_than_it_was_predicted() -> None:

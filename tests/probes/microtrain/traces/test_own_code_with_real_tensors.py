@@ -238,8 +238,16 @@ def test_an_optimizer_that_steps_in_the_backward_is_traced_there(
 
 
 BESIDE_PROGRAM = """
+from dataclasses import dataclass
 import torch
 from torch import nn
+
+@dataclass
+class Kept:
+    network: nn.Module
+
+    def __getitem__(self, place):
+        return self.network
 
 def teacher():
     return nn.Sequential(nn.Linear(8, 500), nn.Linear(500, 500), nn.Linear(500, 500), nn.Linear(500, 3))
@@ -277,6 +285,10 @@ def loaded():
         raise RuntimeError("weights are not loaded on the meta device")
     return in_a_list()
 
+def loaded_in_a_dataclass():
+    loaded()
+    return Student(Kept(teacher())), batch
+
 def in_the_loss():
     judge = teacher().requires_grad_(False)
     return nn.Linear(8, 3), batch, lambda output, rows: nn.functional.mse_loss(output, judge(rows[0]))
@@ -300,12 +312,13 @@ def test_a_network_that_the_module_does_not_own_lives_from_step_to_step_where_a_
         assert line.constant < 0.6 * asked  # under autocast its weights are cast
 
 
+@pytest.mark.parametrize("function", ["loaded", "loaded_in_a_dataclass"])
 def test_a_teacher_in_a_list_lives_from_step_to_step_where_it_is_too_large_to_be_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     place(tmp_path, monkeypatch, "own_teachers", BESIDE_PROGRAM)
     monkeypatch.setattr(tracing, "MAX_REAL_PARAMETER_BYTES", 50)
     monkeypatch.setattr(tracing, "MAX_BUILT_PARAMETER_BYTES", 50)
-    traced = trace_workload(Workload(python_model("own_teachers:loaded"), 4))
+    traced = trace_workload(Workload(python_model(f"own_teachers:{function}"), 4))
     assert traced.buffer_bytes == 4 * (9 * 500 + 2 * 501 * 500 + 501 * 3)
     assert traced.parameter_bytes == traced.gradient_bytes == 4 * 9 * 3

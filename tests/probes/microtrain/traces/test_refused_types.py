@@ -12,7 +12,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
+from probes.microtrain.traces import refused_types
 from probes.microtrain.traces.recording import Recorder
+from probes.microtrain.traces.refused_types import check_types
 
 
 def f(*shape: int) -> torch.Tensor:
@@ -135,3 +137,13 @@ def test_what_a_step_with_numbers_is_refused_for_one_without_is(name: str, preci
         fake = said(CASES[name], casting(), Recorder(autocast=precision == "bf16"))
     assert bool(fake) == bool(real)
     assert fake == real or name in BY_STAND_INS
+
+
+@pytest.mark.parametrize("numbers", [(2, 2.0), (2.0, 2)])
+def test_a_number_is_asked_about_by_its_type(numbers: tuple[float, float]) -> None:
+    """2 and 2.0 are equal, and whole numbers take only one of them where they are."""
+    refused_types._refusal.cache_clear()
+    counter = torch.zeros(3, dtype=torch.long)
+    for number in numbers:
+        with pytest.raises(RuntimeError) if isinstance(number, float) else nullcontext():
+            check_types(torch.ops.aten.mul_.Tensor, (counter, number), {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from probes.oom_kills import is_killed_for_memory
+
 # What a job that took too long is called, and what would help.
 OVERDUE = {
     "trace": ("trace", "A quieter machine would do, or a smaller model."),  # who asks knows whether it can be measured
@@ -30,12 +32,12 @@ def say_overdue(kind: str, seconds: float) -> str:
 
 
 def say_killed(kind: str, kills_before: int | None, kills_after: int | None) -> str:
-    """kind: of the job; empty: of none. The others: how many processes the kernel of this machine had killed for want
-    of memory (probes.oom_kills) as the job began, and now; None: it does not tell."""
+    """kind: of the job; empty: of none. The others as is_killed_for_memory takes them."""
     remedy = KILLED.get(kind, "more memory would do")
-    if kills_before is None or kills_after is None:
+    for_memory = is_killed_for_memory(kills_before, kills_after)
+    if for_memory is None:
         return f"The measuring process was killed, perhaps by the kernel for want of memory: if so, {remedy}."
-    if kills_after > kills_before:
+    if for_memory:
         return f"The measuring process was killed, most likely by the kernel for want of memory: {remedy}."
     return (
         "The measuring process was killed, and not by the kernel for want of memory: by somebody, or by a program that "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.lab.endings import say_killed, say_overdue
+from app.lab.child_endings import say_killed, say_overdue
 
 
 @pytest.mark.parametrize(
