@@ -6,6 +6,7 @@ from typing import Any
 
 from app.advisor.operation_prices.prices import Prices, prices_for
 from app.advisor.time_model.features import features_at
+from app.advisor.time_model.predicted import model_of_plan
 from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import Plan
@@ -17,9 +18,10 @@ RULES = ("roofline", "roofline, all in a cache", "operations alone")
 
 def baselines(profile: Profile, plan: Plan, trace: Trace, batch_size: int) -> Document:
     """Seconds by the rules of thumb, from the figures of the same profile; None where it has none of the plan."""
-    prices = prices_for(profile, plan, trace.mode)
-    if prices is None:
+    model = model_of_plan(profile, plan, trace.mode)  # remembered, which prices alone are not
+    if model is None:
         return dict.fromkeys(RULES)
+    prices = model.prices
     alone = Prices(prices.plan, prices.dispatch, prices.arithmetic, prices.moving, prices.optimizer, prices.work)
     return {
         "roofline": roofline(profile, plan, trace, batch_size),

@@ -27,8 +27,20 @@ def kept(tmp_path: Path) -> Path:
     document = {"truth_processes": 4, "rows": [*rows, unknown, {"name": "iris", "error": "did not run"}]}
     result.write_text(json.dumps(document), encoding="utf-8")
     for number in (1, 2):
-        profile_file(result, number).write_bytes(profile_file(RESULTS / "estimates.json", number).read_bytes())
+        kept = json.loads(profile_file(RESULTS / "estimates.json", number).read_bytes())
+        profile_file(result, number).write_text(json.dumps(of_few_networks(kept)), encoding="utf-8")
     return result
+
+
+def of_few_networks(profile: dict[str, Any]) -> dict[str, Any]:
+    """A calibration that met every fifth network alone, and is fitted in a fifth of the time."""
+    names = sorted({network["name"] for network in profile["networks"]})[::5]
+    steps = [step["network"] in names for step in profile["steps"]]
+    return {
+        **profile,
+        "networks": [network for network in profile["networks"] if network["name"] in names],
+        "contexts": [context for context in profile["contexts"] if steps[context["step"]]],
+    }
 
 
 def test_instant_and_rules_of_thumb_are_told_anew_and_all_else_stays(kept: Path, tmp_path: Path) -> None:
