@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
@@ -64,7 +65,7 @@ class IssueCounter:
             yield
         finally:
             self._runs = False
-            sys.setprofile(before)
+            _set_again(before)
             if collects:
                 gc.enable()
 
@@ -112,6 +113,14 @@ class IssueCounter:
         while frame is not None and self._watches(frame.f_code):
             frame = frame.f_back
         return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
+
+
+def _set_again(profiler: Any) -> None:
+    """What sys.getprofile told. cProfile's is no function, and sets itself."""
+    if profiler is None or callable(profiler):
+        sys.setprofile(profiler)
+    else:
+        profiler.enable()
 
 
 def _node() -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import gc
 import sys
 import threading
@@ -142,6 +143,13 @@ def test_another_profiler_is_put_back_whatever_happens() -> None:
         assert sys.getprofile() is other
     finally:
         sys.setprofile(None)
+
+
+def test_what_is_watched_by_cprofile_is_counted_too_and_goes_on_being_watched() -> None:
+    with cProfile.Profile() as watching:
+        counted(lambda: None)
+        again: object = sys.getprofile()
+        assert again is watching
 
 
 class Ring:
