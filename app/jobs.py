@@ -8,6 +8,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 from app.advisor.request import InvalidRequest
@@ -40,6 +41,7 @@ class Job:
         self.is_stored = False  # as it ended
         self.is_let_go = False
         self.task: asyncio.Task[None] | None = None
+        self.beginning: asyncio.Task[None] | None = None  # being kept as one that runs
         self._ended: State | None = None
         self._progress = 0.0
         self._message = ""
@@ -109,7 +111,7 @@ class Jobs:
     async def start(self, kind: Kind, expected_seconds: float, work: Work) -> Job:
         """Begin `work` as soon as the machine is free. Raises LabBusy when the queue is full."""
         job = Job(kind, self._lab.reserve(expected_seconds))
-        job.ticket.on_start = job.notify
+        job.ticket.on_start = partial(self._begin, job)
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
         finished = [other for other in self._jobs.values() if other.state in FINISHED]
@@ -168,6 +170,11 @@ class Jobs:
         self._closing = True
         await asyncio.gather(*(self.cancel(job) for job in self._jobs.values()))
 
+    def _begin(self, job: Job) -> None:
+        """Tell whoever watches, here or by the store at another service."""
+        job.notify()
+        job.beginning = asyncio.create_task(self._keep(job))
+
     async def _run(self, job: Job, work: Work) -> None:
         try:
             kept = await work(job.ticket, job.report)
@@ -184,6 +191,8 @@ class Jobs:
             job.finish("failed", ("fault", "crosspoint itself failed; its log says where."))
         finally:
             self._lab.release(job.ticket)
+        if job.beginning is not None:
+            await job.beginning
         await self._keep(job)
 
     async def _keep(self, job: Job) -> None:

@@ -73,7 +73,7 @@ OF_A_TIME = frozenset(
 class Row:
     """One width. why_not: why there is nothing in it; cells are then empty. failure: where that is not for its width,
     which can be had, but for what became of it then. reasons: those of its answer and its cells that are about the
-    whole of it."""
+    whole of it. parameters: trainable scalars; all_parameters: trained or not."""
 
     width: float
     parameters: int | None
@@ -81,6 +81,7 @@ class Row:
     why_not: str | None = None
     failure: LabError | None = None
     reasons: tuple[Reason, ...] = ()
+    all_parameters: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ class Map:
                 {
                     "width": row.width,
                     "parameters": row.parameters,
+                    "all_parameters": row.all_parameters,
                     "why_not": row.why_not,
                     "cells": [cell.to_json() for cell in row.cells],
                 }
@@ -195,7 +197,8 @@ async def _row(
         answer, cells = await _answered(crosspoint, asked, sizes, on_progress)
     except LabError as error:
         return Row(width, None, (), str(error), error)
-    return Row(width, answer.parameters, tuple(cells), reasons=_reasons_of(answer, cells))
+    reasons = _reasons_of(answer, cells)
+    return Row(width, answer.parameters, tuple(cells), reasons=reasons, all_parameters=answer.all_parameters)
 
 
 async def _answered(

@@ -30,8 +30,9 @@ from probes.issued import Issued
 # what is alive in the optimizer's step, apart from the rest; 29: attention that a device's kernels take by the width of
 # its heads, memory that a step takes and its module does not own, and no layer norms of wrong sizes; 30: what autocast
 # keeps in fp32 on a device, as many rows of stacked frames as there are, and how many layers chance leaves out; 31:
-# batches that are dataclasses, what is refused for its types, and teachers in lists under autocast.
-SCHEMA_VERSION = "31"
+# batches that are dataclasses, what is refused for its types, and teachers in lists under autocast; 32: what whole
+# layers take inside beyond the batches tried, and parameters that are not trained.
+SCHEMA_VERSION = "32"
 
 CURVES = (
     "kernel_peaks",
@@ -110,7 +111,8 @@ ROW_FIELDS: tuple[str, ...] = Operation.__slots__
 class Trace:
     """One step.
 
-    parameters: trainable scalars; parameter_tensors: how many tensors a step trains. activation_bytes: alive at the
+    parameters: trainable scalars; frozen_parameters: the others, which no schema before 32 counted; parameter_tensors:
+    how many tensors a step trains. activation_bytes: alive at the
     peak of forward and backward beyond weights, gradients and optimizer state (inputs and temporaries included), as one
     line that is close at ordinary batches; activation_peaks: one line for each moment that is the peak at some batch
     size (a large layer's gradient at small batches, the end of the forward at ordinary ones): the highest is exact.
@@ -164,6 +166,7 @@ class Trace:
     devices: bool = False
     device: Trace | None = None
     cpu: str = ""
+    frozen_parameters: int = 0
     schema_version: str = SCHEMA_VERSION
 
     def on(self, *, cpu: bool) -> Trace:

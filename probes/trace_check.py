@@ -20,6 +20,7 @@ PHASES: tuple[str, ...] = get_args(Phase)
 READABLE = tuple(str(version) for version in range(1, int(SCHEMA_VERSION) + 1))
 COUNTS = (
     "parameters",
+    "frozen_parameters",
     "parameter_tensors",
     "parameter_bytes",
     "buffer_bytes",

@@ -94,6 +94,10 @@ class Crowd:
         its time is theirs nobody can tell, whether they have left or not."""
         return row.slowdown is None and self.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE
 
+    def tells_of_the_past(self, row: Measurement) -> bool:
+        """It does, and would meet less of them now."""
+        return self.tells_of_others(row) and self.still_met(row.plan, row.others_cores) < 1.0
+
     def may_tell_of_others(self, row: Measurement) -> bool:
         """The same, or nobody knows: those who held cores then may have been inside."""
         return self._all_inside(row.others_cores).tells_of_others(row)
@@ -104,8 +108,13 @@ class Crowd:
     def least_alone(self, seconds: float, plan: Plan, others_then: float | None) -> float:
         """Seconds that a step may take without others, of which one sample took so many while they held that many
         cores, maybe all of them inside: beyond what it waited for their turns it suffered as steps do."""
-        worst: float = _worst(plan) ** self._all_inside(others_then).exposure_then(plan, others_then)
+        worst: float = _worst(plan) ** self.exposed_at_most(plan, others_then)
         return max(seconds / WORST_OF_MANY, (seconds - TURNS_SECONDS) / worst)
+
+    def exposed_at_most(self, plan: Plan, others_then: float | None) -> float:
+        """Of a step that was taken while others held that many cores, maybe all of them inside; 0 where nobody
+        knows."""
+        return self._all_inside(others_then).exposure_then(plan, others_then)
 
     def still_met(self, plan: Plan, others_then: float | None) -> float:
         """From 0 to 1, how much of what a step met while others held that many cores it would meet now: 1 where they

@@ -51,6 +51,7 @@ def option_for(
         note=note,
         crowded=estimate is not None and estimate.crowded,
         relieved=estimate is not None and estimate.relieved,
+        slowed=1.0 if estimate is None else None if estimate.by_one_step else estimate.slowed,
         uncopied_seconds=without_copy,
     )
 

@@ -76,7 +76,8 @@ def rank_options(
 ) -> Ranking:
     """By median time among those that fit; then those without a time; then those that do not fit.
 
-    A crowded plan is judged by its high end: what suffers least is preferred, unless the other is faster at its worst.
+    A crowded plan is judged by its high end: what suffers least is preferred, unless the other is faster at its worst;
+    so is one that rests on one step beside others, who may have left.
     Where intervals overlap the first one's, and medians (of crowded plans high ends, too) are near its, the cheapest
     plan of these goes to the head: what cannot be told apart is decided by what it costs. kinds: by device, of cards
     that are alike; one plan on two of these is no choice between two plans, and the best founded time of it counts: no
@@ -159,10 +160,10 @@ def _has_time(option: Option) -> bool:
 def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
     """Whether the two cannot be told apart: by the interval of their ratio where it is known, else by their own."""
     ours, theirs = fastest.step_seconds, other.step_seconds
-    if other.crowded != fastest.crowded or ours is None or theirs is None:
+    if other.is_judged_by_high != fastest.is_judged_by_high or ours is None or theirs is None:
         return False  # judged by its worst, a crowded one is told apart
     ratio = max(theirs.median / ours.median, ours.median / theirs.median)  # of crowded ones the first's may be longer
-    at_worst = theirs.high / ours.high if other.crowded else 1.0
+    at_worst = theirs.high / ours.high if other.is_judged_by_high else 1.0
     if max(ratio, at_worst) > WORTH_OF_CHEAPNESS:
         return False
     spread = ratio_spread(fastest, other)

@@ -80,8 +80,8 @@ class Option:
     """Why it does not fit or cannot run, and what would help; None: it does, or it is not known."""
     basis: Basis | None
     """Where its time comes from. measured: this very plan ran at this batch; probed: this model ran at other batches,
-    or fed otherwise; predicted: from profile and trace; assumed: from a data sheet, which is not given yet. None: it
-    has no time."""
+    fed otherwise, or one step alone; predicted: from profile and trace; assumed: from a data sheet, which is not given
+    yet. None: it has no time."""
     step_seconds: Interval | None
     """Of one step; None: not known, or it does not fit."""
     samples_per_second: float | None
@@ -101,17 +101,24 @@ class Option:
     relieved: bool = False
     """Others, who have left, held cores that it needs when its time was taken, so that it may take far less; its note
     says so."""
+    slowed: float | None = 1.0
+    """How many times as long as without others it takes at worst, below 1 the other way round; None: nobody can tell,
+    as one step is all that it rests on. Of two plans with the same the ratio is that of a calm machine."""
     uncopied_seconds: float | None = None
     """Of its step without copies, where none of the kind asked for were calibrated: then it has no time, or one that is
     bound by other copies; None where they were."""
 
     @property
+    def is_judged_by_high(self) -> bool:
+        """Its median is too poor a guess to go before a better known one by it."""
+        return self.crowded or self.slowed is None
+
+    @property
     def judged_seconds(self) -> float | None:
-        """Of a step, by which it has its place: at its worst where it is crowded. None where it has no time, or does
-        not fit."""
+        """Of a step, by which it has its place. None where it has no time, or does not fit."""
         if self.fits is False or self.step_seconds is None:
             return None
-        return self.step_seconds.high if self.crowded else self.step_seconds.median
+        return self.step_seconds.high if self.is_judged_by_high else self.step_seconds.median
 
     def to_json(self) -> dict[str, Any]:
         """By hand, as `asdict` copies every number twice, which took a third of an answer."""
@@ -234,6 +241,7 @@ class Recommendation:
     """A script to paste that runs with these settings; None: there is no plan to write it for."""
     schema_version: str = SCHEMA_VERSION
     """Of this document."""
+    all_parameters: int | None = None
 
     @property
     def nothing_fits(self) -> bool:
@@ -267,6 +275,7 @@ class Recommendation:
             "data": self.workload.data,
             "log_every": self.workload.log_every,
             "parameters": self.parameters,
+            "all_parameters": self.all_parameters,
             "flops_per_step": self.flops_per_step,
         }
 

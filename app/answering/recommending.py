@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from app.service import Crosspoint
 
 OF_BEFORE = "the profile asked for is this machine's from before it changed"
+_MEASURED = "effort quick"  # stands in what advises to measure (probes.microtrain.traces)
 # What the user has to mend; the answer would be of no use without it.
 _USERS_TO_MEND = frozenset({"invalid-job", "invalid-model", "unsupported"})
 
@@ -109,8 +110,7 @@ class Recommending:
         """Measure in a fresh process, which also traces when no other process is warm for that. The machine's slot is
         taken once a trace is there that the warm one makes: others may measure meanwhile."""
         lab = self._crosspoint.lab
-        if self._ticket is None:
-            lab.check_room()
+        self._check_room()
         trace = await self._following.known_trace(survey)
         if trace is None and lab.tracer_is_warm:
             trace = await self._following.trace_if_possible(survey)
@@ -138,8 +138,14 @@ class Recommending:
             self._note_unmeasured(error, ticket)
         return trace or (None if self._following.untraceable else await self._following.trace_if_possible(survey))
 
+    def _check_room(self) -> None:
+        """Raises LabBusy where the queue is full, and it has no place in it yet."""
+        if self._ticket is None:
+            self._crosspoint.lab.check_room(", or use effort instant, which measures nothing")
+
     def _in_line(self) -> Ticket:
         """With a place among those who wait for the machine, and how long to."""
+        self._check_room()  # the queue may have filled while the model was traced
         seconds = self._request.measuring_seconds
         self._ticket = ticket = self._ticket or self._crosspoint.lab.reserve(START_SECONDS + seconds)
         say_waiting(ticket, self._on_progress)
@@ -232,11 +238,12 @@ class Recommending:
 
     def _with_way_out(self, untraceable: LabError) -> LabError:
         """It advises to measure the model, which cannot be done where the answer is for a machine that is not here. A
-        trace that took too long advises nothing of the kind: whoever made it does not know what is asked."""
+        trace that took too long advises nothing of the kind: whoever made it does not know what is asked. What no step
+        of the model could do either, wherever it is asked, has its advice in its own words."""
         text = str(untraceable)
         if untraceable.code == "too-slow":
             text += self._beside_quiet()
-        if self._unmeasurable is None:
+        if self._unmeasurable is None or (untraceable.code == "unsupported" and _MEASURED not in text):
             return LabError(untraceable.code, text)
         way_out = "Ask on that machine itself"
         if self._unmeasurable == OF_BEFORE:

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
+from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -52,6 +53,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         body = Body(receive)
+        _take_absolute(scope)
         answer = Answer(scope, body, send)
         try:
             headers = _single_headers(scope["headers"])
@@ -212,6 +214,19 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _take_absolute(scope: Scope) -> None:
+    """A whole URL in the place of a path, as a client sends it through a proxy that only passes on: the host that it
+    names counts, whatever the header says (RFC 9112, 3.2.2)."""
+    if scope["path"].startswith("/"):
+        return
+    scheme, _, target = scope["raw_path"].partition(b"://")
+    if scheme.lower() in (b"http", b"https"):
+        authority, _, path = target.partition(b"/")
+        scope["raw_path"] = b"/" + path
+        scope["path"] = unquote(scope["raw_path"].decode("ascii"))
+        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"host"), (b"host", authority)]
 
 
 def _single_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -31,7 +31,7 @@ def _job_elsewhere() -> Problem:
         "job-elsewhere",
         "Another service runs this job",
         "Another process of crosspoint that keeps its data in the same folder runs this job: ask that one. GET of the "
-        "job itself says how far it was when it was kept.",
+        "job itself says whether it waits or runs.",
     )
 
 

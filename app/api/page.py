@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from app.web.page import STATIC, read_page
 
@@ -22,11 +23,16 @@ def show_page() -> Response:
 
 
 class FreshFiles(StaticFiles):
-    """Files that a browser keeps, and asks about before it uses them."""
+    """Files that a browser keeps, and asks about before it uses them. They are small and given whole: a Range may be
+    ignored (RFC 9110, 14.2), and one that starlette cannot read it would refuse in plain text, not as a problem."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [pair for pair in scope["headers"] if pair[0] != b"range"]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
     def file_response(self, *arguments: Any, **options: Any) -> Response:
         response = super().file_response(*arguments, **options)
-        response.headers.update(FRESH)
+        response.headers.update({**FRESH, "Accept-Ranges": "none"})
         return response
 
 

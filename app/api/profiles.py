@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from app.api.context import ContextDep, answer_json
 from app.api.openapi import describe_answer, describe_document
@@ -13,6 +14,14 @@ from app.api.reading import read_content
 from app.errors import UnknownProfile
 from app.profiles import find_profile, forget_profile, import_profile, list_profiles
 
+
+class Text(PathConvertor):
+    """A path in which a newline may stand, so that a name which has one is refused as such."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", Text())
 router = APIRouter(prefix="/profiles", tags=["profiles"])
 
 
@@ -22,7 +31,7 @@ async def read_profiles(context: ContextDep) -> Response:
     return answer_json({"profiles": await list_profiles(context.crosspoint)})
 
 
-@router.get("/{name:path}", responses=describe_answer("Profile", "The profile: raw points with their spread."))
+@router.get("/{name:text}", responses=describe_answer("Profile", "The profile: raw points with their spread."))
 async def read_profile(name: str, context: ContextDep) -> Response:
     """The profile of this name, as `crosspoint profile export` writes it: of several this machine's as it is now, else
     the latest."""
@@ -34,7 +43,7 @@ async def read_profile(name: str, context: ContextDep) -> Response:
 
 
 @router.put(
-    "/{name:path}",
+    "/{name:text}",
     responses=describe_answer("ProfileKept", "Kept under this name."),
     openapi_extra=describe_document("Profile"),
 )
@@ -45,7 +54,7 @@ async def write_profile(name: str, request: Request, context: ContextDep) -> Res
     return answer_json({"name": profile.name, "this_machine": profile.fingerprint == survey.fingerprint})
 
 
-@router.delete("/{name:path}", status_code=204)
+@router.delete("/{name:text}", status_code=204)
 async def delete_profile(name: str, context: ContextDep) -> Response:
     """Forget every profile of this name."""
     try:

@@ -93,6 +93,8 @@ class WorkloadDocument(TypedDict):
     log_every: int | None
     parameters: int | None
     """Trainable scalars; null: it was not traced."""
+    all_parameters: int | None
+    """Scalars, trained or not; null: it was not traced."""
     flops_per_step: int | None
     """Floating-point operations of one step at this batch, a multiplication and an addition as two; null: it was not
     traced."""

@@ -93,7 +93,7 @@ def letter_of(drawn: Map, cell: Cell) -> str:
 
 
 def _row_label(row: Row) -> str:
-    size = f", {format_count(row.parameters)} parameters" if row.parameters is not None else ""
+    size = f", {format_count(row.all_parameters)} parameters" if row.all_parameters is not None else ""
     return f"width {row.width:g}{size}"
 
 

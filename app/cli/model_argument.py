@@ -1,4 +1,5 @@
-"""MODEL on the command line: a catalogue name, a JSON file or document, `-`, or `module:function`."""
+"""MODEL on the command line: a catalogue name, a JSON file or document, a folder that has a config.json, `-`, or
+`module:function`."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def _read_document(argument: str) -> Any | None:
         return _parse_json(_read_bounded(sys.stdin.buffer, "standard input"), "standard input")
     if argument.lstrip().startswith("{"):
         return _parse_json(os.fsencode(argument), "MODEL")
-    path = Path(argument)
+    path, config = Path(argument), Path(argument) / "config.json"  # as transformers saves a model: in a folder
+    if _is_file(config) and not is_model_name(argument):
+        path = config
     if not (path.suffix == ".json" or "/" in argument or (_is_file(path) and not is_model_name(argument))):
         return None
     try:

@@ -42,7 +42,8 @@ def command(
     """Say where MODEL should train, with which settings, and why.
 
     MODEL is a name that `crosspoint models` lists, a .json file (layers, a Hugging Face config.json, or a summary),
-    such JSON itself, - for JSON on standard input, or module:function, your own Python that returns a torch module.
+    a folder that has a config.json, such JSON itself, - for JSON on standard input, or module:function, your own Python
+    that returns a torch module.
     """
     from app.answering.answer_notes import NOT_SAVED
     from app.cli.output import print_json

@@ -73,12 +73,21 @@ def _workload_line(answer: Document) -> str:
     workload = answer["workload"]
     parts = [f"{workload['model']}, {workload['mode']}, batch {workload['batch_size']}"]
     if workload.get("parameters") is not None:
-        parts.append(f"{format_count(workload['parameters'])} parameters")
+        parts.append(_parameters_text(workload))
     if workload.get("flops_per_step") is not None:
         parts.append(f"{format_count(workload['flops_per_step'])} FLOPs a step")
     if answer["confidence"] is not None:
         parts.append(f"confidence {format_share(answer['confidence'])}")
     return "; ".join(parts) + "."
+
+
+def _parameters_text(workload: Document) -> str:
+    """Of training both counts where they differ: inference trains nothing, and runs them all."""
+    trained = workload["parameters"]
+    total = workload.get("all_parameters", trained)
+    if workload["mode"] == "inference" or trained == total:
+        return f"{format_count(total)} parameters"
+    return f"{format_count(trained)} of {format_count(total)} parameters trained"
 
 
 def _option_row(option: Document) -> list[str]:
@@ -94,7 +103,11 @@ def _option_row(option: Document) -> list[str]:
 
 
 def _memory_cell(option: Document) -> str:
+    """What torch allocates is known before a calibration has measured what the process takes beside."""
     memory = option["memory"]
+    allocated = memory["allocated_peak_bytes"]
+    if memory["peak_bytes"] is None and allocated is not None:
+        return f"over {format_bytes(allocated)} of {format_bytes(memory['available_bytes'])}"
     return f"{format_bytes(memory['peak_bytes'])} of {format_bytes(memory['available_bytes'])}"
 
 

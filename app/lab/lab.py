@@ -37,9 +37,9 @@ class Lab:
         self._measured_at = -math.inf
         self._closed = False
 
-    def check_room(self) -> None:
-        """Raises LabBusy when the queue for measurements is full."""
-        self._slot.check_room()
+    def check_room(self, otherwise: str = "") -> None:
+        """Raises LabBusy when the queue for measurements is full. otherwise: what else could be done (app.errors)."""
+        self._slot.check_room(otherwise)
 
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
         """A place in the queue for a measurement. Raises LabBusy when it is full.

@@ -20,7 +20,6 @@ WANTED_SECONDS = 0.5
 STOPPED_SECONDS = 5.0
 # How long to wait for another process: a quick calibration takes 30 s, a thorough recommendation 60 s.
 LOCK_WAIT_SECONDS = 120.0
-OTHERWISE = ", or use effort instant, which measures nothing"
 
 
 class Ticket:
@@ -65,12 +64,12 @@ class Slot:
         """Who is first, and who waits."""
         return tuple(self._tickets)
 
-    def check_room(self) -> None:
-        """Raises LabBusy when the queue is full."""
+    def check_room(self, otherwise: str = "") -> None:
+        """Raises LabBusy when the queue is full. otherwise: what else could be done (app.errors)."""
         ahead = [ticket for ticket in self._tickets if ticket.on_preempt is None]
         if len(ahead) > self._queue_length:
             seconds = math.ceil(sum(ticket.remaining_seconds() for ticket in ahead))
-            raise LabBusy(seconds, "This machine is measuring and its queue is full.", OTHERWISE)
+            raise LabBusy(seconds, "This machine is measuring and its queue is full.", otherwise)
 
     def reserve(self, expected_seconds: float, on_preempt: Callable[[], object] | None = None) -> Ticket:
         """Take a place at once. Raises LabBusy when the queue is full.

@@ -161,7 +161,7 @@ def make_optimizer(name: OptimizerName, module: nn.Module) -> torch.optim.Optimi
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not parameters:
         raise UnsupportedWorkload(
-            "The model has no trainable parameters, so there is nothing to train. Measure it in inference mode."
+            "The model has no trainable parameters, so there is nothing to train. Ask for inference instead."
         )
     return OPTIMIZER_FACTORIES[name](parameters)
 

@@ -119,7 +119,7 @@ def _trace_fake_or_real(workload: Workload, plainly: bool, devices: bool) -> Tra
     except Exception as error:
         _refuse_out_of_memory(error)
         if not own and not needs_numbers(error):
-            raise Untraceable(explain_step(error)) from error
+            raise Untraceable(explain_step(error, workload)) from error
         failed = error
     attempt = _trace_fake
     if own and not needs_numbers(failed):

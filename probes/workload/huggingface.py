@@ -52,11 +52,16 @@ def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
     _refuse_own_code(written, known)
     model_type = _model_type(written.get("model_type"), known)
     config = check_config(written)
-    architectures = config.pop("architectures", None)
-    named = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
+    named = _names_in(config.pop("architectures", None))
     task = _task(document.get("task"), model_type, named, known)
     config |= _other_class(named, model_type, task, known)
     return {"config": config, "task": task} | _sizes(document, config, task)
+
+
+def _names_in(architectures: Any) -> list[str]:
+    """A single name, as people write it by hand, is a list of one."""
+    listed = architectures if isinstance(architectures, list) else [architectures]
+    return [name for name in listed if isinstance(name, str)]
 
 
 def _refuse_own_code(written: dict[str, Any], known: Architectures) -> None:

@@ -75,8 +75,10 @@ def _input_shape(document: dict[str, Any], layers: list[Any]) -> tuple[int, ...]
 
 def _input_size(layers: list[Any]) -> int:
     """The input of a model that begins with a linear layer is what that layer takes."""
-    first = _first(layers)
+    place, first = _first_at(layers)
     kind = _type_of(first)
+    if kind is None:
+        _checked(place, first)  # which says what is wrong with it, before its input is asked for
     if kind == "linear":
         sizes = read_options("layers[0] (linear)", _BY_SPELLING["linear"].options, _without_type(first))
         if "in" in sizes:
@@ -90,13 +92,18 @@ def _input_size(layers: list[Any]) -> int:
 
 def _first(layers: list[Any]) -> Any:
     """What the input goes into: of layers that begin with a sequence of layers, the first of that."""
-    first = layers[0]
+    return _first_at(layers)[1]
+
+
+def _first_at(layers: list[Any]) -> tuple[str, Any]:
+    """With its place."""
+    place, first = "layers[0]", layers[0]
     for _ in range(MAX_LAYER_NESTING):
         within = first.get("layers") if _type_of(first) == "sequential" and isinstance(first, dict) else None
         if not isinstance(within, list) or not within:
             break
-        first = within[0]
-    return first
+        place, first = f"{place}.layers[0]", within[0]
+    return place, first
 
 
 def _type_of(layer: Any) -> str | None:
@@ -125,12 +132,8 @@ def _check_count(where: str, count: int) -> None:
 
 
 def _layer(place: str, written: Any, flow: Flow, depth: int) -> Layer:
-    """One checked layer. A bare string is a layer without options: "relu"."""
-    document = {"type": written} if isinstance(written, str) else written
-    if not isinstance(document, dict) or "type" not in document:
-        got = kind_of(document) + (' without a "type"' if isinstance(document, dict) else "")
-        raise InvalidModel(f'{place} is {got}; a layer is written as {{"type": "linear", "out": 10}}.')
-    name = _type_name(place, document["type"])
+    """One checked layer."""
+    document, name = _checked(place, written)
     where = f"{place} ({name})"
     if name in _NESTED:
         return _nested(name, where, place, document, flow, depth)
@@ -139,6 +142,15 @@ def _layer(place: str, written: Any, flow: Flow, depth: int) -> Layer:
     if flow.tokens and name != "embedding":
         raise InvalidModel(f"{where} cannot take whole numbers; put an embedding first.")
     return kind.infer(where, options, flow)
+
+
+def _checked(place: str, written: Any) -> tuple[dict[str, Any], str]:
+    """A layer as it is written, with its type. A bare string is a layer without options: "relu"."""
+    document = {"type": written} if isinstance(written, str) else written
+    if not isinstance(document, dict) or "type" not in document:
+        got = kind_of(document) + (' without a "type"' if isinstance(document, dict) else "")
+        raise InvalidModel(f'{place} is {got}; a layer is written as {{"type": "linear", "out": 10}}.')
+    return document, _type_name(place, document["type"])
 
 
 def _without_type(document: Any) -> dict[str, Any]:

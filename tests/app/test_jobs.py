@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import StoreError
-from app.jobs import FINISHED, REMEMBERED_RESULTS, Job, Jobs
+from app.jobs import FINISHED, REMEMBERED_RESULTS, Job, Jobs, State
 from app.keeping import Kept, OnProgress
 from app.lab import Lab, Ticket
 from app.settings import Settings
@@ -205,6 +205,46 @@ def test_where_nobody_can_look_a_job_up_it_is_not_said_to_be_unknown(tmp_path: P
         with pytest.raises(StoreError, match="cannot be looked up"):
             await Jobs(lab, store).document("calibration", "of before")
         await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+def test_another_service_on_the_same_folder_is_told_when_a_job_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def use() -> None:
+        lab, stores = Lab(Settings(data_dir=tmp_path)), [Store(tmp_path), Store(tmp_path)]
+        here, there = (Jobs(lab, store) for store in stores)
+        free, end = asyncio.Event(), asyncio.Event()
+
+        async def work(ticket: Ticket, report: OnProgress) -> Kept[dict[str, Any]]:
+            await free.wait()
+            async with lab._slot.hold(ticket):
+                await end.wait()
+            return Kept({}, None)
+
+        async def states() -> set[State]:
+            (row,) = await there.recent("measurement")
+            document = await there.document("measurement", job.id)
+            assert document is not None
+            return {row["state"], document["state"]}
+
+        job = await here.start("measurement", 1.0, work)
+        assert await states() == {"queued"}
+        free.set()
+        await job.changed()
+        assert job.beginning is not None
+        await job.beginning
+        assert await states() == {"running"}
+        end.set()
+        assert job.task is not None
+        await job.task
+        assert await states() == {"succeeded"}
+        for store in stores:
+            await store.close()
         await lab.close()
 
     asyncio.run(use())

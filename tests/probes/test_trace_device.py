@@ -159,7 +159,7 @@ HUGE = [1e30, 10**400, -(10**400), float("inf"), float("-inf"), float("nan"), "1
 
 
 @pytest.mark.parametrize("number", HUGE)
-@pytest.mark.parametrize("name", ["parameters", "parameter_tensors", "parameter_bytes", "optimizer_bytes"])
+@pytest.mark.parametrize("name", ["parameters", "frozen_parameters", "parameter_bytes", "optimizer_bytes"])
 def test_numbers_beyond_any_machine_are_refused(name: str, number: Any) -> None:
     with pytest.raises(Refused, match=r"trace\.device"):
         check_trace(a_document(**{name: number}), "trace")

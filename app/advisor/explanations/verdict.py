@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from app.advisor.explanations.advice import Advice
@@ -85,11 +86,18 @@ def _against(ranking: Ranking, best: Option) -> str:
         return ""
     if ranking.unrepaid.get(other.plan.key) is not None:
         return f", preferred to {say_plan(other.plan)}, whose start this run is too short to repay"
-    if is_guess(best) or is_guess(other):
+    if (is_guess(best) or is_guess(other)) and not _suffer_alike(best, other):
         return _against_guess(best, other, best.step_seconds, other.step_seconds)
     ratio = other.step_seconds.median / best.step_seconds.median
     times = "about" if abs(ratio - 1) < ALIKE else say_ratio(ratio)
     return f", {times} as fast as {say_plan(other.plan)}"
+
+
+def _suffer_alike(one: Option, other: Option) -> bool:
+    """What others do to the two leaves their ratio as it is on a calm machine."""
+    if one.slowed is None or other.slowed is None or not (one.crowded and other.crowded):
+        return False
+    return one.plan.threads == other.plan.threads and math.isclose(one.slowed, other.slowed)
 
 
 def _against_guess(best: Option, other: Option, best_seconds: Interval, other_seconds: Interval) -> str:
@@ -98,7 +106,9 @@ def _against_guess(best: Option, other: Option, best_seconds: Interval, other_se
     if other_seconds.low >= best_seconds.high and least >= 1 + ALIKE:
         return f", at least {say_ratio(least)} as fast as {say_plan(other.plan)}"
     if best.crowded or other.crowded:
-        return f", preferred to {say_plan(other.plan)} while others hold cores"
+        is_less = best.plan.threads == other.plan.threads and best_seconds.median < other_seconds.median
+        how = f"likely less than {say_plan(other.plan)} takes" if is_less else f"preferred to {say_plan(other.plan)}"
+        return f", {how} while others hold cores"
     return f", likely less than {say_plan(other.plan)} takes, by times that were taken while others held cores"
 
 

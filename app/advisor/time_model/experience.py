@@ -11,7 +11,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from app.advisor.time_model.intervals import Z
 from app.advisor.time_model.likeness import OTHER_MODE, likeness
@@ -19,8 +19,9 @@ from probes.signature import Signature, signature_of
 from probes.trace import Trace
 from probes.workload.description import Plan
 
-# A lesson under another plan of the same device counts for less: kernels of another precision are others, while more
-# threads run the same ones.
+# Of a workload's lessons those under another plan of the same device count for less: kernels of another precision are
+# others, while more threads run the same ones. Of a plan that it did not teach the others tell as much as of
+# themselves: else what was taught of one alone, as longer than predicted, would put all others before it.
 OTHER_THREADS, OTHER_PRECISION = 0.4, 0.2
 # As much unlike workloads as this say that the prediction is right as it is.
 DOUBT = 0.5
@@ -65,8 +66,20 @@ class Learned:
 NOTHING = Learned()
 
 
-# Of each workload the lessons that count for a step: how much, and the logarithm of the ratio.
-Voices: TypeAlias = dict[str, list[tuple[float, float]]]
+class Heard(NamedTuple):
+    """A lesson that counts for a step. likeness: of the two steps. same_plan: how much it counts among those of its
+    workload, both from 0 to 1. log_ratio: as of the lesson."""
+
+    likeness: float
+    same_plan: float
+    log_ratio: float
+
+    @property
+    def weight(self) -> float:
+        return self.likeness * self.same_plan
+
+
+Voices: TypeAlias = dict[str, list[Heard]]  # by workload
 
 
 def learn(
@@ -83,7 +96,7 @@ def learn(
     kinds: by device, the same for cards that are alike, which learn of each other.
     """
     voices = hear(lessons, plan, mode, step, {} if known is None else known, kinds)
-    weights = {name: max(weight for weight, _ in rows) for name, rows in voices.items()}
+    weights = {name: max(row.likeness for row in rows) for name, rows in voices.items()}
     total = sum(weights.values())
     if total < LEAST_WEIGHT:
         return NOTHING
@@ -106,10 +119,10 @@ def hear(
     for lesson in lessons:
         if kinds.get(lesson.plan.device, lesson.plan.device) != kind or abs(lesson.log_ratio) > MOST_LOG_RATIO:
             continue
-        likely = _remembered_likeness(known, step, lesson.signature) * _same_plan(lesson.plan, plan)
-        likely *= 1.0 if lesson.mode == mode else OTHER_MODE
+        likely = _remembered_likeness(known, step, lesson.signature) * (1.0 if lesson.mode == mode else OTHER_MODE)
         if likely > LEAST_LIKENESS:
-            voices.setdefault(lesson.workload, []).append((likely, lesson.log_ratio))
+            heard = Heard(likely, _same_plan(lesson.plan, plan), lesson.log_ratio)
+            voices.setdefault(lesson.workload, []).append(heard)
     return voices
 
 
@@ -125,8 +138,9 @@ def _same_plan(one: Plan, other: Plan) -> float:
     return threads * (1.0 if one.precision == other.precision else OTHER_PRECISION)
 
 
-def _mean(rows: Sequence[tuple[float, float]], middle: float, power: int = 1) -> float:
-    return sum(weight * (ratio - middle) ** power for weight, ratio in rows) / sum(weight for weight, _ in rows)
+def _mean(rows: Sequence[Heard], middle: float, power: int = 1) -> float:
+    weighted = sum(row.weight * (row.log_ratio - middle) ** power for row in rows)
+    return weighted / sum(row.weight for row in rows)
 
 
 @dataclass
@@ -156,8 +170,8 @@ class Experience:
         """Those worth telling of, at the nearest of the batch sizes between which `at` goes in a straight line."""
         step, known = self._step(round(math.log(batch_size, KNOT)))
         heard = {} if step is None else hear(self.lessons, plan, self.trace.mode, step, known, self.kinds)
-        least = TELLING * max((weight for rows in heard.values() for weight, _ in rows), default=0.0)
-        told = {name: [row for row in rows if row[0] >= least] for name, rows in heard.items()}
+        least = TELLING * max((row.weight for rows in heard.values() for row in rows), default=0.0)
+        told = {name: [row for row in rows if row.weight >= least] for name, rows in heard.items()}
         return {name: rows for name, rows in told.items() if rows}
 
     def _knot(self, plan: Plan, power: int) -> Learned:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-from app.advisor.crowding import TURNS_SECONDS, Crowd, alone
+from app.advisor.crowding import LEAST_EXPOSURE, TURNS_SECONDS, Crowd, alone
 from app.advisor.recommendation import Interval
 from app.advisor.time_model.intervals import ONE_SAMPLE, between_processes, interval_around, widen
+from app.advisor.time_model.step_estimate import StepEstimate
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 
@@ -45,6 +47,24 @@ class SingleStep(NamedTuple):
     def leaves_possible(self, told: Interval, within: Interval) -> bool:
         """What is told otherwise is not disproved. within: its limits."""
         return told.low <= within.high if self.is_first else within.low <= told.median <= within.high
+
+    def is_luck(self, plan: Plan, crowd: Crowd | None) -> bool:
+        """Others may have been in its way, and it is too short to have met all that they do: it may have waited for all
+        of their turns, or for none."""
+        if crowd is None or self.seconds >= LONG_SAMPLE_SECONDS:
+            return False
+        return crowd.exposed_at_most(plan, self.others_cores) >= LEAST_EXPOSURE
+
+    def as_told(self, plan: Plan, crowd: Crowd | None, otherwise: StepEstimate | None) -> StepEstimate | None:
+        """By this step alone, beside nobody. otherwise: what is told without it, and longer than a first step leaves
+        possible: by how much that one does not say. None: it says too little."""
+        within, is_luck = self.limits(plan, crowd), self.is_luck(plan, crowd)
+        if self.is_first and otherwise is not None:
+            within = replace(within, median=self.seconds, low=self.seconds / FIRST_STEP_FACTOR)
+        elif within.low <= 0 or not plan.is_cpu:
+            return None
+        slowed = (within.low if is_luck else within.median) / self.seconds
+        return StepEstimate(within, "probed", slowed=slowed, by_one_step=is_luck)
 
 
 def single_steps(rows: Iterable[Measurement], crowd: Crowd | None = None) -> dict[int, SingleStep]:

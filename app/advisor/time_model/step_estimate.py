@@ -29,7 +29,8 @@ class StepEstimate(NamedTuple):
     run;
     None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
     seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
-    that ran at one time share."""
+    that ran at one time share. by_one_step: it rests on a step that others may have been in the way of, the only
+    one, and too short to tell what they do to steps: what it suffers is alike to nothing."""
 
     seconds: Interval
     basis: Basis
@@ -40,6 +41,7 @@ class StepEstimate(NamedTuple):
     carried: float = 0.0
     measured_at: float | None = None
     between: float = 0.0
+    by_one_step: bool = False
 
     @property
     def crowded(self) -> bool:

@@ -26,7 +26,7 @@ from app.advisor.time_model.measured import (
     measured_times,
 )
 from app.advisor.time_model.predicted import PredictedTime, predict
-from app.advisor.time_model.single_steps import FIRST_STEP_FACTOR, SingleStep, single_steps
+from app.advisor.time_model.single_steps import SingleStep, single_steps
 from app.advisor.time_model.step_estimate import StepEstimate, weakest
 from app.advisor.time_model.two_clocks import TwoClocks, two_clocks
 from probes.measurement import Measurement, Overheads
@@ -131,15 +131,19 @@ class PlanTime:
         that it met."""
         if self.crowd is None:
             return calm
-        return self._beside(self.crowd, calm, self.nearest_row(batch_size))
+        return self._beside(self.crowd, calm, batch_size)
 
-    def _beside(self, crowd: Crowd, calm: StepEstimate, row: Measurement | None) -> StepEstimate:
-        """row: that it rests on most; None: on none."""
+    def _beside(self, crowd: Crowd, calm: StepEstimate, batch_size: int) -> StepEstimate:
+        """As long as nobody else is there it may take what is predicted, whatever it took among others."""
+        row = self.nearest_row(batch_size)
         if row is None:
             return self._in_company(calm, calm, self._exposure)
         relief = crowd.relief_of(row)
         if relief > 0:
             seconds = alone(calm.seconds, self.plan, relief)
+            foretold = self._from_prediction(batch_size, "resident")  # every way of feeding a CPU is the same
+            if foretold is not None:
+                seconds = replace(seconds, low=min(seconds.low, foretold.seconds.low))
             slowed = seconds.low / calm.seconds.low
             return calm._replace(seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
         told = self._as_it_met(calm, row, crowd)
@@ -175,8 +179,15 @@ class PlanTime:
         return row is not None and row.met_others
 
     def nearest_row(self, batch_size: int) -> Measurement | None:
-        """What a time at this batch rests on most; None where nothing was measured."""
-        return None if self.measured is None else self.measured.rows[self.measured.nearest(batch_size)]
+        """What a time at this batch rests on most; None where nothing was measured, or what was measured tells of
+        others who are not there as they were: of its own batch alone, while others have a prediction."""
+        if self.measured is None:
+            return None
+        nearest = self.measured.nearest(batch_size)
+        row = self.measured.rows[nearest]
+        if nearest == batch_size or self.predicted is None or self.crowd is None:
+            return row
+        return None if self.crowd.tells_of_the_past(row) else row
 
     def _overheads(self, batch_size: int, data: str) -> Overheads | None:
         """Of a step that was fed like this: on a CPU every way is the same."""
@@ -186,7 +197,7 @@ class PlanTime:
         return None if row is None else row.overheads
 
     def _from_measurements(self, batch_size: int, data: str) -> StepEstimate | None:
-        if self.measured is None:
+        if self.measured is None or self.nearest_row(batch_size) is None:
             return None
         found = self._as_it_was_fed(self.measured, batch_size)
         if found is None:
@@ -275,28 +286,30 @@ class PlanTime:
     def _after_single(self, single: SingleStep, calm: StepEstimate | None, batch_size: int) -> StepEstimate | None:
         """What is told otherwise, within what a single step leaves possible; where it leaves none of it, or nothing is
         told, the step itself. No longer than that takes, which met the others of then, beside those of now, nor by its
-        median longer than that took."""
-        within = single.limits(self.plan, self.crowd)
-        exposure = 0.0 if self.crowd is None else self.crowd.exposure(self.plan, single.others_cores)
-        if calm is None or not single.leaves_possible(calm.seconds, within):
-            own = self._of_single(single, within, calm)
-            return None if own is None else self._in_company(own, own, exposure)
-        calm = calm._replace(seconds=bounded(calm.seconds, within.low, within.high))
-        told = self._among_others(calm, batch_size)
-        took = in_company(replace(within, median=single.seconds), self.plan, exposure)
+        median longer than that took; but at worst as if it had met none of them, where that is luck."""
+        within, crowd = single.limits(self.plan, self.crowd), self.crowd
+        more = 0.0 if crowd is None else crowd.exposure(self.plan, single.others_cores)
+        is_luck = single.is_luck(self.plan, crowd)
+        at_worst = self._exposure if is_luck else more
+        if calm is not None and single.leaves_possible(calm.seconds, within):
+            calm = calm._replace(seconds=bounded(calm.seconds, within.low, within.high))
+            told = self._among_others(calm, batch_size)
+        else:
+            calm = single.as_told(self.plan, crowd, calm)
+            if calm is None:
+                return None
+            told = self._in_company(calm, calm, at_worst)
+        most = in_company(replace(within, median=single.seconds), self.plan, more).median
+        longest = in_company(within, self.plan, at_worst).high
         low, middle, high = told.seconds.low, told.seconds.median, told.seconds.high
-        seconds = Interval(max(min(middle, took.median), low), low, max(min(high, took.high), low))
+        seconds = Interval(max(min(middle, most), low), low, max(min(high, longest), low))
         slowed = told.slowed if seconds.high == high else seconds.high / calm.seconds.high
-        return told._replace(seconds=seconds, slowed=slowed)
-
-    def _of_single(self, single: SingleStep, within: Interval, told: StepEstimate | None) -> StepEstimate | None:
-        """told: otherwise, and longer than a first step leaves possible: by how much that one does not say."""
-        if single.is_first and told is not None:
-            seconds = replace(within, median=single.seconds, low=single.seconds / FIRST_STEP_FACTOR)
-            return StepEstimate(seconds, told.basis)
-        if within.low <= 0 or not self.plan.is_cpu:
-            return None
-        return StepEstimate(within, "probed", slowed=within.median / single.seconds)
+        if seconds.median == middle:
+            return told._replace(seconds=seconds, slowed=slowed)
+        if at_worst > 0:
+            slowed = max(slowed, longest / within.high)
+        of_step = StepEstimate(seconds, "probed", slowed=slowed, by_one_step=is_luck)
+        return of_step._replace(met=not is_luck and told.met)
 
 
 def times_of_plans(

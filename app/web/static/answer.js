@@ -17,10 +17,16 @@ function showAnswer(answer) {
 
 function workloadLine({ workload, confidence }) {
   const parts = [`${workload.model}, ${workload.mode}, batch ${workload.batch_size}`];
-  if (workload.parameters !== null && workload.parameters !== undefined) parts.push(`${units.count(workload.parameters)} parameters`);
+  if (workload.parameters !== null && workload.parameters !== undefined) parts.push(parametersText(workload));
   if (workload.flops_per_step) parts.push(`${units.count(workload.flops_per_step)} FLOPs a step`);
   if (confidence !== null && confidence !== undefined) parts.push(`confidence ${units.share(confidence)}`);
   return parts.join("; ");
+}
+
+// Of training both counts where they differ: inference trains nothing, and runs them all.
+function parametersText({ mode, parameters, all_parameters: all = parameters }) {
+  if (mode === "inference" || parameters === all) return `${units.count(all)} parameters`;
+  return `${units.count(parameters)} of ${units.count(all)} parameters trained`;
 }
 
 function optionsTable({ options, recommended }) {
@@ -28,12 +34,17 @@ function optionsTable({ options, recommended }) {
   return makeTable(titles, options.map((option, index) => optionRow(option, index === 0 && recommended !== null)));
 }
 
+// What torch allocates is known before a calibration has measured what the process takes beside.
+function memoryTaken({ peak_bytes: peak, allocated_peak_bytes: allocated }) {
+  return peak === null && typeof allocated === "number" ? `over ${units.bytes(allocated)}` : units.bytes(peak);
+}
+
 function optionRow(option, best) {
   return makeRow([
     make("td", units.plan(option)),
     timeCell(option.step_seconds),
     make("td", units.count(rounded(option.samples_per_second))),
-    make("td", `${units.bytes(option.memory.peak_bytes)} of ${units.bytes(option.memory.available_bytes)}`),
+    make("td", `${memoryTaken(option.memory)} of ${units.bytes(option.memory.available_bytes)}`),
     make("td", units.count(option.max_batch_size)),
     option.fits === false ? make("td", "does not fit", "bad") : make("td", option.basis || "unknown"),
   ], best ? "best" : "");

@@ -16,7 +16,7 @@ def with_floats(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
     fields = getattr(kind, "__dataclass_fields__", {})  # before transformers 5 none had any, and any number was taken
     changed = dict(options)
     for name, value in options.items():
-        inner = _class_inside(kind, name, value)
+        inner = class_inside(kind, name, value)
         if inner is not None:
             changed[name] = with_floats(inner, value)
         elif name in fields:
@@ -24,7 +24,7 @@ def with_floats(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _class_inside(kind: Any, name: str, value: Any) -> Any:
+def class_inside(kind: Any, name: str, value: Any) -> Any:
     """The class of a config that stands inside another. None: it is no config, or transformers does not say which."""
     found = (getattr(kind, "sub_configs", None) or {}).get(name)
     if found is None or not isinstance(value, dict):

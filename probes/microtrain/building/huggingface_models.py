@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -16,14 +12,14 @@ from torch.nn import functional
 
 from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.building.config_floats import with_floats
+from probes.microtrain.building.misspelt_keys import check_keys
 from probes.microtrain.building.random_samples import LABELS, make_sampler, takes_colours
+from probes.microtrain.building.refused_configs import explained
 from probes.microtrain.building.sample_sizes import config_parts, table_limit
-from probes.microtrain.failures import is_out_of_memory
 from probes.workload.architectures import read_architectures
-from probes.workload.config import SPECIAL_FLOAT, Place
+from probes.workload.config import SPECIAL_FLOAT
 from probes.workload.description import InvalidModel
 from probes.workload.huggingface import left_out
-from probes.workload.wording import clean, place
 
 # Table of transformers' source (probes.workload.architectures) -> the class that reads it.
 AUTO_CLASSES = {
@@ -39,7 +35,6 @@ AUTO_CLASSES = {
     "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES": "AutoModelForTokenClassification",
     "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES": "AutoModelForQuestionAnswering",
 }
-_LONGEST_REASON = 200  # characters of transformers' own explanation that are passed on
 
 
 def import_transformers() -> Any:
@@ -92,7 +87,7 @@ def loss(output: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 def _build(content: dict[str, Any]) -> tuple[Any, Any]:
     """Module and config object."""
     config, automatic = make_config(content)
-    with _explained(content["config"]):
+    with explained(content["config"]):
         return automatic.from_config(config), config
 
 
@@ -103,8 +98,10 @@ def make_config(content: dict[str, Any]) -> tuple[Any, Any]:
     model_type, named = options.pop("model_type"), options.pop("architectures", None)
     known = read_architectures()
     table = known.table(model_type, content["task"]) or ""
-    with _explained(content["config"]):
-        options = with_floats(transformers.CONFIG_MAPPING[model_type], options)
+    with explained(content["config"]):
+        kind = transformers.CONFIG_MAPPING[model_type]
+        check_keys(model_type, kind, options)
+        options = with_floats(kind, options)
         config = transformers.AutoConfig.for_model(model_type, **options)
         config.dtype = torch.float32  # the weights'; a plan's precision is autocast
         config.architectures = named or [known.classes[table][model_type][0]]  # asked for where a type has several
@@ -121,22 +118,6 @@ def _with_special_floats(value: Any) -> Any:
     return [_with_special_floats(item) for item in value] if isinstance(value, list) else value
 
 
-@contextmanager
-def _explained(written: dict[str, Any]) -> Iterator[None]:
-    """Around transformers at work on a config: whatever it chokes on raises InvalidModel, but for memory."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # advice for those who load weights
-            yield
-    except InvalidModel:
-        raise
-    except Exception as error:  # a config that transformers chokes on can raise anything
-        if is_out_of_memory(error):
-            raise
-        options = {name: value for name, value in written.items() if name != "model_type"}
-        raise InvalidModel(_name_place(options, error) or _explain(written["model_type"], error)) from error
-
-
 def prepare(config: Any, task: str) -> None:
     """What a training script sets beside the config: dictionary outputs, a padding token for classifying text, and
     the token that a decoder starts with (in a config.json; not in every config class)."""
@@ -147,59 +128,6 @@ def prepare(config: Any, task: str) -> None:
             part.pad_token_id = 0
     if decodes and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id
-
-
-def _name_place(options: dict[str, Any], error: Exception) -> str | None:
-    """The place in the config that transformers refuses, where its error tells: an activation's name that it looked
-    up, or a value whose kind its config class checks."""
-    places = list(_places(("huggingface",), options))
-    if isinstance(error, KeyError):
-        from transformers.activations import ACT2CLS
-
-        for where, value in places:
-            named = isinstance(value, str) and "act" in where[-1] and value not in ACT2CLS
-            if named and re.search(rf"\b{re.escape(value)}\b", str(error)):
-                usual = ", ".join(name for name in ("gelu", "gelu_new", "relu", "silu", "tanh") if name in ACT2CLS)
-                return f"{place(where)} names no activation that transformers has ({usual}, …)."
-    found = re.findall(r"Field '(\w+)' expected (\w+), got", str(error))
-    taken = {kind for name, kind in found if name == found[0][0]}
-    expected = next((words for kind, words in _KINDS.items() if kind in taken), "of another kind")
-    at = (where for where, _ in places if found and where[-1] == found[0][0])
-    return next((f"{place(where)} has to be {expected}." for where in at), None)
-
-
-# Where several kinds are taken, the widest number is what is meant.
-_KINDS = {"float": "a number", "int": "a whole number", "str": "a name", "bool": "true or false"}
-
-
-def _places(where: Place, options: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """Every value of a config with its place, outer ones first."""
-    for key, value in options.items():
-        yield (*where, key), value
-    for key, value in options.items():
-        if isinstance(value, dict):
-            yield from _places((*where, key), value)
-
-
-def _explain(model_type: str, error: Exception) -> str:
-    """What transformers said, where that is fit to be passed on."""
-    what = f"No {clean(model_type)} model can be built from this config."
-    if isinstance(error, ImportError):
-        named = list(dict.fromkeys(re.findall(r"requires the (\w+) library", str(error))))
-        which = f"{' and '.join(named)}, which" if named else "a library that"
-        return f"{what} Models of this type need {which} {'are' if len(named) > 1 else 'is'} not installed here."
-    if "NoneType" in str(error) or "element of type None" in str(error):
-        return (
-            f"{what} A value that it needs is missing or null. Compare it with a published {clean(model_type)} config."
-        )
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = " ".join(lines[:2])
-    fit = said and len(said) <= _LONGEST_REASON and not re.search(r"[/\\<>]|0x", said) and said.isprintable()
-    if fit and not isinstance(error, LookupError | AttributeError | TypeError):
-        return f"{what} transformers says: {said.rstrip('.')}. Check its sizes against each other."
-    return (
-        f"{what} transformers fails with {type(error).__name__}. Compare it with a config.json that is known to work."
-    )
 
 
 def _check_positions(content: dict[str, Any], module: nn.Module, config: Any) -> None:

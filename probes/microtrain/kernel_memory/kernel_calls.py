@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from probes.microtrain.traces.operation_costs import tensors_in
+from probes.context import ENCODER_LAYER
+from probes.microtrain.traces.operation_costs import FIRST_FEEDFORWARD, bytes_of, tensors_in
 from probes.trace import Kind
 
 aten = torch.ops.aten
 
 _KINDS = {"convolution", "recurrent", "attention"}
-_WHOLE_LAYERS = {"aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention"}
+_WHOLE_LAYERS = {ENCODER_LAYER, "aten._native_multi_head_attention"}
+_MASK_AT = {True: 18, False: 9}  # by whether it is an encoder's layer: which argument the mask is
+_CAST_BYTES = 2  # of a number under autocast
 _NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
 # Beside these, what copies an argument or its result: a batch norm's backward makes its result twice, a sum of truths
 # counts in int64, upsampling changes the order of channels, rolling over several dimensions goes one after the other.
@@ -48,12 +51,14 @@ class Shape(NamedTuple):
     order: tuple[int, ...]  # dimensions from the widest stride to the closest
     dtype: torch.dtype
     weight: bool = False  # autocast keeps its copies of these
+    expanded: tuple[bool, ...] = ()  # by dimension: one number stands for all along it
 
 
 class Call(NamedTuple):
     """An operation with its arguments; hashable. options: those given by name, and their names. bound: bytes, which
-    none was seen to exceed. unfolded: bytes of a convolution's images with each place of its kernel for itself, of one
-    group of channels; 0 where there is nothing to unfold."""
+    none is known to exceed: what a trial takes says more. unfolded: bytes of a convolution's images with each place of
+    its kernel for itself, of one group of channels; 0 where there is nothing to unfold. made: bytes that a whole layer
+    takes inside, reckoned from its shapes; 0 of others."""
 
     operation: OpOverload
     arguments: tuple[Any, ...]
@@ -62,6 +67,7 @@ class Call(NamedTuple):
     read_bytes: int
     bound: int
     unfolded: int
+    made: int
     copies: bool  # what it takes inside goes with its arguments' sizes, and is not a library's choice
     inference: bool  # under torch.inference_mode
     autocast: bool  # what it calls inside is cast
@@ -80,18 +86,20 @@ def call_of(
     """cost: flops, bytes read, bytes written. None: this operation takes nothing inside that is worth asking for."""
     narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     moved, unfolded = cost[1] + cost[2], _unfolded_bytes(operation, args, cost[0])
+    inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
+    made = _whole_layer_bytes(operation, args, casts=casts)
     if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
         tiles = _tiled_bytes(args) if kind == "matmul" and narrow else 0
-        blocks = _blocked_bytes(operation, args) + unfolded
+        blocks = _blocked_bytes(operation, args) + unfolded + 2 * made
         copies, bound = False, BOUND_FACTOR * moved + tiles + blocks + BOUND_BYTES
     elif _copies(operation, kind, args):
         copies, bound = True, _widening(args) * moved + BOUND_BYTES
     else:
         return None
-    bound = max(bound, sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(args)))  # a trial makes them
-    inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
+    whole = sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(args))
+    bound = max(bound + whole - sum(map(bytes_of, tensors_in(args))), whole)  # an expanded one may be copied whole
     options = tuple((name, _freeze(value)) for name, value in sorted(kwargs.items()))
-    return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, copies, inference, casts)
+    return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, made, copies, inference, casts)
 
 
 def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:
@@ -150,6 +158,25 @@ def _unfolded_bytes(operation: OpOverload, args: Sequence[Any], flops: int) -> i
     return flops // 2 // max(weight.shape[0], 1) * weight.itemsize
 
 
+def _whole_layer_bytes(operation: OpOverload, args: Sequence[Any], *, casts: bool) -> int:
+    """What a whole layer makes inside, beyond its result, which neither its arguments nor its result show: queries,
+    keys and values, the scores, of which a mask makes a copy (and is one byte a score), or what is between an encoder's
+    two linear layers. Seen to the byte in fp32 (torch 2.13; aten/src/ATen/native/transformers/attention.cpp)."""
+    if not is_whole_layer(operation):
+        return 0
+    batch, steps, width = args[0].shape
+    is_encoder = str(operation._overloadpacket) == ENCODER_LAYER
+    heads, mask = args[2 if is_encoder else 4], args[_MASK_AT[is_encoder] :][:1]
+    masked = any(torch.is_tensor(each) for each in mask)
+    number = _CAST_BYTES if casts else args[0].itemsize
+    scores, between = heads * steps, args[FIRST_FEEDFORWARD].shape[0] if is_encoder else 0
+    of_scores = (number * 2 + 1 if masked else number) * scores
+    a_place = max(number * 2 * width + of_scores, number * (width + between))
+    if casts and args[0].dtype == torch.float32:
+        a_place += number * 3 * width  # its input in bf16, and what is made of it
+    return int(batch * steps * a_place)
+
+
 def is_whole_layer(operation: OpOverload) -> bool:
     """One that calls others inside, which are cast under autocast."""
     return str(operation._overloadpacket) in _WHOLE_LAYERS
@@ -158,8 +185,9 @@ def is_whole_layer(operation: OpOverload) -> bool:
 def _freeze(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         strides = value.stride()
-        order = sorted(range(value.dim()), key=lambda axis: (-strides[axis], axis))
-        return Shape(tuple(value.shape), tuple(order), value.dtype, isinstance(value, torch.nn.Parameter))
+        expanded = tuple(stride == 0 and size > 1 for stride, size in zip(strides, value.shape, strict=True))
+        order = sorted(range(value.dim()), key=lambda axis: (not expanded[axis], -strides[axis], axis))
+        return Shape(tuple(value.shape), tuple(order), value.dtype, isinstance(value, torch.nn.Parameter), expanded)
     return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value
 
 
@@ -173,8 +201,7 @@ def call_at(batch_sizes: tuple[int, int], one: Call, other: Call, size: int) -> 
 def _arguments_at(batch_sizes: tuple[int, int], one: Any, other: Any, size: int) -> Any:
     """Arguments between those of two batch sizes, or beyond: whole numbers grow in proportion."""
     if isinstance(one, Shape):
-        sizes = _arguments_at(batch_sizes, one.sizes, other.sizes, size)
-        return Shape(sizes, one.order, one.dtype, one.weight)
+        return one._replace(sizes=_arguments_at(batch_sizes, one.sizes, other.sizes, size))
     if isinstance(one, tuple):
         return tuple(_arguments_at(batch_sizes, a, b, size) for a, b in zip(one, other, strict=True))
     if one == other:

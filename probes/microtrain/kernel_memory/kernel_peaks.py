@@ -35,7 +35,6 @@ class _Place:
 
     def __init__(self, batch_sizes: tuple[int, int], calls: tuple[Call, Call], alive: set[Affine]) -> None:
         self._alive = highest_lines(alive)
-        self._bound = affine(batch_sizes, (calls[0].bound, calls[1].bound))
         self._inside = Inside(batch_sizes, *calls)
 
     def alive_at(self, size: int) -> float:
@@ -43,7 +42,7 @@ class _Place:
 
     def bound_at(self, size: int) -> float:
         """No more than this with what it takes inside."""
-        return self.alive_at(size) + self._bound.at(size)
+        return self.alive_at(size) + self._inside.bound_at(size)
 
     def peak_at(self, size: int, budget: Budget) -> float:
         return self.alive_at(size) + self._inside.at(size, budget)

@@ -142,8 +142,9 @@ def _workspace(real: list[Any]) -> torch.Tensor:
 
 def _thaw(value: Any) -> Any:
     if isinstance(value, Shape):
-        sizes = [value.sizes[axis] for axis in value.order]
+        among = value.expanded or (False,) * len(value.sizes)
+        sizes = [1 if among[axis] else value.sizes[axis] for axis in value.order]
         back = sorted(range(len(sizes)), key=lambda place: value.order[place])
-        zeros = torch.zeros(sizes, dtype=value.dtype).permute(back)
+        zeros = torch.zeros(sizes, dtype=value.dtype).permute(back).expand(value.sizes)
         return torch.nn.Parameter(zeros) if value.weight and value.dtype.is_floating_point else zeros
     return [_thaw(item) for item in value] if isinstance(value, tuple) else value

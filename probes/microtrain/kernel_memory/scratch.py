@@ -116,6 +116,16 @@ class Inside:
             budget.spend(time.thread_time() - begun)
         return budget.allows(self._seconds_a_sample * size)
 
+    def bound_at(self, batch_size: int) -> float:
+        """Bytes that it takes at most, as far as is known. What its trials took counts, and what a sample more took
+        from the smallest to the largest of them: what a kernel makes inside need not show in its arguments."""
+        if not self._seen:
+            return self._bound.at(batch_size)
+        least, most = min(self._seen), max(self._seen)
+        a_sample = (self._seen[most] - self._seen[least]) / max(most - least, 1)
+        beyond = self._seen[most] + a_sample * (batch_size - most)
+        return max(self._bound.at(batch_size), beyond, *self._seen.values())
+
     def kept(self) -> int:
         """Bytes that stay until the step ends: autocast's copies of weights, whatever the batch."""
         if not self._one.autocast or not self._is_small(1):
@@ -126,10 +136,14 @@ class Inside:
             return 0
 
     def _in_line(self, batch_size: int) -> float:
-        """Without two points what is read counts as copied by a library, the nearest of all simple rules."""
+        """Without two points what is read counts as copied by a library, the nearest of all simple rules; a whole layer
+        makes what its shapes say."""
         sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
         if len(sizes) < 2 and self._one.copies:
             return 0.0
+        if len(sizes) < 2 and self._one.made:
+            known = max(self._seen.values(), default=0)
+            return max(affine(self._batch_sizes, (self._one.made, self._other.made)).at(batch_size), known)
         if len(sizes) < 2 and self._is_slow:
             return inside_as_others(self._batch_sizes, self._one, self._other, batch_size)
         if len(sizes) < 2:
@@ -137,4 +151,4 @@ class Inside:
             return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
         line = affine((sizes[0], sizes[1]), (self._seen[sizes[0]], self._seen[sizes[1]]))
         # Where there is a jump between the two, the line soon is above what any kernel was seen to take.
-        return min(max(line.at(batch_size), 0.0), max(self._bound.at(batch_size), *self._seen.values()))
+        return min(max(line.at(batch_size), 0.0), self.bound_at(batch_size))

@@ -180,12 +180,15 @@ def _native_attention(args: tuple[Any, ...]) -> int:
     return int(2 * batch * steps * 4 * width * width + 4 * batch * steps * steps * width)
 
 
+# The first of both linear layers' weights among an encoder layer's arguments (torch.nn.TransformerEncoderLayer).
+FIRST_FEEDFORWARD = 14
+
+
 def _native_encoder(args: tuple[Any, ...]) -> int:
     """_transformer_encoder_layer_fwd(src, embed_dim, …): attention, then two linear layers, between which there are as
-    many features as the first has rows. Its weight is the fifteenth argument (torch.nn.TransformerEncoderLayer): masks
-    come after the weights, and one of padding is a matrix as well."""
+    many features as the first has rows. Masks come after the weights, and one of padding is a matrix as well."""
     batch, steps, width = args[0].shape
-    return _native_attention(args) + int(2 * batch * steps * 2 * width * args[14].shape[0])
+    return _native_attention(args) + int(2 * batch * steps * 2 * width * args[FIRST_FEEDFORWARD].shape[0])
 
 
 OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {

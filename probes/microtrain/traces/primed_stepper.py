@@ -68,6 +68,7 @@ class Resident(NamedTuple):
     """A trace's figures of what lives from step to step."""
 
     parameters: int
+    frozen_parameters: int
     parameter_tensors: int
     parameter_bytes: int
     buffer_bytes: int
@@ -218,6 +219,7 @@ class PrimedStepper:
         parameters = [p for p in self.module.parameters() if p.requires_grad]
         return Resident(
             parameters=sum(p.numel() for p in parameters),
+            frozen_parameters=sum(p.numel() for p in self.module.parameters() if not p.requires_grad),
             parameter_tensors=self._gradients if self.workload.mode == "training" else len(parameters),
             parameter_bytes=_total(self.module.parameters()),
             buffer_bytes=_total(self.module.buffers()) + sum(storage.nbytes() for storage in self._beside),

@@ -7,11 +7,26 @@ from traceback import walk_tb
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import UnsupportedFakeTensorException
+from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
+from probes.microtrain.building.fake_models import build_fake
 from probes.microtrain.failures import KEPT_FROM_A_TRACE, first_line, is_kept_from_a_trace
+from probes.workload.description import Workload
 
 _TORCH = Path(torch.__file__).parent
+# What torch says of shapes that do not go together, of tensors with numbers and of those without.
+_OF_SHAPES = (
+    "must match the size of tensor",
+    "Attempting to broadcast a dimension",
+    "shapes cannot be multiplied",
+    "must have same reduction dim",
+    "Sizes of tensors must match except",
+    "is invalid for input of size",
+    "channels, but got",
+    "Kernel size can't be greater than actual input size",
+    "k out of range",
+    "k not in range for dimension",
+)
 
 
 def needs_numbers(error: BaseException) -> bool:
@@ -40,9 +55,9 @@ def _asking_operation(error: BaseException) -> str | None:
     return next((str(func._overloadpacket) for func in asked if isinstance(func, OpOverload)), None)
 
 
-def explain_step(error: BaseException) -> str:
-    """Of one under fake tensors."""
-    if _is_refusal(error):
+def explain_step(error: BaseException, workload: Workload) -> str:
+    """Of one under fake tensors, of a model that is no Python of the user's."""
+    if _is_refusal(error) or (_is_of_shapes(error) and _fails_unwatched(workload)):
         return f"{_fails(error)} Check its sizes and inputs: measured with these it would fail as well."
     return _explain_failing(error)
 
@@ -61,6 +76,28 @@ def _is_refusal(error: BaseException) -> bool:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     code = Path(frames[-1].f_code.co_filename) if frames else None
     return isinstance(error, ValueError) and code is not None and not code.is_relative_to(_TORCH)
+
+
+def _is_of_shapes(error: BaseException) -> bool:
+    """Whether sizes contradict each other, which tensors without numbers have as well. (An index that lies in a tensor
+    is a number: of those no error comes here.)"""
+    return isinstance(error, IndexError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _OF_SHAPES)
+    )
+
+
+def _fails_unwatched(workload: Workload) -> bool:
+    """Whether sizes contradict each other at the batch asked for as well, where nobody watches and nothing is taken for
+    granted: a trace has batches of its own, and tells some results by rules."""
+    mode = FakeTensorMode()
+    built = build_fake(workload.model, mode)
+    built.module.train(workload.mode == "training")
+    with mode:
+        try:
+            built.forward(built.module, built.make_batch(workload.batch_size, None))
+        except Exception as error:  # noqa: BLE001 - it may miss numbers, which the step that was traced did not ask for
+            return _is_of_shapes(error)
+    return False
 
 
 def explain_real_step(error: BaseException) -> str:

@@ -228,6 +228,15 @@ def test_the_verdict_tells_of_guesses_what_their_extremes_do(then: float, now: L
     assert said in found.verdict
 
 
+def test_plans_with_as_many_threads_are_told_apart_by_their_ratio_as_on_a_calm_machine() -> None:
+    """Others hold up both alike, and are no reason to prefer one of them."""
+    rows = [a_measurement(plan, 64, seconds, others_cores=0.0) for plan, seconds in ((ONE, 1.0), (ONE_BF16, 1.4))]
+    found = answer(replace(CALM, busy_fraction=1.0), rows)
+    assert found.recommended == ONE
+    assert all(option.crowded for option in found.options if option.step_seconds is not None)
+    assert "1.4 times as fast as the CPU in bf16 with one thread" in found.verdict
+
+
 def test_what_is_faster_than_a_crowd_leaves_any_plan_is_not_told_as_preferred_for_the_crowd() -> None:
     rows = [a_measurement(plan, 64, 1.0, others_cores=0.0) for plan in (ONE, TWO)]
     rows.append(a_measurement(GPU, 64, 0.03))

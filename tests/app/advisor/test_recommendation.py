@@ -14,7 +14,7 @@ def test_every_field_of_an_option_a_crossover_and_a_reason_is_written() -> None:
     document = answer.to_json()
     for option, written in zip(answer.options, document["options"], strict=True):
         plain = asdict(option)
-        del plain["plan"], plain["uncopied_seconds"]  # told in words: by the note, and by the reason no-copies
+        del plain["plan"], plain["uncopied_seconds"], plain["slowed"]  # told in words: by note, no-copies and verdict
         plan = option.plan.to_json()
         assert written == {**plan, **plain}
         assert list(written) == [*plan, *plain]

@@ -97,6 +97,7 @@ def test_on_a_busy_machine_what_was_measured_of_it_answers(tmp_path: Path, monke
 REFUSING = serving(
     "slow = job['workload']['mode'] == 'inference'",
     "code, reason = ('too-slow', 'It took long.') if slow else ('unsupported', 'Measure it (effort quick).')",
+    "reason = 'No step of it runs.' if job['workload']['optimizer'] == 'adagrad' else reason",
     "say(event='failed', job=job['job'], code=code, reason=reason)",
 )
 REFUSED = Workload(parse_model({"layers": [{"type": "linear", "out": 3}], "input_shape": [5]}), 4)
@@ -117,6 +118,9 @@ def test_where_another_machine_is_asked_about_it_is_said_that_nothing_can_be_mea
         overdue = replace(REFUSED, mode="inference")
         with pytest.raises(LabError, match=r"^It took long\. For this question nothing can be measured here"):
             await crosspoint.recommend(Request(overdue, effort=effort, profile="made-up"))
+        never = replace(REFUSED, optimizer="adagrad")
+        with pytest.raises(LabError, match=r"^No step of it runs\.$"):
+            await crosspoint.recommend(Request(never, effort=effort, profile="made-up"))
         with pytest.raises(LabError, match=r"^It took long\. Or measure it instead \(effort quick\)\.$"):
             await crosspoint.recommend(Request(overdue))
 

@@ -332,6 +332,28 @@ def _receive(connection: socket.socket) -> bytes:
     return chunk
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        (b"http://localhost/livez", b"evil.example", 200),
+        (b"HTTP://127.0.0.1:80/models/iris%2Dmlp?a=b", b"evil.example", 200),
+        (b"https://localhost", b"evil.example", 200),
+        (b"http://localhost//livez", b"evil.example", 404),
+        (b"http://evil.example/livez", b"localhost", 421),
+        (b"http://localhost@evil.example/livez", b"localhost", 421),
+        (b"http:///livez", b"localhost", 421),
+        (b"ftp://localhost/livez", b"localhost", 404),
+        (b"localhost:80", b"evil.example", 421),
+    ],
+)
+def test_an_address_may_be_whole_and_then_names_the_host(
+    server: Server, target: bytes, host: bytes, status: int
+) -> None:
+    """As through a proxy that only passes on."""
+    answer = exchange(server, b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert answer.is_success if status == 200 else assert_problem(answer, status)
+
+
 MEGABYTE = b"x" * 2**20
 POST = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 

@@ -121,8 +121,10 @@ def test_who_comes_when_the_queue_is_full_is_told_when_to_come_back(client: http
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) > 0
         assert answer.headers["content-type"] == "application/problem+json"
+        assert "instant" not in answer.json()["detail"], "who asks for a measurement has no effort to choose"
         quick = client.post("/recommend", json={"model": "iris-mlp", "batch_size": 16, "effort": "quick"})
         assert quick.status_code == 429
+        assert "use effort instant" in quick.json()["detail"]
         instant = client.post("/recommend", json={"model": "iris-mlp", "batch_size": 16})
         assert instant.is_success
     finally:

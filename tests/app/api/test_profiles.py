@@ -110,6 +110,15 @@ def test_an_older_profile_does_not_hide_a_newer_one_unless_that_is_from_the_futu
         assert client.put(f"/profiles/{NAME}", content=content, headers=JSON).is_success
 
 
+@pytest.mark.parametrize("name", ["a%0Ab", "a%0A", "a%00b", "%20"])
+def test_a_name_that_no_profile_may_have_is_refused_as_such(client: httpx.Client, name: str) -> None:
+    content = content_of(a_profile_of_a_rig())
+    assert assert_problem(client.put(f"/profiles/{name}", content=content, headers=JSON), 422)["type"].endswith(
+        "refused"
+    )
+    assert_problem(client.get(f"/profiles/{name}"), 404)
+
+
 @pytest.mark.parametrize(("name", "status"), [(NAME, 409), ("bell\a", 422), (" ", 422)])
 def test_a_calibration_that_could_not_keep_its_name_is_refused_before_it_runs(
     client: httpx.Client, rig: Profile, name: str, status: int

@@ -37,6 +37,18 @@ def test_a_bare_config_json_is_a_hugging_face_model(tmp_path: Path) -> None:
     assert model.content["sequence_length"] == 64
 
 
+def test_a_folder_that_transformers_saved_a_model_in_is_its_config_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "resnet-18"):
+        Path(name).mkdir()
+        Path(name, "config.json").write_text(json.dumps(CONFIG))
+    for argument in ("mine", "mine/", "./resnet-18", str(tmp_path / "mine")):
+        assert read_model(argument, task="text-classification").content["config"]["num_hidden_layers"] == 2
+    assert read_model("resnet-18") == find_model("resnet-18")
+
+
 def test_a_bare_config_of_a_class_of_its_own_is_told_how_to_ask(tmp_path: Path) -> None:
     with pytest.raises(InvalidModel, match="module:function"):
         read_model(write(tmp_path, {"auto_map": {"AutoModel": "modeling_own.Model"}, "hidden_size": 64}))

@@ -15,7 +15,7 @@ from app.advisor.recommendation import (
 )
 from app.cli.recommend import measurement_failed
 from app.cli.recommend_view import describe_crossover, show_recommendation
-from probes.workload.description import ModelDescription, Plan, Workload
+from probes.workload.description import Mode, ModelDescription, Plan, Workload
 
 ONE = Plan("cpu", "fp32", 1)
 TWO = Plan("cpu", "fp32", 2)
@@ -79,12 +79,36 @@ def test_the_verdict_comes_first_and_the_snippet_can_be_copied(capsys: pytest.Ca
     assert "import torch\ndevice = torch.device('cuda:0')\n" in out
 
 
+@pytest.mark.parametrize(
+    ("mode", "parameters", "words"),
+    [
+        ("training", 25_557_032, "25.6 million parameters"),
+        ("training", 65_536, "65.5 thousand of 25.6 million parameters trained"),
+        ("inference", 0, "25.6 million parameters"),
+    ],
+)
+def test_of_parameters_that_are_not_all_trained_both_counts_are_told(
+    mode: Mode, parameters: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model frozen for serving was said to have none."""
+    answer = recommendation(option(GPU, 0.031))
+    workload = replace(answer.workload, mode=mode)
+    answer = replace(answer, workload=workload, parameters=parameters, all_parameters=25_557_032)
+    assert f"; {words};" in " ".join(show(answer, capsys).split())
+
+
 def test_options_keep_their_order_and_show_time_rate_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
     out = show(recommendation(option(GPU, 0.031), option(TWO, 0.43)), capsys)
     assert out.index("cuda:0 bf16 ") < out.index("cpu fp32, 2 threads ")
     assert "31 ms (27.9 to 34.1)" in out
     assert "2065" in out
     assert "4 GB of 13 GB" in out
+
+
+def test_before_a_calibration_memory_is_what_torch_allocates_at_least(capsys: pytest.CaptureFixture[str]) -> None:
+    """A largest batch stood beside a memory that was said not to be known."""
+    told = MemoryParts(available_bytes=17_300_000_000, allocated_peak_bytes=64_800_000)
+    assert "over 64.8 MB of 17.3 GB" in show(recommendation(replace(option(GPU, None), memory=told)), capsys)
 
 
 def test_what_does_not_fit_says_so_and_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import re
 
 import httpx
+import pytest
 
 from app.web.page import STATIC, read_page
 
@@ -50,3 +51,12 @@ def test_a_browser_asks_whether_a_file_has_changed_before_it_uses_its_own_copy(c
         again = client.get(f"/static/{name}", headers={"If-None-Match": first.headers["etag"]})
         assert [answer.headers["cache-control"] for answer in (first, again)] == ["no-cache", "no-cache"]
         assert (first.status_code, again.status_code) == (200, 304)
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-9", "bytes=5-1", "bytes=999999999-", "lines=1-2", "rubbish"])
+def test_a_file_is_given_whole_whichever_part_of_it_is_asked_for(client: httpx.Client, asked: str) -> None:
+    whole = client.get("/static/page.css")
+    assert whole.headers["accept-ranges"] == "none"
+    for method in ("GET", "HEAD"):
+        answer = client.request(method, "/static/page.css", headers={"Range": asked})
+        assert (answer.status_code, answer.headers["content-length"]) == (200, whole.headers["content-length"])

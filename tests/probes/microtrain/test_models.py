@@ -223,6 +223,20 @@ def test_a_config_that_transformers_refuses_is_the_users_to_mend(config: dict[st
             {"model_type": "bert", "an act that is called as nobody calls it": "zzz", "hidden_act": "zzz"},
             "huggingface.an act that is called as nobody calls it names no activation",
         ),
+        ({"model_type": "llama", "rope_scaling": "linear"}, "huggingface.rope_scaling has to be an object."),
+        ({"model_type": "llama", "rope_scaling": ["linear"]}, "huggingface.rope_scaling has to be an object."),
+        ({"model_type": "swin", "depths": "2,2"}, "huggingface.depths has to be a list."),
+        ({"model_type": "convnext", "hidden_sizes": [4, "8", 8, 8]}, "huggingface.hidden_sizes[1] has to be a whole"),
+        ({"model_type": "gemma3", "text_config": "gemma"}, "huggingface.text_config has to be an object."),
+        (
+            {"model_type": "llama", "rope_scaling": {"type": "foo", "factor": 2.0}},
+            'huggingface.rope_scaling.type is "foo", which transformers does not know.',
+        ),
+        ({"model_type": "t5", "feed_forward_proj": "swiglu"}, 'huggingface.feed_forward_proj is "swiglu", which'),
+        (
+            {"model_type": "llama", "num_hidden_layer": 24},
+            "llama has no num_hidden_layer. Did you mean num_hidden_layers",
+        ),
     ],
     ids=str,
 )
@@ -230,6 +244,32 @@ def test_a_refusal_of_transformers_names_the_place_in_the_config(config: dict[st
     with pytest.raises(InvalidModel) as caught:
         build_fake(parse_model({"huggingface": config}), FakeTensorMode())
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            {"model_type": "bert", "problem_type": "single_label_classification", "num_labels": 1},
+            'says: `problem_type="single_label_classification"` requires `num_labels > 1`. For binary',
+        ),
+        (
+            {"model_type": "llama", "rope_scaling": {"type": "linear"}},
+            "says: Missing required keys in `rope_parameters` for 'rope_type'='linear': {'factor'}. Check",
+        ),
+        ({"model_type": "hubert", "conv_dim": [32] * 6}, "`len(config.conv_dim) = 6`"),
+        (
+            {"model_type": "qwen3", "num_hidden_layers": 1, "layer_types": ["foo"]},
+            "says: The `layer_types` entries must",
+        ),
+    ],
+    ids=str,
+)
+def test_a_sentence_that_transformers_has_is_passed_on(config: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidModel) as caught:
+        build_fake(parse_model({"huggingface": config}), FakeTensorMode())
+    assert sentence in str(caught.value)
+    assert str(caught.value).endswith(" Check its values against each other.")
 
 
 def test_more_tokens_than_positions_are_refused_with_the_limit() -> None:

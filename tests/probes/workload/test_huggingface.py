@@ -124,6 +124,7 @@ def test_without_a_task_a_model_does_what_it_was_made_for(model_type: str, task:
 
 def test_the_architecture_in_the_config_says_the_task() -> None:
     assert parse({"model_type": "bert", "architectures": ["BertForMaskedLM"]})["task"] == "masked-lm"
+    assert parse({"model_type": "bert", "architectures": "BertForMaskedLM"})["task"] == "masked-lm"
     assert parse({"model_type": "bert", "architectures": ["Nonsense", 3]})["task"] == "text-classification"
 
 

@@ -59,6 +59,25 @@ def test_torchs_own_spelling_says_the_same_as_ours() -> None:
     assert theirs == ours
 
 
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        (
+            {"type": "liner", "in": 4, "out": 10},
+            r"^layers\[0\]: the layer type \"liner\" .*mean linear",
+        ),
+        (
+            {"type": "sequential", "layers": ["rellu"]},
+            r"^layers\[0\]\.layers\[0\]: the layer type",
+        ),
+        ({"in": 4}, r"^layers\[0\] is an object without a \"type\""),
+    ],
+)
+def test_a_first_layer_that_is_none_is_named_before_its_input_is_asked_for(first: object, message: str) -> None:
+    with pytest.raises(InvalidModel, match=message):
+        parse_layers({"layers": [first]})
+
+
 def test_a_first_linear_layer_says_the_input_shape() -> None:
     assert parse({"type": "linear", "in": 7, "out": 3})["input_shape"] == [7]
 

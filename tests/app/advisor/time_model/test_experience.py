@@ -16,7 +16,7 @@ from app.advisor.time_model.experience import NOTHING, Experience, Learned, Less
 from app.advisor.time_model.likeness import likeness
 from probes.signature import Signature, signature_of
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_measurement, a_summary, a_survey, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_summary, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 STEP = Signature({"aten.mm forward": 0.7, "aten.relu forward": 0.3}, -6.0, -9.0)
@@ -59,9 +59,23 @@ def test_a_card_that_is_alike_teaches_as_much_as_the_same() -> None:
     assert learn([lesson], twin, "training", STEP, kinds={"cuda:0": "kind", "cuda:1": "other"}) == NOTHING
 
 
-def test_the_same_plan_counts_for_more_than_other_threads_and_those_for_more_than_another_precision() -> None:
-    same, threads, precision = (learned(a_lesson(1.5, plan=plan)).log_ratio for plan in (ONE, TWO, ONE_BF16))
+def test_of_a_workloads_lessons_the_same_plans_count_for_most_and_then_those_of_other_threads() -> None:
+    same, threads, precision = (
+        learned(a_lesson(1.5, plan=plan), a_lesson(1.0, plan=TWO_BF16)).log_ratio for plan in (ONE, TWO, ONE_BF16)
+    )
     assert same > threads > precision > 0
+
+
+def test_what_a_workload_taught_of_some_plans_alone_puts_no_other_plan_before_them() -> None:
+    """Of a run in a crowd often one plan teaches; the longer it took, the better looked what it had outrun."""
+    lessons = [a_lesson(1.85, "one plan"), a_lesson(0.9, "both"), a_lesson(1.2, "both", plan=ONE_BF16)]
+    plans = (ONE, TWO, ONE_BF16, TWO_BF16)
+    told = [learned(lessons[0], plan=plan).log_ratio for plan in plans]
+    assert told == pytest.approx([told[0]] * len(plans))
+    alone, beside = (
+        learned(*rows, plan=ONE_BF16).log_ratio - learned(*rows).log_ratio for rows in (lessons[1:], lessons)
+    )
+    assert alone > beside > 0
 
 
 def test_a_workload_has_one_voice_however_often_it_was_measured() -> None:

@@ -9,7 +9,7 @@ from app.advisor.recommendation import Option
 from probes.hardware import Cpu, Load
 from probes.measurement import Measurement, Timing
 from probes.workload.description import Plan, Workload
-from tests.app.advisor.build import ONE, TWO, a_measurement, a_summary, a_survey
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_summary, a_survey
 from tests.app.advisor.machine import a_profile
 
 CALM = Load(steal_fraction=0.0, busy_fraction=0.02)
@@ -44,7 +44,8 @@ def test_what_a_step_takes_without_others_lies_in_what_one_sample_among_them_say
     found = answer(load, a_run(0.0194, 0.101))
     for plan, sample, truth in ((ONE, 0.0194, 0.0016), (TWO, 0.101, 0.006)):
         option = option_of(found, plan)
-        assert (option.basis, option.crowded) == ("probed", False)
+        assert option.basis == "probed"
+        assert (option.crowded, option.relieved) == (load is CROWD, load is CALM)
         assert option.step_seconds is not None
         assert option.step_seconds.low < truth < sample < option.step_seconds.high
         assert (option.step_seconds.median == pytest.approx(sample)) is (load is CROWD)
@@ -72,11 +73,43 @@ def test_of_a_plan_that_took_one_sample_in_this_very_crowd_that_is_the_best_gues
     plain = option_of(answer(CALM, [], calibrated=True), TWO)
     assert plain.step_seconds is not None
     took = 3 * plain.step_seconds.median
-    seconds = option_of(answer(CROWD, [one_sample(TWO, took)], calibrated=True), TWO).step_seconds
+    found = answer(CROWD, [one_sample(TWO, took)], calibrated=True)
+    option = option_of(found, TWO)
+    seconds = option.step_seconds
     assert seconds is not None
     assert seconds.low == plain.step_seconds.low
     assert seconds.median == pytest.approx(took)
-    assert took < seconds.high < 1.2 * took
+    assert (option.basis, option.crowded) == ("probed", True)
+    assert seconds.high > 5 * took  # it may have met none of them
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize("load", [CROWD, replace(CALM, busy_fraction=1.0)], ids=["as many", "more"])
+def test_one_sample_among_others_goes_before_no_plan_that_was_measured_there(load: Load, *, calibrated: bool) -> None:
+    """A lucky one of two threads was recommended, and said to make more threads faster."""
+    rows = [a_measurement(ONE, 64, 0.1, others_cores=1.73), one_sample(TWO, 0.09)]
+    found = answer(load, rows, calibrated=calibrated)
+    assert found.recommended == ONE
+    assert "preferred to the CPU with 2 threads while others hold cores" in found.verdict
+    reasons = {reason.code: reason for reason in found.reasons}
+    assert not reasons.keys() & {"threads-help", "threads-hurt", "threads-equal", "predicted"}
+    assert TWO.label in reasons["crowded"].evidence["plans"]
+
+
+def test_one_sample_among_others_who_have_left_goes_before_no_plan_that_was_measured_without_them() -> None:
+    rows = [a_measurement(ONE, 64, 0.08, others_cores=0.0), one_sample(TWO, 0.12)]
+    found = answer(CALM, rows)
+    assert found.recommended == ONE
+    assert option_of(found, TWO).relieved
+    assert "times as fast" not in found.verdict
+
+
+def test_of_two_plans_of_one_sample_each_no_ratio_is_told() -> None:
+    rows = [one_sample(ONE, 0.0194), one_sample(ONE_BF16, 0.0155)]
+    found = recommend(replace(MACHINE, load=CROWD), None, None, rows, Request(WORKLOAD))
+    assert found.recommended == ONE_BF16
+    assert "likely less than the CPU with one thread takes while others hold cores" in found.verdict
+    assert "precision-gain" not in {reason.code for reason in found.reasons}
 
 
 def test_one_sample_of_a_long_step_has_had_all_turns_of_others() -> None:
@@ -92,9 +125,10 @@ def test_one_sample_among_others_of_whom_nobody_knows_where_they_were_is_no_meas
     """On two of 96 CPUs they may have been on those two."""
     cpu = Cpu(logical_cores=96, usable_cores=2.0, usable_cores_limit="affinity", allowed_logical_cores=2)
     load = replace(CALM, busy_fraction=inside / 96, allowed_others_cores=inside)
-    seconds = option_of(answer(load, a_run(0.0194, 0.101), cpu=cpu), ONE).step_seconds
-    assert seconds is not None
-    assert seconds.low < 0.0016 < 0.0194 < seconds.high
+    option = option_of(answer(load, a_run(0.0194, 0.101), cpu=cpu), ONE)
+    assert option.step_seconds is not None
+    assert option.step_seconds.low < 0.0016 < 0.0194 < option.step_seconds.high
+    assert option.crowded is not option.relieved
 
 
 def test_one_sample_among_others_does_not_take_the_place_of_what_met_calm_cores() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.advisor.crowding import Crowd, crowd_of
 from app.advisor.recommendation import Breakdown, Interval
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.fitting import ratio_spread
@@ -22,12 +23,13 @@ from probes.profile import Profile
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_measurement, a_workload
 from tests.app.advisor.machine import GPU, a_profile
+from tests.app.advisor.test_crowding import CALM, a_machine
 
 WORKLOAD = a_workload()
 
 
-def times(rows: list[Measurement], profile: Profile | None, *plans: Plan) -> list[PlanTime]:
-    found = times_of_plans(plans, profile, trace_of_summary(WORKLOAD), rows, WORKLOAD)
+def times(rows: list[Measurement], profile: Profile | None, *plans: Plan, crowd: Crowd | None = None) -> list[PlanTime]:
+    found = times_of_plans(plans, profile, trace_of_summary(WORKLOAD), rows, WORKLOAD, crowd)
     return [found[plan.key] for plan in plans]
 
 
@@ -291,3 +293,20 @@ def test_where_nobody_could_tell_a_device_that_takes_most_of_the_step_is_the_lim
     unknown = breakdown_on_a_device(None, launch=0.0012)
     assert unknown.launch == 0
     assert unknown.compute == pytest.approx(0.006)
+
+
+@pytest.mark.parametrize(("then", "now"), [(1.6, 1.2), (2.0, 0.0), (1.6, 1.6)], ids=["fewer", "gone", "as many"])
+def test_a_measurement_in_a_crowd_tells_of_its_own_batch_alone_once_there_are_fewer(then: float, now: float) -> None:
+    """It turned the order of two plans round at the next batch, of which the other had run at none."""
+    crowd = crowd_of(a_machine(replace(CALM, busy_fraction=now / 2)))
+    (foretold,) = times([], a_profile(), ONE, crowd=crowd)
+    alone = foretold.at(16, "resident")
+    assert alone is not None
+    (time,) = times([a_measurement(ONE, 8, 4.0, others_cores=then)], a_profile(), ONE, crowd=crowd)
+    beside, there = time.at(16, "resident"), time.at(8, "resident")
+    assert beside is not None
+    assert there is not None
+    assert (beside.seconds == alone.seconds) is (now < then)
+    assert there.seconds.median > 2.0
+    if now == 0.0:  # then it may be as quick as foretold
+        assert there.seconds.low <= seconds(foretold, 8).low

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
 from probes.microtrain.building.huggingface_models import make_config
+from probes.microtrain.building.misspelt_keys import misspelt_keys
 from probes.microtrain.models import build_model
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel
@@ -25,14 +27,14 @@ def whole_config(model_type: str) -> dict[str, Any]:
     return written
 
 
-def whole_configs() -> Iterator[tuple[str, dict[str, Any]]]:
+@cache
+def whole_configs() -> tuple[tuple[str, dict[str, Any]], ...]:
     """Of every trainable model type that has defaults."""
+    configs = []
     for model_type in read_architectures().trainable_types():
-        try:
-            config = whole_config(model_type)
-        except Exception:  # noqa: BLE001 - some have no defaults
-            continue
-        yield model_type, config
+        with suppress(Exception):  # some have no defaults
+            configs.append((model_type, whole_config(model_type)))
+    return tuple(configs)
 
 
 def test_no_whole_config_is_refused() -> None:
@@ -49,6 +51,17 @@ def test_no_whole_config_is_refused() -> None:
     assert refused == by_name
     assert taken > 200
     assert len(by_name) < 20
+
+
+def test_no_key_that_a_class_writes_counts_as_misspelt() -> None:
+    """Not even where nothing but those is written that are none of its fields."""
+    found = []
+    for model_type, config in whole_configs():
+        kind = transformers.CONFIG_MAPPING[model_type]
+        beside = config.keys() - getattr(kind, "__dataclass_fields__", {}).keys()
+        found += [(model_type, *pair) for pair in misspelt_keys(kind, beside)]
+    assert found == []
+    assert len(whole_configs()) > 200
 
 
 @pytest.mark.parametrize("model_type", ["resnet", "wav2vec2", "mamba2", "segformer", "deberta-v2"])

@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from app.advisor.memory_model.peaks import Peaks
-from probes.microtrain.kernel_memory import kernel_peaks
+from probes.microtrain.kernel_memory import kernel_peaks, scratch
 from probes.microtrain.kernel_memory.kernel_peaks import curve, without_straight
 from probes.microtrain.kernel_memory.scratch import Budget
 from probes.microtrain.models import build_model
@@ -133,6 +133,19 @@ def test_where_there_is_no_more_time_many_samples_are_told_by_several(monkeypatc
     told = Peaks(knots=trace("by the last word", "inference").kernel_peaks)
     for batch_size in (8, 64, 200):
         assert told.at(batch_size) == pytest.approx(whole.at(batch_size), rel=0.1)
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["two trials", "none"])
+def test_beyond_the_sizes_tried_whole_layers_take_what_they_do(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of many heads: the line through what was tried was cut off by three times what such a layer reads and
+    writes, to half of what it takes."""
+    block = {**BLOCK, "heads": 8, "feedforward": 64}
+    monkeypatch.setitem(MODELS, "many heads", of({**WORDS, "out": 32}, block, "mean", LAST, shape=[64]))
+    monkeypatch.setattr(Budget, "allows", lambda budget, seconds: False)
+    monkeypatch.setattr(scratch, "is_slow", lambda *call: slow)
+    monkeypatch.setattr(kernel_peaks, "FIRST_SIZES", (1, 2, 8, 128))
+    traced, real = trace("many heads", "inference"), real_peak_bytes("many heads", "inference", 120, "fp32")
+    assert estimated_bytes(traced, 120, "fp32") == pytest.approx(real, rel=0.01)
 
 
 def test_a_layer_that_computes_whole_in_inference_is_cast_inside_under_autocast() -> None:

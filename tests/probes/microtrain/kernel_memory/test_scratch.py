@@ -53,3 +53,21 @@ def test_where_all_time_is_used_up_nothing_runs_again(ran: list[int]) -> None:
     budget.spend(1.0)
     assert [inside.at(size, budget) for size in (1, 2, 64)] == [1000, 2000, 64000]
     assert len(set(ran)) == len(ran)
+
+
+def test_a_kernel_that_takes_more_than_its_bound_is_in_line_with_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it makes inside need not show in what it reads and writes: its trials say more than the bound does, whether
+    they are many or two."""
+
+    def run(call: Call) -> Taken:
+        return Taken(10**9 * next(each for each in call.arguments if isinstance(each, Shape)).sizes[0], 0, (), (), 0.09)
+
+    for name in ("measure_call", "run_call"):
+        monkeypatch.setattr(slow_kernels, name, run)
+    monkeypatch.setattr(slow_kernels, "KNOWN", SlowKernels())
+    slow_kernels.seconds_once_compiled.cache_clear()
+    inside, budget = Inside((16, 32), product(16), product(32)), Budget()
+    budget.spend(1.0)
+    assert [inside.at(size, budget) for size in (1, 2, 64, 1000)] == [10**9, 2 * 10**9, 64 * 10**9, 10**12]
+    assert inside.bound_at(1000) == 10**12
+    assert inside.bound_at(1) >= 10**9

@@ -34,7 +34,7 @@ SOME = {
 
 def call(dtype: torch.dtype = torch.bfloat16) -> Call:
     arguments = (Shape((4, 8), (0, 1), dtype), Shape((8, 4), (0, 1), dtype))
-    return Call(aten.mm.default, arguments, (), 0, 0, 0, 0, copies=False, inference=False, autocast=False)
+    return Call(aten.mm.default, arguments, (), 0, 0, 0, 0, made=0, copies=False, inference=False, autocast=False)
 
 
 def test_what_was_never_slow_is_never_expected_to_be() -> None:

@@ -177,7 +177,7 @@ def test_what_lives_from_step_to_step_is_one_and_what_a_cpu_alone_has_is_not_the
     device = found.on(cpu=False)
     for name in (
         "model_key", "mode", "optimizer", "batch_sizes", "parameters", "parameter_tensors", "parameter_bytes",
-        "buffer_bytes", "gradient_bytes", "optimizer_bytes", "input_bytes", "torch_version",
+        "frozen_parameters", "buffer_bytes", "gradient_bytes", "optimizer_bytes", "input_bytes", "torch_version",
     ):  # fmt: skip
         assert getattr(device, name) == getattr(found, name), name
     for name in ("kernel_peaks", "autocast_kernel_peaks", "heap_surplus", "autocast_heap_surplus", "heap_fresh"):

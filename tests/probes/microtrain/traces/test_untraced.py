@@ -1,16 +1,19 @@
 """What is said of a model that is too large to be built for its trace, and how much of it is built until then."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from probes.microtrain import tracing
+from probes.microtrain.models import build_model
 from probes.microtrain.traces.untraced import explain_real_step, explain_step
 from probes.microtrain.tracing import Untraceable, trace_workload
 from probes.workload.description import InvalidModel, Workload
-from probes.workload.models import python_model
+from probes.workload.models import parse_model, python_model
 from tests.probes.microtrain.traces.test_tracing_own_code import place
 
 PROGRAM = """
@@ -146,12 +149,45 @@ def test_a_loss_that_is_none_is_told_whatever_the_size(own_code: str, monkeypatc
         trace_workload(Workload(python_model(f"{own_code}:without_loss"), 4))
 
 
+def contradicting(shape: list[int], *layers: dict[str, Any]) -> Workload:
+    """Of layers that are fed with other samples than they were checked for."""
+    model = parse_model({"layers": list(layers), "input_shape": [6, 4]})
+    return Workload(replace(model, content={**model.content, "input_shape": shape}), 4)
+
+
+HIDDEN, MEAN, OUT = {"type": "linear", "out": 10}, {"type": "mean", "dim": 2}, {"type": "linear", "out": 3}
+FITTING = contradicting([6, 4], HIDDEN, OUT)
+
+
 def test_what_a_model_refuses_is_not_to_be_measured_instead() -> None:
     """A real step would refuse it as well; what torch raises may come of tensors without numbers."""
     with pytest.raises(ValueError, match="odd") as own:
         raise ValueError("an odd length")
-    assert "measured with these it would fail as well" in explain_step(own.value)
+    assert "measured with these it would fail as well" in explain_step(own.value, FITTING)
     with pytest.raises(ValueError) as of_torch:
         torch.nn.functional.cross_entropy(torch.randn(3, 2), torch.zeros(4, dtype=torch.long))
-    for said in (explain_step(of_torch.value), explain_step(RuntimeError("?")), explain_real_step(own.value)):
-        assert "measure it instead" in said
+    for error in (of_torch.value, RuntimeError("?")):
+        assert "measure it instead" in explain_step(error, FITTING)
+    assert "measure it instead" in explain_real_step(own.value)
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind"),
+    [
+        (contradicting([6, 5], HIDDEN, OUT), RuntimeError),
+        (contradicting([6], MEAN, HIDDEN), IndexError),
+        (contradicting([6, 4], {"type": "conv1d", "out": 3, "kernel": 2}), None),
+    ],
+    ids=["sizes", "axes", "none"],
+)
+def test_nor_are_sizes_that_contradict_each_other(workload: Workload, kind: type[Exception] | None) -> None:
+    """Where a step that nobody watches fails of them at the batch asked for as well: with numbers it does the same."""
+    built = build_model(workload.model)
+    batch = built.make_batch(workload.batch_size, None)
+    failed: Exception = RuntimeError("The size of tensor a (4) must match the size of tensor b (3)")
+    if kind is not None:
+        with pytest.raises(kind) as caught:
+            built.forward(built.module, batch)
+        failed = caught.value
+    told = "measure it instead" if kind is None else "measured with these it would fail as well"
+    assert told in explain_step(failed, workload)
