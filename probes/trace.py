@@ -169,6 +169,11 @@ class Trace:
     frozen_parameters: int = 0
     schema_version: str = SCHEMA_VERSION
 
+    @property
+    def all_parameters(self) -> int:
+        """Trained or not."""
+        return self.parameters + self.frozen_parameters
+
     def on(self, *, cpu: bool) -> Trace:
         """The step as it runs there, as far as that was traced."""
         return self if cpu or self.device is None else self.device

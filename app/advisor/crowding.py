@@ -81,9 +81,17 @@ class Crowd:
         """How much more exposed a step was that was taken while others held that many cores; from 0 to 1. Whether they
         have left is asked of the machine, not of the plan: of plans that took turns some would be told as they were
         then, beside others told as without them."""
-        less = self.exposure_then(plan, others_then) - self._exposure_now(self._threads(plan))
-        freed = less if self.free is None or others_then is None else self.free - self._free_beside(others_then)
-        return less if freed >= LEAST_RELIEF and less >= LEAST_EXPOSURE else 0.0
+        less = self._less_exposed(plan, others_then)
+        return less if self._freed(plan, others_then) >= LEAST_RELIEF and less >= LEAST_EXPOSURE else 0.0
+
+    def _freed(self, plan: Plan, others_then: float | None) -> float:
+        """Cores; where nobody knows, as much as this plan would meet less."""
+        if self.free is None or others_then is None:
+            return self._less_exposed(plan, others_then)
+        return self.free - self._free_beside(others_then)
+
+    def _less_exposed(self, plan: Plan, others_then: float | None) -> float:
+        return self.exposure_then(plan, others_then) - self._exposure_now(self._threads(plan))
 
     def relief_of(self, row: Measurement) -> float:
         """The same of a measurement; 0 where some of its samples met calm cores, of which it tells then."""
@@ -95,8 +103,8 @@ class Crowd:
         return row.slowdown is None and self.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE
 
     def tells_of_the_past(self, row: Measurement) -> bool:
-        """It does, and would meet less of them now."""
-        return self.tells_of_others(row) and self.still_met(row.plan, row.others_cores) < 1.0
+        """It does, and they hold fewer cores now: asked of the machine, as for relief."""
+        return self.tells_of_others(row) and self._freed(row.plan, row.others_cores) >= LEAST_EXPOSURE
 
     def may_tell_of_others(self, row: Measurement) -> bool:
         """The same, or nobody knows: those who held cores then may have been inside."""

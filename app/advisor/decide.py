@@ -64,7 +64,7 @@ def recommend(
     return Recommendation(
         workload=workload,
         parameters=trace.parameters if trace is not None else None,
-        all_parameters=trace.parameters + trace.frozen_parameters if trace is not None else None,
+        all_parameters=trace.all_parameters if trace is not None else None,
         flops_per_step=round(trace.flops(workload.batch_size)) if trace is not None else None,
         recommended=best,
         verdict=say_verdict(ranking, request, known.advice, profile is not None, known.elsewhere),

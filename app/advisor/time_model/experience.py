@@ -170,8 +170,8 @@ class Experience:
         """Those worth telling of, at the nearest of the batch sizes between which `at` goes in a straight line."""
         step, known = self._step(round(math.log(batch_size, KNOT)))
         heard = {} if step is None else hear(self.lessons, plan, self.trace.mode, step, known, self.kinds)
-        least = TELLING * max((row.weight for rows in heard.values() for row in rows), default=0.0)
-        told = {name: [row for row in rows if row.weight >= least] for name, rows in heard.items()}
+        least = TELLING * max((row.likeness for rows in heard.values() for row in rows), default=0.0)
+        told = {name: [row for row in rows if row.likeness >= least] for name, rows in heard.items()}
         return {name: rows for name, rows in told.items() if rows}
 
     def _knot(self, plan: Plan, power: int) -> Learned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from app.advisor.crowding import Crowd
@@ -43,6 +43,11 @@ class MeasuredTime:
             for batch, row in sorted(self.rows.items())
             if row.step is not None
         }
+
+    def without(self, left_out: Callable[[Measurement], bool]) -> MeasuredTime | None:
+        """By the rows that are none of these; None without any."""
+        rows = {batch: row for batch, row in self.rows.items() if not left_out(row)}
+        return MeasuredTime(rows, self.data) if rows else None
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:

@@ -63,7 +63,9 @@ class SingleStep(NamedTuple):
             within = replace(within, median=self.seconds, low=self.seconds / FIRST_STEP_FACTOR)
         elif within.low <= 0 or not plan.is_cpu:
             return None
-        slowed = (within.low if is_luck else within.median) / self.seconds
+        have_left = crowd is not None and crowd.relief(plan, self.others_cores) > 0
+        at_best = is_luck and (have_left or not self.is_first)
+        slowed = (within.low if at_best else within.median) / self.seconds
         return StepEstimate(within, "probed", slowed=slowed, by_one_step=is_luck)
 
 

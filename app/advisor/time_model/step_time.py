@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import median
 from types import MappingProxyType
 
 from app.advisor.crowding import Crowd, alone, as_met, in_company
 from app.advisor.recommendation import Basis, Breakdown, Interval
 from app.advisor.time_model.breakdowns import measured_breakdown, scaled
-from app.advisor.time_model.experience import MOST_LOG_RATIO, NOTHING, Experience, Learned
+from app.advisor.time_model.corrections import NONE, Correction, correct
+from app.advisor.time_model.experience import NOTHING, Experience, Learned
 from app.advisor.time_model.feeding import fed_otherwise
 from app.advisor.time_model.fitting import Step
 from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
@@ -34,38 +34,21 @@ from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import DATA, Data, Plan, Workload
 
-# What one plan's prediction is off by, another's is off by in part: half of it, from one plan to another, was 5 to 8 %
-# off in the median of 936 pairs of plans and batch sizes in each of three runs of benchmarks.estimates (Zen 4 and 5),
-# where all of it was 4 to 9, nothing 8 to 9, and where it was off by more than a third, all of it missed by up to twice
-# as much as half. As if one more plan had shown that its prediction is right.
-DOUBT = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """What this machine's measurements of the same model under other plans say the prediction is off by. log_ratio: the
-    logarithm of measured over predicted, at these batch sizes; 0 when nothing was measured."""
-
-    log_ratio: float = 0.0
-    batch_sizes: frozenset[int] = frozenset()
-
-    def at(self, batch_size: int) -> float:
-        """Less of it the further away, as of the measured plans themselves: else they would cross by that alone."""
-        return self.log_ratio * max((carried_share(batch_size, size) for size in self.batch_sizes), default=1.0)
-
 
 @dataclass
 class PlanTime:
     """One plan's step time. singles: by batch size, a step that had none after it. crowd: who else holds cores now.
-    otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
+    dated: what was measured among others, of whom there are fewer now, tells of its own batch alone. otherwise: the
+    same for other ways of feeding its device, where what was measured tells them apart."""
 
     plan: Plan
     measured: MeasuredTime | None
     predicted: PredictedTime | None
     log_every: int | None
-    correction: Correction = Correction()
+    correction: Correction = NONE
     singles: Mapping[int, SingleStep] = field(default_factory=dict)
     crowd: Crowd | None = None
+    dated: bool = False
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
     _known: dict[str, dict[int, StepEstimate | None]] = field(default_factory=lambda: defaultdict(dict))
@@ -179,15 +162,21 @@ class PlanTime:
         return row is not None and row.met_others
 
     def nearest_row(self, batch_size: int) -> Measurement | None:
-        """What a time at this batch rests on most; None where nothing was measured, or what was measured tells of
-        others who are not there as they were: of its own batch alone, while others have a prediction."""
-        if self.measured is None:
-            return None
-        nearest = self.measured.nearest(batch_size)
-        row = self.measured.rows[nearest]
-        if nearest == batch_size or self.predicted is None or self.crowd is None:
-            return row
-        return None if self.crowd.tells_of_the_past(row) else row
+        """What a time at this batch rests on most; None where nothing was measured that tells of it."""
+        telling = self._telling_of(batch_size)
+        return None if telling is None else telling.rows[telling.nearest(batch_size)]
+
+    def _telling_of(self, batch_size: int) -> MeasuredTime | None:
+        if self.measured is None or self.measured.measured(batch_size) is not None:
+            return self.measured
+        return self._lasting
+
+    @cached_property
+    def _lasting(self) -> MeasuredTime | None:
+        """What tells of other batches, too."""
+        if self.measured is None or self.crowd is None or not self.dated:
+            return self.measured
+        return self.measured.without(self.crowd.tells_of_the_past)
 
     def _overheads(self, batch_size: int, data: str) -> Overheads | None:
         """Of a step that was fed like this: on a CPU every way is the same."""
@@ -197,17 +186,18 @@ class PlanTime:
         return None if row is None else row.overheads
 
     def _from_measurements(self, batch_size: int, data: str) -> StepEstimate | None:
-        if self.measured is None or self.nearest_row(batch_size) is None:
+        measured = self._telling_of(batch_size)
+        if measured is None:
             return None
-        found = self._as_it_was_fed(self.measured, batch_size)
+        found = self._as_it_was_fed(measured, batch_size)
         if found is None:
             return None
         there, basis, carried = found
         on_cpu = self.plan.is_cpu  # where every way of feeding is the same
-        seconds = there if on_cpu else fed_otherwise(there, self.measured, self.predicted, batch_size, data)
+        seconds = there if on_cpu else fed_otherwise(there, measured, self.predicted, batch_size, data)
         if seconds is None:
             return None
-        told: Basis = "probed" if basis == "measured" and not on_cpu and data != self.measured.data else basis
+        told: Basis = "probed" if basis == "measured" and not on_cpu and data != measured.data else basis
         row = self.nearest_row(batch_size)
         return self._observed(seconds, told, None if row is None else row.measured_at, carried)
 
@@ -337,7 +327,8 @@ def times_of_plans(
             own, told = rows.get(plan.key, ()), predicted.get(plan.key)
             measured = measured_times(own, plan, data, crowd, is_free=plan.device in free)
             times.append(PlanTime(plan, measured, told, every, singles=single_steps(own, crowd), crowd=crowd))
-        _correct(times, kinds, experience)
+        _tell_dated(times)
+        correct(times, kinds, experience)
         return {time.plan.key: time for time in times}
 
     found = fed(workload.data, plans)
@@ -349,39 +340,9 @@ def times_of_plans(
     return found
 
 
-def _correct(times: Sequence[PlanTime], kinds: Mapping[str, Hashable], experience: Experience | None) -> None:
-    """By what was measured here of this very model, else by what like ones taught."""
-    corrections = _corrections(times, kinds)
-    for time in times:
-        kind = kinds.get(time.plan.device, time.plan.device)
-        time.correction = corrections.get(kind, Correction())
-        time.experience = None if kind in corrections else experience
-
-
-def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> dict[Hashable, Correction]:
-    """The logarithm of measured over predicted, the median over the measured plans of a kind of device, and less of it
-    where these are few: the model's share of the error."""
-    ratios: dict[Hashable, list[float]] = {}
-    sizes: dict[Hashable, set[int]] = {}
-    for time in times:
-        if time.measured is None or time.predicted is None:
-            continue
-        kind, mine = kinds.get(time.plan.device, time.plan.device), []
-        for batch in time.measured.batch_sizes:
-            row = time.measured.rows[batch]
-            if row.met_others or (time.crowd is not None and time.crowd.tells_of_others(row)):
-                continue  # it tells of others, who have left, or may at any time
-            measured = time.measured.measured(batch)
-            predicted = time.predicted.at(batch, time.measured.data)
-            if measured is not None and predicted is not None:
-                mine.append(math.log(measured.median / predicted.median))
-                sizes.setdefault(kind, set()).add(batch)
-        if mine:
-            ratios.setdefault(kind, []).append(median(mine))
-    return {kind: Correction(_taught_by(found), frozenset(sizes[kind])) for kind, found in ratios.items()}
-
-
-def _taught_by(ratios: Sequence[float]) -> float:
-    """What another plan is off by, where these are off by so much: logarithms."""
-    middle = max(-MOST_LOG_RATIO, min(median(ratios), MOST_LOG_RATIO))
-    return middle * len(ratios) / (len(ratios) + DOUBT)
+def _tell_dated(times: Sequence[PlanTime]) -> None:
+    """Where some plan has nothing but its prediction, which met nobody: plans that all ran among others are told apart
+    as they were then."""
+    if any(time.plan.is_cpu and time.measured is None and time.predicted is not None for time in times):
+        for time in times:
+            time.dated = time.predicted is not None

@@ -22,6 +22,7 @@ aten = torch.ops.aten
 
 _KINDS = {"convolution", "recurrent", "attention"}
 _WHOLE_LAYERS = {ENCODER_LAYER, "aten._native_multi_head_attention"}
+_NORM_FIRST = 8  # of an encoder's layer: which argument says so
 _MASK_AT = {True: 18, False: 9}  # by whether it is an encoder's layer: which argument the mask is
 _CAST_BYTES = 2  # of a number under autocast
 _NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
@@ -160,8 +161,9 @@ def _unfolded_bytes(operation: OpOverload, args: Sequence[Any], flops: int) -> i
 
 def _whole_layer_bytes(operation: OpOverload, args: Sequence[Any], *, casts: bool) -> int:
     """What a whole layer makes inside, beyond its result, which neither its arguments nor its result show: queries,
-    keys and values, the scores, of which a mask makes a copy (and is one byte a score), or what is between an encoder's
-    two linear layers. Seen to the byte in fp32 (torch 2.13; aten/src/ATen/native/transformers/attention.cpp)."""
+    keys and values beside the product that they are cut from; the scores, of which a mask makes a copy (and is one byte
+    a score); or what is between an encoder's two linear layers; and its input normed first. Seen to the byte in fp32,
+    but for a mask of padding alone (torch 2.13; aten/src/ATen/native/transformers/attention.cpp)."""
     if not is_whole_layer(operation):
         return 0
     batch, steps, width = args[0].shape
@@ -171,7 +173,9 @@ def _whole_layer_bytes(operation: OpOverload, args: Sequence[Any], *, casts: boo
     number = _CAST_BYTES if casts else args[0].itemsize
     scores, between = heads * steps, args[FIRST_FEEDFORWARD].shape[0] if is_encoder else 0
     of_scores = (number * 2 + 1 if masked else number) * scores
-    a_place = max(number * 2 * width + of_scores, number * (width + between))
+    a_place = max(number * 5 * width, number * 2 * width + of_scores, number * (width + between))
+    if is_encoder and args[_NORM_FIRST]:
+        a_place += number * width
     if casts and args[0].dtype == torch.float32:
         a_place += number * 3 * width  # its input in bf16, and what is made of it
     return int(batch * steps * a_place)

@@ -180,3 +180,14 @@ def test_another_machines_answer_learns_nothing_here() -> None:
     elsewhere = a_profile(fingerprint="another")
     answers = [recommend(a_survey(), elsewhere, None, [], question, more) for more in (None, an_experience(3.0))]
     assert answers[0].to_json() == answers[1].to_json()
+
+
+def test_the_workloads_that_taught_are_told_whichever_of_their_plans_did() -> None:
+    trace = trace_of_summary(a_workload())
+    signature = signature_of(trace, 16)
+    assert signature is not None
+    same = a_lesson(0.9, "same plan", signature)
+    other = replace(a_lesson(3.0, "other plan", signature, TWO_BF16), mode="inference")
+    experience = Experience((same, other), trace)
+    assert experience.at(ONE, 16).log_ratio > 0  # by what the other plan took
+    assert set(experience.voices(ONE, 16)) == {"same plan", "other plan"}

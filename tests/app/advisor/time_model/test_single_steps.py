@@ -159,3 +159,14 @@ def test_of_plans_that_took_turns_all_are_told_as_without_others_or_none() -> No
     assert not {reason.code for reason in found.reasons} & {"threads-help", "threads-hurt", "threads-equal"}
     still = answer(CROWD, rows)
     assert {option_of(still, plan).basis for plan in (ONE, TWO)} == {"measured"}
+
+
+def test_of_a_first_step_among_others_who_are_as_many_now_nobody_is_said_to_have_left() -> None:
+    """They may have been on its own CPUs then; they hold as many of the machine's."""
+    cpu = Cpu(logical_cores=64, usable_cores=2.0, usable_cores_limit="affinity", allowed_logical_cores=2)
+    load = replace(CALM, busy_fraction=4.0 / 64, allowed_others_cores=0.0)
+    first = replace(one_sample(TWO, 0.4), startup_seconds=None, others_cores=4.0)
+    option = option_of(answer(load, [first], cpu=cpu), TWO)
+    assert not option.relieved
+    assert option.note is not None
+    assert "fewer now" not in option.note

@@ -295,18 +295,32 @@ def test_where_nobody_could_tell_a_device_that_takes_most_of_the_step_is_the_lim
     assert unknown.compute == pytest.approx(0.006)
 
 
-@pytest.mark.parametrize(("then", "now"), [(1.6, 1.2), (2.0, 0.0), (1.6, 1.6)], ids=["fewer", "gone", "as many"])
-def test_a_measurement_in_a_crowd_tells_of_its_own_batch_alone_once_there_are_fewer(then: float, now: float) -> None:
+@pytest.mark.parametrize(
+    ("then", "now", "lasts"),
+    [(1.6, 1.2, False), (2.0, 0.0, False), (1.6, 1.6, True), (1.6, 1.55, True)],
+    ids=["fewer", "gone", "as many", "hardly fewer"],
+)
+def test_a_measurement_in_a_crowd_tells_of_its_own_batch_alone_beside_predictions_once_there_are_fewer(
+    then: float, now: float, *, lasts: bool
+) -> None:
     """It turned the order of two plans round at the next batch, of which the other had run at none."""
     crowd = crowd_of(a_machine(replace(CALM, busy_fraction=now / 2)))
-    (foretold,) = times([], a_profile(), ONE, crowd=crowd)
-    alone = foretold.at(16, "resident")
-    assert alone is not None
-    (time,) = times([a_measurement(ONE, 8, 4.0, others_cores=then)], a_profile(), ONE, crowd=crowd)
-    beside, there = time.at(16, "resident"), time.at(8, "resident")
-    assert beside is not None
-    assert there is not None
-    assert (beside.seconds == alone.seconds) is (now < then)
-    assert there.seconds.median > 2.0
+    one, two = (a_measurement(plan, 8, 4.0, others_cores=then) for plan in (ONE, TWO))
+    foretold, _ = times([], a_profile(), ONE, TWO, crowd=crowd)
+    beside_a_prediction, _ = times([one], a_profile(), ONE, TWO, crowd=crowd)
+    beside_its_like, _ = times([one, two], a_profile(), ONE, TWO, crowd=crowd)
+    assert (seconds(beside_a_prediction, 16) == seconds(foretold, 16)) is not lasts
+    assert seconds(beside_its_like, 16) != seconds(foretold, 16)
+    assert seconds(beside_a_prediction, 8) == seconds(beside_its_like, 8)
+    assert seconds(beside_a_prediction, 8).median > 2.0
     if now == 0.0:  # then it may be as quick as foretold
-        assert there.seconds.low <= seconds(foretold, 8).low
+        assert seconds(beside_a_prediction, 8).low <= seconds(foretold, 8).low
+
+
+def test_what_was_measured_on_a_calm_machine_is_carried_where_a_nearer_batch_met_others() -> None:
+    crowd = crowd_of(a_machine(CALM))
+    calm, among = a_measurement(ONE, 64, 6.4), a_measurement(ONE, 8, 4.0, others_cores=1.6)
+    by_calm, _ = times([calm], a_profile(), ONE, TWO, crowd=crowd)
+    by_both, _ = times([calm, among], a_profile(), ONE, TWO, crowd=crowd)
+    for batch_size in (16, 40):
+        assert seconds(by_both, batch_size) == seconds(by_calm, batch_size)

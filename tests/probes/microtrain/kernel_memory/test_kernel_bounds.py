@@ -121,3 +121,10 @@ def test_what_is_expanded_is_tried_expanded() -> None:
     (mask,) = (each for each in _thaw(call.arguments) if torch.is_tensor(each) and each.dim() == 4)
     assert mask.shape == (2, 8, PLACES, PLACES)
     assert mask.stride() == (0, 0, PLACES, 1)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_whole_layer_of_few_words_makes_what_its_queries_keys_and_values_take(*, norm_first: bool) -> None:
+    layer = nn.TransformerEncoderLayer(256, 4, 64, batch_first=True, norm_first=norm_first)
+    call = whole_layer(layer, torch.randn(2, 8, 256))
+    assert call.made == pytest.approx(measure_call(call).inside, rel=0.02)
