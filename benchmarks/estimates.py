@@ -44,7 +44,7 @@ from benchmarks.decisions import default_label, default_plan
 from benchmarks.estimate_table import describe_table, make_table
 from benchmarks.output import Unfinished, output_file
 from benchmarks.rules_of_thumb import baselines, shares
-from benchmarks.truth import measure_plans
+from benchmarks.truth import Truth, measure_plans
 from benchmarks.workloads import WORKLOADS, Row
 from probes.measurement import Measurement
 from probes.microtrain.processes import fresh_processes
@@ -248,8 +248,8 @@ def measured(case: Case) -> Document:
 
 def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
     """By plan's label: the median of its processes' medians, the least and the most of them, and each; of each, how
-    many blocks met slow cores (of which the medians are not), and how many times as long those took. Processes that
-    met no calm block count only where all are such."""
+    many blocks met slow cores (of which the medians are not), how many times as long those took, and how many pages a
+    step found fresh. Processes that met no calm block count only where all are such."""
     truth: Document = {}
     for label, all_rows in processes.items():
         rows = [row for row in all_rows if not row.is_reckoned] or all_rows
@@ -264,6 +264,7 @@ def true_times(processes: Mapping[str, Sequence[Measurement]]) -> Document:
             "reckoned": rows[0].is_reckoned,
             "slow_share": [row.slow_share for row in rows],
             "slowdown": [row.slowdown for row in rows],
+            "faults": [row.faults if isinstance(row, Truth) else None for row in rows],
             "samples": sum(len(step.samples) for step in steps),
             "process_bytes": next((memory for memory in memories if memory is not None), None),
         }

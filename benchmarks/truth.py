@@ -10,7 +10,8 @@ its time is the median of theirs. Plans on a device all run in one process: what
 A time is the calm machine's: of the blocks in which the cores were as quick as they get (probes.microtrain.quiet.pace),
 for which a process is waited for up to three times as long. How often the cores were slow, and what it did, stands
 beside;
-of a process that met no calm block the time is reckoned from the others (probes.microtrain.quiet.calm).
+of a process that met no calm block the time is reckoned from the others (probes.microtrain.quiet.calm). The page faults
+of those steps are counted (proc_pid_stat(5)): pages that the system gave anew, which are a part of what a step takes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from app.advisor.request import Request
 from app.service import Crosspoint
@@ -41,15 +43,24 @@ LEAST_LONG_STEPS = 3
 MOST_SECONDS = 60.0
 PARTS = 3  # of a block, after each of which the cores' pace is read
 BLOCKS_OF_PROCESS, LEAST_PROCESSES = 3, 2  # of a process before the next; of a plan, but where steps are long
+MINFLT = 7  # its place in /proc/PID/stat behind the process's name
 PATIENCE = 3.0  # times as long as asked for, until enough of a process's blocks were calm
 
 
 _calms: defaultdict[int | None, Calm] = defaultdict(Calm)  # by threads; cores are no quicker for another model
 
 
+@dataclass(frozen=True)
+class Truth(Measurement):
+    """faults: pages that a step found fresh, on average over the timed ones; None where nobody counts them."""
+
+    faults: float | None = None
+
+
 @dataclass
 class _Runner:
-    """One plan's process. seconds: of a step, as last seen. reason: why there is no more to be had of it."""
+    """One plan's process. seconds: of a step, as last seen. reason: why there is no more to be had of it. faults: in
+    all its timed steps; None where nobody counts them."""
 
     run: PlanProcess
     calm: Calm
@@ -61,6 +72,7 @@ class _Runner:
     to_begin: float = 0.0  # what beginning in the last process took
     spent_before: float = 0.0  # by the processes before it
     steps: int = 0
+    faults: int | None = 0
     spent: float = 0.0
     reason: str | None = None
 
@@ -103,11 +115,17 @@ class _Runner:
             self.run(max(1, int(LEAD_IN_SECONDS / self.seconds)))
         self.run.take_readings()  # threads of whoever ran last still waited for work, on a core of their own
         parts = [part for place in range(PARTS) if (part := (steps + place) // PARTS)]
+        before = count_faults(self.run.pid)
         self.seconds = sum(self.run(part) for part in parts) / steps
+        after = count_faults(self.run.pid)
         self.samples.append(self.seconds)
         self.readings.append(self.calm.learn(self.run.take_readings()))
         self.processes.append(self.process)
         self.steps += steps
+        if before is None or after is None or self.faults is None:
+            self.faults = None
+        else:
+            self.faults += after - before
         self.spent += self.seconds * steps
 
 
@@ -170,7 +188,7 @@ def _describe(runner: _Runner, workload: Workload) -> Measurement:
     each = runner.calm.by_process(runner.samples, runner.readings, runner.processes)
     if len(each) < MIN_SAMPLES:
         each = runner.calm.choose(runner.samples, runner.readings)
-    return Measurement(
+    return Truth(
         plan,
         workload.batch_size,
         workload.data,
@@ -181,4 +199,13 @@ def _describe(runner: _Runner, workload: Workload) -> Measurement:
         slow_share=None if slowdown is None else slowdown.share,
         slowdown=None if slowdown is None else slowdown.factor,
         memory=runner.run.memory(),
+        faults=None if runner.faults is None else runner.faults / runner.steps,
     )
+
+
+def count_faults(pid: int | None) -> int | None:
+    """Pages that the process and its threads found fresh so far; None where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[MINFLT])
+    except (OSError, ValueError, IndexError):
+        return None

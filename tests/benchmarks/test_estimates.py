@@ -83,6 +83,7 @@ def test_a_process_that_met_no_calm_block_has_no_say_in_the_truth_where_others_d
     row, alone = truth[ONE.label], truth[ONE_BF16.label]
     assert (row["median"], row["processes"], row["reckoned"]) == (1.0, [1.0, 1.0], False)
     assert (row["slow_share"], row["slowdown"]) == ([0.5, 0.5], [1.2, 1.2])
+    assert row["faults"] == [None, None]  # of a device's, which nobody counts
     assert (alone["median"], alone["processes"], alone["reckoned"]) == (8.0, [9.0, 7.0], True)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.truth import LEAST_PROCESSES, LEAST_STEPS, measure_in_turns
+from benchmarks.truth import LEAST_PROCESSES, LEAST_STEPS, Truth, count_faults, measure_in_turns
 from probes.microtrain.processes.fresh_processes import Fresh
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
@@ -29,6 +29,24 @@ def test_every_plan_has_its_turns_and_the_steps_it_needs() -> None:
         assert row.steps >= LEAST_STEPS
         assert row.memory is not None
         assert (row.memory.process_bytes or 0) > 2**26
+
+
+@on_linux
+def test_pages_that_steps_find_fresh_are_counted() -> None:
+    """What is larger than 32 MiB is mapped anew by every step and given back (mallopt(3)); small tensors stay."""
+    wide = {"layers": [{"type": "linear", "out": 4096}], "input_shape": [8]}
+    (mapped,) = measure_in_turns(Workload(parse_model(wide), 4096), [Plan("cpu", "fp32", 1)], 0.1)
+    (kept,) = measure_in_turns(Workload(parse_model(DENSE), 4), [Plan("cpu", "fp32", 1)], 0.1)
+    assert isinstance(mapped, Truth)
+    assert isinstance(kept, Truth)
+    largest_page = 2**21  # where the system gives huge pages
+    assert (mapped.faults or 0) >= 4 * 4096 * 4096 / largest_page
+    assert (kept.faults or 0) < 100
+
+
+def test_nobody_counts_the_faults_of_a_process_that_is_gone() -> None:
+    assert count_faults(None) is None
+    assert count_faults(2**31 - 1) is None
 
 
 @on_linux
