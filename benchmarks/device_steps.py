@@ -32,7 +32,7 @@ from probes.workload.description import Plan
 Document = dict[str, Any]
 Key = tuple[str, tuple[object, ...], int]  # workload, plan, batch size
 
-# Profiles of the first card tell no copies (CHANGELOG): steps there that copy more than this are not judged.
+# Profiles of the first card tell no copies (docs/estimates.md): steps there that copy more than this are not judged.
 MOST_COPIED = 1_000_000
 SIDES = {
     "issuing": (0.0, 0.5),
