@@ -14,6 +14,7 @@ from probes.reading import Root, Unreadable
 
 _ESCAPE = re.compile(r"\\(040|011|012|134|043)", re.ASCII)
 MAX_LEVELS = 64  # deeper nesting than any container runtime makes
+USUAL_PLACE = "/sys/fs/cgroup"  # where systemd and container runtimes mount them
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,19 @@ class Cgroups:
         return self._find_v1(controller) or self._find_v2(controller)
 
     def _find_v1(self, controller: str) -> Levels | None:
-        for mount in self._mounts:
-            own_filesystem = mount.kind == controller == "cpuset"
-            if own_filesystem or (mount.kind == "cgroup" and controller in mount.options):
-                path = self._path_of(controller)
-                prefix = not (own_filesystem or "noprefix" in mount.options)
-                return Levels(1, self._walk(mount, path), prefix)
-        return None
+        mounts = [mount for mount in self._mounts if _has_controller(mount, controller)]
+        if not mounts:
+            return None
+        path = self._path_of(controller)
+        mount = choose_mount(mounts, path)
+        return Levels(1, self._walk(mount, path), mount.kind == "cgroup" and "noprefix" not in mount.options)
 
     def _find_v2(self, controller: str) -> Levels | None:
-        for mount in self._mounts:
-            if mount.kind == "cgroup2":
-                return Levels(2, self._walk(mount, self._path_of("", controller)))
-        return None
+        mounts = [mount for mount in self._mounts if mount.kind == "cgroup2"]
+        if not mounts:
+            return None
+        path = self._path_of("", controller)
+        return Levels(2, self._walk(choose_mount(mounts, path), path))
 
     def _path_of(self, hierarchy: str, controller: str = "") -> str:
         """Where this process is in a hierarchy. A captured machine that does not tell is taken to be at the top.
@@ -96,7 +97,7 @@ class Cgroups:
 
     def _guess_mounts(self) -> tuple[Mount, ...]:
         """Where systemd, and before it distributions, mount them; for captures without /proc/mounts."""
-        for place in ("/sys/fs/cgroup", "/cgroup"):
+        for place in (USUAL_PLACE, "/cgroup"):
             only_v2 = set(self._paths) == {""} and self._root.exists(place)
             if only_v2 or self._root.exists(f"{place}/cgroup.controllers"):
                 return (Mount(place, "cgroup2", ()),)
@@ -113,6 +114,26 @@ class Cgroups:
     @cached_property
     def _paths(self) -> dict[str, str]:
         return parse_memberships(self._memberships or "")
+
+
+def choose_mount(mounts: list[Mount], path: str) -> Mount:
+    """Of at least one mount of a hierarchy the one to read this process's cgroup at `path` below.
+
+    A container that was given the host's folders (`-v /:/host`) has the host's mount beside its own. The top of that
+    lies above the container's cgroup namespace, which the kernel writes as `/../..` (cgroup_namespaces(7)): nothing
+    tells where below it this process is. Of several that do show it the usual place is believed, then the last, which
+    covers an earlier one at the same place.
+    """
+    ranks = [
+        (".." not in mount.root.split("/"), _is_below(path, mount.root), _is_below(mount.point, USUAL_PLACE), number)
+        for number, mount in enumerate(mounts)
+    ]
+    return mounts[max(ranks)[-1]]
+
+
+def _has_controller(mount: Mount, controller: str) -> bool:
+    """Whether it is the controller's tree of version 1: a cgroup mount, or the ancient filesystem of cpusets."""
+    return mount.kind == controller == "cpuset" or (mount.kind == "cgroup" and controller in mount.options)
 
 
 def _is_below(path: str, top: str) -> bool:

@@ -2,11 +2,8 @@
 
 import os
 import platform
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from probes.caches import read_caches, sum_caches
@@ -25,12 +22,13 @@ from probes.frequency import (
 from probes.hardware import Cpu, Outcome
 from probes.instruction_sets import choose_torch_instruction_set, parse_instruction_sets, sve_bits_of
 from probes.limits import UsableCores
+from probes.names.core_designs import name_part
 from probes.names.cpu import name_by_host
 from probes.names.cpu_identity import NO_NAME, known_name
 from probes.names.cpu_identity import parse_cpuinfo as parse_identity
 from probes.names.microarchitecture import identify
 from probes.numa import count_nodes_without_cpus, read_nodes
-from probes.reading import Root, Unreadable, clean, parse_int
+from probes.reading import Root, Unreadable, clean
 from probes.topology import CPU_FOLDER, Topology, read_present, read_topology
 
 
@@ -153,31 +151,13 @@ def count_offline(root: Root, online: int) -> int | None:
 
 
 def decode_identity(cpuinfo: CpuInfo, cpu: int) -> tuple[str | None, str | None]:
-    """Vendor and model name as lscpu gives them; ARM's numbers are looked up in arm_parts.toml."""
+    """Vendor and model name as lscpu gives them; ARM's are numbers, which a table names."""
     vendor = known_name(cpuinfo.of(cpu, *VENDOR_KEYS) or cpuinfo.first(*VENDOR_KEYS))
     name = known_name(cpuinfo.of(cpu, *NAME_KEYS) or cpuinfo.first(*NAME_KEYS))
     if "CPU implementer" in {**cpuinfo.common, **cpuinfo.processors.get(cpu, {})}:
-        maker, part = find_arm_part(cpuinfo.of(cpu, "CPU implementer"), cpuinfo.of(cpu, "CPU part"))
+        maker, part = name_part(cpuinfo.of(cpu, "CPU implementer"), cpuinfo.of(cpu, "CPU part"))
         return clean(maker or vendor), clean(part or name)
     return clean(vendor), clean(name)
-
-
-def find_arm_part(implementer: str | None, part: str | None) -> tuple[str | None, str | None]:
-    row = _load_arm_parts().get(_hexadecimal(implementer), {})
-    return row.get("name"), row.get("parts", {}).get(_hexadecimal(part))
-
-
-def _hexadecimal(text: str | None) -> int | None:
-    return parse_int(text, 16) if text and text.startswith("0x") else None
-
-
-@lru_cache(maxsize=1)
-def _load_arm_parts() -> dict[int | None, dict[str, Any]]:
-    table = tomllib.loads(Path(__file__).with_name("arm_parts.toml").read_text("utf-8"))["implementers"]
-    return {
-        int(number, 16): {**row, "parts": {int(part, 16): name for part, name in row.get("parts", {}).items()}}
-        for number, row in table.items()
-    }
 
 
 def infer_architecture(cpuinfo: CpuInfo) -> str | None:

@@ -195,7 +195,7 @@ class Cpu:
     allowed_logical_cores: int | None = None
     """CPUs that affinity and cpusets leave; a quota may allow less time on them."""
     numa_nodes: int | None = None
-    """To place threads or memory on, without a GPU's own."""
+    """Those with memory, as hwloc counts them, without a GPU's own."""
     numa_nodes_without_cpus: int | None = None
     """Of memory alone: expanders', which are among `numa_nodes`, and a GPU's, which are not."""
     cache_bytes: CacheSizes = field(default_factory=CacheSizes)
@@ -226,9 +226,9 @@ class Memory:
     """The machine's; None: not known."""
 
     total_bytes: int | None = None
-    """Of the machine."""
+    """Of the machine, on the NUMA nodes that this process may use, without a GPU's own."""
     available_bytes: int | None = None
-    """That the kernel says the machine could give to new processes without swapping."""
+    """Of that, what the kernel could give to new processes without swapping."""
     limit_bytes: int | None = None
     """The tightest cgroup limit above this process; None: no limit."""
     usable_bytes: int | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from probes.cgroups import Cgroups, Levels
 from probes.hardware import Memory, Outcome
 from probes.limits import read_memory_nodes
-from probes.numa import read_nodes, read_nodes_total, sum_node_bytes
+from probes.numa import Node, hold_all_memory, read_nodes, read_nodes_total, sum_left_bytes, sum_node_bytes
 from probes.reading import Root, Unreadable, parse_fields, parse_int
 
 # cgroup v1 writes "no limit" as the largest multiple of a page below 2**63; no machine has 2**60 bytes.
@@ -49,13 +49,12 @@ def read_memory(root: Root) -> MemoryReading:
         return MemoryReading(read_portable())
     meminfo = parse_meminfo(root.read("/proc/meminfo") or "")
     cgroups = Cgroups(root)
-    total = choose_total(root, meminfo.get("MemTotal"), cgroups)
+    nodes = choose_nodes(root, meminfo.get("MemTotal"), cgroups)
+    total = choose_total(root, nodes, meminfo.get("MemTotal"))
     if total is None:
         root.require("/proc/meminfo")
         raise Unreadable(Outcome.FAILED, "/proc/meminfo has no MemTotal and no NUMA node tells its size")
-    available = estimate_available(meminfo)
-    if available is not None:  # of the whole machine, while this process may be kept to some nodes
-        available = None if available > meminfo.get("MemTotal", available) else min(available, total)
+    available = choose_available(root, nodes, meminfo, total)
     swap_total, swap_used = measure_swap(meminfo)
     memory = Memory(
         total_bytes=total, available_bytes=available, swap_total_bytes=swap_total, swap_used_bytes=swap_used
@@ -75,19 +74,36 @@ def read_memory(root: Root) -> MemoryReading:
     )
 
 
-def choose_total(root: Root, mem_total: int | None, cgroups: Cgroups) -> int | None:
-    """Bytes on the NUMA nodes this process may use; /proc/meminfo's MemTotal where the nodes do not tell of all, and
-    at most that where they tell of the host that a container runs on."""
+def choose_nodes(root: Root, mem_total: int | None, cgroups: Cgroups) -> list[Node]:
+    """The NUMA nodes whose memory this process may use; none where the nodes do not tell of all memory."""
     everything = read_nodes_total(root)
     if everything is None or (mem_total is not None and everything < NODES_COVER_FRACTION * mem_total):
-        return mem_total
+        return []
     nodes, allowed = read_nodes(root), read_memory_nodes(root, cgroups)
-    if allowed is not None and any(allowed >> node.number & 1 for node in nodes):
-        nodes = [node for node in nodes if allowed >> node.number & 1]
+    return [node for node in nodes if allowed is not None and allowed >> node.number & 1] or nodes
+
+
+def choose_total(root: Root, nodes: list[Node], mem_total: int | None) -> int | None:
+    """Bytes on these nodes; /proc/meminfo's MemTotal where there are none, and at most that where the nodes are the
+    host's that a container runs on."""
     total = sum_node_bytes(nodes) or mem_total
-    if mem_total is not None and total is not None and everything > NODES_EXCEED_FRACTION * mem_total:
-        return min(mem_total, total)
-    return total
+    if mem_total is None or total is None or not nodes:
+        return total
+    exceeds = (read_nodes_total(root) or 0) > NODES_EXCEED_FRACTION * mem_total
+    return min(mem_total, total) if exceeds else total
+
+
+def choose_available(root: Root, nodes: list[Node], meminfo: dict[str, int], total: int) -> int | None:
+    """Bytes that new processes could take on these nodes. MemAvailable is the whole machine's, a GPU's own memory in
+    it: where other nodes hold some, too, these have left what they say themselves at most; None where one does not say.
+    """
+    available = estimate_available(meminfo)
+    if available is None or available > meminfo.get("MemTotal", available):
+        return None
+    if not nodes or hold_all_memory(root, nodes):
+        return min(available, total)
+    left = sum_left_bytes(nodes)
+    return None if left is None else min(available, total, left)
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

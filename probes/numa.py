@@ -1,8 +1,8 @@
 """NUMA nodes, and the memory they hold.
 
-Not every node that sysfs lists is one to place a thread or a tensor on. Left out are nodes that hold no memory
-(generic initiators, placeholders), nodes that are a GPU's own memory (NVIDIA's driver lists those), and nodes of
-broken firmware that claim CPUs which an earlier node holds already.
+Not every node that sysfs lists is one to place a tensor on. Left out are, as by hwloc, nodes that hold no memory
+(generic initiators, placeholders, dies whose cores use their neighbours' memory alone), nodes that are a GPU's own
+memory (NVIDIA's driver lists those), and nodes of broken firmware that claim CPUs which an earlier node holds already.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,19 @@ from probes.cpusets import MAX_CPUS, iterate_cpus, parse_cpu_list, parse_cpu_mas
 from probes.reading import Root, parse_int
 
 NODE_FOLDER = "/sys/devices/system/node"
+# What a node has left, as MemAvailable counts it for the whole machine but for what is below a low watermark: free
+# pages, files that were read once and more than once, and what the kernel can drop of its own.
+_LEFT = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
+    """total_bytes: of its memory. left_bytes: of these, what new processes could take. None: it does not say."""
+
     number: int
     cpus: int  # a set (probes.cpusets); 0 for a node of memory alone
     total_bytes: int | None
+    left_bytes: int | None = None
 
 
 def read_nodes(root: Root) -> list[Node]:
@@ -36,9 +42,23 @@ def read_nodes_total(root: Root) -> int | None:
     return sum_node_bytes(_read_all(root))
 
 
+def hold_all_memory(root: Root, nodes: list[Node]) -> bool:
+    """Whether no node beside these has memory: the machine's figures are theirs."""
+    numbers = {node.number for node in nodes}
+    return all(node.number in numbers or node.total_bytes == 0 for node in _read_all(root))
+
+
 def sum_node_bytes(nodes: list[Node]) -> int | None:
-    totals = [node.total_bytes for node in nodes]
-    return sum(total for total in totals if total is not None) if totals and None not in totals else None
+    return _sum_known([node.total_bytes for node in nodes])
+
+
+def sum_left_bytes(nodes: list[Node]) -> int | None:
+    return _sum_known([node.left_bytes for node in nodes])
+
+
+def _sum_known(sizes: list[int | None]) -> int | None:
+    """None for no sizes, and where one is not known."""
+    return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
 
 
 def select_nodes(nodes: list[Node], gpu_nodes: int) -> list[Node]:
@@ -70,17 +90,19 @@ def _read_node(root: Root, number: int) -> Node:
     cpus = parse_cpu_mask(root.read(f"{folder}/cpumap"))
     if cpus is None:
         cpus = parse_cpu_list(root.read(f"{folder}/cpulist")) or 0
-    return Node(number, cpus, parse_node_total(root.read(f"{folder}/meminfo")))
+    sizes = parse_node_meminfo(root.read(f"{folder}/meminfo") or "")
+    return Node(number, cpus, sizes.get("MemTotal"), _sum_known([sizes.get(key) for key in _LEFT]))
 
 
-def parse_node_total(text: str | None) -> int | None:
-    """Bytes from a node's meminfo: `Node 0 MemTotal:  8386704 kB`."""
-    for line in (text or "").splitlines():
+def parse_node_meminfo(text: str) -> dict[str, int]:
+    """A node's sizes in bytes: `Node 0 MemTotal:  8386704 kB`."""
+    sizes: dict[str, int] = {}
+    for line in text.splitlines():
         words = line.split()
-        if len(words) >= 4 and words[2] == "MemTotal:":
-            number = parse_int(words[3])
-            return number * 1024 if number is not None and number >= 0 else None
-    return None
+        number = parse_int(words[3]) if len(words) == 5 and words[4] == "kB" else None
+        if number is not None and number >= 0:
+            sizes.setdefault(words[2].removesuffix(":"), number * 1024)
+    return sizes
 
 
 def _read_gpu_nodes(root: Root) -> int:

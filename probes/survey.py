@@ -52,6 +52,7 @@ from probes.torch_facts import with_torch_facts as add_torch_facts
 
 __all__ = ["PROBES", "compute_fingerprint", "take_survey", "with_torch_facts"]
 
+_BUS = "/sys/bus/pci/devices"
 _CHILD_SHARE = (
     0.8  # of the deadline, for the NVML process: it must be ended and its words taken before the probe's is up
 )
@@ -110,8 +111,18 @@ def probe_software(request: Request) -> Told:
     return Told(software, reason=explain_software(software))
 
 
+def _shows_bus(root: Root) -> bool:
+    """Whether cards could be seen. A capture may lack the bus, or hold nothing but links to functions that it lacks."""
+    if root.is_host and root.exists("/sys/devices"):
+        return True  # what a running kernel does not show is not there
+    if any(name.startswith("pci") for name in root.list("/sys/devices")):
+        return True
+    names = root.list(_BUS)
+    return any(root.exists(f"{_BUS}/{name}") for name in names) if names else root.exists(_BUS)
+
+
 def probe_pci(request: Request) -> Told:
-    if not request.root.exists("/sys/bus/pci/devices") and not request.root.exists("/sys/devices"):
+    if not _shows_bus(request.root):
         return Told((), Outcome.ABSENT, "there is no PCI bus in /sys")
     reason = explain_pci(request.root)
     return Told(read_pci_accelerators(request.root), Outcome.FAILED if reason else Outcome.OK, reason)

@@ -46,6 +46,7 @@ WEIGHTS: dict[str, Weight] = {
     "torch-without-rocm": Weight(_WARNING, blocking=True),
     "torch-without-xpu": Weight(_WARNING, blocking=True),
     "torch-without-mps": Weight(_WARNING, blocking=True),
+    "torch-for-another-vendor": Weight(_INFO),
     "driver-too-old-for-torch": Weight(_ERROR, blocking=True),
     "torch-without-kernels": Weight(_ERROR, blocking=True),
     "visible-devices-match-nothing": Weight(_ERROR, blocking=True),

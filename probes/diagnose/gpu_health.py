@@ -13,7 +13,7 @@ from probes.hardware import Accelerator, Finding, Xid
 
 # Xids that a program's own mistakes cause; the others are the card's, the bus's or the driver's
 # (docs.nvidia.com/deploy/xid-errors, "Xid Catalog": 13 and 31 invalid accesses, 43 a stopped channel, 45 its clean-up,
-# 11, 25, 66, 67, 69 invalid commands, 94 an error that stayed within one program).
+# 11, 25, 66, 67, 69 invalid commands).
 _OF_PROGRAMS = frozenset({11, 13, 25, 31, 43, 45, 66, 67, 69})
 _RECENT_SECONDS = 7 * 24 * 3600.0
 _HEAT = frozenset(
@@ -40,6 +40,11 @@ def _whole_cards(facts: Facts) -> list[Accelerator]:
 
 def _number(card: Accelerator) -> str:
     return card.pci_address or card.id
+
+
+def _is_busy(card: Accelerator) -> bool:
+    """Busy enough for its clocks and its link to be those that work gets; a card that does not tell its load is not."""
+    return (card.utilization_percent or 0) >= _BUSY_PERCENT
 
 
 def find_memory_errors(facts: Facts) -> Iterator[Finding]:
@@ -128,7 +133,7 @@ def _is_held_low(card: Accelerator, codes: set[str]) -> bool:
     """By a limit that somebody, or a laptop, lowered: cards made for few watts (T4, L4) reach theirs under any load."""
     clock, most = card.graphics_clock_hz, card.graphics_clock_maximum_hz
     limit, default = card.power_limit_watts, card.power_limit_default_watts
-    if (card.utilization_percent or 0) < _BUSY_PERCENT or limit is None or default is None or limit >= default:
+    if not _is_busy(card) or limit is None or default is None or limit >= default:
         return False
     return "sw_power_cap" in codes and bool(clock and most and clock < _LOW_LIMIT_CLOCK * most)
 
@@ -175,10 +180,13 @@ def _lower_limit(card: Accelerator) -> str:
 
 
 def find_narrow_link(facts: Facts) -> Iterator[Finding]:
-    """Fewer lanes than both the card and its slot have: lanes do not come back under load."""
+    """Fewer lanes than both the card and its slot have: they do not come back under load, but for AMD's cards. Those
+    save power by their link's width too (levels of the driver's pp_dpm_pcie: `2.5GT/s, x1`, `16.0GT/s, x16`)."""
     for card in _whole_cards(facts):
         lanes, most = card.pcie_lanes, min(card.pcie_lanes_maximum or 0, card.pcie_lanes_slot or 1 << 10)
         if not lanes or card.segment == "integrated" or not 0 < lanes < most:
+            continue
+        if card.vendor == "AMD" and not _is_busy(card):
             continue
         message = (
             f"This card runs on {lanes} of {most} PCI Express lanes: batches reach it {most / lanes:.0f} "
@@ -194,7 +202,7 @@ def find_narrow_link(facts: Facts) -> Iterator[Finding]:
 def find_slow_link(facts: Facts) -> Iterator[Finding]:
     for card in _whole_cards(facts):
         now, most = card.pcie_generation, card.pcie_generation_maximum
-        if not now or not most or now >= most or (card.utilization_percent or 0) < _BUSY_PERCENT:
+        if not now or not most or now >= most or not _is_busy(card):
             continue
         message = (
             f"At {card.utilization_percent:g} % load this card's PCI Express link runs at generation {now} of {most}: "

@@ -101,7 +101,7 @@ def find_masked_instruction_sets(facts: Facts) -> Iterator[Finding]:
     """What the microarchitecture has and the virtual machine does not show, be it for its kernel's age."""
     if not facts.has_virtual_cpus or not facts.cpu.instruction_sets:
         return
-    expected = expected_instruction_sets(facts.cpu.microarchitecture or "")
+    expected = expected_instruction_sets(facts.cpu.microarchitecture or "", facts.cpu.name)
     missing = [name for name in _SPEED_SETS if name in expected and name not in facts.cpu.instruction_sets]
     if not missing:
         return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from probes.diagnose.codes import make_finding
 from probes.diagnose.cuda_versions import find_last_branch, find_minimum_driver, find_oldest_capability, is_older
 from probes.diagnose.links import Case, Checked, broken, fine, unknown
 from probes.diagnose.machine import find_torch_does_not_start, find_torch_not_installed
 from probes.diagnose.visibility import may_be_hidden
-from probes.hardware import Finding, Torch
+from probes.hardware import Accelerator, Finding, Torch
 from probes.torch_facts import has_gfx_kernels, has_kernels
 
 _GET_TORCH = "choose the build at https://pytorch.org/get-started/locally/"
@@ -117,9 +119,7 @@ def _check_rocm(case: Case, torch: Torch) -> Checked:
 
 
 def _check_xpu(case: Case, torch: Torch) -> Checked:
-    if torch.xpu_version is not None or (case.card.torch_device or "").startswith("xpu"):
-        return fine(f"torch {torch.version} is built for Intel's GPUs")
-    if "+xpu" in (torch.version or ""):
+    if _is_for_intel(torch) or (case.card.torch_device or "").startswith("xpu"):
         return fine(f"torch {torch.version} is built for Intel's GPUs")
     if torch.version is None:
         return unknown("nothing tells whether torch was built for Intel's GPUs")
@@ -135,6 +135,8 @@ def _check_mps(case: Case, torch: Torch) -> Checked:
 
 
 def _without(case: Case, torch: Torch, code: str, what: str) -> Finding:
+    if (other := _find_other_card(case, torch)) is not None:
+        return _for_another(case, torch, other)
     message = f"torch {torch.version} is built without {what}, so this GPU is not used."
     fix = f"python -m pip uninstall -y torch, then install one with it: {_GET_TORCH}"
     if code == "cuda" and case.facts.system.architecture == "aarch64":
@@ -145,6 +147,34 @@ def _without(case: Case, torch: Torch, code: str, what: str) -> Finding:
             "must say arm64), then torch."
         )
     return make_finding(f"torch-without-{code}", case.subject, message, fix)
+
+
+def _find_vendor(torch: Torch) -> str | None:
+    """Whose cards this torch is built for; None: nobody's, or nothing tells."""
+    return "NVIDIA" if torch.cuda_version else "AMD" if torch.hip_version else "Intel" if _is_for_intel(torch) else None
+
+
+def _is_for_intel(torch: Torch) -> bool:
+    return torch.xpu_version is not None or "+xpu" in (torch.version or "")
+
+
+def _find_other_card(case: Case, torch: Torch) -> Accelerator | None:
+    """A card beside this one that this torch is built for, and that it drives, may drive or would if it were shown."""
+    own = [card for card in case.facts.training_cards if card.vendor == _find_vendor(torch)]
+    return next((card for card in own if card.usable is not False or may_be_hidden(replace(case, card=card))), None)
+
+
+def _for_another(case: Case, torch: Torch, other: Accelerator) -> Finding:
+    """No fault: no torch is built for two vendors, and the other card would lose its own."""
+    message = (
+        f"torch {torch.version} is built for {other.vendor}'s cards and has one here ({other.name or other.id}). "
+        "No torch is built for two vendors', so this GPU is not used."
+    )
+    fix = (
+        "To train on this GPU too, leave this torch as it is and install one for it in an environment of its own "
+        f"(python -m venv DIRECTORY): {_GET_TORCH}"
+    )
+    return make_finding("torch-for-another-vendor", case.subject, message, fix)
 
 
 def check_kernels(case: Case) -> Checked:

@@ -35,7 +35,9 @@ def check_hidden(case: Case) -> Checked:
         return broken(_all_hidden(case, seen, value))
     hidden = _is_hidden(case, seen)
     if hidden is None:
-        return unknown(f"{seen.variable} leaves {seen.count} of the cards; which ones, its library's own order decides")
+        told = seen.reason if seen.invalid is None else None
+        order = f"{seen.variable} leaves {seen.count} of the cards; which ones, its library's own order decides"
+        return unknown(told or order)
     if hidden:
         return broken(_left_out(case, seen, value))
     return fine(f"{seen.variable} leaves it visible")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from probes.gpu.apple import LINUX_DRIVER
 from probes.gpu.cuda import CudaReading
-from probes.gpu.driver import VIRTUAL_MACHINE_DRIVERS
+from probes.gpu.driver import FREE_NVIDIA_DRIVERS, VIRTUAL_MACHINE_DRIVERS
 from probes.gpu.merge import merge_accelerators
 from probes.gpu.naming import with_name_facts
 from probes.gpu.nvml_process import NvidiaReading
@@ -14,8 +14,10 @@ from probes.hardware import Accelerator, Memory, Outcome, ProbeReport, Software
 
 # Drivers that show pictures and run no kernels of torch's, by vendor; and the one that does.
 _DISPLAY_DRIVERS = {
-    "nouveau": "the free driver nouveau drives it, which CUDA cannot use; install NVIDIA's driver",
-    "nova_core": "the free driver nova drives it, which CUDA cannot use; install NVIDIA's driver",
+    **{
+        name: f"the free driver {name.removesuffix('_core')} drives it, which CUDA cannot use; install NVIDIA's driver"
+        for name in FREE_NVIDIA_DRIVERS
+    },
     "radeon": "the old driver radeon drives it, which ROCm cannot use; it needs amdgpu",
     "simpledrm": "only the firmware's picture is driven on it; install its driver",
 }

@@ -26,6 +26,7 @@ _DISPLAY_VENDORS = {
 _COMPUTE_VENDORS = {
     **_DISPLAY_VENDORS,
     0x1BCF: "NEC",
+    0x1E60: "Hailo",
     0x1DA3: "Habana",
     0x19E5: "Huawei",
     0xCABC: "Cambricon",
@@ -41,11 +42,14 @@ _AMD_CONSOLE_DEVICES = {0x4752, 0x474D, 0x4759, 0x5159, 0x515E, 0x5969}
 # Graphics of AMD's processors before Ryzen, Llano to Stoney Ridge (the kernel's include/drm/drm_pciids.h,
 # RADEON_IS_IGP, and drivers/gpu/drm/amd/amdgpu/amdgpu_drv.c, AMD_IS_APU); no card has a number among theirs.
 _AMD_BEFORE_RYZEN = (range(0x1304, 0x131E), range(0x9640, 0x9650), range(0x9800, 0x9A00))
-# Intel's co-processors that compute: Xeon Phi (pci.ids: 2250 to 225e, 2260, 2262). Its others encrypt and compress
-# (QuickAssist) or hand packets out (Dynamic Load Balancer), and each generation of Xeon brings new ones.
+# Co-processors that compute: NEC's and Hailo's, and of Intel's Xeon Phi (pci.ids: 2250 to 225e, 2260, 2262). Others
+# help a chipset (NVIDIA's nForce), encrypt and compress (QuickAssist) or hand packets out (Dynamic Load Balancer).
+_COPROCESSOR_VENDORS = (0x1BCF, 0x1E60)
 _XEON_PHI = range(0x2250, 0x2270)
+# Ascend's of Huawei's processing accelerators (pci.ids: d100, d500, d801 …); the others compress, in a Kunpeng (a250).
+_ASCEND = range(0xD000, 0xE000)
 _DISPLAY, _ACCELERATOR, _COPROCESSOR = 0x03, 0x12, 0x0B40
-_AMD, _AMD_CHIPSET, _INTEL = 0x1002, 0x1022, 0x8086
+_AMD, _AMD_CHIPSET, _INTEL, _HUAWEI = 0x1002, 0x1022, 0x8086, 0x19E5
 _DRIVES_PARTS = ("xe", "i915", "amdgpu")  # kernels run on a virtual function that one of these drives
 _DRIVES_INTEL_GPUS = ("xe", "i915")
 # Names of Intel's cards that no table tells more of: `Arc(TM) A380E Graphics`, `Iris(R) Xe Graphics (DG1)`.
@@ -125,8 +129,10 @@ def is_accelerator(function: PciFunction) -> bool:
         console = function.vendor == 0x1002 and function.device in _AMD_CONSOLE_DEVICES
         return function.vendor in _DISPLAY_VENDORS and not console
     if base_and_sub == _COPROCESSOR:
-        return function.vendor != _INTEL or function.device in _XEON_PHI
-    return base == _ACCELERATOR
+        is_phi = function.vendor == _INTEL and function.device in _XEON_PHI
+        return is_phi or function.vendor in _COPROCESSOR_VENDORS
+    is_helper = function.vendor == _HUAWEI and function.device not in _ASCEND
+    return base == _ACCELERATOR and not is_helper
 
 
 def _read_driver(root: Root, folder: str) -> str | None:

@@ -24,14 +24,17 @@ _NOT_COUNTED = {
 }
 _ALL = ("all", "none", "void")  # words of NVIDIA_VISIBLE_DEVICES, which container runtimes read and CUDA does not
 _LEVEL_ZERO_ENTRY = re.compile(r"(\d{1,4})(?:\.\d{1,4})*")
+_IN_TILES = "counts tiles here, of which a card may have two: which cards it leaves, the driver alone tells"
+_SELECTED = "what ONEAPI_DEVICE_SELECTOR leaves of the cards, SYCL alone tells"
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
     """What a variable leaves visible.
 
-    cards: in the order in which torch will count them; None: the order of numbers is not known, only `count`.
-    invalid: the entry at which reading stopped; reason: a sentence about it, or about why nothing is visible.
+    cards: in the order in which torch will count them; None: which ones is not known, only `count`.
+    invalid: the entry at which reading stopped; reason: a sentence about it, or about why nothing is visible or nobody
+    knows what is.
     """
 
     count: int
@@ -61,8 +64,11 @@ def find_visible(environment: Mapping[str, str], vendor: str, cards: Sequence[Ac
         gpus = tuple(card for card in own if _is_in_level_zero(card))
         mask = environment.get("ZE_AFFINITY_MASK")
         # Empty or "default" is as good as none (Intel's compute-runtime, ExecutionEnvironment::parseAffinityMask).
-        is_masked = mask not in (None, "", "default")
-        return resolve_affinity_mask(str(mask), gpus, environment) if is_masked else Visibility(len(gpus), gpus)
+        if mask not in (None, "", "default"):
+            return resolve_affinity_mask(str(mask), gpus, environment)
+        if gpus and environment.get("ONEAPI_DEVICE_SELECTOR"):
+            return Visibility(len(gpus), None, "ONEAPI_DEVICE_SELECTOR", None, _SELECTED)
+        return Visibility(len(gpus), gpus)
     return Visibility(len(own), own)
 
 
@@ -94,16 +100,28 @@ def resolve_visible(
 def resolve_affinity_mask(value: str, cards: Sequence[Accelerator], environment: Mapping[str, str]) -> Visibility:
     """Level Zero's mask: device numbers, each perhaps with a tile (`0.1`). It hides and does not reorder.
 
-    What matches no device is passed over (Level Zero specification, "Affinity Mask").
+    What matches no device is passed over (Level Zero specification, "Affinity Mask"). Where tiles are devices, their
+    numbers are no card's.
     """
     variable, ordered = "ZE_AFFINITY_MASK", order_level_zero(cards, environment)
     found = [_LEVEL_ZERO_ENTRY.fullmatch(entry.strip()) for entry in value.split(",")[:_MAX_ENTRIES]]
-    numbers = {int(match[1]) for match in found if match and int(match[1]) < len(cards)}
+    numbers = {int(match[1]) for match in found if match}
+    if numbers and _counts_tiles(cards, environment):
+        return Visibility(min(len(numbers), len(cards)), None, variable, None, f"{variable} {_IN_TILES}")
+    numbers = {number for number in numbers if number < len(cards)}
     if ordered is None and 0 < len(numbers) < len(cards):
         return Visibility(len(numbers), None, variable)
     shown = tuple(card for number, card in enumerate(ordered or cards) if number in numbers)
     reason = None if shown else f"{variable}={_quote(value)} names no device that there is"
     return Visibility(len(shown), shown, variable, None, reason)
+
+
+def _counts_tiles(cards: Sequence[Accelerator], environment: Mapping[str, str]) -> bool:
+    """Of what Intel sells only Data Center GPU Max (Xe-HPC) has two tiles, but for the 1100, and its driver shows each
+    as a device of its own unless it is told otherwise (compute-runtime, ExecutionEnvironment::setDeviceHierarchyMode).
+    """
+    are_whole = environment.get("ZE_FLAT_DEVICE_HIERARCHY") == "COMPOSITE"
+    return not are_whole and any(card.architecture == "Xe-HPC" and "1100" not in (card.name or "") for card in cards)
 
 
 def order_level_zero(cards: Sequence[Accelerator], environment: Mapping[str, str]) -> tuple[Accelerator, ...] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from probes.names.cpu_identity import CpuIdentity, parse_number
 from probes.names.cpu_x86 import find_row
 from probes.names.tables import read_table
@@ -9,12 +11,29 @@ from probes.names.tables import read_table
 
 def find_design(implementer_text: str | None, part_text: str | None) -> tuple[str, str] | None:
     """Name and size (prime, big, little) of an Arm core, by the two numbers as /proc/cpuinfo writes them."""
-    implementer, part = parse_number(implementer_text), parse_number(part_text)
-    if implementer is None or part is None:
-        return None
-    parts = read_table("microarchitectures")["arm"].get(f"{implementer:#04x}", {}).get("parts", {})
-    row: list[str] | None = parts.get(f"{part:#05x}")
+    row = _find_part(_find_implementer(implementer_text), part_text)
     return (row[0], row[1]) if row else None
+
+
+def name_part(implementer_text: str | None, part_text: str | None) -> tuple[str | None, str | None]:
+    """Who made an Arm core, and the core, as lscpu calls them, by the two numbers as /proc/cpuinfo writes them."""
+    implementer = _find_implementer(implementer_text)
+    row = _find_part(implementer, part_text)
+    names = row[:1] + row[2:]
+    return implementer.get("vendor"), names[-1] if names else None
+
+
+def _find_implementer(text: str | None) -> dict[str, Any]:
+    number = parse_number(text)
+    found: dict[str, Any] = {} if number is None else read_table("microarchitectures")["arm"].get(f"{number:#04x}", {})
+    return found
+
+
+def _find_part(implementer: dict[str, Any], text: str | None) -> list[str]:
+    """Name, size, and lscpu's name where it is another; empty where the table does not have the part."""
+    number = parse_number(text)
+    row: list[str] = [] if number is None else implementer.get("parts", {}).get(f"{number:#05x}", [])
+    return row
 
 
 def hybrid_designs(identity: CpuIdentity, microarchitecture: str | None) -> tuple[str | None, ...]:

@@ -6,7 +6,8 @@ a flag that is missing proves nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache
 
 from probes.names.tables import read_table
@@ -41,6 +42,16 @@ def instruction_classes(vendor_id: str) -> dict[str, InstructionClass]:
             refreshes=tuple(row.get("refreshes", ())),
         )
     return classes
+
+
+def find_class(vendor_id: str, class_name: str | None, brand: str | None) -> InstructionClass | None:
+    """The class of a part that bears this name, where it is known; what parts of the name mostly come without, though
+    their class has it, is among what this one may have."""
+    part = instruction_classes(vendor_id).get(class_name or "")
+    cut = read_table("microarchitectures")["cut"]
+    if part is None or part.name not in cut["classes"] or not re.search(cut["brand"], brand or ""):
+        return part
+    return replace(part, has=part.has.difference(cut["flags"]), may=part.may.union(cut["flags"]))
 
 
 @cache

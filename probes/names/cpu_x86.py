@@ -15,9 +15,9 @@ from probes.names.cpu_flags import (
     InstructionClass,
     alike_classes,
     archspec_word,
+    find_class,
     hidden_flags,
     impossible_flags,
-    instruction_classes,
     marker_flags,
     smallest_classes,
 )
@@ -71,7 +71,7 @@ def identify_x86(identity: CpuIdentity) -> Identification:
     row = find_row(identity)
     if row is None:
         return Identification(reason=unknown_model(identity))
-    part = instruction_classes(identity.vendor_id or "").get(row.class_name or "")
+    part = find_class(row.vendor, row.class_name, identity.name)
     if part is None or not identity.flags:
         return Identification(row.name, FAMILY_AND_MODEL)
     if impossible := impossible_flags(part, identity.flags):

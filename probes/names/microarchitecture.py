@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
-from probes.names.cpu_flags import instruction_classes
+from probes.names.cpu_flags import find_class
 from probes.names.cpu_identity import CpuIdentity
 from probes.names.cpu_x86 import identify_x86, x86_rows
 from probes.names.identification import (
@@ -59,16 +58,16 @@ def table(name: str) -> dict[str, Any]:
     return content
 
 
-@cache
-def expected_instruction_sets(microarchitecture: str) -> frozenset[str]:
+def expected_instruction_sets(microarchitecture: str, name: str | None = None) -> frozenset[str]:
     """Flags that tell generations apart and that every part of this microarchitecture has, in Linux's spelling.
 
-    Empty where the tables do not say. What is expected and not shown is hidden: by a hypervisor, by the firmware, or by
-    a kernel too old to know its name.
+    name: the processor's own: a Pentium or Celeron is not expected to have all. Empty where the tables do not say.
+    What is expected and not shown is hidden: by a hypervisor, by the firmware, or by a kernel too old to know its name.
     """
-    rows = [row for row in x86_rows() if row.name == microarchitecture and row.class_name]
-    classes = [instruction_classes(row.vendor)[row.class_name or ""].has for row in rows]
-    return frozenset.intersection(*classes) if classes else frozenset(table("expected").get(microarchitecture, ()))
+    rows = [row for row in x86_rows() if row.name == microarchitecture]
+    classes = [find_class(row.vendor, row.class_name, name) for row in rows]
+    sets = [part.has for part in classes if part is not None]
+    return frozenset.intersection(*sets) if sets else frozenset(table("expected").get(microarchitecture, ()))
 
 
 # --- Arm

@@ -45,13 +45,14 @@ def x86_cpuinfo(cpus: int, flags: str = "fpu lm sse2 avx2", name: str = "Some CP
 
 
 def x86_machine() -> Files:
-    """Two sockets, two cores each, two threads a core, two NUMA nodes, 16 GiB."""
+    """Two sockets, two cores each, two threads a core, two NUMA nodes, 16 GiB, a bus with a bridge and no card."""
     files = {
         "proc/cpuinfo": x86_cpuinfo(8),
         "proc/meminfo": "MemTotal: 16777216 kB\nMemFree: 8388608 kB\nMemAvailable: 12582912 kB\nSwapTotal: 0 kB\n",
         "proc/sys/kernel/hostname": "somewhere\n",
         "proc/sys/kernel/osrelease": "6.1.0\n",
         f"{CPU}/online": "0-7\n",
+        "sys/bus/pci/devices/0000:00:00.0/class": "0x060000\n",
     }
     for cpu in range(8):
         core, package = cpu % 4, cpu % 4 // 2

@@ -1,6 +1,17 @@
 from pathlib import Path
 
-from probes.cgroups import Cgroups, Levels, parse_memberships, parse_mountinfo, parse_mounts, unescape
+import pytest
+
+from probes.cgroups import (
+    Cgroups,
+    Levels,
+    Mount,
+    choose_mount,
+    parse_memberships,
+    parse_mountinfo,
+    parse_mounts,
+    unescape,
+)
 from probes.reading import Root
 from tests.probes.machines import Files, with_cgroup_v1, with_cgroup_v2, write_machine
 
@@ -37,6 +48,33 @@ def test_a_container_sees_its_own_cgroup_as_the_mounts_top(tmp_path: Path) -> No
     }
     found = find(tmp_path, files, "memory")
     assert found == Levels(1, ("/sys/fs/cgroup/memory/inner", "/sys/fs/cgroup/memory"))
+
+
+@pytest.mark.parametrize("host_first", [True, False])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_container_that_is_given_its_hosts_folders_reads_its_own_mount(
+    tmp_path: Path, version: int, host_first: bool
+) -> None:
+    """podman run -v /:/host; of the host's mount the kernel tells that its top lies above the cgroup namespace."""
+    kind, place = ("cgroup2", "sys/fs/cgroup") if version == 2 else ("cgroup", "sys/fs/cgroup/cpu")
+    lines = [
+        f"264 262 0:35 /../../.. /host/{place} rw - {kind} {kind} rw,cpu\n",
+        f"300 290 0:35 / /{place} ro - {kind} {kind} rw,cpu\n",
+    ]
+    files = {
+        "proc/self/cgroup": "0::/\n" if version == 2 else "1:cpu:/\n",
+        "proc/self/mountinfo": "".join(lines if host_first else reversed(lines)),
+        f"host/{place}/cgroup.procs": "",
+        f"{place}/cgroup.procs": "",
+    }
+    assert find(tmp_path, files, "cpu") == Levels(version, (f"/{place}",))
+
+
+def test_of_several_mounts_the_one_that_shows_this_process_is_read() -> None:
+    other, own = Mount("/sys/fs/cgroup", "cgroup2", (), "/other"), Mount("/mnt", "cgroup2", (), "/job")
+    assert choose_mount([other, own], "/job/inner") == choose_mount([own, other], "/job/inner") == own
+    usual, copy = Mount("/sys/fs/cgroup", "cgroup2", ()), Mount("/chroot/sys/fs/cgroup", "cgroup2", ())
+    assert choose_mount([usual, copy], "/job") == choose_mount([copy, usual], "/job") == usual
 
 
 def test_a_path_from_outside_the_namespace_means_the_mounts_top(tmp_path: Path) -> None:

@@ -35,6 +35,13 @@ def test_arms_numbers_are_looked_up(tmp_path: Path) -> None:
     assert (cpu.vendor, cpu.vendor_id, cpu.name, cpu.architecture) == ("ARM", "ARM", "Neoverse-N1", "aarch64")
 
 
+def test_an_arm_core_whose_design_is_known_has_a_name_as_well(tmp_path: Path) -> None:
+    """Asahi Linux on an M3."""
+    cpu = read(tmp_path, {"proc/cpuinfo": ARM.format(0, "0x043").replace("0x41", "0x61")}).cpu
+    assert (cpu.name, cpu.vendor, cpu.microarchitecture) == ("Everest-M3", "Apple", "Apple M3")
+    assert (cpu.generation, cpu.tier) == ("Apple M3", "M3")
+
+
 def test_an_unknown_arm_part_has_no_name(tmp_path: Path) -> None:
     assert read(tmp_path, {"proc/cpuinfo": ARM.format(0, "0xfff")}).cpu.name is None
 

@@ -5,7 +5,7 @@ import pytest
 from probes.hardware import Memory, Outcome
 from probes.memory import MemoryCgroup, compute_usable, parse_meminfo, read_memory
 from probes.reading import Root, Unreadable
-from tests.probes.machines import GIB, NODE, Files, with_cgroup_v1, with_cgroup_v2, write_machine, x86_machine
+from tests.probes.machines import GIB, NODE, Files, mask, with_cgroup_v1, with_cgroup_v2, write_machine, x86_machine
 
 
 def read(folder: Path, files: Files) -> Memory:
@@ -81,9 +81,35 @@ def test_what_one_process_may_take_by_ulimit_bounds_what_is_usable(tmp_path: Pat
     assert read(tmp_path / "other", x86_machine() | {"proc/self/limits": unlimited}).usable_bytes == 12 * GIB
 
 
+def node_left(node: int, **kilobytes: int) -> str:
+    """What a node's meminfo says beside its size."""
+    sizes = {"MemFree": 0, "Active(file)": 0, "Inactive(file)": 0, "SReclaimable": 0} | kilobytes
+    return "".join(f"Node {node} {name}: {size} kB\n" for name, size in sizes.items())
+
+
 def test_only_the_memory_of_allowed_nodes_counts(tmp_path: Path) -> None:
+    """Node 1 has 3 GiB left of its 8, and the machine 12 of 16."""
     files = x86_machine() | {"proc/self/status": "Mems_allowed_list:\t1\n"}
-    assert read(tmp_path, files).total_bytes == 8 * GIB
+    silent = read(tmp_path / "silent", files)
+    assert (silent.total_bytes, silent.available_bytes, silent.usable_bytes) == (8 * GIB, None, None)
+    left = {"MemFree": 1 << 20, "Active(file)": 1 << 19, "Inactive(file)": 1 << 19, "SReclaimable": 1 << 20}
+    files[f"{NODE}/node1/meminfo"] += node_left(1, **left)
+    memory = read(tmp_path, files)
+    assert (memory.total_bytes, memory.available_bytes, memory.usable_bytes) == (8 * GIB, 3 * GIB, 3 * GIB)
+
+
+def test_a_gpus_own_memory_is_not_available_to_processes(tmp_path: Path) -> None:
+    """Grace Hopper: the driver makes it a node, and the kernel counts it in MemAvailable."""
+    files = {
+        "proc/meminfo": f"MemTotal: {24 << 20} kB\nMemAvailable: {17 << 20} kB\n",
+        "proc/driver/nvidia/gpus/0009:01:00.0/numa_status": "Node:   1\n",
+        f"{NODE}/node0/cpumap": mask(0, 1),
+        f"{NODE}/node0/meminfo": f"Node 0 MemTotal: {16 << 20} kB\n" + node_left(0, MemFree=10 << 20),
+        f"{NODE}/node1/cpumap": mask(),
+        f"{NODE}/node1/meminfo": f"Node 1 MemTotal: {8 << 20} kB\n" + node_left(1, MemFree=7 << 20),
+    }
+    memory = read(tmp_path, files)
+    assert (memory.total_bytes, memory.available_bytes) == (16 * GIB, 10 * GIB)
 
 
 def test_nodes_that_do_not_tell_of_all_memory_are_not_believed(tmp_path: Path) -> None:

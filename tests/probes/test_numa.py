@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from probes.numa import Node, parse_node_total, read_nodes, select_nodes
+from probes.numa import Node, parse_node_meminfo, read_nodes, select_nodes
 from probes.reading import Root
 from tests.probes.machines import NODE, mask, write_machine, x86_machine
 
@@ -10,7 +10,8 @@ def test_each_node_has_its_cpus_and_memory(tmp_path: Path) -> None:
     assert [(node.number, node.cpus, node.total_bytes) for node in nodes] == [(0, 0x33, 8 << 30), (1, 0xCC, 8 << 30)]
 
 
-def test_a_node_of_memory_alone_counts_and_one_of_nothing_does_not() -> None:
+def test_a_node_of_memory_alone_counts_and_one_without_memory_does_not() -> None:
+    """As hwloc counts. The last is a die whose cores use their neighbours' memory, as two of a Threadripper 2990WX."""
     nodes = [Node(0, 0xF, 1 << 30), Node(1, 0, 1 << 30), Node(2, 0, 0), Node(3, 0xF0, 0)]
     assert [node.number for node in select_nodes(nodes, 0)] == [0, 1]
 
@@ -38,6 +39,5 @@ def test_a_kernel_without_numa_has_no_nodes(tmp_path: Path) -> None:
 
 
 def test_a_nodes_memory_is_in_kilobytes() -> None:
-    assert parse_node_total("Node 0 MemTotal:  8 kB\nNode 0 MemFree: 1 kB\n") == 8192
-    assert parse_node_total("Node 0 MemTotal: many kB\n") is None
-    assert parse_node_total(None) is None
+    told = "Node 0 MemTotal:  8 kB\nNode 0 Active(file): 1 kB\nNode 0 HugePages_Total: 7\nNode 0 MemFree: many kB\n"
+    assert parse_node_meminfo(told) == {"MemTotal": 8192, "Active(file)": 1024}

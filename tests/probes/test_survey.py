@@ -63,6 +63,25 @@ def test_a_captured_machine_is_read_and_nothing_of_this_host_mixed_in() -> None:
     assert "quota-below-cores" in [finding.code for finding in survey.findings]
 
 
+def test_a_capture_without_the_bus_does_not_say_that_there_is_no_card() -> None:
+    """Those made for lscpu hold /proc and /sys/devices/system alone."""
+    blind = survey_of({name: text for name, text in x86_machine().items() if not name.startswith("sys/bus/")})
+    check(blind)
+    assert blind.probes["pci"].outcome is Outcome.ABSENT
+    assert "no-gpu" not in {finding.code for finding in blind.findings}
+    assert "no-gpu" in {finding.code for finding in survey_of(x86_machine()).findings}
+
+
+def test_links_to_functions_that_were_not_captured_are_no_bus(tmp_path: Path) -> None:
+    bus = write_machine(tmp_path, {"sys/devices/system/cpu/online": "0\n"}) / "sys/bus/pci/devices"
+    bus.mkdir(parents=True)
+    assert take_survey(tmp_path, deadline_seconds=60).probes["pci"].outcome is Outcome.OK
+    (bus / "0000:01:00.0").symlink_to("../../../devices/pci0000:00/0000:01:00.0")
+    assert take_survey(tmp_path, deadline_seconds=60).probes["pci"].outcome is Outcome.ABSENT
+    write_machine(tmp_path, {"sys/devices/pci0000:00/0000:00:00.0/class": "0x060000\n"})
+    assert take_survey(tmp_path, deadline_seconds=60).probes["pci"].outcome is Outcome.OK
+
+
 def test_the_fingerprint_changes_with_the_machine_and_not_with_the_moment() -> None:
     first = survey_of(MACHINE).fingerprint
     busy = MACHINE | {"proc/meminfo": MACHINE["proc/meminfo"].replace("12582912", "1048576")}

@@ -107,6 +107,12 @@ def test_a_link_is_narrow_where_card_and_slot_could_do_more(
 
 
 @pytest.mark.parametrize(("busy", "found"), [(95.0, True), (0.0, False), (None, False)])
+def test_an_idle_card_of_amds_may_have_given_lanes_up(busy: float | None, found: bool) -> None:
+    facts = with_card(vendor="AMD", utilization_percent=busy, pcie_lanes=8, pcie_lanes_maximum=16, pcie_lanes_slot=16)
+    assert ("narrow-pcie-link" in codes(facts)) is found
+
+
+@pytest.mark.parametrize(("busy", "found"), [(95.0, True), (0.0, False), (None, False)])
 def test_an_idle_link_at_generation_1_is_healthy(busy: float | None, found: bool) -> None:
     facts = with_card(pcie_generation=1, pcie_generation_maximum=4, utilization_percent=busy)
     assert codes(facts) == (["slow-pcie-link"] if found else [])

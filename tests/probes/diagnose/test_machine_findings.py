@@ -72,6 +72,14 @@ def test_instructions_that_a_hypervisor_hides_are_named() -> None:
     assert codes(replace(guest, system=HEALTHY.system)) == [], "on bare metal nobody hides them"
 
 
+def test_what_a_pentium_never_had_is_not_called_hidden() -> None:
+    cpu = replace(HEALTHY.cpu, microarchitecture="Coffee Lake", instruction_sets=("sse4_2",))
+    guest = replace(HEALTHY, cpu=cpu, system=replace(HEALTHY.system, virtualization="microsoft"))
+    assert codes(guest) == ["masked-instruction-sets"]
+    pentium = replace(cpu, name="Intel(R) Pentium(R) Gold G5400 CPU @ 3.70GHz")
+    assert codes(replace(guest, cpu=pentium)) == []
+
+
 @pytest.mark.parametrize(("stolen", "found"), [(0.2, True), (0.01, False), (None, False)])
 def test_time_that_neighbours_take_is_told_in_percent(stolen: float | None, found: bool) -> None:
     facts = replace(HEALTHY, load=Load(steal_fraction=stolen, interval_seconds=0.5))

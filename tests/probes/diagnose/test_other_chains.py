@@ -208,6 +208,20 @@ def test_a_mask_that_may_leave_a_card_out_is_no_obstacle_and_none_to_a_card_that
     assert codes(masked) == []
 
 
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [({"ZE_AFFINITY_MASK": "1"}, "tiles"), ({"ONEAPI_DEVICE_SELECTOR": "level_zero:1"}, "SYCL alone tells")],
+)
+def test_a_mask_of_tiles_and_sycls_selector_are_no_obstacle_that_is_known(
+    environment: dict[str, str], told: str
+) -> None:
+    card = replace(INTEL.accelerators[0], name="Intel(R) Data Center GPU Max 1550", architecture="Xe-HPC")
+    facts = replace(INTEL, accelerators=(card,), environment=environment)
+    assert codes(facts) == []
+    link = chain_of(facts).links[-2]
+    assert (link.state, told in link.evidence) == (State.UNKNOWN, True)
+
+
 def test_a_python_for_intels_processors_keeps_apples_gpu_from_torch() -> None:
     facts = replace(APPLE, system=replace(APPLE.system, architecture="x86_64"))
     assert_breaks(facts, "torch is built for it", "torch-without-mps")

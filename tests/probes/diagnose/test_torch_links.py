@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from probes.diagnose import Facts
+import pytest
+
+from probes.diagnose import Facts, build_chains
+from probes.hardware import Accelerator, DeviceFile, Driver
 from tests.probes.diagnose.situations import HEALTHY, codes, only, with_card, with_driver, with_torch
 
 
@@ -33,3 +36,44 @@ def test_a_jetson_among_torchs_kernels_for_cards_is_told_of_nvidias_own_build() 
     assert finding.code == "torch-without-kernels"
     assert "Jetson" in (finding.fix or "")
     assert codes(replace(HEALTHY, accelerators=facts.accelerators)) == ["torch-without-kernels"]
+
+
+RADEON = Accelerator(
+    "pci-0000:03:00.0",
+    vendor="AMD",
+    name="AMD Radeon RX 6400",
+    segment="consumer",
+    pci_address="0000:03:00.0",
+    kernel_driver="amdgpu",
+)
+ARC = replace(RADEON, vendor="Intel", name="Intel Arc A310 Graphics", kernel_driver="xe")
+
+
+def beside(other: Accelerator, facts: Facts = HEALTHY) -> Facts:
+    """A machine whose screens are on another vendor's card, which all but torch would use."""
+    files = tuple(DeviceFile(f"/dev/{name}", True, True) for name in ("kfd", "dri/renderD128"))
+    modules, library = (other.kernel_driver or "",), "libze_intel_gpu.so.1"
+    driver = Driver(other.vendor or "", modules, library=library, device_files=files)
+    software = replace(facts.software, drivers=(*facts.software.drivers, driver))
+    return replace(facts, accelerators=(*facts.accelerators, other), software=software)
+
+
+@pytest.mark.parametrize("other", [RADEON, ARC], ids=["AMD", "Intel"])
+@pytest.mark.parametrize("environment", [{}, {"CUDA_VISIBLE_DEVICES": ""}], ids=["all shown", "its card hidden"])
+def test_a_torch_that_drives_another_vendors_card_is_not_to_be_uninstalled(
+    other: Accelerator, environment: dict[str, str]
+) -> None:
+    shown = with_card(usable=not environment, torch_device=None if environment else "cuda:0")
+    facts = replace(beside(other, shown), environment=environment)
+    chain = next(chain for chain in build_chains(facts) if chain.vendor == other.vendor)
+    [finding] = chain.findings
+    assert (finding.code, finding.blocking) == ("torch-for-another-vendor", False)
+    assert chain.broken_at == "torch is built for it"
+    assert "NVIDIA GeForce RTX 3080 Ti" in finding.message
+    assert "uninstall" not in (finding.fix or "")
+    assert codes(facts) == [*(["hidden-by-environment"] if environment else []), finding.code]
+
+
+def test_a_torch_for_a_card_that_a_virtual_machine_has_is_the_wrong_one() -> None:
+    facts = beside(RADEON, with_card(id="pci-0000:01:00.0", usable=False, kernel_driver="vfio-pci"))
+    assert codes(facts) == ["gpu-reserved-for-virtual-machine", "torch-without-rocm"]

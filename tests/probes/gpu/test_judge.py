@@ -35,6 +35,8 @@ def card(vendor: str | None, driver: str | None, segment: str | None = None) -> 
         ("NVIDIA", "vfio-pci", None, CUDA_BUILD, "set aside for a virtual machine (bound to vfio-pci)"),
         ("AMD", "vfio-pci", None, CUDA_BUILD, "set aside for a virtual machine"),
         ("NVIDIA", "nouveau", None, CUDA_BUILD, "nouveau drives it, which CUDA cannot use"),
+        ("NVIDIA", "nova", None, CUDA_BUILD, "nova drives it, which CUDA cannot use"),
+        ("NVIDIA", "nova_core", None, CUDA_BUILD, "the free driver nova drives it"),
         ("NVIDIA", None, None, CUDA_BUILD, "NVIDIA's driver does not tell of it: no NVIDIA driver"),
         ("AMD", "radeon", None, ROCM_BUILD, "ROCm cannot use"),
         ("AMD", None, None, ROCM_BUILD, "no driver is bound to it (amdgpu is needed)"),

@@ -28,6 +28,9 @@ def read(folder: Path, files: Files) -> list[Accelerator]:
         ("0x038000", "0x1002", "0x740f", "AMD"),
         ("0x120000", "0x1da3", "0x1020", "Habana"),
         ("0x0b4000", "0x1bcf", "0x001c", "NEC"),
+        ("0x0b4000", "0x1e60", "0x45c4", "Hailo"),
+        ("0x0b4000", "0x8086", "0x225c", "Intel"),  # Xeon Phi
+        ("0x120000", "0x19e5", "0xd801", "Huawei"),  # Ascend 910
         ("0x120000", "0xffff", "0x0001", None),
     ],
 )
@@ -55,6 +58,10 @@ def test_what_can_compute_is_an_accelerator(
         ("0x0b4000", "0x8086", "0x4948"),  # QuickAssist of a later generation
         ("0x0b4000", "0x8086", "0x2710"),  # the Dynamic Load Balancer of every Sapphire Rapids
         ("0x0b4000", "0x8086", "0x2714"),  # its next generation
+        ("0x0b4000", "0x10de", "0x0aa3"),  # the power management of NVIDIA's nForce chipsets
+        ("0x0b4000", "0x177d", "0x0011"),  # Cavium's encryption
+        ("0x120000", "0x19e5", "0xa250"),  # a Kunpeng's compression
+        ("0x120000", "0x19e5", "0xa251"),  # the same in a virtual machine
         ("0x020000", "0x8086", "0x1521"),
     ],
 )

@@ -175,6 +175,34 @@ def test_which_of_graphics_and_card_the_mask_counts_first_is_not_guessed() -> No
     assert by_bus.cards == (ARC,)
 
 
+MAX = tuple(
+    replace(card, name="Intel(R) Data Center GPU Max 1550", architecture="Xe-HPC", kernel_driver="i915")
+    for card in INTEL[:2]
+)
+
+
+def test_where_tiles_are_devices_the_masks_numbers_are_no_cards() -> None:
+    """Launchers give each rank a tile: 1 is the second one of the only card."""
+    one = MAX[:1]
+    for mask in ("0", "1"):
+        seen = see_intel(mask, one)
+        assert (seen.count, seen.cards, seen.hides(one[0])) == (1, None, None)
+        assert "tiles" in (seen.reason or "")
+    assert see_intel("0,1,2,3", MAX).count == 2
+    assert see_intel("x", one).count == 0
+    assert see_intel("1", one, ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE").count == 0
+    assert see_intel("1", MAX, ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE").cards == MAX[1:]
+    assert see_intel("1", (replace(one[0], name="Intel(R) Data Center GPU Max 1100"),)).count == 0, "it has one tile"
+
+
+def test_what_sycls_own_selector_leaves_is_not_guessed() -> None:
+    selector = {"ONEAPI_DEVICE_SELECTOR": "level_zero:1"}
+    seen = find_visible(selector, "Intel", INTEL)
+    assert (seen.variable, seen.cards, seen.hides(INTEL[1])) == ("ONEAPI_DEVICE_SELECTOR", None, None)
+    assert see_intel("7", INTEL, **selector).count == 0, "what Level Zero hides, SYCL cannot show"
+    assert find_visible(selector, "Intel", ()).variable is None
+
+
 @settings(max_examples=200)
 @given(
     st.text(max_size=30) | st.lists(st.sampled_from(["0", "1", "9", "GPU-8", "GPU-1", "MIG-", "", "x"])).map(",".join)

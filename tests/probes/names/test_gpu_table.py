@@ -59,6 +59,13 @@ def test_tier_and_suffix_of_every_card_have_a_meaning() -> None:
         assert suffix is None or explain_suffix(card.vendor, suffix), card.name
 
 
+def test_a_small_laptop_chips_number_promises_less_than_a_geforces() -> None:
+    assert {card.scheme for card in NVIDIA_CARDS if card.generation.startswith("GeForce MX")} == {"mx"}
+    assert split_name("GeForce MX570 A", "mx") == ("70", "A")
+    assert "upper middle" in explain_tier("geforce", "70", "laptop")
+    assert "upper middle" not in explain_tier("mx", "70", "laptop")
+
+
 def test_every_nvidia_card_has_a_compute_capability_or_says_why_not() -> None:
     lacking = [card.name for card in NVIDIA_CARDS if not (card.compute_capability or dict(card.unknown))]
 

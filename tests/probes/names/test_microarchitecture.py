@@ -258,7 +258,7 @@ def test_the_processor_that_rosetta_presents_has_no_name() -> None:
 def test_without_family_and_model_flags_name_a_part_only_where_they_are_exactly_its_own() -> None:
     haswell = CpuIdentity(vendor_id="GenuineIntel", flags=flags_of("GenuineIntel", "haswell"))
     assert (identify(haswell).name, identify(haswell).believed) == ("Haswell", FLAGS)
-    icelake = CpuIdentity(vendor_id="GenuineIntel", flags=flags_of("GenuineIntel", "icelake"))
+    icelake = CpuIdentity(vendor_id="GenuineIntel", flags=flags_of("GenuineIntel", "icelake_client"))
     assert identify(icelake).name is None  # Rocket Lake has the same
 
 
@@ -322,7 +322,7 @@ def test_every_row_names_a_source_that_is_listed_and_a_class_that_exists() -> No
     table = read_table("microarchitectures")
     sourced = [*table["x86"], *table["invented"], *table["arm"].values(), *table["apple"].values()]
     sourced += [*table["hybrid"].values(), *table["dense"].values()]
-    sourced += [table[name] for name in ("markers", "power", "riscv", "s390", "cpuid")]
+    sourced += [table[name] for name in ("markers", "cut", "power", "riscv", "s390", "cpuid")]
     assert all(group["source"] in table["sources"] for group in sourced)
     assert all(row.class_name in (None, *instruction_classes(row.vendor)) for row in x86_rows())
 
