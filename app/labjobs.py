@@ -10,6 +10,7 @@ from app.advisor.like_cards import devices_to_calibrate
 from app.advisor.plans import must_ask_torch
 from probes.checked import make_printable
 from probes.hardware import Accelerator, Load, Survey
+from probes.trace import Trace
 from probes.workload.description import ModelDescription, Plan, Workload
 
 GIB, MIB = 2**30, 2**20
@@ -39,10 +40,12 @@ def measure_job(
     apart: bool = False,
     expected: Sequence[float | None] = (),
     paces: Mapping[int, float] | None = None,
+    trace: Trace | None = None,
 ) -> dict[str, Any]:
     """Real steps; enough: seconds after which only plans with few samples run; apart: each plan on the CPU in a process
     of its own; expected: seconds of a step under each plan, where it is foretold; paces: this machine's now, by
-    threads (lasting_paces). A batch above the memory limit is refused by the child, before the kernel kills it."""
+    threads (lasting_paces); trace: the workload's, where it is known. What is above the memory limit by its weights, a
+    batch and what that tells of the rest is refused by the child, before the kernel kills it."""
     return {
         "kind": "measure",
         "workload": workload.to_json(),
@@ -54,6 +57,8 @@ def measure_job(
         "apart": apart,
         "expected_seconds": list(expected),
         "paces": {str(threads): seconds for threads, seconds in (paces or {}).items()},
+        "gradient_bytes": None if trace is None else trace.gradient_bytes,
+        "optimizer_bytes": None if trace is None else trace.optimizer_bytes,
     }
 
 

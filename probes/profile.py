@@ -42,7 +42,7 @@ READABLE_VERSIONS = ("1", "2", "3", SCHEMA_VERSION)
 # are clocked on settled heaps, and told apart by the kernels that their arguments choose; 2: on memory that was touched
 # before, and of a network of wide layers at a larger batch. Whole steps of a user's own model are counted by themselves
 # (probes.measurement.METHOD): those of another method are not read at all, where a profile is, since a measurement
-# takes seconds to make again, and what says no method is of the present one, since no release measured otherwise.
+# takes seconds to make again.
 METHOD = 2
 
 PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is

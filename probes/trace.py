@@ -31,8 +31,9 @@ from probes.issued import Issued
 # its heads, memory that a step takes and its module does not own, and no layer norms of wrong sizes; 30: what autocast
 # keeps in fp32 on a device, as many rows of stacked frames as there are, and how many layers chance leaves out; 31:
 # batches that are dataclasses, what is refused for its types, and teachers in lists under autocast; 32: what whole
-# layers take inside beyond the batches tried, and parameters that are not trained.
-SCHEMA_VERSION = "32"
+# layers take inside beyond the batches tried, and parameters that are not trained; 33: regions with autocast of their
+# own in inference, the FLOPs of products with a vector and of those in place, and no steps that work in threads.
+SCHEMA_VERSION = "33"
 
 CURVES = (
     "kernel_peaks",

@@ -285,22 +285,26 @@ class MeasureSession:
     def _why_too_large(self, size: int) -> str | None:
         """Said before anything is allocated. Raises Failure `out-of-memory` where the model cannot even be built, as it
         is on the host for whatever device: no plan's step would tell anything."""
-        limit = self._job.memory_limit_bytes
+        job, limit = self._job, self._job.memory_limit_bytes
         if limit is None:
             return None
         least = self._least_memory(size) if self._forks is None else self._forks.least_memory(size)
-        if least is not None and least.weights_bytes > limit and not all(plan.is_cpu for plan in self._job.plans):
+        if least is None:
+            return None
+        if least.weights_bytes > limit and not all(plan.is_cpu for plan in job.plans):
             raise Failure("out-of-memory", why_not_built(least, limit))
-        return why_too_large(least, limit) if least is not None and least.total_bytes > limit else None
+        least = replace(least, gradients_bytes=job.gradient_bytes, optimizer_bytes=job.optimizer_bytes)
+        return why_too_large(least, limit) if least.total_bytes > limit else None
 
     def _least_memory(self, size: int) -> LeastMemory | None:
+        """None where it is not known: the model fails, or fits, for real, at this size alone."""
         try:
             return estimate_least_memory(self._job.workload, size)
-        except (RuntimeError, AssertionError, TypeError):
-            return None  # a model that cannot be built without data: it will fail, or fit, for real
         except InvalidModel:
             if self._job.workload.model.kind != "python":  # which may ask for numbers while it is built
                 raise
+            return None
+        except Exception:  # noqa: BLE001 - a user's own Python may raise anything
             return None
 
     def _memory_limit(self) -> Any:

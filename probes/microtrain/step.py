@@ -81,11 +81,6 @@ class Step:
         self._dtype = AUTOCAST_DTYPES.get(precision)
 
     @property
-    def casts(self) -> bool:
-        """Whether it runs under autocast."""
-        return self._dtype is not None
-
-    @property
     def holds_state(self) -> bool:
         """Whether the optimizer has all that it keeps: its first step makes it, and the scaler of fp16 may skip several
         before it lets one through."""

@@ -10,6 +10,7 @@ from probes.workload.architectures import TASKS, TASKS_BY_NAME, Architectures, r
 from probes.workload.config import check_config
 from probes.workload.config_classes import is_rotary
 from probes.workload.description import InvalidModel
+from probes.workload.float_options import with_float_options
 from probes.workload.model_classes import are_positions_endless, config_class_of
 from probes.workload.options import whole
 from probes.workload.wording import clean, describe, join, unknown
@@ -36,9 +37,9 @@ _OPTIONS = ("huggingface", "task", "sequence_length", "image_size", "audio_sampl
 def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
     """Canonical content of a `huggingface` model. Raises InvalidModel.
 
-    Content: `config` (with `architectures` where these name another class than is usual for the task), `task`, and what
-    the task takes of `sequence_length` (tokens), `image_size` (height, width) and `audio_samples`; null: what the
-    config's class says, else the defaults above.
+    Content: `config` (with `architectures` where these name another class than is usual for the task, and floats where
+    its class takes these alone), `task`, and what the task takes of `sequence_length` (tokens), `image_size` (height,
+    width) and `audio_samples`; null: what the config's class says, else the defaults above.
     """
     for key in document:
         if key not in _OPTIONS:
@@ -51,7 +52,7 @@ def parse_huggingface(document: dict[str, Any]) -> dict[str, Any]:
     known = read_architectures()
     _refuse_own_code(written, known)
     model_type = _model_type(written.get("model_type"), known)
-    config = check_config(written)
+    config = with_float_options(check_config(written))
     named = _names_in(config.pop("architectures", None))
     task = _task(document.get("task"), model_type, named, known)
     config |= _other_class(named, model_type, task, known)

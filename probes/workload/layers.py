@@ -80,7 +80,7 @@ def _input_size(layers: list[Any]) -> int:
     if kind is None:
         _checked(place, first)  # which says what is wrong with it, before its input is asked for
     if kind == "linear":
-        sizes = read_options("layers[0] (linear)", _BY_SPELLING["linear"].options, _without_type(first))
+        sizes = read_options(f"{place} (linear)", _BY_SPELLING["linear"].options, _without_type(first))
         if "in" in sizes:
             size: int = sizes["in"]
             return size

@@ -78,7 +78,13 @@ def infer_reshape(where: str, options: dict[str, Any], flow: Flow) -> Layer:
             f"{where} cannot make its shape of {flow.text} ({flow.elements} numbers a sample). "
             "Write sizes, without the batch, whose product is that number; one of them may be -1."
         )
-    return Layer({"type": "reshape", "shape": shape}, flow.reshaped(where, tuple(shape), channels_first=False))
+    return _reshaped(where, tuple(shape), flow, first=options.get("channels_first", False))
+
+
+def _reshaped(where: str, shape: tuple[int, ...], flow: Flow, *, first: bool) -> Layer:
+    """first: whether the classes lie in the first axis afterwards, which sizes alone do not say."""
+    content = {"type": "reshape", "shape": list(shape)} | ({"channels_first": True} if first else {})
+    return Layer(content, flow.reshaped(where, shape, channels_first=first))
 
 
 def infer_unflatten(where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -96,7 +102,7 @@ def infer_unflatten(where: str, options: dict[str, Any], flow: Flow) -> Layer:
             "Write sizes whose product is that number; one of them may be -1."
         )
     shape = (*flow.shape[: axis - 1], *sizes, *flow.shape[axis:])
-    return Layer({"type": "reshape", "shape": list(shape)}, flow.reshaped(where, shape, channels_first=False))
+    return _reshaped(where, shape, flow, first=False)
 
 
 def infer_permute(where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -122,7 +128,7 @@ def infer_unsqueeze(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     if not 1 <= axis < rank:
         raise InvalidModel(f'{where}: "dim" must lie between 1 and {rank - 1} (0 is the batch).')
     shape = (*flow.shape[: axis - 1], 1, *flow.shape[axis - 1 :])
-    return Layer({"type": "reshape", "shape": list(shape)}, flow.reshaped(where, shape))
+    return _reshaped(where, shape, flow, first=flow.channels_first and axis != 1)
 
 
 def infer_squeeze(where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -130,7 +136,7 @@ def infer_squeeze(where: str, options: dict[str, Any], flow: Flow) -> Layer:
     if flow.shape[axis - 1] != 1 or len(flow.shape) == 1:
         raise InvalidModel(f'{where}: axis {axis} of {flow.text} cannot be dropped; "dim" must name one of size 1.')
     shape = (*flow.shape[: axis - 1], *flow.shape[axis:])
-    return Layer({"type": "reshape", "shape": list(shape)}, flow.reshaped(where, shape))
+    return _reshaped(where, shape, flow, first=flow.channels_first and axis != 1)
 
 
 def infer_mean(name: str, where: str, options: dict[str, Any], flow: Flow) -> Layer:
@@ -195,7 +201,12 @@ PLAIN_TYPES = (
         ),
         infer_flatten,
     ),
-    LayerType("reshape", (Wholes("shape", low=-1, length=MAX_DIMENSIONS),), infer_reshape, ("view",)),
+    LayerType(
+        "reshape",
+        (Wholes("shape", low=-1, length=MAX_DIMENSIONS), Flag("channels_first")),
+        infer_reshape,
+        ("view",),
+    ),
     LayerType(
         "unflatten",
         (FIRST_DIM, Wholes("sizes", aliases=("unflattened_size", "shape"), low=-1, length=MAX_DIMENSIONS)),

@@ -284,6 +284,12 @@ _TRANSPOSED = (
     GROUPS,
     BIAS,
 )
+
+
+def _of_each_rank(*names: str) -> tuple[str, ...]:
+    return tuple(f"{name}{n}d" for name in names for n in (1, 2, 3))
+
+
 _POOL = (KERNEL, STRIDE, Wholes("padding", default=0, low=0), Flag("ceil_mode", default=False))
 _ADAPTIVE = (Wholes("out", aliases=("output_size",), default=1),)
 _BATCH_NORM = (IN, Flag("affine", default=True), EPS, MOMENTUM)
@@ -307,10 +313,13 @@ SPATIAL_TYPES = (
         "global_avg_pool",
         (),
         partial(infer_global, "global_avg_pool"),
-        ("global_average_pool", "global_avg_pool1d", "global_avg_pool2d", "global_average_pooling2d"),
+        ("global_average_pool", *_of_each_rank("global_avg_pool", "global_average_pooling")),
     ),
     LayerType(
-        "global_max_pool", (), partial(infer_global, "global_max_pool"), ("global_max_pool1d", "global_max_pool2d")
+        "global_max_pool",
+        (),
+        partial(infer_global, "global_max_pool"),
+        _of_each_rank("global_max_pool", "global_max_pooling"),
     ),
     LayerType("batch_norm", _BATCH_NORM, partial(infer_batch_norm, "batch_norm", 0), ("batch_normalization",)),
     *(LayerType(f"batch_norm{n}d", _BATCH_NORM, partial(infer_batch_norm, "batch_norm", n)) for n in (1, 2, 3)),

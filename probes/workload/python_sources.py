@@ -2,16 +2,18 @@
 
 Followed are the imports that stand in the source, wherever in it, as far as they lead to files below the folder in
 which Python finds the model's module. What is imported by a name made while running, and data that the code reads, is
-not seen.
+not seen. Of packages installed elsewhere their version counts.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
 MOST_FILES = 500  # are read for one answer; what a model of more is made of is not told
@@ -20,8 +22,9 @@ _LIBRARY = Path(ast.__file__).parent  # Python's own
 
 
 def hash_source(target: str) -> str | None:
-    """32 hexadecimal digits that change with the source of `module:function` and of what it imports; None where it
-    is not found, is no Python source, or imports more than MOST_FILES."""
+    """32 hexadecimal digits that change with the source of `module:function` and of what it imports, and with the
+    version of what it imports from elsewhere; None where it is not found, is no Python source, or imports more than
+    MOST_FILES."""
     name = target.partition(":")[0]
     for folder in dict.fromkeys((str(Path.cwd()), *(entry or "." for entry in sys.path))):
         path = _find(name, folder)
@@ -33,7 +36,7 @@ def hash_source(target: str) -> str | None:
 def _hash(name: str, folder: str, path: Path) -> str | None:
     digest = hashlib.sha256()
     whole = not _is_installed(Path(folder))  # among installed packages the model's own alone
-    waiting, seen = [(name, path)], {name}
+    waiting, seen, elsewhere = [(name, path)], {name}, set[str]()
     while waiting:
         if len(seen) > MOST_FILES:
             return None
@@ -41,13 +44,26 @@ def _hash(name: str, folder: str, path: Path) -> str | None:
         source = _read(path)
         digest.update(f"{module}\0{len(source)}\0".encode() + source)
         for imported in _imports(module, path, source):
-            if imported in seen or not (whole or imported.partition(".")[0] == name.partition(".")[0]):
+            if imported in seen:
                 continue
-            found = _find(imported, folder)
+            is_followed = whole or imported.partition(".")[0] == name.partition(".")[0]
+            found = _find(imported, folder) if is_followed else None
             if found is not None:
                 seen.add(imported)
                 waiting.append((imported, found))
+            elif "." not in imported:
+                elsewhere.add(imported)
+    digest.update("\n".join(_versions(elsewhere)).encode())
     return digest.hexdigest()[:32]
+
+
+def _versions(packages: Set[str]) -> Iterator[str]:
+    """Of what these were installed as. Whoever keeps an answer tells of torch's beside it."""
+    asked = packages - sys.stdlib_module_names - {"torch"}
+    installed = packages_distributions() if asked else {}
+    for name in sorted({name for package in asked for name in installed.get(package, ()) if name}):
+        with contextlib.suppress(PackageNotFoundError):  # what an upgrade that broke off left behind
+            yield f"{name} {version(name)}"
 
 
 def _is_installed(folder: Path) -> bool:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from probes.workload.catalogue import CatalogueRow
 from probes.workload.description import ModelDescription
 
 # What checking layers adds to them, and to one of them.
 INFERRED = frozenset({"output_shape", "class_axis", "tokens"})
 INFERRED_OPTIONS = frozenset({"steps", "features"})
+
+
+def write_row(row: CatalogueRow) -> dict[str, Any]:
+    """A row of the catalogue with its `model`, which can be changed and asked about."""
+    return {**row.to_json(), "model": write_model(row.description)}
 
 
 def write_model(description: ModelDescription) -> dict[str, Any]:

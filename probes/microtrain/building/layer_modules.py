@@ -174,7 +174,7 @@ BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "softmax": nn.Softmax,
     "log_softmax": nn.LogSoftmax,
     "flatten": nn.Flatten,
-    "reshape": Reshape,
+    "reshape": lambda shape, **_: Reshape(shape),
     "permute": Permute,
     "mean": lambda dim: Reduce("mean", dim),
     "max": lambda dim: Reduce("max", dim),

@@ -39,8 +39,8 @@ class DeviceCost(NamedTuple):
 class OperationMarks(EachOperation):
     """Marks operations for the profiler, numbered as they ran."""
 
-    def __init__(self, *, autocast: bool, device: str = "cuda") -> None:
-        super().__init__(autocast=autocast, device=device)
+    def __init__(self, *, device: str = "cuda") -> None:
+        super().__init__(device=device)
         self.count = 0
 
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -80,7 +80,7 @@ def clock_device_steps(runs: Sequence[StepRun], times: int) -> list[list[list[De
 
 def _marked_step(step: Step) -> int:
     """How many operations it had."""
-    with OperationMarks(autocast=step.casts, device=step.device.type) as marks:
+    with OperationMarks(device=step.device.type) as marks:
         step()
     synchronize(step.device)
     return marks.count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from probes.microtrain.processes.footprint import count_page_faults
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
 from probes.microtrain.traces.issuing import IssueCounter
-from probes.microtrain.traces.recording import SILENT, Record, Recorder, decompose, is_composite, under_autocast
+from probes.microtrain.traces.recording import SILENT, Record, Recorder, casting_as_asked, decompose, is_composite
 from probes.microtrain.traces.sparse_states import sparse_states
 from probes.microtrain.traces.unwatched import as_unwatched, unheld
 
@@ -33,12 +32,11 @@ MANY_FRESH = 16
 
 class EachOperation(TorchDispatchMode):
     """Hands every operation of a step to `_run`. It takes composite operations apart as Recorder does, so that all see
-    the same ones. autocast, device: see Recorder."""
+    the same ones. device: see Recorder."""
 
-    def __init__(self, *, autocast: bool = False, device: str = "cpu") -> None:
+    def __init__(self, *, device: str = "cpu") -> None:
         super().__init__()
         unheld()  # for as_unwatched
-        self._autocast = autocast
         self._device = device
 
     def __torch_dispatch__(
@@ -49,17 +47,14 @@ class EachOperation(TorchDispatchMode):
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         if is_composite(func, self._device):
-            with self, self._casting() if self._autocast else nullcontext():
+            with self, casting_as_asked(self._device):
                 parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
                 return parts
-        if self._autocast and is_whole_layer(func):
-            with self._casting():
+        if is_whole_layer(func):
+            with casting_as_asked(self._device):
                 return self._run(func, args, kwargs)
         return self._run(func, args, kwargs)
-
-    def _casting(self) -> AbstractContextManager[Any]:
-        return under_autocast(self._device)
 
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -76,8 +71,8 @@ class OperationClock(EachOperation):
     """Seconds and page faults of each operation in the order they ran. What it costs itself lies between the
     operations, not in them. On a device it is what issuing takes, as long as its queue is not full."""
 
-    def __init__(self, *, autocast: bool = False, device: str = "cpu") -> None:
-        super().__init__(autocast=autocast, device=device)
+    def __init__(self, *, device: str = "cpu") -> None:
+        super().__init__(device=device)
         self.seconds: list[float] = []
         self.faults: list[int] = []
 
@@ -107,12 +102,12 @@ def record_operations(step: Step) -> list[Record]:
 
 def _recorder(step: Step, counter: IssueCounter | None = None) -> Recorder:
     sparse = sparse_states(step.module, step.optimizer)
-    return Recorder(autocast=step.casts, issuing=counter, sparse=sparse, device=step.device.type)
+    return Recorder(issuing=counter, sparse=sparse, device=step.device.type)
 
 
 def clock_step(step: Step) -> ClockedStep:
     """Each operation of one step."""
-    with OperationClock(autocast=step.casts, device=step.device.type) as clock:
+    with OperationClock(device=step.device.type) as clock:
         step()
     return ClockedStep(clock.seconds, clock.faults)
 

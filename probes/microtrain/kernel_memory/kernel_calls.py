@@ -8,6 +8,7 @@ bf16 and fp32 casts an operand first; no tensor of the step shows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -181,6 +182,7 @@ def _whole_layer_bytes(operation: OpOverload, args: Sequence[Any], *, casts: boo
     return int(batch * steps * a_place)
 
 
+@cache
 def is_whole_layer(operation: OpOverload) -> bool:
     """One that calls others inside, which are cast under autocast."""
     return str(operation._overloadpacket) in _WHOLE_LAYERS

@@ -193,13 +193,12 @@ class _Bench:
     def _answer(self, run: StepRun, question: Question) -> object:
         match question:
             case Steps(executions, watched):
-                run.prepared()
                 seconds = 0.0
                 if executions and not watched and not run.has_run:  # in the place of a process that died
                     with run.noticing():
-                        seconds, executions = _timed(run, 1), executions - 1
+                        seconds, executions = run(1), executions - 1
                 with run.watched() if watched else contextlib.nullcontext():
-                    seconds += _timed(run, executions)
+                    seconds += run(executions)
                 # Peaks of memory are not to hold what reading the pace needs.
                 return Ran(seconds, run.memory(), read_pace() if question.executions and not watched else None)
             case Parts(step_seconds, seconds):
@@ -211,13 +210,6 @@ class _Bench:
                 return None
             case Least():
                 return estimate_least_memory(self._bench.workload, run.batch_size)
-
-
-def _timed(run: StepRun, executions: int) -> float:
-    """Seconds that they take."""
-    begun = time.perf_counter()
-    run(executions)
-    return time.perf_counter() - begun
 
 
 def unmapped_bytes(libraries: int) -> int:

@@ -29,6 +29,9 @@ class MeasureJob:
     # By threads, seconds of fixed work on calm cores, as known before (probes.microtrain.quiet.pace); empty: none.
     paces: Mapping[int, float] = field(default_factory=dict)
     expected_seconds: tuple[float | None, ...] = ()  # of a step under each plan, as foretold; empty: nothing is
+    # Of what a step trains, as a trace tells them; None: nobody knows.
+    gradient_bytes: int | None = None
+    optimizer_bytes: int | None = None
 
 
 def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
@@ -39,11 +42,9 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Failure("invalid-job", "plans is a list of documents with a device, a precision and threads.") from None
     sizes = _read_batch_sizes(job.get("batch_sizes"), workload)
-    seconds, limit = job.get("seconds"), job.get("memory_limit_bytes")
+    seconds, limit = job.get("seconds"), _read_bytes(job, "memory_limit_bytes")
     if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_TIME_LIMIT_SECONDS:
         raise Failure("invalid-job", f"seconds is the time to spend, up to {MAX_TIME_LIMIT_SECONDS:.0f}.")
-    if limit is not None and not (is_whole(limit) and limit >= 0):
-        raise Failure("invalid-job", "memory_limit_bytes is a whole number of bytes, or null.")
     enough = job.get("enough_seconds")
     if enough is not None and not (isinstance(enough, int | float) and 0 < enough <= MAX_TIME_LIMIT_SECONDS):
         raise Failure("invalid-job", "enough_seconds is the time after which plans with samples rest, or null.")
@@ -54,7 +55,16 @@ def parse_measure_job(job: Document, workload: Workload) -> MeasureJob:
     apart = job.get("apart") is True
     foretold = tuple(expected.get(plan.key) for plan in distinct)
     paces = _read_paces(job.get("paces"))
-    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart, paces, foretold)
+    trained = (_read_bytes(job, "gradient_bytes"), _read_bytes(job, "optimizer_bytes"))
+    return MeasureJob(workload, distinct, sizes, float(seconds), limit, cores, enough, apart, paces, foretold, *trained)
+
+
+def _read_bytes(job: Document, name: str) -> int | None:
+    """Raises Failure `invalid-job`."""
+    value = job.get(name)
+    if value is not None and not (is_whole(value) and value >= 0):
+        raise Failure("invalid-job", f"{name} is a whole number of bytes, or null.")
+    return value
 
 
 def _read_batch_sizes(value: Any, workload: Workload) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from torch import nn
 from probes.measurement import MemoryPeak
 from probes.microtrain.building.huggingface_models import import_transformers
 from probes.microtrain.building.module_copies import copied
+from probes.microtrain.failures import is_out_of_memory
 from probes.microtrain.feeding import Batch, Feed, ResidentFeed, batch_bytes, has_any, make_feed, to_device
 from probes.microtrain.measuring.altered_batches import Alterations, CopyingFeed, NoticingFeed, Places, bytes_beside
 from probes.microtrain.measuring.denormals import measure_denormal_share
@@ -24,11 +25,14 @@ from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.models import BuiltModel, build_model
 from probes.microtrain.processes.footprint import PeakWatch, read_resident_bytes
 from probes.microtrain.step import Step, applied, make_optimizer
-from probes.workload.description import Plan, Workload
+from probes.workload.description import OptimizerName, Plan, Workload
 
 SEED = 0
 RING_BYTES = 64 * 1024 * 1024  # of different batches, for one batch size
 MIN_RING, MAX_RING = 2, 8  # repeating one batch trains into denormals, which are slow
+# Values that a first step makes of each parameter, one after another (torch.optim); those of the others are one, or are
+# there before.
+STATES_MADE: dict[OptimizerName, int] = {"adam": 3, "adamw": 3, "rmsprop": 2}
 _CPU = torch.device("cpu")
 
 
@@ -51,7 +55,8 @@ class Workbench:
     changes: a plan's, shared by all plans on the bench as they share the model. first_calls: seconds that compiling
     took, by plan and batch size. layout_seconds: that the model and its ways to devices took, as they would again:
     without what a process does once, its imports and the devices' contexts. altered: what steps alter in their batches,
-    as far as is known; None: nothing."""
+    as far as is known; None: nothing. runs: whose steps are fed from here; they are made anew where batches are let go
+    of."""
 
     workload: Workload
     devices: frozenset[str]
@@ -60,9 +65,11 @@ class Workbench:
     base_bytes: int | None = field(default_factory=read_resident_bytes)
     layout_seconds: float = 0.0
     altered: Places | None = None
+    runs: WeakSet[StepRun] = field(default_factory=WeakSet)
     _built: BuiltModel | None = None
     _replicas: dict[str, Replica] = field(default_factory=dict)
     _rings: dict[int, list[Batch]] = field(default_factory=dict)
+    _alone: set[int] = field(default_factory=set)  # batch sizes whose steps ran out of memory beside other batches
     # Shared by all plans of a device and batch size, and gone with the last of them.
     _feeds: WeakValueDictionary[tuple[str, int], Feed] = field(default_factory=WeakValueDictionary)
 
@@ -106,14 +113,50 @@ class Workbench:
         return device in self._replicas
 
     def ring(self, batch_size: int) -> list[Batch]:
-        """Different batches of one size, on the CPU."""
+        """Different batches of one size, on the CPU; one of a size that is held alone."""
         if batch_size not in self._rings:
-            generator = torch.Generator().manual_seed(SEED)
-            first = self._make_batch(batch_size, generator)
-            count = min(MAX_RING, max(MIN_RING, RING_BYTES // max(1, batch_bytes(first))))
-            others = (self._make_batch(batch_size, generator) for _ in range(count - 1))
-            self._rings[batch_size] = [first, *others]
+            if batch_size in self._alone or not self._alone.isdisjoint(self._rings):
+                self._let_go_of_batches()
+            self._rings[batch_size] = self._make_ring(batch_size)
         return self._rings[batch_size]
+
+    def may_hold_less(self, batch_size: int) -> bool:
+        """Whether there may be batches here, beside the one in use, where steps of this size run out of memory."""
+        return self._built is not None and batch_size not in self._alone
+
+    def hold_alone(self, batch_size: int) -> None:
+        """From now on one batch of this size, and none of another meanwhile, as a training loop holds them. What lies
+        here is let go of, and made anew for the next step of its size.
+
+        Such a step repeats its batch, but it takes nearly all the memory there is: that is long, so that few steps
+        follow each other, and leaves nothing of the batch in a cache."""
+        self._alone.add(batch_size)
+        self._let_go_of_batches()
+
+    def forget_half_made_states(self) -> None:
+        """Where memory ran out while an optimizer made what it keeps of a parameter, it would miss the rest in the next
+        step, whichever plan's that is."""
+        whole = STATES_MADE.get(self.workload.optimizer, 0)
+        optimizers = [replica.optimizer for replica in self._replicas.values() if replica.optimizer is not None]
+        for optimizer in optimizers:
+            if any(len(state) < whole for state in optimizer.state.values()):
+                optimizer.state.clear()
+
+    def _let_go_of_batches(self) -> None:
+        for run in self.runs:
+            run.step = None
+        self._rings.clear()
+        self._feeds.clear()
+        gc.collect()
+        empty_device_cache()
+
+    def _make_ring(self, batch_size: int) -> list[Batch]:
+        generator = torch.Generator().manual_seed(SEED)
+        first = self._make_batch(batch_size, generator)
+        if batch_size in self._alone:
+            return [first]
+        count = min(MAX_RING, max(MIN_RING, RING_BYTES // max(1, batch_bytes(first))))
+        return [first, *(self._make_batch(batch_size, generator) for _ in range(count - 1))]
 
     def _make_batch(self, batch_size: int, generator: torch.Generator) -> Batch:
         return to_device(self.build().make_batch(batch_size, generator), _CPU)  # a user's function makes them anywhere
@@ -176,38 +219,73 @@ class StepRun:
         self.batch_size = batch_size
         self.step: Step | None = None
         self._bench = bench
+        bench.runs.add(self)
         self._watch = PeakWatch(torch.device(plan.device), bench.base_bytes)
         self._executions = 0
         self._held_state = False  # while a step was watched
+        self._watches = self._notices = False  # what runs now
 
-    def __call__(self, executions: int) -> None:
+    def __call__(self, executions: int) -> float:
+        """Seconds that they took, without preparing them. Where memory runs out they run once more, without batches
+        that only the measuring holds."""
+        try:
+            return self._run(executions)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self._bench.forget_half_made_states()
+            if not self._bench.may_hold_less(self.batch_size):
+                raise
+        self._bench.hold_alone(self.batch_size)  # not while that error is handled: its frames hold on to tensors
+        return self(executions)
+
+    def _run(self, executions: int) -> float:
         step = self.prepared()
-        for _ in range(executions):
-            step()
-        synchronize(step.device)
+        with self._noticed(step), self._watched(step, executions):
+            begun = time.perf_counter()
+            for _ in range(executions):
+                step()
+            synchronize(step.device)
+            seconds = time.perf_counter() - begun
         self._executions += executions
+        return seconds
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Peaks of memory are taken, and it is noticed what steps alter in their batches; preparing is not part of what
-        runs inside."""
-        with applied(self.plan):
-            step = self.prepared()
-        held, before = step.holds_state, self._executions
-        bench, size = self._bench, self.batch_size
-        with (
-            self.noticing(),
-            self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)),
-        ):
-            yield
-        made = step.holds_state and self._executions > before + 1  # by the first of several
-        self._held_state = self._held_state or held or made
+        """Of what runs inside, peaks of memory are taken, and it is noticed what steps alter in their batches;
+        preparing is not part of it."""
+        self._watches = True
+        try:
+            with self.noticing():
+                yield
+        finally:
+            self._watches = False
 
     @contextlib.contextmanager
     def noticing(self) -> Iterator[None]:
         """Steps after those that run inside are given copies, where one of them altered its batch."""
-        with applied(self.plan):
-            step = self.prepared()
+        self._notices = True
+        try:
+            yield
+        finally:
+            self._notices = False
+
+    @contextlib.contextmanager
+    def _watched(self, step: Step, executions: int) -> Iterator[None]:
+        if not self._watches:
+            yield
+            return
+        bench, size, held = self._bench, self.batch_size, step.holds_state
+        with self._watch.watching(bench.spare_bytes(size), bench.spare_device_bytes(self.plan.device, size)):
+            yield
+        made = step.holds_state and executions > 1  # by the first of several
+        self._held_state = self._held_state or held or made
+
+    @contextlib.contextmanager
+    def _noticed(self, step: Step) -> Iterator[None]:
+        if not self._notices:
+            yield
+            return
         bench, key = self._bench, (self.plan.device, self.batch_size)
         noticing = NoticingFeed(bench.feed(*key))  # another plan's steps may have shown it meanwhile
         step.feed = noticing
@@ -215,9 +293,8 @@ class StepRun:
             yield
         finally:
             step.feed = noticing.feed
-        with applied(self.plan):
-            bench.note_alterations(self.batch_size, noticing.alterations())
-            step.feed, step.altered = bench.feed(*key), bench.altered
+        bench.note_alterations(self.batch_size, noticing.alterations())
+        step.feed, step.altered = bench.feed(*key), bench.altered
 
     @property
     def has_run(self) -> bool:

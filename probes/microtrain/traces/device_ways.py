@@ -65,14 +65,14 @@ class Ways:
                 key, value = (each.repeat_interleave(query.shape[-3] // each.shape[-3], -3) for each in (key, value))
             if causal:
                 mask = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril()
-            weights = _product(query * scale, key.transpose(-2, -1) * scale)
+            weights = (query * scale) @ (key.transpose(-2, -1) * scale)
             if mask is not None and mask.dtype is torch.bool:
                 mask = torch.zeros_like(mask, dtype=weights.dtype).masked_fill(mask.logical_not(), -torch.inf)
             if mask is not None:
                 weights.add_(mask)
             weights = torch.ops.aten._safe_softmax(weights, -1)
             weights = self.dropout(weights, dropout)
-            return _product(weights, value).to(dtype)
+            return (weights @ value).to(dtype)
 
     def dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         if not training or p <= 0:
@@ -99,15 +99,6 @@ class Ways:
 
     def cast(self) -> None:
         self.taken = True
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Of as many matrices. Under inference_mode torch's matmul would be taken apart under autocast, wherever it runs
-    (Recorder)."""
-    if left.shape[:-2] != right.shape[:-2]:
-        return left @ right
-    each = torch.bmm(*(side.reshape(-1, *side.shape[-2:]) for side in (left, right)))
-    return each.view(*left.shape[:-1], right.shape[-1])
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> bool:

@@ -1,14 +1,16 @@
 """What one operation computes and moves: FLOPs, bytes read, bytes written, from its arguments' shapes.
 
 FLOPs follow torch.utils.flop_counter, which counts products (a multiply-add is two) and nothing else; what it counts
-as 0 on a CPU (attention, LSTMs), wrongly or though it is not computed has formulas here, and what works on whole
-matrices in matrix_costs. It counts products of complex numbers as if these were real.
+as 0 (on a CPU attention and LSTMs, products with a vector, whatever is written in place), wrongly or though it is not
+computed has formulas here, and what works on whole matrices in matrix_costs. It counts products of complex numbers as
+if these were real.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -25,12 +27,19 @@ _COMPLEX = 4  # a product of two complex numbers, and its sum, is four of real o
 
 
 def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
-    packet = operation._overloadpacket
+    packet = _beside(operation)
     times = _COMPLEX if any(isinstance(arg, torch.Tensor) and arg.is_complex() for arg in args) else 1
     if (own := OWN_FORMULAS.get(str(packet))) is not None:
         return times * own(args)
     formula = flop_registry.get(packet)
     return 0 if formula is None else times * int(formula(*args, **kwargs, out_val=result))
+
+
+@cache
+def _beside(operation: OpOverload) -> Any:
+    """The operation that makes a result of its own where this one writes its first argument: they compute the same."""
+    packet = operation._overloadpacket
+    return getattr(getattr(torch.ops, operation.namespace), packet.__name__.rstrip("_"), packet)
 
 
 def grain_of(operation: OpOverload, args: tuple[Any, ...]) -> float:
@@ -158,6 +167,21 @@ def _cudnn_turns(args: tuple[Any, ...], place: int) -> int:
     return int(steps * args[place] * (2 if args[place + 4] else 1))
 
 
+def _product(left: int, right: int) -> Callable[[tuple[Any, ...]], int]:
+    """left, right: places of the matrices, or batches of them, among the arguments."""
+    return lambda args: int(2 * args[left].numel() * args[right].shape[-1])
+
+
+def _with_vector(matrix: int) -> Callable[[tuple[Any, ...]], int]:
+    """Each number of the matrix, or of another vector, meets one of the vector. matrix: its place."""
+    return lambda args: int(2 * args[matrix].numel())
+
+
+def _outer(args: tuple[Any, ...]) -> int:
+    """(what it is added to, two vectors)."""
+    return int(2 * args[1].numel() * args[2].numel())
+
+
 def grouped_shape(
     a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None = None, *_: Any, **__: Any
 ) -> list[int]:
@@ -202,6 +226,13 @@ OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten._scaled_dot_product_cudnn_attention_backward": _device_attention_backward,
     "aten.convolution_backward": _convolution_backward,
     "aten._grouped_mm": _grouped,
+    "aten._int_mm": _product(0, 1),
+    "aten.addbmm": _product(1, 2),
+    "aten.mv": _with_vector(0),
+    "aten.addmv": _with_vector(1),
+    "aten.dot": _with_vector(0),
+    "aten.vdot": _with_vector(0),
+    "aten.addr": _outer,
     "crosspoint.scaled_dot_product_attention": _device_attention,
     "crosspoint.scaled_dot_product_attention_backward": _device_attention_backward,
     "crosspoint._cudnn_rnn": _cudnn_recurrent,

@@ -24,11 +24,12 @@ from probes.microtrain.kernel_memory.kernel_calls import Call
 from probes.microtrain.step import Step, make_optimizer
 from probes.microtrain.traces.asking import Guesses
 from probes.microtrain.traces.issuing import IssueCounter
+from probes.microtrain.traces.other_threads import in_one_thread
 from probes.microtrain.traces.recording import Known, Record, Recorder, check_strided
 from probes.microtrain.traces.repeats import Key
 from probes.microtrain.traces.replayed_optimizer import ReplayedOptimizer, prime
 from probes.microtrain.traces.sparse_states import sparse_states
-from probes.trace import AUTOCAST, Phase
+from probes.trace import Phase
 from probes.workload.description import Precision, Workload
 
 
@@ -142,8 +143,7 @@ class PrimedStepper:
         step.use_precision(precision)
         counter = IssueCounter() if counts else None
         sparse = sparse_states(self.module, step.optimizer)
-        autocast = precision in AUTOCAST
-        self._step, self._recorder = step, Recorder(self._known, autocast=autocast, issuing=counter, sparse=sparse)
+        self._step, self._recorder = step, Recorder(self._known, issuing=counter, sparse=sparse)
         inputs = _distinct(tensors_in_batch(batch))
         self._recorder.learn_inputs(inputs.values())
         live = self._recorder.live
@@ -155,7 +155,7 @@ class PrimedStepper:
         live.resides()
         live.add(inputs.values())
         live.begins()
-        with self._recorder, counter.running() if counter is not None else nullcontext():
+        with in_one_thread(), self._recorder, counter.running() if counter is not None else nullcontext():
             step.compute(batch)
         self.evenly_routed |= self._recorder.evenly_routed
         self.layers_dropped = self._recorder.layers_dropped

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
+from torch.overrides import enable_reentrant_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.allocations import Log
@@ -30,6 +31,7 @@ from probes.trace import Kind, Phase
 DEVICE = torch.ops.prim.device.default  # the engine asks for every gradient's
 MOST_AFTER_A_GUESS = 100_000  # operations of a step: a loop as long as a guessed number never ends
 SILENT = ("prim", "profiler")  # questions about tensors and marks for the profiler: nobody waits for them
+CASTS = "casts"  # among what tells recorded operations apart: a whole layer that casts what it calls inside
 
 
 class Record(NamedTuple):
@@ -124,17 +126,16 @@ class Known(NamedTuple):
 class Recorder(TorchDispatchMode):
     """Enter it inside a fake mode (or none). `phase` is set by whoever runs the step.
 
-    Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole).
-    known: what recorders of the same model's steps in the same mode have in common. autocast: whether the step runs
-    under it; down here torch no longer tells. issuing: is told of every operation. sparse: identities of tensors that
-    are mostly zeros (probes.microtrain.traces.sparse_states). device: the kind that the step runs on.
+    Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole), and cast
+    where whoever asks for them is under autocast. known: what recorders of the same model's steps in the same mode have
+    in common. issuing: is told of every operation. sparse: identities of tensors that are mostly zeros
+    (probes.microtrain.traces.sparse_states). device: the kind that the step runs on.
     """
 
     def __init__(
         self,
         known: dict[Key, Known] | None = None,
         *,
-        autocast: bool = False,
         issuing: IssueCounter | None = None,
         sparse: Collection[int] = (),
         device: str = "cpu",
@@ -143,7 +144,6 @@ class Recorder(TorchDispatchMode):
         unheld()  # for as_unwatched
         self.issuing = issuing
         self.sparse = sparse
-        self._autocast = autocast
         self._device = device
         self.phase: Phase = "forward"
         self.records: list[Record] = []
@@ -172,7 +172,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         func = as_unwatched(func, args, kwargs)
         if is_composite(func, self._device):
-            with self, under_autocast(self._device) if self._autocast else nullcontext():
+            with self, casting_as_asked(self._device):
                 parts = decompose(func, args, kwargs)
             if parts is not NotImplemented:
                 return parts
@@ -200,24 +200,28 @@ class Recorder(TorchDispatchMode):
         if self.issuing is not None:
             self.issuing.begins()
         key = None if self._stand_ins.decides(func, args, kwargs) else key_of(func, args, kwargs)
-        key = (key, self._autocast) if key is not None and is_whole_layer(func) else key
+        casts = is_whole_layer(func) and is_under_autocast(self._device)
+        key = (key, CASTS) if key is not None and casts else key
         key = (key, SPARSE) if key is not None and self._is_sparse(args) else key
         known = None if key is None else self._known.get(key)
         if known is not None and known.made is not None:
             result = make(known.made, args, one=known.single, listed=known.listed)
             self._note(known, tensors_in(result))
             return result
-        with under_autocast(self._device) if self._autocast and is_whole_layer(func) else nullcontext():
+        with _under_autocast(self._device) if casts else nullcontext():
             result = self._stand_ins.run(func, args, kwargs)
-        if self._autocast and is_whole_layer(func):
+        if casts:
             result = _as_cast(result)
-        known = self._learn(func, args, kwargs, result)
+        known = self._learn(func, args, kwargs, result, casts=casts)
         if key is not None:
             self._known[key] = known
         self._note(known, tensors_in(result))
         return result
 
-    def _learn(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Known:
+    def _learn(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, *, casts: bool
+    ) -> Known:
+        """casts: whether what it calls inside is cast."""
         inputs = [*tensors_in(args), *(t for value in kwargs.values() for t in tensors_in(value))]
         outputs = list(tensors_in(result))
         name = str(func._overloadpacket)
@@ -230,7 +234,7 @@ class Recorder(TorchDispatchMode):
         variant = chosen_kernel(name, args, kwargs) or _variant(name, shapes, inputs, args)
         variant = SPARSE if self._is_sparse(args) else variant
         record = Record(self.phase, kind_of(func), name, dtype, shapes, *cost, variant, grain_of(func, args))
-        call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=self._autocast)
+        call = call_of(func, kind_of(func), dtype, args, kwargs, cost, autocast=casts)
         return Known(
             record, call, describe(args, result), not isinstance(result, tuple | list), isinstance(result, list)
         )
@@ -286,8 +290,19 @@ def _as_cast(result: Any) -> Any:
     return tuple(narrow) if isinstance(result, tuple) else narrow[0]
 
 
-def under_autocast(device: str = "cpu") -> AbstractContextManager[Any]:
-    """Casts again, as around an operation's parts in a step under autocast: a dispatch mode comes below it."""
+def casting_as_asked(device: str = "cpu") -> AbstractContextManager[Any]:
+    """Around an operation's parts, within a dispatch mode: cast where whoever asked for it is under autocast."""
+    return _under_autocast(device) if is_under_autocast(device) else nullcontext()
+
+
+def is_under_autocast(device: str = "cpu") -> bool:
+    """Whether whoever asked for the operation that a dispatch mode has is. The mode comes below autocast, where torch
+    tells that of nobody; what was set when it was asked is kept for that long."""
+    with enable_reentrant_dispatch():
+        return torch.is_autocast_enabled(device)
+
+
+def _under_autocast(device: str) -> AbstractContextManager[Any]:
     key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
     included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     return torch._C._ForceDispatchKeyGuard(included, excluded.remove(key))

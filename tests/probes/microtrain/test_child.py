@@ -84,6 +84,7 @@ def test_a_line_that_is_no_job_is_refused_in_words_and_the_next_one_heard(child:
         {"seconds": 1, "plans": [{"device": "cpu", "threads": "two"}]},
         {"seconds": 1, "plans": [{"device": {"a": 1}}]},
         {"seconds": 1, "memory_limit_bytes": -1},
+        {"seconds": 1, "gradient_bytes": 0.5},
     ],
 )
 def test_a_measurement_out_of_bounds_is_refused(child: Pipes, fields: dict[str, Any]) -> None:

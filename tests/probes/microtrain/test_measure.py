@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from probes.microtrain.measuring.contest import NOT_BEGUN, Entry
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.measured_rows import explain_outcome
 from probes.workload.description import Plan, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import parse_model, python_model
 from tests.probes.microtrain import brief
 from tests.probes.microtrain.pipes import Pipes
 
@@ -220,3 +222,43 @@ def test_one_job_measures_one_layout(child: Pipes) -> None:
     assert "job of their own" in (refused.reason or "")
     (alone,) = measure(child, Workload(MLP, 4), last)
     assert (alone.outcome, alone.plan) == ("ok", last)
+
+
+def test_a_batch_that_memory_does_for_once_is_measured(child: Pipes) -> None:
+    """A training loop holds one. Of two, which the measuring would hold, the limit does for one and a half."""
+    flat = parse_model({"layers": [{"type": "linear", "out": 1}], "input_shape": [1000]})
+    size, limit = 100_000, 600 * 10**6
+    (row,) = measure(child, Workload(flat, size), ONE, seconds=1.0, batch_sizes=[size], memory_limit_bytes=limit)
+    assert (row.outcome, row.reason) == ("ok", None)
+
+
+def test_what_a_step_trains_counts_where_a_trace_has_told_it() -> None:
+    """A model does not: parts of it may get no gradient."""
+    job = MeasureJob(Workload(MLP, 16), (ONE,), (16,), 0.5, 2**20)
+    assert len(MeasureSession(job, lambda *_: None)._make_entries()) == 1
+    told = MeasureSession(replace(job, gradient_bytes=2**19, optimizer_bytes=2**20), lambda *_: None)
+    assert told._make_entries() == []
+    (row,) = told._refused
+    assert row.outcome == "out-of-memory"
+    assert (row.reason or "").startswith("Weights, gradients, optimizer state and one batch alone take 0.0 GiB")
+
+
+def test_a_batch_that_cannot_be_made_costs_only_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, too, where no plan is forked, as of devices alone."""
+    program = """
+import random, torch
+
+def few_rows():
+    rows = torch.randn(500, 4)
+    def make_batch(size):
+        return rows[random.sample(range(500), size)], torch.zeros(size, dtype=torch.long)
+    return torch.nn.Linear(4, 2), make_batch
+"""
+    (tmp_path / "few_rows_to_sample.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    workload = Workload(python_model("few_rows_to_sample:few_rows"), 64)
+    session = MeasureSession(MeasureJob(workload, (ONE,), (64, 1024), 0.5, 2**40), lambda *_: None)
+    entries = session._make_entries()
+    assert [session._runs[id(entry)].batch_size for entry in entries] == [64, 1024]
+    with pytest.raises(ValueError, match="larger than population"):
+        entries[1].run(1)

@@ -17,6 +17,7 @@ from probes.workload.catalogue import CatalogueRow, list_models
 from probes.workload.description import InvalidModel, ModelDescription
 from probes.workload.layers import LAYER_TYPES, parse_layers
 from probes.workload.models import parse_model, python_model
+from probes.workload.written import write_model
 from tests.probes.microtrain.tiny import TINY
 
 EXAMPLES: dict[str, tuple[dict[str, Any], list[int]]] = {
@@ -89,6 +90,16 @@ def test_a_layer_has_the_shape_and_parameters_that_were_inferred(name: str) -> N
     description = parse_model(document)
     assert list(outputs(description).shape) == [3, *content["output_shape"]]
     assert parameters(build_model(description).module) == count
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in LAYER_TYPES if kind.name != "embedding"])
+def test_a_checked_model_written_out_is_the_same_model(name: str) -> None:
+    """Behind a convolution, which puts the classes first."""
+    options, shape = example(name)
+    shape = shape if len(shape) > 1 else [*shape, 1]
+    convolution = {"type": f"conv{len(shape) - 1}d", "out": shape[0], "kernel": 1}
+    checked = describe(convolution, {"type": name, **options}, shape=shape)
+    assert parse_model(write_model(checked)).content == checked.content
 
 
 @pytest.mark.parametrize("name", [kind.name for kind in LAYER_TYPES if "norm" in kind.name])

@@ -78,6 +78,13 @@ def test_a_first_layer_that_is_none_is_named_before_its_input_is_asked_for(first
         parse_layers({"layers": [first]})
 
 
+def test_a_first_linear_layer_within_others_is_named_by_its_place() -> None:
+    layers = [{"type": "sequential", "layers": [{"type": "linear", "in": 4, "outs": 3}]}]
+    for shape in ({}, {"input_shape": [4]}):
+        with pytest.raises(InvalidModel, match=r"^layers\[0\]\.layers\[0\] \(linear\) has no option"):
+            parse_layers({"layers": layers, **shape})
+
+
 def test_a_first_linear_layer_says_the_input_shape() -> None:
     assert parse({"type": "linear", "in": 7, "out": 3})["input_shape"] == [7]
 
@@ -121,6 +128,20 @@ def test_the_shape_behind_a_layer_is_torchs(layer: Any, shape: list[int], expect
 def test_classes_lie_where_the_last_layer_puts_them() -> None:
     assert parse({"type": "conv2d", "out": 5, "kernel": 1}, shape=[3, 8, 8])["class_axis"] == 1
     assert parse({"type": "lstm", "hidden": 8}, LINEAR, shape=[6, 4])["class_axis"] == 2
+
+
+def test_an_axis_that_comes_or_goes_before_the_channels_leaves_them_first_no_more() -> None:
+    def axis(*changes: Any) -> int:
+        found: int = parse({"type": "conv2d", "out": 1, "kernel": 1}, *changes, shape=[3, 8, 1])["class_axis"]
+        return found
+
+    first, last = {"type": "squeeze", "dim": 1}, {"type": "squeeze", "dim": 3}
+    assert (axis(first), axis(last)) == (2, 1)
+    assert (axis({"type": "unsqueeze", "dim": 1}), axis({"type": "unsqueeze", "dim": 4})) == (4, 1)
+    softmax = parse({"type": "conv2d", "out": 1, "kernel": 1}, first, "softmax", shape=[3, 8, 1])["layers"][-1]
+    assert softmax["dim"] == 2
+    told = {"type": "reshape", "shape": [1, 8]}
+    assert (axis(told), axis({**told, "channels_first": True})) == (2, 1)
 
 
 def test_one_output_is_a_regression_unless_told_otherwise() -> None:

@@ -130,3 +130,50 @@ def test_two_versions_have_two_keys(here: Path) -> None:
     assert one.name == other.name
     assert one.key != other.key
     assert read_model("own:make").key == other.key == ModelDescription.from_json(other.to_json()).key
+
+
+def install(folder: Path, name: str, version: str) -> None:
+    """A package as it lies among installed ones, under another name than it is imported by."""
+    write(folder, **{f"{name}__in____init__": ""})
+    told = folder / f"the_{name}.dist-info"
+    told.mkdir(exist_ok=True)
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: the-{name}\nVersion: {version}\n")
+    (told / "top_level.txt").write_text(f"{name}\n")
+
+
+@pytest.mark.parametrize("statement", ["import theirs", "def make():\n    from theirs.nets import Net", "import parts"])
+def test_another_version_of_an_installed_package_that_it_imports_is_another_model(
+    here: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    installed = here / "lib" / "site-packages"
+    for name in ("theirs", "unasked"):
+        install(installed, name, "1.0")
+    monkeypatch.syspath_prepend(str(installed))
+    write(here, own=statement, parts="import theirs")
+    first = hash_source("own:make")
+    install(installed, "unasked", "2.0")
+    assert hash_source("own:make") == first
+    install(installed, "theirs", "2.0")
+    assert hash_source("own:make") != first
+
+
+def test_a_module_of_its_folder_is_not_the_package_that_is_called_the_same(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = here / "lib" / "site-packages"
+    install(installed, "theirs", "1.0")
+    monkeypatch.syspath_prepend(str(installed))
+    write(here, own="from theirs import Net", theirs="Net = 1")
+    first = hash_source("own:make")
+    install(installed, "theirs", "2.0")
+    assert hash_source("own:make") == first
+
+
+def test_packages_of_an_installed_model_count_by_their_version(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = here / "lib" / "site-packages"
+    install(installed, "helper", "1.0")
+    write(installed, theirs__in____init__="import helper", theirs__in__net="")
+    monkeypatch.syspath_prepend(str(installed))
+    first = hash_source("theirs.net:make")
+    install(installed, "helper", "2.0")
+    assert hash_source("theirs.net:make") != first

@@ -52,7 +52,7 @@ def test_every_step_runs_the_same_operations(name: str) -> None:
     step()  # makes what the optimizer keeps
     ran = []
     for _ in range(3):
-        with Recorder(autocast=True) as recorder:
+        with Recorder() as recorder:
             step()
         ran.append([(record.name, record.dtype) for record in recorder.records])
     assert ran[0] == ran[1] == ran[2]
@@ -99,7 +99,7 @@ def test_there_is_a_price_for_what_people_use() -> None:
         found = names[casts] = set()
         for name in NAMES:
             step, _ = make_step(name, casts)
-            with Recorder(autocast=casts) as recorder:
+            with Recorder() as recorder:
                 step()
             found |= {record.name.removeprefix("aten.") for record in recorder.records}
     used = {

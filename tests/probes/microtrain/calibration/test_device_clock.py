@@ -90,7 +90,7 @@ def _run() -> StepRun:
 def test_as_many_operations_are_marked_as_recorded() -> None:
     step = _run().prepared()
     step()  # makes the optimizer's state
-    with OperationMarks(autocast=True, device="cpu") as marks:
+    with OperationMarks(device="cpu") as marks:
         step()
     assert marks.count == len(record_operations(step))
 

@@ -190,7 +190,7 @@ def test_what_weighs_too_much_is_refused_before_it_is_built() -> None:
     rows, session = measured(DENSE, ONE, BF16, apart=False, memory_limit_bytes=2**10)
     assert not session._runs
     assert {row.outcome for row in rows} == {"out-of-memory"}
-    assert all("Weights, gradients" in (row.reason or "") for row in rows)
+    assert all("Weights and one batch" in (row.reason or "") for row in rows)
 
 
 def test_where_nothing_can_be_forked_plans_run_here(monkeypatch: pytest.MonkeyPatch) -> None:

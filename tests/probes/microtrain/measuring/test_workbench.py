@@ -6,19 +6,24 @@ torch's device `meta` holds no numbers, and is not the CPU: what is put on it is
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from probes.microtrain.building.built import BuiltModel
 from probes.microtrain.feeding import ResidentFeed, batch_bytes, tensors_in
 from probes.microtrain.measuring.altered_batches import Alterations
-from probes.microtrain.measuring.workbench import StepRun, Workbench
-from probes.workload.description import OptimizerName, Plan, Workload
+from probes.microtrain.measuring.workbench import MAX_RING, STATES_MADE, StepRun, Workbench
+from probes.microtrain.step import OPTIMIZER_FACTORIES
+from probes.workload.description import OPTIMIZERS, OptimizerName, Plan, Workload
 from probes.workload.models import parse_model
 
 MODEL = parse_model({"layers": [{"type": "linear", "out": 2}], "input_shape": [1024]})
 META, META_BF16 = Plan("meta", "fp32"), Plan("meta", "bf16")
+ONE, BF16 = Plan("cpu", "fp32", 1), Plan("cpu", "bf16", 1)
 
 
 def a_bench(data: str = "resident") -> Workbench:
@@ -109,3 +114,116 @@ def test_a_peak_is_not_told_of_steps_that_the_scaler_skipped_before_the_optimize
         with run.watched():
             run(1)
     assert (run.memory().process_bytes is not None) is known
+
+
+class Host:
+    """Has room for so many samples: those of all batches that are held, and as many again as `beside` in a step."""
+
+    def __init__(self, samples: int, beside: int) -> None:
+        self.samples, self.beside = samples, beside
+        self.steps = 0
+        self._batches: list[weakref.ref[torch.Tensor]] = []
+        self.bench = Workbench(Workload(MODEL, 8, mode="inference"), frozenset(["cpu"]))
+        self.bench._built = BuiltModel(nn.Linear(4, 2), self.make_batch, self.forward, lambda output, batch: output)
+
+    def make_batch(self, size: int, generator: torch.Generator | None = None) -> torch.Tensor:
+        self._take(size)
+        batch = torch.rand(size, 4, generator=generator)
+        self._batches.append(weakref.ref(batch))
+        return batch
+
+    def forward(self, module: nn.Module, batch: torch.Tensor) -> Any:
+        self.steps += 1
+        self._take(self.beside)
+        return module(batch)
+
+    def _take(self, samples: int) -> None:
+        if samples + sum(len(batch) for held in self._batches if (batch := held()) is not None) > self.samples:
+            raise MemoryError
+
+
+@pytest.mark.parametrize(("samples", "steps"), [(12, 1), (8 * MAX_RING + 2, 2)], ids=["a second", "a step beside them"])
+def test_a_step_runs_where_there_is_room_for_one_batch_and_not_for_those_that_only_measuring_holds(
+    samples: int, steps: int
+) -> None:
+    host = Host(samples, beside=4)
+    run = StepRun(host.bench, ONE, 8)
+    with run.watched():
+        assert run(1) > 0
+    assert host.steps == steps  # once more where it had begun
+    assert len(host.bench.ring(8)) == 1
+    assert host.bench.spare_bytes(8) == 0  # so the peak is the step's own
+    StepRun(host.bench, BF16, 8)(2)
+    assert host.steps == steps + 2
+
+
+def test_a_step_finds_no_batches_of_other_sizes_beside_it_where_there_is_no_room_for_them() -> None:
+    host = Host(samples=100, beside=4)
+    small, large = StepRun(host.bench, ONE, 8), StepRun(host.bench, ONE, 80)
+    small(1)
+    large(1)
+    assert list(host.bench._rings) == [80]
+    small(1)  # what has room for several has several again
+    assert {size: len(ring) for size, ring in host.bench._rings.items()} == {8: MAX_RING}
+    large(1)
+    assert {size: len(ring) for size, ring in host.bench._rings.items()} == {80: 1}
+    assert host.steps == 4
+
+
+def test_what_has_no_room_by_itself_fails_and_is_not_tried_twice_again() -> None:
+    host = Host(samples=8, beside=4)
+    for plan, steps in ((ONE, 1), (BF16, 2)):
+        with pytest.raises(MemoryError):
+            StepRun(host.bench, plan, 8)(1)
+        assert host.steps == steps
+    StepRun(host.bench, ONE, 2)(1)  # others go on
+
+
+def test_a_device_has_one_batch_alone_where_there_is_no_room_for_more() -> None:
+    bench = Workbench(Workload(MODEL, 8, mode="inference", data="resident"), frozenset(["meta"]))
+    plain = bench.build().forward
+
+    def forward(module: nn.Module, batch: Any) -> Any:
+        if bench.spare_device_bytes("meta", 8):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return plain(module, batch)
+
+    bench.build().forward = forward
+    run = StepRun(bench, META, 8)
+    with run.watched():
+        run(2)
+    assert run.prepared().feed.held_bytes == batch_bytes(bench.ring(8)[0])
+
+
+def test_what_an_optimizer_had_begun_to_keep_when_memory_ran_out_is_made_anew() -> None:
+    """It would lack the rest in the next step, whichever plan's that is."""
+    bench = Workbench(Workload(MODEL, 8), frozenset(["cpu"]))
+    plain, errors = bench.build().forward, [MemoryError()]
+    StepRun(bench, ONE, 8)(1)
+    optimizer = bench.replica("cpu").optimizer
+    assert optimizer is not None
+
+    def forward(module: nn.Module, batch: Any) -> Any:
+        if errors:
+            for state in optimizer.state.values():
+                state.popitem()
+            raise errors.pop()
+        return plain(module, batch)
+
+    bench.build().forward = forward
+    bench.hold_alone(8)
+    with pytest.raises(MemoryError):
+        StepRun(bench, ONE, 8)(1)
+    StepRun(bench, BF16, 8)(1)
+    assert {len(state) for state in optimizer.state.values()} == {STATES_MADE["adamw"]}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_first_step_makes_so_many_values_of_each_parameter(name: OptimizerName) -> None:
+    parameter = nn.Parameter(torch.zeros(3))
+    optimizer = OPTIMIZER_FACTORIES[name]([parameter])
+    before = len(optimizer.state[parameter])
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    made = len(optimizer.state[parameter]) - before
+    assert made == STATES_MADE[name] if name in STATES_MADE else made <= 1  # of one none is half made

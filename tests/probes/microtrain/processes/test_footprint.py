@@ -3,15 +3,15 @@
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from probes.microtrain.building.least_memory import STATE_VALUES, estimate_least_memory, why_too_large
+from probes.microtrain.building.least_memory import LeastMemory, estimate_least_memory, why_too_large
 from probes.microtrain.processes.footprint import PeakWatch, parse_status_bytes, read_peak_bytes
-from probes.microtrain.step import OPTIMIZER_FACTORIES
-from probes.workload.description import OPTIMIZERS, OptimizerName, Workload
+from probes.workload.description import Workload
 from probes.workload.models import parse_model, python_model
 from tests.probes.small_pages import SMALL_PAGES
 
@@ -79,69 +79,47 @@ def test_bytes_that_only_measuring_holds_are_taken_off() -> None:
     assert (plain.peak().process_bytes or 0) - (relieved.peak().process_bytes or 0) > 15 * MIB
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizers_state_is_what_it_keeps_after_a_step(name: OptimizerName) -> None:
-    parameter = torch.nn.Parameter(torch.zeros(1000))
-    optimizer = OPTIMIZER_FACTORIES[name]([parameter])
-    parameter.grad = torch.ones(1000)
-    optimizer.step()
-    kept = sum(value.numel() for value in optimizer.state[parameter].values() if torch.is_tensor(value))
-    assert kept // 1000 == STATE_VALUES[name]
-
-
 def test_the_least_memory_is_known_without_taking_it() -> None:
     model = parse_model(
         {"layers": [{"type": "linear", "out": 10**7}, {"type": "linear", "out": 2}], "input_shape": [4]}
     )
     least = estimate_least_memory(Workload(model, 8), 8)
     assert least.weights_bytes == 4 * (4 * 10**7 + 10**7 + 2 * 10**7 + 2)
-    assert least.gradients_bytes == least.weights_bytes
-    assert least.optimizer_bytes == 2 * least.weights_bytes
     assert least.batch_bytes == 8 * (4 * 4 + 8)
-    assert "1.0 GiB may be used" in why_too_large(least, 2**30)
-    assert "plain SGD" in why_too_large(least, 2**30)
-    inference = estimate_least_memory(Workload(model, 8, mode="inference"), 8)
-    assert inference.total_bytes < least.weights_bytes * 1.1
+    assert least.total_bytes == least.weights_bytes + least.batch_bytes
+    said = why_too_large(least, 2**28)
+    assert said.startswith("Weights and one batch alone take 0.3 GiB, and 0.2 GiB may be used here.")
 
 
-def test_gradients_that_a_hook_may_take_are_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an optimizer does that steps within the backward."""
+def test_what_a_step_trains_is_part_of_it_where_a_trace_has_told() -> None:
+    adam = LeastMemory(2**30, 0, gradients_bytes=2**30, optimizer_bytes=2**31)
+    assert adam.total_bytes == 2**32
+    assert why_too_large(adam, 2**31).startswith("Weights, gradients, optimizer state and one batch alone take 4.0 GiB")
+    assert "plain SGD" in why_too_large(adam, 2**31)
+    assert "plain SGD" not in why_too_large(replace(adam, optimizer_bytes=0), 2**31)
+
+
+def test_of_what_may_get_no_gradient_none_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backbone under no_grad asks for one all the same."""
     program = """
 import torch
 from torch import nn
 
-def taken():
-    net = nn.Linear(8, 2)
-    net.weight.register_post_accumulate_grad_hook(lambda weight: setattr(weight, "grad", None))
-    return net, lambda size: (torch.randn(size, 8), torch.randint(2, (size,)))
-"""
-    (tmp_path / "taken_gradients.py").write_text(program)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    least = estimate_least_memory(Workload(python_model("taken_gradients:taken"), 8), 8)
-    assert least.weights_bytes == 4 * (8 * 2 + 2)
-    assert (least.gradients_bytes, least.optimizer_bytes) == (4 * 2, 2 * 4 * 2)  # of the bias
-
-
-def test_of_a_sparse_table_the_whole_of_no_gradient_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = """
-import torch
-from torch import nn
-
-class Bags(nn.Module):
+class Probe(nn.Module):
     def __init__(self):
         super().__init__()
-        self.table, self.head = nn.EmbeddingBag(10**9, 64, sparse=True), nn.Linear(64, 2)
+        self.backbone, self.head = nn.Linear(64, 10**9), nn.Linear(10**9, 2)
     def forward(self, x):
-        return self.head(self.table(x))
+        with torch.no_grad():
+            features = self.backbone(x)
+        return self.head(features)
 
-def bags():
-    return Bags(), lambda size: (torch.randint(9, (size, 4)), torch.randint(2, (size,)))
+def probe():
+    return Probe(), lambda size: (torch.randn(size, 64), torch.randint(2, (size,)))
 """
-    (tmp_path / "sparse_bags.py").write_text(program)
+    (tmp_path / "linear_probe.py").write_text(program)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    least = estimate_least_memory(Workload(python_model("sparse_bags:bags"), 8, optimizer="sgd"), 8)
-    assert least.weights_bytes > 4 * 64 * 10**9
-    assert least.gradients_bytes == 4 * (2 * 64 + 2)
-    assert "plain SGD" not in why_too_large(least, 2**30)
+    least = estimate_least_memory(Workload(python_model("linear_probe:probe"), 8), 8)
+    assert least.weights_bytes == 4 * (64 * 10**9 + 10**9 + 2 * 10**9 + 2)
+    assert least.total_bytes == least.weights_bytes + 8 * (64 * 4 + 8)

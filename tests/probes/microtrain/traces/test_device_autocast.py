@@ -63,7 +63,7 @@ def recorded(run: Callable[[Tensor], Tensor], *shape: int, mode: str = "training
         data = torch.randn(*shape, dtype=torch.bfloat16, requires_grad=mode == "training")
         with (
             torch.inference_mode(mode == "inference"),
-            Recorder(autocast=True) as recorder,
+            Recorder() as recorder,
             torch.autocast("cpu", torch.bfloat16),
         ):
             result = run(data)
