@@ -65,6 +65,7 @@ OF_A_TIME = frozenset(
         "experts-evenly-chosen",
         "layers-dropped",
         "unknown-work",
+        "threads-not-calibrated",
     }
 )
 

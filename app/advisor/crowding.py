@@ -134,16 +134,20 @@ class Crowd:
         """Of a step that was taken while others held that many cores; 0 where nobody knows."""
         if not plan.is_cpu or others_then is None:
             return 0.0
-        return _without_a_core(self._threads(plan), self._free_beside(others_then))
+        return self._without_a_core(self._threads(plan), self._free_beside(others_then))
 
     def _threads(self, plan: Plan) -> float:
         return self.usable if plan.threads is None else plan.threads
 
     def _exposure_now(self, threads: float) -> float:
         if self.free is not None:
-            return _without_a_core(threads, self.free)
+            return self._without_a_core(threads, self.free)
         pressure = self.load.cpu_pressure_percent or 0.0
         return pressure / 100 if pressure >= PRESSURE_PERCENT and threads >= max(2, int(self.usable)) else 0.0
+
+    def _without_a_core(self, threads: float, free: float) -> float:
+        """What a quota below one core takes of a thread is nobody else's, and is in every time."""
+        return min(1.0, max(0.0, min(threads, self.usable) - free))
 
 
 def crowd_of(survey: Survey) -> Crowd | None:
@@ -194,7 +198,3 @@ def _worst(plan: Plan) -> float:
 
 def _always_held(cores: float) -> float:
     return BACKGROUND_CORES + BACKGROUND_SHARE * cores
-
-
-def _without_a_core(threads: float, free: float) -> float:
-    return min(1.0, max(0.0, threads - free))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.advisor.curves.over_batches import crossovers_of, curves_over
 from app.advisor.curves.pairs import plans_of
-from app.advisor.device_order import cards_answered_for, explain_order, in_bus_order
+from app.advisor.device_order import explain_order, in_bus_order
 from app.advisor.explanations.busy_device import explain_busy_device
 from app.advisor.explanations.experience_reason import explain_experience
 from app.advisor.explanations.host_reason import explain_host
@@ -24,7 +24,7 @@ from app.advisor.settings import settings_for
 from app.advisor.snippets.snippet import write_snippet
 from app.advisor.starts import start_of
 from app.advisor.time_model.experience import Experience
-from probes.hardware import Survey
+from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
 from probes.trace import Trace
@@ -45,8 +45,8 @@ def recommend(
     """Ranked plans with crossovers, settings, reasons and a snippet. Pure arithmetic: milliseconds.
 
     trace: None for a `summary` model, whose trace follows from its totals. measurements: of this very model, under
-    any plan, at any batch size; none for `instant`. experience: what other models took on this
-    machine. captured: this machine is known from files alone. Without a profile the times that were not measured are
+    any plan, at any batch size, also before `instant` was asked. experience: what other models took on this machine.
+    captured: this machine is known from files alone. Without a profile the times that were not measured are
     None; unreadable: why nobody can tell whether there is one. Raises InvalidRequest (see candidate_plans).
     """
     workload = request.workload
@@ -60,7 +60,7 @@ def recommend(
     batches = known.batches(ranking)
     pairs = known.pairs(ranking, batches)
     sizes, curves = curves_over(batches, plans_of(pairs, among))
-    told = in_bus_order(ranking.best, cards_answered_for(survey, known.elsewhere))
+    told = in_bus_order(ranking.best, _cards(known))
     return Recommendation(
         workload=workload,
         parameters=trace.parameters if trace is not None else None,
@@ -81,6 +81,11 @@ def recommend(
 
 def _pins(known: Known, best: Plan) -> bool:
     return pins(known.times.get(best.key), known.workload, can_run=known.runs_pinned(best))
+
+
+def _cards(known: Known) -> tuple[Accelerator, ...]:
+    """Of the machine that is asked about, as far as they are known."""
+    return () if known.machine is None else known.machine.accelerators
 
 
 def reasons_of(
@@ -125,7 +130,7 @@ def _of_cards_and_host(survey: Survey, request: Request, known: Known, ranking: 
         explain_unmeasured_cards(survey, request) if is_here else None,
         explain_left_out(known.left_out, request.precision),
         explain_uncalibrated(known.uncalibrated),
-        explain_order(best, cards_answered_for(survey, known.elsewhere)),
+        explain_order(best, _cards(known)),
         None if plan is None else explain_pinning(time, known.workload, can_run=known.runs_pinned(plan)),
         explain_host(known.trace, free, best, known.workload.model.kind),
         explain_busy_device(survey, ranking.options, plan, row) if is_here else None,

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.advisor.explanations.elsewhere import idle_survey
 from app.advisor.recommendation import Option, Reason
 from probes.gpu.device_order import BY_BUS, order_matters
-from probes.hardware import Accelerator, Survey
-from probes.profile import Profile
-
-
-def cards_answered_for(survey: Survey, elsewhere: Profile | None) -> tuple[Accelerator, ...]:
-    """elsewhere: the profile, where the answer is for another machine."""
-    if elsewhere is None:
-        return survey.accelerators
-    return idle_survey(elsewhere.hardware).accelerators if elsewhere.hardware is not None else ()
+from probes.hardware import Accelerator
 
 
 def in_bus_order(best: Option | None, cards: Sequence[Accelerator]) -> Option | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from app.advisor.time_model.predicted import untold_type
 from app.advisor.time_model.step_estimate import shared_spread
 from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from app.advisor.tried import Tried, failed_at, tried_on_like_cards, tried_varied, with_data_set
+from app.advisor.uncalibrated import uncalibrated_plans
 from probes.hardware import Survey
 from probes.measurement import Measurement
 from probes.profile import Profile
@@ -49,8 +50,8 @@ class Known:
     machine: that is asked about; None: nobody knows its facts. kinds: by device, the same for cards that are alike.
     busy: devices that others compute on; sick: those of which something grave is found. left_out: by device of which
     no plan is in the precision asked for, those that it has. uncalibrated: plans that are left out, as the profile has
-    nothing with as many threads. autocast_refused: what torch said where a step under autocast fails on this machine's
-    CPU; empty: it is not known to."""
+    nothing with as many threads, nor was one measured near this batch. autocast_refused: what torch said where a step
+    under autocast fails on this machine's CPU; empty: it is not known to."""
 
     workload: Workload
     trace: Trace | None
@@ -225,7 +226,7 @@ def gather(
     found, now = (profile, trace, measurements, workload), (there.crowd, learned, there.free, there.kinds)
     times = times_of_plans(plans, *found, *now)
     rows = by_plan(measurements)
-    uncalibrated = _uncalibrated(plans, profile, times, rows.keys())
+    uncalibrated = uncalibrated_plans(plans, profile, times, rows, workload)
     plans = tuple(plan for plan in plans if plan not in uncalibrated)
     refused = "" if captured else _autocast_refused(trace, elsewhere)
     known = Known(
@@ -341,6 +342,7 @@ def _advice(
     return advice_for(
         request,
         elsewhere=elsewhere is not None,
+        is_calibrated=profile is not None,
         captured=captured,
         untraced=trace is None,
         untold_type=_untold_type(profile, plans, trace),
@@ -363,19 +365,3 @@ def _untold_type(profile: Profile | None, plans: Sequence[Plan], trace: Trace | 
 def _is_elsewhere(survey: Survey, profile: Profile, request: Request) -> bool:
     """The answer is for another machine, of which only the profile is known."""
     return request.profile is not None and profile.fingerprint != survey.fingerprint
-
-
-def _uncalibrated(
-    plans: Sequence[Plan],
-    profile: Profile | None,
-    times: Mapping[tuple[object, ...], PlanTime],
-    tried: Collection[tuple[object, ...]],
-) -> tuple[Plan, ...]:
-    """Those of thread counts that a quick calibration of many cores leaves out, where they have not been tried either:
-    of these nothing could be said, and of the others not how likely they are the best. tried: plans' keys."""
-    predicted = [times[plan.key].predicted is not None for plan in plans if plan.is_cpu]
-    if profile is None or all(predicted) or not any(predicted):
-        return ()
-    # A plan whose own points alone are missing is none of them: the calibration's time did not do for it.
-    clocked = {point.plan.threads for point in profile.points if point.plan.is_cpu}
-    return tuple(plan for plan in plans if plan.is_cpu and plan.threads not in clocked and plan.key not in tried)

@@ -1,4 +1,4 @@
-"""Cards that are alike: one of them is calibrated, and its times are the others', until one was measured.
+"""Cards that are alike: one of them is calibrated or measured, and its times are the others', until these ran.
 
 Eight of a kind would take a calibration eight times as long, and each would be measured with what the one before it
 left of the time.
@@ -105,6 +105,21 @@ def rows_of_like_cards(
     alike = {plan.key: groups.get(on_its_kind(plan, kinds), ()) for plan in plans}
     others = {key: [row for row in found if row.plan.key != key] for key, found in alike.items()}
     return {key: found for key, found in others.items() if found}
+
+
+def rows_to_borrow(
+    rows: Mapping[tuple[object, ...], Sequence[Measurement]], plans: Sequence[Plan], kinds: Mapping[str, Hashable]
+) -> dict[tuple[object, ...], list[Measurement]]:
+    """By the plan's key, of those that have any: what the same plan did on other cards that are alike, as if it were
+    its own, the newest last. As of rows_of_like_cards, and without what met somebody else on its card, who is nothing
+    to the others."""
+    if not kinds:
+        return {}
+    alike = rows_of_like_cards(rows, plans, kinds)
+    found = {
+        plan.key: [replace(row, plan=plan) for row in alike.get(plan.key, ()) if not row.met_others] for plan in plans
+    }
+    return {key: sorted(each, key=lambda row: row.measured_at or 0.0) for key, each in found.items() if each}
 
 
 def unlike_plans(plans: Sequence[Plan], kinds: Mapping[str, Hashable], ranked: Sequence[Plan]) -> list[Plan]:

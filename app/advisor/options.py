@@ -53,6 +53,7 @@ def option_for(
         relieved=estimate is not None and estimate.relieved,
         slowed=1.0 if estimate is None else None if estimate.by_one_step else estimate.slowed,
         uncopied_seconds=without_copy,
+        rests_on_prediction=estimate is not None and estimate.rests_on_prediction,
     )
 
 
@@ -116,10 +117,11 @@ def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice:
         return f"Only its first step ran, which took {first}; those after it take less. More time would do."
     if estimate is not None:
         return None
+    has_run = time.measured is not None and bool(time.measured.own_batch_sizes)
     if advice.why:
-        what = "It has not been measured" if time.measured is None else "It ran at other batch sizes only"
+        what = "It ran at other batch sizes only" if has_run else "It has not been measured"
         return f"{what}, and {advice.why}. {advice.unknown}"
-    if time.measured is not None:
+    if has_run:
         return "It ran at other batch sizes only, and without a calibration nothing is known about this one."
     return f"It has been neither calibrated nor measured. {advice.unknown}"
 

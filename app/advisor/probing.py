@@ -214,7 +214,7 @@ def _estimate(known: Known, plan: Plan, size: int) -> StepEstimate | None:
 def _ran_near(known: Known, plan: Plan, size: int) -> bool:
     """And not beside others who have left."""
     measured = known.times[plan.key].measured
-    near = [] if measured is None else [ran for ran in measured.batch_sizes if size / NEAR <= ran <= size * NEAR]
+    near = [] if measured is None else [ran for ran in measured.own_batch_sizes if size / NEAR <= ran <= size * NEAR]
     return any(not _tells_of_who_left(known, plan, ran) for ran in near)
 
 

@@ -171,19 +171,23 @@ def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
 
 
 def _confidence(ordered: Sequence[Option], ratio_spread: RatioSpread) -> float | None:
-    """Probability that no other option is faster than the head by more than the tolerance."""
+    """Probability that no other option is faster than the head by more than the tolerance: of each by the ratio of the
+    two times where that is known, else by the times. As they share the head's, that all hold is no less likely than
+    their product."""
     possible = [option for option in ordered if option.fits is not False and not option.cannot_run]
-    times = [option.step_seconds for option in possible]
-    if not times or times[0] is None:
+    if not possible or possible[0].step_seconds is None:
         return None
-    known = [time for time in times[1:] if time is not None]
-    if len(known) < len(times) - 1:
-        return None
-    spreads = [spread for other in possible[1:] if (spread := ratio_spread(possible[0], other)) is not None]
-    if known and len(spreads) == len(known):
-        chances = (_not_faster(times[0], time, spread) for time, spread in zip(known, spreads, strict=True))
-        return round(math.prod(chances), 3)
-    return round(probability_of_best(times[0], known), 3)
+    head, chance = possible[0].step_seconds, 1.0
+    by_own_times: list[Interval] = []
+    for other in possible[1:]:
+        if other.step_seconds is None:
+            return None
+        spread = ratio_spread(possible[0], other)
+        if spread is None:
+            by_own_times.append(other.step_seconds)
+        else:
+            chance *= _not_faster(head, other.step_seconds, spread)
+    return round(chance * probability_of_best(head, by_own_times), 3)
 
 
 def _not_faster(head: Interval, other: Interval, spread: float, tolerance: float = TOLERANCE) -> float:

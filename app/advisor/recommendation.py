@@ -107,6 +107,8 @@ class Option:
     uncopied_seconds: float | None = None
     """Of its step without copies, where none of the kind asked for were calibrated: then it has no time, or one that is
     bound by other copies; None where they were."""
+    rests_on_prediction: bool = False
+    """Its time is predicted, or was carried along a prediction from a batch that ran; else real steps told it."""
 
     @property
     def is_judged_by_high(self) -> bool:

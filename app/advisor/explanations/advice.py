@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from app.advisor.request import EFFORT_SECONDS, Request
 
 CALIBRATE = "Run `crosspoint calibrate` once"
+# Where that was done: a quick one leaves some numbers of threads out, and its time may not do for every plan.
+CALIBRATE_IN_FULL = "Run `crosspoint calibrate --effort full`"
 LONGER = "measuring for longer (effort thorough, or a higher time limit)"
 DESCRIBED = "described by its layers or its config, the model could be measured"
 FEWER = "asked for fewer plans (one device, one precision), the time may do for them"
@@ -29,13 +31,15 @@ def advice_for(
     *,
     elsewhere: bool,
     captured: bool,
+    is_calibrated: bool = False,
     untraced: bool = False,
     untold_type: str | None = None,
     unreadable: str | None = None,
 ) -> Advice:
-    """elsewhere: the answer is for the machine of a profile. captured: this machine is known from files alone, so that
-    nothing can run on it. untraced: there is no trace that a profile could price. untold_type: of numbers of which the
-    calibration of a plan says nothing. unreadable: why nobody can tell whether there is a profile, as a sentence's end.
+    """elsewhere: the answer is for the machine of a profile. is_calibrated: there is a profile. captured: this machine
+    is known from files alone, so that nothing can run on it. untraced: there is no trace that a profile could price.
+    untold_type: of numbers of which the calibration of a plan says nothing. unreadable: why nobody can tell whether
+    there is a profile, as a sentence's end.
     """
     measuring = _measuring(request, here=not (elsewhere or captured))
     if untraced:
@@ -43,13 +47,13 @@ def advice_for(
     if unreadable is not None and not captured:
         why = f"whether this machine was calibrated cannot be looked up, as {unreadable}"
         return Advice(_until_readable(request, measuring), why=why)
-    usual = _usual_advice(request, elsewhere=elsewhere, captured=captured)
+    usual = _usual_advice(request, is_calibrated=is_calibrated, elsewhere=elsewhere, captured=captured)
     if untold_type is None:
         return usual
     return replace(usual, unknown=f"No calibration of such a plan has clocked {untold_type}: {measuring}.")
 
 
-def _usual_advice(request: Request, *, elsewhere: bool, captured: bool) -> Advice:
+def _usual_advice(request: Request, *, is_calibrated: bool, elsewhere: bool, captured: bool) -> Advice:
     if elsewhere:
         return Advice("Calibrate that machine again, and import its profile.")
     if captured:
@@ -57,15 +61,16 @@ def _usual_advice(request: Request, *, elsewhere: bool, captured: bool) -> Advic
             "A captured machine can only be read: calibrate the machine itself, import its profile and ask with that "
             "(`--profile NAME`)."
         )
+    calibrate = CALIBRATE_IN_FULL if is_calibrated else CALIBRATE
     if request.workload.model.kind == "summary":
-        return Advice(f"{CALIBRATE}; {DESCRIBED} as well.", f"{DESCRIBED[0].upper()}{DESCRIBED[1:]}.")
+        return Advice(f"{calibrate}; {DESCRIBED} as well.", f"{DESCRIBED[0].upper()}{DESCRIBED[1:]}.")
     if request.effort == "instant":
         return Advice(
-            f"{CALIBRATE}, or ask with effort quick, which measures this very model.", "Effort quick measures it."
+            f"{calibrate}, or ask with effort quick, which measures this very model.", "Effort quick measures it."
         )
     if _may_take_longer(request):
-        return Advice(f"{CALIBRATE}, or try {LONGER}.", f"{LONGER[0].upper()}{LONGER[1:]} may reach it.")
-    return Advice(f"{CALIBRATE}.")
+        return Advice(f"{calibrate}, or try {LONGER}.", f"{LONGER[0].upper()}{LONGER[1:]} may reach it.")
+    return Advice(f"{calibrate}.")
 
 
 def _until_readable(request: Request, measuring: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from app.advisor.denormals import saw_denormals
@@ -121,7 +120,7 @@ def _numbers(gain: Gain) -> dict[str, Any]:
     return {
         "gain": gain.share,
         "processes": 2 * gain.processes,
-        "step_seconds": asdict(gain.step),
-        "without_seconds": asdict(gain.control),
+        "step_seconds": gain.step.median,
+        "without_seconds": gain.control.median,
         "batch_size": gain.batch_size,
     }

@@ -20,12 +20,14 @@ def explain_left_out(left_out: Mapping[str, Sequence[Precision]], precision: str
 
 
 def explain_uncalibrated(plans: Sequence[Plan]) -> Reason | None:
-    """plans: that are left out, as the profile has nothing with as many threads. None where there are none."""
+    """plans: that are left out, as the profile has nothing with as many threads, nor was one measured near this batch.
+    None where there are none."""
     if not plans:
         return None
     labels = [plan.label for plan in plans]
     text = (
-        f"This answer is without {say_list(labels)}: nothing was calibrated with as many threads. A quick calibration "
-        "takes some numbers of threads alone, `crosspoint calibrate --effort full` takes all."
+        f"This answer is without {say_list(labels)}: nothing was calibrated with as many threads, nor this model "
+        "measured with them near this batch. A quick calibration takes some numbers of threads alone, "
+        "`crosspoint calibrate --effort full` takes all."
     )
     return Reason("threads-not-calibrated", text, {"plans": labels})

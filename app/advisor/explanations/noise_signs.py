@@ -37,18 +37,19 @@ SIGNS = {
 }
 
 
-def signs_of_noise(profile: Profile) -> dict[str, str]:
-    """What was wrong with the machine while it was calibrated: name of the figure -> a few words."""
+def signs_of_noise(profile: Profile, *, of_cpu: bool = True, of_devices: bool = True) -> dict[str, str]:
+    """What was wrong with the machine while it was calibrated: name of the figure -> a few words. of_cpu, of_devices:
+    whose plans it is asked for. A device's have no threads that find the cores slow; a CPU's do not meet who computes
+    on a device."""
+    others = {*(() if of_cpu else OF_THREADS), *(() if of_devices else OF_DEVICES)}
     return {
         name: SIGNS[name].format(say_percent(value))
         for name, value in profile.noise.items()
-        if value is not None and value > BUSY.get(name, math.inf)
+        if value is not None and value > BUSY.get(name, math.inf) and name not in others
     }
 
 
 def is_disturbed(profile: Profile, *, on_devices: bool = False) -> bool:
-    """Whether its times are others' work as much as the machine's. A drift alone is none: a state changed midway.
-    on_devices: whether those of a device's plans are, which have no threads that find the cores slow; a CPU's do not
-    meet who computes on a device."""
-    others = OF_THREADS if on_devices else OF_DEVICES
-    return bool(signs_of_noise(profile).keys() - {"drift"} - others)
+    """Whether its times are others' work as much as the machine's: those of a CPU's plans, or of devices'. A drift
+    alone is none: a state changed midway."""
+    return bool(signs_of_noise(profile, of_cpu=not on_devices, of_devices=on_devices).keys() - {"drift"})

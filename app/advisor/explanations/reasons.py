@@ -295,12 +295,13 @@ def _predicted_only(evidence: Evidence, best: Option | None) -> Reason | None:
 
 
 def _noisy_profile(evidence: Evidence) -> Reason | None:
-    """The machine was so busy during the calibration that predictions from it are wide, or slow on the whole."""
+    """The machine was so busy during the calibration that predictions from it are wide, or slow on the whole: those
+    that are told here."""
     profile = evidence.profile
-    predicted = any(option.basis == "predicted" for option in evidence.ranking.options)
-    if profile is None or not predicted:
+    on_cpu = {option.plan.is_cpu for option in evidence.ranking.options if option.basis == "predicted"}
+    if profile is None or not on_cpu:
         return None
-    signs = signs_of_noise(profile)
+    signs = signs_of_noise(profile, of_cpu=True in on_cpu, of_devices=False in on_cpu)
     if not signs:
         return None
     text = (

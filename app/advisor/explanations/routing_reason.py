@@ -7,8 +7,8 @@ from probes.trace import Trace
 
 
 def explain_routing(trace: Trace | None, best: Option | None) -> Reason | None:
-    """Where the time told rests on experts being chosen equally often; None where it was measured, or has none."""
-    if trace is None or not trace.evenly_routed or best is None or best.basis == "measured":
+    """Where the time told rests on experts being chosen equally often; None where real steps told it, or none is."""
+    if trace is None or not trace.evenly_routed or best is None or not best.rests_on_prediction:
         return None
     text = (
         "Which experts a row is sent to hangs on numbers that only a real step has. Here they are taken to be chosen "

@@ -11,8 +11,8 @@ _KNOWN = ("aten", "crosspoint", "prims", "summary")
 
 def explain_unknown_work(trace: Trace | None, best: Option | None) -> Reason | None:
     """Where the time told rests on operations that are not torch's own on tensors, such as a library's or those on
-    quantized weights; None where it was measured, or has none."""
-    if trace is None or best is None or best.step_seconds is None or best.basis == "measured":
+    quantized weights; None where real steps told it, or it has none."""
+    if trace is None or best is None or not best.rests_on_prediction:
         return None
     ran = trace.on(cpu=best.plan.is_cpu).operations_under(best.plan.precision)
     unknown = (operation for operation in ran if operation.name.partition(".")[0] not in _KNOWN)

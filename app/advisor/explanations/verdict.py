@@ -76,7 +76,7 @@ def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str
 
 
 def _against(ranking: Ranking, best: Option) -> str:
-    """The runner-up on another kind of device, or else the slowest way that somebody would take unasked."""
+    """The best on the other kind of device, or else the runner-up on this one."""
     timed = [o for o in ranking.unlike if o is not best and o.step_seconds is not None and o.fits is not False]
     if not timed or best.step_seconds is None:
         return ""

@@ -15,7 +15,7 @@ from probes.hardware import Survey
 from probes.trace import AUTOCAST, Phase, Trace
 from probes.workload.description import Plan, Precision, Workload
 
-SMALLER, LIGHTER = "a batch of", "the optimizer sgd"
+SMALLER, LIGHTER, CHECKPOINTING = "a batch of", "the optimizer sgd", "gradient checkpointing"
 # Of what only a forward runs, so much is found in the backward of a step that computes it again.
 AGAIN = 0.5
 
@@ -77,10 +77,15 @@ def _together(found: Sequence[Remedy], missing: int | None) -> Iterator[Remedy]:
 
 
 def say_remedies(remedies: tuple[Remedy, ...]) -> str:
-    """`What saves memory: a batch of 12 (2.1 GB, enough), …`; empty without any."""
+    """`What saves memory: a batch of 12 (2.1 GB, enough), …`; empty without any. What checkpointing saves is a rule of
+    thumb's."""
     if not remedies:
         return ""
-    named = (f"{r.change} ({say_bytes(r.saves_bytes)}{', enough' if r.fits else ''})" for r in remedies)
+    named = (
+        f"{remedy.change} ({'about ' if CHECKPOINTING in remedy.change else ''}{say_bytes(remedy.saves_bytes)}"
+        f"{', enough' if remedy.fits else ''})"
+        for remedy in remedies
+    )
     return f" What saves memory: {', '.join(named)}."
 
 
@@ -105,7 +110,7 @@ def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision
     yield "pageable data", data_set_bytes(trace, workload)
     if workload.mode == "training":
         if not is_checkpointed(trace):
-            yield "gradient checkpointing, about", _checkpointed(trace, plan, batch)
+            yield CHECKPOINTING, _checkpointed(trace, plan, batch)
         if workload.optimizer != "sgd":
             stateless = replace(trace, optimizer="sgd", update_peaks=())  # it holds nothing in its own step either
             held = now - step_peaks(stateless, plan, workload.data).at(batch)

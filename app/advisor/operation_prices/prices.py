@@ -186,7 +186,7 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
     optimizers = _optimizers(by_constant.get("optimizer", ()))
     norm = moving.get("normalization") if by_constant.get("normalization") else None
     work = min(norm.seconds_a_byte) if norm is not None else 0.0
-    fault = _fault_price(profile, plan)
+    fault = fault_price(profile, plan)
     if not plan.is_cpu:
         here = [context for context in profile.contexts if context.plan.device == plan.device]
         points = [point for constant in by_constant.values() for point in constant]
@@ -197,7 +197,7 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
     return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, fault)
 
 
-def _fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
+def fault_price(profile: Profile, plan: Plan) -> FaultPrice | None:
     """Bytes written anew against as many written again, by as many threads: they take faults side by side, on two 0.6
     to 0.75 of what one takes (EPYC, Zen 5). Never more than one takes: now and then two were in each other's way for
     seconds, and took four times as long. None where they were not measured, cost nothing, or were of huge pages."""

@@ -8,7 +8,6 @@ from typing import Any
 from app.advisor.snippets.source import Source
 from probes.workload.config import SPECIAL_FLOAT, SPECIAL_FLOATS
 from probes.workload.description import Workload
-from probes.workload.float_options import float_options
 from probes.workload.huggingface import DEFAULT_IMAGE_SIDE, DEFAULT_SEQUENCE_LENGTH, max_positions
 
 # Tasks whose inputs and labels a few lines can make for any architecture -> transformers' class.
@@ -63,7 +62,7 @@ def source_of_config(workload: Workload) -> Source:
     where `can_write`."""
     content = workload.model.content
     config, task = content["config"], content["task"]
-    rest = {name: value for name, value in _with_floats(config).items() if name != "model_type"}
+    rest = {name: value for name, value in config.items() if name != "model_type"}
     options = f", **{_python(rest)}" if rest else ""
     model = [
         f'config = AutoConfig.for_model("{config["model_type"]}"{options})',
@@ -84,22 +83,6 @@ def source_of_config(workload: Workload) -> Source:
 
 def _python(options: dict[str, Any]) -> str:
     return _SPECIAL_FLOAT.sub(r"float(\1)", repr(options))
-
-
-def _with_floats(config: dict[str, Any], floats: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """A copy with floats where transformers takes no whole numbers: JSON that was read and written anew may have lost
-    the ".0". floats: names of such options of the config around this one."""
-    model_type = config.get("model_type")
-    floats = float_options(model_type) if isinstance(model_type, str) else floats
-    return {name: _as_taken(value, name in floats, floats) for name, value in config.items()}
-
-
-def _as_taken(value: Any, is_float: bool, floats: frozenset[str]) -> Any:
-    if isinstance(value, dict):
-        return _with_floats(value, floats)
-    if isinstance(value, list):
-        return [_as_taken(item, is_float, floats) for item in value]
-    return float(value) if is_float and type(value) is int else value  # true is no number
 
 
 def _preparation(task: str, config: dict[str, Any]) -> list[str]:

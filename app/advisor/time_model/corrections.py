@@ -55,7 +55,7 @@ def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> di
         if time.measured is None or time.predicted is None:
             continue
         kind, mine = kinds.get(time.plan.device, time.plan.device), []
-        for batch in time.measured.batch_sizes:
+        for batch in time.measured.own_batch_sizes:  # what one of several alike cards took counts once
             row = time.measured.rows[batch]
             if row.met_others or (time.crowd is not None and time.crowd.tells_of_others(row)):
                 continue  # it tells of others, who have left, or may at any time

@@ -31,10 +31,12 @@ RECKONED = 0.12
 
 @dataclass
 class MeasuredTime:
-    """Step times of one plan by batch size, all in one data mode."""
+    """Step times of one plan by batch size, all in one data mode. borrowed: sizes at which not this plan ran, but the
+    same one on a card that is like its own (with_borrowed)."""
 
     rows: dict[int, Measurement]
     data: str
+    borrowed: frozenset[int] = frozenset()
     _intervals: dict[int, Interval] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -47,11 +49,20 @@ class MeasuredTime:
     def without(self, left_out: Callable[[Measurement], bool]) -> MeasuredTime | None:
         """By the rows that are none of these; None without any."""
         rows = {batch: row for batch, row in self.rows.items() if not left_out(row)}
-        return MeasuredTime(rows, self.data) if rows else None
+        return MeasuredTime(rows, self.data, self.borrowed) if rows else None
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
         return tuple(self._intervals)
+
+    @property
+    def own_batch_sizes(self) -> tuple[int, ...]:
+        """At which this very plan ran."""
+        return tuple(size for size in self.batch_sizes if size not in self.borrowed)
+
+    def is_borrowed(self, batch_size: int) -> bool:
+        """What a time at this batch rests on most is not this plan's own."""
+        return self.nearest(batch_size) in self.borrowed
 
     def measured(self, batch_size: int) -> Interval | None:
         """What this very batch took."""
@@ -135,6 +146,15 @@ def measured_times(
         return None
     chosen = data if data in by_data else max(by_data, key=lambda mode: len(by_data[mode]))
     return MeasuredTime(by_data[chosen], chosen)
+
+
+def with_borrowed(own: MeasuredTime | None, alike: MeasuredTime | None) -> MeasuredTime | None:
+    """With what the same plan took on cards that are like its own, fed as its own steps were, at batches of which it
+    has none itself. None where neither ran."""
+    if alike is None or (own is not None and own.data != alike.data):
+        return own
+    rows = {} if own is None else own.rows
+    return MeasuredTime({**alike.rows, **rows}, alike.data, frozenset(alike.rows.keys() - rows.keys()))
 
 
 def _neighbours(sizes: Sequence[int], batch_size: int) -> tuple[int, int]:

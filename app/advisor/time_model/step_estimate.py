@@ -49,6 +49,12 @@ class StepEstimate(NamedTuple):
         return self.slowed > 1 and not self.met
 
     @property
+    def rests_on_prediction(self) -> bool:
+        """It is a prediction, or was carried to this batch along one: else real steps told it, at this batch or on
+        either side of it."""
+        return self.carried > 0 or self.basis not in ("measured", "probed")
+
+    @property
     def relieved(self) -> bool:
         """What it rests on was taken while others held cores, who have left: its median is a guess between extremes."""
         return self.slowed < 1

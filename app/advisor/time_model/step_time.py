@@ -10,13 +10,21 @@ from functools import cached_property
 from types import MappingProxyType
 
 from app.advisor.crowding import Crowd, alone, as_met, in_company
+from app.advisor.like_cards import rows_to_borrow
 from app.advisor.recommendation import Basis, Breakdown, Interval
 from app.advisor.time_model.breakdowns import measured_breakdown, scaled
 from app.advisor.time_model.corrections import NONE, Correction, correct
 from app.advisor.time_model.experience import NOTHING, Experience, Learned
 from app.advisor.time_model.feeding import fed_otherwise
 from app.advisor.time_model.fitting import Step
-from app.advisor.time_model.intervals import between_processes, bounded, interval_around, scale, widen
+from app.advisor.time_model.intervals import (
+    BETWEEN_LIKE_CARDS,
+    between_processes,
+    bounded,
+    interval_around,
+    scale,
+    widen,
+)
 from app.advisor.time_model.launch_bound import launch_bound_until
 from app.advisor.time_model.measured import (
     BEYOND,
@@ -24,6 +32,7 @@ from app.advisor.time_model.measured import (
     by_plan,
     carried_share,
     measured_times,
+    with_borrowed,
 )
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.single_steps import SingleStep, single_steps
@@ -197,9 +206,11 @@ class PlanTime:
         seconds = there if on_cpu else fed_otherwise(there, measured, self.predicted, batch_size, data)
         if seconds is None:
             return None
-        told: Basis = "probed" if basis == "measured" and not on_cpu and data != measured.data else basis
-        row = self.nearest_row(batch_size)
-        return self._observed(seconds, told, None if row is None else row.measured_at, carried)
+        borrowed, row = measured.is_borrowed(batch_size), self.nearest_row(batch_size)
+        is_otherwise = borrowed or (not on_cpu and data != measured.data)
+        told: Basis = "probed" if basis == "measured" and is_otherwise else basis
+        at = None if row is None else row.measured_at
+        return self._observed(seconds, told, at, carried, BETWEEN_LIKE_CARDS if borrowed else 0.0)
 
     def _as_it_was_fed(self, measured: MeasuredTime, batch_size: int) -> tuple[Interval, Basis, float] | None:
         """With what it rests on, and what carrying it to this batch adds to its spread."""
@@ -240,10 +251,12 @@ class PlanTime:
         return scale(anchor, there.median * factor / anchor.median), told, carried
 
     def _observed(
-        self, seconds: Interval, basis: Basis, measured_at: float | None, carried: float = 0.0
+        self, seconds: Interval, basis: Basis, measured_at: float | None, carried: float, between_cards: float
     ) -> StepEstimate:
-        """What another process would take, from what this one took. carried: see StepEstimate."""
-        within, between = math.log(seconds.high / seconds.low) / 2, between_processes(self.plan)
+        """What another process would take, from what this one took. carried: see StepEstimate. between_cards: what the
+        plan's own card differs by from the one that it ran on; plans that ran there share it."""
+        within = math.log(seconds.high / seconds.low) / 2
+        between = math.hypot(between_processes(self.plan), between_cards)
         there = widen(seconds, math.hypot(carried, between))
         return StepEstimate(
             there,
@@ -315,8 +328,10 @@ def times_of_plans(
 ) -> dict[tuple[object, ...], PlanTime]:
     """Every plan's step time by the plan's key. crowd: who holds cores of this machine now. experience: of like
     models, for the devices that this one has not run on. free: devices on which it is known that nobody else computes
-    now. kinds: by device, the same for cards that are alike: what one of them took corrects the others as well."""
+    now. kinds: by device, the same for cards that are alike: what one of them took the others take as well, where they
+    did not run themselves, and it corrects them."""
     rows, every = by_plan(measurements), workload.readings_every
+    alike = rows_to_borrow(rows, plans, kinds)
     predicted: dict[tuple[object, ...], PredictedTime | None] = {}
     if profile is not None and trace is not None:
         predicted = {plan.key: predict(profile, plan, trace, every) for plan in plans}
@@ -326,6 +341,8 @@ def times_of_plans(
         for plan in plans:
             own, told = rows.get(plan.key, ()), predicted.get(plan.key)
             measured = measured_times(own, plan, data, crowd, is_free=plan.device in free)
+            way = data if measured is None else measured.data
+            measured = with_borrowed(measured, measured_times(alike.get(plan.key, ()), plan, way, crowd))
             times.append(PlanTime(plan, measured, told, every, singles=single_steps(own, crowd), crowd=crowd))
         _tell_dated(times)
         correct(times, kinds, experience)
@@ -333,7 +350,7 @@ def times_of_plans(
 
     found = fed(workload.data, plans)
     on_devices = [plan for plan in plans if not plan.is_cpu]
-    if any(plan.key in rows for plan in on_devices):
+    if any(plan.key in rows or plan.key in alike for plan in on_devices):
         others = {data: fed(data, on_devices) for data in DATA if data != workload.data}
         for plan in on_devices:
             found[plan.key].otherwise = {data: times[plan.key] for data, times in others.items()}

@@ -144,9 +144,9 @@ def slower_than_told(**changes: object) -> Measurement:
     return a_measurement(GPU, 16, 1.5 * told.median, **changes)
 
 
-def test_the_one_that_was_measured_goes_before_its_twin_that_is_predicted_faster() -> None:
+def test_the_one_that_was_measured_goes_before_its_twin() -> None:
     found = answer(slower_than_told())
-    assert [(option.plan, option.basis) for option in found.options] == [(GPU, "measured"), (SECOND, "predicted")]
+    assert [(option.plan, option.basis) for option in found.options] == [(GPU, "measured"), (SECOND, "probed")]
     assert found.confidence == 1.0
 
 
@@ -201,7 +201,7 @@ def test_what_one_of_them_took_its_twin_takes_too() -> None:
     """It told less at a batch of 16; of a batch of 64 nobody knows more than that."""
     took = a_measurement(GPU, 16, 0.1, memory=MemoryPeak(allocated_bytes=3 * GB, reserved_bytes=3 * GB))
     first, second = answer(took).options
-    assert (first.basis, second.basis) == ("measured", "predicted")
+    assert (first.basis, second.basis) == ("measured", "probed")
     assert first.max_batch_size == second.max_batch_size
     assert second.max_batch_size
     before = answer().options[1].max_batch_size

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from app.advisor import recommend
 from app.advisor.plans import candidate_plans, find_devices, thread_counts
-from app.advisor.recommendation import Reason
+from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import InvalidRequest, Request
 from probes.hardware import Accelerator, CoreCluster, Cpu, Survey
+from probes.measurement import Measurement
+from probes.profile import Profile
 from probes.workload.description import Plan
-from tests.app.advisor.build import ONE, ONE_BF16, a_gpu, a_measurement, a_survey, a_workload
+from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU, a_profile
 
 TURING = a_gpu(name="Tesla T4", compute_capability="7.5")
@@ -184,27 +186,62 @@ def left_out(survey: Survey, request: Request) -> list[Reason]:
     return [reason for reason in reasons if reason.code == "precision-not-there"]
 
 
+FOUR, ALL_OF_THEM = Plan("cpu", "fp32", 4), Plan("cpu", "fp32", 16)
+SIXTEEN_CORES = a_survey(usable_cores=16.0, physical_cores=16)
+
+
+def quickly_calibrated() -> Profile:
+    """Of sixteen cores, on one thread, two, and all of them."""
+    made = a_profile((ONE, TWO))
+    points = tuple(replace(point, plan=ALL_OF_THEM) for point in made.points if point.plan == TWO)
+    networks = tuple(replace(point, plan=ALL_OF_THEM) for point in made.networks if point.plan == TWO)
+    return replace(made, points=(*made.points, *points), networks=(*made.networks, *networks))
+
+
+def told_with_threads(batch_size: int, *rows: Measurement, profile: Profile | None) -> tuple[list[int], Recommendation]:
+    """Of which numbers of threads there are plans, and the answer."""
+    found = recommend(SIXTEEN_CORES, profile, None, rows, Request(a_workload(batch_size), precision="fp32"))
+    return sorted(option.plan.threads or 0 for option in found.options), found
+
+
 def test_thread_counts_that_a_calibration_left_out_are_named_where_they_were_tried() -> None:
     """A quick calibration of many cores leaves some out."""
-    survey = a_survey(usable_cores=16.0, physical_cores=16)
-    one, two, all_of_them = (Plan("cpu", "fp32", threads) for threads in (1, 2, 16))
-    made = a_profile((one, two))
-    points = tuple(replace(point, plan=all_of_them) for point in made.points if point.plan == two)
-    networks = tuple(replace(point, plan=all_of_them) for point in made.networks if point.plan == two)
-    profile = replace(made, points=(*made.points, *points), networks=(*made.networks, *networks))
-    request = Request(a_workload(), precision="fp32")
-    found = recommend(survey, profile, None, [], request)
-    assert {option.plan.key for option in found.options} == {plan.key for plan in (one, two, all_of_them)}
+    profile = quickly_calibrated()
+    threads, found = told_with_threads(16, profile=profile)
+    assert threads == [1, 2, 16]
     assert found.confidence is not None
     assert "no-calibration" not in {reason.code for reason in found.reasons}
     (reason,) = [reason for reason in found.reasons if reason.code == "threads-not-calibrated"]
     assert reason.evidence == {"plans": ["cpu fp32, 4 threads", "cpu fp32, 8 threads"]}
-    four = Plan("cpu", "fp32", 4)
-    tried = recommend(survey, profile, None, [a_measurement(four, 16, 1.0)], request)
-    assert {option.plan.key for option in tried.options} == {plan.key for plan in (one, two, all_of_them, four)}
+    threads, tried = told_with_threads(16, a_measurement(FOUR, 16, 1.0), profile=profile)
+    assert threads == [1, 2, 4, 16]
     assert any(reason.evidence == {"plans": ["cpu fp32, 8 threads"]} for reason in tried.reasons)
-    nothing = recommend(survey, None, None, [], request)
-    assert [option.plan.threads for option in nothing.options] == [1, 2, 4, 8, 16]
+    assert told_with_threads(16, profile=None)[0] == [1, 2, 4, 8, 16]
+
+
+LATE = "The time was over before its first step: a smaller batch or more time would do."
+
+
+@pytest.mark.parametrize(
+    "row",
+    [a_measurement(FOUR, 16, 1.0), a_measurement(FOUR, 16, 1.0, outcome="failed", step=None, reason=LATE)],
+    ids=["ran", "not reached"],
+)
+def test_what_was_tried_at_a_batch_that_tells_nothing_of_this_one_is_left_out_as_before(row: Measurement) -> None:
+    """Else who had measured the model would no longer be told how sure an answer is."""
+    threads, found = told_with_threads(32, row, profile=quickly_calibrated())
+    assert threads == [1, 2, 16]
+    assert found.confidence is not None
+    assert "no-calibration" not in {reason.code for reason in found.reasons}
+    (reason,) = [reason for reason in found.reasons if reason.code == "threads-not-calibrated"]
+    assert reason.evidence == {"plans": ["cpu fp32, 4 threads", "cpu fp32, 8 threads"]}
+
+
+def test_between_batches_that_ran_a_thread_count_has_a_time_and_is_told() -> None:
+    rows = [a_measurement(FOUR, batch, batch / 16) for batch in (16, 64)]
+    threads, found = told_with_threads(32, *rows, profile=quickly_calibrated())
+    assert threads == [1, 2, 4, 16]
+    assert found.confidence is not None
 
 
 @pytest.mark.parametrize("precision", ["auto", "bf16"])
@@ -216,6 +253,7 @@ def test_a_plan_that_a_calibration_had_no_time_for_is_none_of_those_it_left_out(
     assert missing.key in {option.plan.key for option in found.options}
     told = {reason.code: reason for reason in found.reasons}
     assert told["no-calibration"].evidence == {"plans": [missing.label]}
+    assert "Run `crosspoint calibrate --effort full`" in told["no-calibration"].text, "it was calibrated once"
     assert "threads-not-calibrated" not in told
 
 

@@ -149,3 +149,22 @@ def test_a_ratio_that_is_known_better_than_the_times_decides() -> None:
     assert not ranking.close
     assert ranking.confidence is not None
     assert ranking.confidence > 0.99
+
+
+def test_a_rival_whose_ratio_is_not_known_leaves_what_is_known_of_the_others() -> None:
+    """As a card beside two plans of the CPU, or a plan that was not reached beside measured ones."""
+    first, second = interval_around(100e-6, 0.1), interval_around(110e-6, 0.1)
+    on_cpu = [an_option(ONE, first), an_option(TWO, second)]
+
+    def confidence(*seconds: Interval) -> float:
+        def of_cpu(one: Option, other: Option) -> float | None:
+            return 0.06 if one.plan.is_cpu and other.plan.is_cpu else None
+
+        found = rank_options([*on_cpu, *(an_option(GPU, each) for each in seconds)], of_cpu).confidence
+        assert found is not None
+        return found
+
+    assert confidence() > 0.99 > 0.95 > probability_of_best(first, [second])
+    assert confidence(interval_around(2e-3, 0.4)) == confidence()
+    near = interval_around(120e-6, 0.4)
+    assert confidence(near) == pytest.approx(confidence() * probability_of_best(first, [near]), abs=0.001)

@@ -11,8 +11,7 @@ from app.advisor.recommendation import Reason
 from probes.hardware import Load
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, a_gpu, a_measurement, a_survey, a_workload
-
-GPU = Plan("cuda:0")
+from tests.app.advisor.machine import GPU, a_profile
 
 
 def noise_of(plan: Plan, spread: float) -> Reason | None:
@@ -33,6 +32,22 @@ def test_samples_far_apart_are_told_with_where_the_median_lies(plan: Plan) -> No
     assert reason is not None
     assert 0.25 < reason.evidence["relative_spread"] < 1.2
     assert "busy or unsteady" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("figure", "of_cpu", "of_card"),
+    [("device_busy_fraction", False, True), ("slow_fraction", True, False), ("steal_fraction", True, True)],
+)
+def test_a_calibration_is_called_noisy_for_what_the_plans_that_are_predicted_met(
+    figure: str, of_cpu: bool, of_card: bool
+) -> None:
+    profile = replace(a_profile((ONE, TWO, GPU)), noise={figure: 0.9})
+    for devices, is_told in ((("cpu",), of_cpu), (("cuda:0",), of_card), (("cpu", "cuda:0"), True)):
+        request = Request(a_workload(), "fp32", devices)
+        found = recommend(a_survey(gpus=[a_gpu()]), profile, None, [], request)
+        assert {option.basis for option in found.options} == {"predicted"}
+        told = [reason.evidence for reason in found.reasons if reason.code == "noisy-profile"]
+        assert told == ([{"spread": None, figure: 0.9}] if is_told else [])
 
 
 def test_what_was_measured_calmly_is_not_called_noisy_for_who_came_later() -> None:

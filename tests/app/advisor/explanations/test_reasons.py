@@ -104,6 +104,21 @@ def test_an_estimate_says_that_it_takes_experts_to_be_chosen_equally_often() -> 
         assert ("experts-evenly-chosen" in {reason.code for reason in found.reasons}) is told
 
 
+def test_what_a_prediction_takes_for_granted_is_not_told_of_a_time_that_real_steps_told() -> None:
+    """On the line between two batches that ran there is no prediction, and along one there is."""
+    plain = trace_of_summary(a_workload())
+    assert plain is not None
+    *others, last = plain.operations
+    unknown = replace(last, name="mine.product", flops=Affine(0.0, 0.0))
+    trace = replace(plain, operations=(*others, unknown), evenly_routed=True)
+    codes = {"unknown-work", "experts-evenly-chosen"}
+    for batches, is_told in (((8, 32), False), ((8,), True)):
+        rows = [a_measurement(plan, batch, batch / 16) for plan in (ONE, TWO) for batch in batches]
+        found = recommend(a_survey(), a_profile(), trace, rows, Request(a_workload(), precision="fp32"))
+        assert {option.basis for option in found.options} == {"probed"}
+        assert codes & {reason.code for reason in found.reasons} == (codes if is_told else set())
+
+
 def test_an_estimate_says_how_many_of_its_layers_training_runs() -> None:
     """Real steps left them out."""
     plain = trace_of_summary(a_workload())

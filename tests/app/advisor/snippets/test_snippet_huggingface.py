@@ -213,3 +213,12 @@ def test_numbers_of_a_config_are_pasted_as_its_class_takes_them() -> None:
         "{'hidden_size': 16, 'layer_norm_epsilon': 1.0, 'use_bias': False, 'time_step_limit': [0.0, float('Infinity')]}"
     )
     assert f'AutoConfig.for_model("mamba2", **{taken})' in write_snippet(Workload(model, 2), Plan("cpu", "fp32", 1))
+
+
+def test_a_snippet_is_written_without_asking_the_installed_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advisor reads no files; the same config has the same snippet wherever it is asked for."""
+    workload = Workload(configured("without-points"), 2)
+    with_transformers = write_snippet(workload, Plan("cpu", "fp32", 1))
+    monkeypatch.setattr("probes.workload.config_classes.stamp_of", lambda package: None)
+    assert write_snippet(workload, Plan("cpu", "fp32", 1)) == with_transformers
+    assert "'layer_norm_eps': 1.0" in with_transformers

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor.crowding import crowd_of
-from app.advisor.time_model.measured import measured_times
+from app.advisor.time_model.measured import measured_times, with_borrowed
 from probes.hardware import Load
 from probes.measurement import Measurement
 from probes.workload.description import Plan
@@ -95,3 +95,21 @@ def told(rows: list[Measurement]) -> float:
     found = times.measured(4)
     assert found is not None
     return found.median
+
+
+def test_what_a_like_card_took_stands_in_at_batches_of_which_a_plan_has_no_time_itself() -> None:
+    gpu = Plan("cuda:0")
+    own = measured_times([a_measurement(gpu, 16, 0.5)], gpu, "pageable")
+    alike = measured_times([a_measurement(gpu, batch, 0.4) for batch in (16, 64)], gpu, "pageable")
+    otherwise = measured_times([a_measurement(gpu, 64, 0.3, data="resident")], gpu, "resident")
+    assert own is not None
+    both = with_borrowed(own, alike)
+    assert both is not None
+    assert (both.batch_sizes, both.own_batch_sizes) == ((16, 64), (16,))
+    assert both.rows[16] == own.rows[16]
+    assert [both.is_borrowed(batch) for batch in (8, 16, 60, 64)] == [False, False, True, True]
+    left = both.without(lambda row: row.batch_size == 16)
+    assert left is not None
+    assert not left.own_batch_sizes
+    assert with_borrowed(own, otherwise) is with_borrowed(own, None) is own
+    assert with_borrowed(None, None) is None
