@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+RETRY_SECONDS = 10
+
 
 class CrosspointError(Exception):
     """Something asked for could not be done. `code` is stable (docs/protocol.md lists those of a measurement)."""
@@ -35,7 +37,12 @@ class FeedRefused(CrosspointError):
 
 
 class LabError(CrosspointError):
-    """A measuring process said no, was ended, or never answered."""
+    """A measuring process said no, was ended, or never answered. retry_after_seconds: when another try may go better,
+    as far as anybody knows."""
+
+    def __init__(self, code: str, message: str, retry_after_seconds: int = RETRY_SECONDS) -> None:
+        super().__init__(code, message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class LabBusy(LabError):
@@ -43,8 +50,8 @@ class LabBusy(LabError):
 
     def __init__(self, retry_after_seconds: int, busy: str, otherwise: str = "") -> None:
         """busy: with what, a sentence. otherwise: what else could be done than to come back."""
-        super().__init__("too-busy", f"{busy} Ask again in about {retry_after_seconds} seconds{otherwise}.")
-        self.retry_after_seconds = retry_after_seconds
+        sentence = f"{busy} Ask again in about {retry_after_seconds} seconds{otherwise}."
+        super().__init__("too-busy", sentence, retry_after_seconds)
 
 
 class StoreError(CrosspointError):

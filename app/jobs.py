@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from typing import Any, Literal
 
 from app.advisor.request import InvalidRequest
@@ -27,6 +29,7 @@ Work = Callable[[Ticket, OnProgress], Awaitable[Kept[dict[str, Any]]]]
 log = logging.getLogger(__name__)
 REMEMBERED_JOBS, REMEMBERED_RESULTS = 100, 10
 FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
+LISTED_BY = frozenset({"id", "created_at"})
 
 
 class Job:
@@ -138,15 +141,18 @@ class Jobs:
         return job.document() if job is not None else None
 
     async def recent(self, kind: Kind) -> list[dict[str, Any]]:
-        """Jobs of a kind without their results, newest first."""
+        """Jobs of a kind without their results, newest first, whichever process runs or ran them. A stored one that has
+        lost what it is listed by, as a disk may do, is passed over."""
         here = [job.document(with_result=False) for job in reversed(self._jobs.values()) if job.kind == kind]
         names = {document["id"] for document in here}
         try:
             stored = await self._store.jobs(kind)
         except StoreError:
             stored = []
-        older = [self._told(document) for document in stored if document["id"] not in names]
-        return here + [{name: value for name, value in row.items() if name != "result"} for row in older]
+        told = [row for row in stored if row.keys() >= LISTED_BY and row["id"] not in names]
+        others = [{name: value for name, value in self._told(row).items() if name != "result"} for row in told]
+        # Each of the two keeps its own order, which holds where the clock was set back.
+        return list(heapq.merge(here, others, key=itemgetter("created_at"), reverse=True))
 
     async def cancel(self, job: Job) -> None:
         """End a job's work and wait until its process is gone. Harmless when it has ended: then it is kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.advisor.plans import candidate_plans, thread_counts, why_not_here
+from app.advisor.plans import candidate_plans, find_devices, thread_counts, why_not_here
 from app.advisor.request import InvalidRequest, Request
 from app.errors import LabError
 from probes.hardware import Survey
@@ -46,6 +46,12 @@ def check_surveyed(survey: Survey) -> None:
             "The survey failed: nobody could tell which machine this is, and what it has. Try again; "
             "`crosspoint hardware` says why.",
         )
+
+
+def find_surveyed_devices(survey: Survey, asked: Sequence[str]) -> tuple[str, ...]:
+    """As find_devices; raises LabError, too, where nobody knows what is here."""
+    check_surveyed(survey)
+    return find_devices(survey, asked)
 
 
 def with_threads(survey: Survey, plans: Sequence[Plan]) -> tuple[Plan, ...]:

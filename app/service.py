@@ -47,7 +47,7 @@ from app.lab import Lab, Ticket
 from app.lab.tracer import TRACE_SECONDS
 from app.lessons import Lessons
 from app.livefeed import LiveFeed
-from app.measurable import check_is_here, check_surveyed
+from app.measurable import check_is_here, check_measurable, check_surveyed, find_surveyed_devices
 from app.profile_names import free_name
 from app.seen_before import with_devices, with_survey
 from app.settings import Settings
@@ -229,7 +229,7 @@ class Crosspoint:
         cancelled while the process is ending, with its result there, gets it all the same."""
         with self._measuring(seconds, on_progress, ticket) as ticket:
             survey = self.apart_from_ours(await self.survey_for_plans(on_progress or say_nothing))
-            check_surveyed(survey)
+            check_measurable(survey, request)
             workload, plans = request.workload, plans or candidate_plans(survey, request)
             at_turn = SurveyAtTurn(self, ticket, survey)
             options = start_options(workload) if any(plan.is_cpu for plan in plans) else ()
@@ -252,7 +252,7 @@ class Crosspoint:
         trace, measured = await self.known_trace(survey, workload), await self.measurements(survey, workload)
         known = await in_fitted_thread(profile, gather, survey, profile, trace, measured, request)
         apart = await asyncio.to_thread(may_all_run_apart, known, plans, sizes, seconds)
-        return labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart, paces=paces)
+        return labjobs.measure_job(survey, workload, plans, sizes, seconds, apart=apart, paces=paces, trace=trace)
 
     async def keep_measurements(
         self, survey: Survey, workload: Workload, result: dict[str, Any]
@@ -357,7 +357,9 @@ class Crosspoint:
         devices: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        """Run an experiment (`iris`) on the devices. Raises LabError, LabBusy."""
+        """Run an experiment (`iris`) on the devices (empty: all). Raises InvalidRequest, LabError, LabBusy."""
+        if devices:
+            devices = find_surveyed_devices(await self.survey_for_plans(on_progress or say_nothing), devices)
         job = labjobs.experiment_job(name, epochs, log_every, devices)
         runs = len(log_every) * (len(devices) or 1 + len((await self.survey()).accelerators))
         seconds = labjobs.experiment_seconds(epochs * runs)

@@ -6,17 +6,16 @@ A field's type says how its text is read, its metadata says what it is for. Addi
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from app.host_names import allowed_name
 from probes.bounds import MAX_SURVEY_SECONDS, MIN_SURVEY_SECONDS
 
 PREFIX = "CROSSPOINT_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
-_HOST = re.compile(r"[^\s/@]+")
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -29,11 +28,20 @@ def _about(help_text: str, low: float | None = None, high: float | None = None) 
     return {"help": help_text, "low": low, "high": high}
 
 
+# Stands for the user's data folder where nobody can tell which it is: the store keeps nothing in it.
+HOMELESS = Path("~", "crosspoint")
+
+
 def default_data_dir() -> Path:
-    """The user's data folder, by the platform's own convention."""
+    """The user's data folder, by the platform's own convention; HOMELESS where no home folder is known, as of a user
+    number without a name in a container."""
     from platformdirs import user_data_path
 
-    return user_data_path("crosspoint", appauthor=False)
+    try:
+        folder = user_data_path("crosspoint", appauthor=False)
+    except RuntimeError:
+        return HOMELESS
+    return folder if folder.is_absolute() else HOMELESS  # older ones leave the ~ where it stands
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,17 @@ def _check(item: Field[Any], value: Any, named: str) -> None:
     low, high = item.metadata["low"], item.metadata["high"]
     if low is not None and not low <= value <= high:
         raise InvalidSetting(f"{named} has to be between {low:g} and {high:g}.")
-    if item.name == "allowed_hosts" and not all(map(_HOST.fullmatch, value)):
+    if item.name == "allowed_hosts":
+        _check_hosts(value, named)
+
+
+def _check_hosts(written: Iterable[str], named: str) -> None:
+    """Raises InvalidSetting: under a name that no request carries the service would never answer."""
+    try:
+        for name in written:
+            allowed_name(name)
+    except ValueError:
         raise InvalidSetting(
             f"{named} takes names of hosts as they stand in an address, such as rig.example: without http:// before "
-            "them and a path behind."
-        )
+            "them, a path behind, or a * for others. One with letters beyond ASCII may have to begin with xn--."
+        ) from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from app import labjobs
-from app.errors import LabError
+from app.errors import RETRY_SECONDS, LabError
 from app.keeping import Kept, RunJob, parse_sent, trouble_with, unless_unreadable
 from app.store import Store
 from probes.fingerprint import hash_identity, identify_cpu, silent_parts
@@ -93,6 +93,8 @@ class Traces:
             if error.code in LASTING_REFUSALS:
                 until = self._clock() + LASTING_REFUSALS[error.code]
                 self._remember_refusal((key, devices), _Refusal(seconds, error.code, str(error), until))
+                if error.code == "out-of-memory":  # until then what is remembered answers
+                    error.retry_after_seconds = int(OUT_OF_MEMORY_SECONDS)
             raise
         trace = replace(trace, cpu=await self._cpu(survey))
         self._remember((key, trace.cpu), trace)
@@ -103,7 +105,8 @@ class Traces:
         known = self._refusals.get((self._trace_key(survey, workload), devices))
         if known is None or known.seconds < seconds or self._clock() >= known.until:
             return None
-        return LabError(known.code, known.sentence)
+        left = known.until - self._clock()
+        return LabError(known.code, known.sentence, RETRY_SECONDS if math.isinf(left) else math.ceil(left))
 
     async def once(
         self, survey: Survey, workload: Workload, make: Callable[[], Making], *, devices: bool

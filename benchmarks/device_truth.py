@@ -116,9 +116,7 @@ class Measuring:
     def _first_steps(self, run: StepRun) -> None:
         for _ in range(2):
             with run.watched(), run.setting():
-                begun = time.perf_counter()
-                run(1)
-                self._second[id(run)] = time.perf_counter() - begun
+                self._second[id(run)] = run(1)
         if self._is_done(run):
             self._samples[id(run)].append(self._second[id(run)])
 

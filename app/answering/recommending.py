@@ -244,14 +244,14 @@ class Recommending:
         if untraceable.code == "too-slow":
             text += self._beside_quiet()
         if self._unmeasurable is None or (untraceable.code == "unsupported" and _MEASURED not in text):
-            return LabError(untraceable.code, text)
+            return LabError(untraceable.code, text, untraceable.retry_after_seconds)
         way_out = "Ask on that machine itself"
         if self._unmeasurable == OF_BEFORE:
             way_out = "Ask without the profile"
         elif self._request.profile is not None and self._crosspoint.is_here:
             way_out += ", or without the profile"
         text += f" For this question nothing can be measured here: {self._unmeasurable}. {way_out}."
-        return LabError(untraceable.code, text)
+        return LabError(untraceable.code, text, untraceable.retry_after_seconds)
 
     def _beside_quiet(self) -> str:
         """What would do for a model that was not traced in time."""

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import Problem
+from app.host_names import allowed_name, host_name
 from app.settings import Settings
 from probes import bounds
 
@@ -179,22 +180,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def host_name(authority: str) -> str:
-    """`[::1]:8000` -> `::1`, `localhost:8000` -> `localhost`."""
-    authority = authority.strip().lower()
-    if authority.startswith("["):
-        return authority[1:].partition("]")[0]
-    return authority.partition(":")[0].removesuffix(".")
-
-
-def allowed_name(written: str) -> str:
-    """What a setting names: an address, or a host as it may stand before a path, its port with it."""
-    try:
-        return str(ipaddress.ip_address(written))
-    except ValueError:
-        return host_name(written)
 
 
 def too_large() -> Problem:

@@ -13,7 +13,7 @@ from app.api.openapi import describe_answer
 from app.api.problems import Problem
 from probes.workload.catalogue import find_row, list_models
 from probes.workload.description import InvalidModel
-from probes.workload.written import write_model
+from probes.workload.written import write_row
 
 router = APIRouter(prefix="/models", tags=["models"])
 
@@ -32,7 +32,7 @@ async def read_model(name: str) -> Response:
     except InvalidModel as error:
         detail, near = "No model has this name. GET /models lists all.", list(error.suggestions)
         raise Problem(404, "unknown-model", "Unknown model", detail, {"suggestions": near}) from None
-    return answer_json({**row.to_json(), "model": write_model(row.description)})
+    return answer_json(write_row(row))
 
 
 @cache

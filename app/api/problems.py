@@ -18,7 +18,16 @@ from starlette.exceptions import HTTPException
 from app.advisor.request import InvalidRequest
 from app.api.allowed import allowed_methods
 from app.api.echo import without_echo
-from app.errors import CrosspointError, FeedRefused, LabBusy, LabError, ProfileRefused, StoreError, UnknownProfile
+from app.errors import (
+    RETRY_SECONDS,
+    CrosspointError,
+    FeedRefused,
+    LabBusy,
+    LabError,
+    ProfileRefused,
+    StoreError,
+    UnknownProfile,
+)
 from probes.workload.description import InvalidModel
 
 MEDIA_TYPE = "application/problem+json"
@@ -86,9 +95,13 @@ def problem_from(error: Exception) -> Problem:
         case LabError() if error.code in _MODEL_CODES:
             return Problem(422, error.code, "The model cannot be used", str(error))
         case StoreError():
-            return Problem(503, error.code, "The store could not be used", str(error), {}, {"Retry-After": "10"})
-        case LabError() | CrosspointError():
-            return Problem(503, error.code, "The measurement failed", str(error), {}, {"Retry-After": "10"})
+            headers = {"Retry-After": str(RETRY_SECONDS)}
+            return Problem(503, error.code, "The store could not be used", str(error), {}, headers)
+        case LabError():
+            headers = {"Retry-After": str(error.retry_after_seconds)}
+            return Problem(503, error.code, "Measuring or tracing failed", str(error), {}, headers)
+        case CrosspointError():
+            return Problem(503, error.code, "It could not be done", str(error), {}, {"Retry-After": str(RETRY_SECONDS)})
         case HTTPException() if error.status_code in _STATUS_SENTENCES:
             return Problem(error.status_code, *_STATUS_SENTENCES[error.status_code], {}, dict(error.headers or {}))
         case HTTPException() if error.status_code < 500:

@@ -263,9 +263,9 @@ class CalibrationHealth(TypedDict):
     """What the service calibrates by itself."""
 
     state: Literal["unknown", "off", "waiting", "running", "done", "failed"]
-    """unknown: it has not looked yet; off: it is not to; waiting: for the store, or until nobody computes; running;
-    done: this machine has a profile; failed: `reason` says why, and when it is tried again, if
-    it is."""
+    """unknown: it has not looked yet; off: it is not to; waiting: for its turn to measure, or for a survey that tells
+    what this machine is; running; done: this machine has a profile, and further calibrations of it may follow while
+    nobody computes; failed: `reason` says why, and when it is tried again, if it is."""
     reason: str | None
     """Why it waits, failed or is off, in a sentence; null: it does not say."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.cli.finding_view import show_finding
 from app.cli.output import Column, print_heading, print_pairs, print_table, print_text
 from app.cli.units import UNKNOWN, format_bytes, format_number
 
@@ -18,10 +19,7 @@ def show_examination(document: Document) -> None:
         rows = [[link["name"], _STATES[link["state"]], link["evidence"]] for link in chain["links"]]
         print_table((Column("link"), Column("state"), Column("what was seen", prose=True)), rows)
     for finding in document["findings"]:
-        print_heading(f"{finding['severity']}: {finding['message']} [{finding['code']}]")
-        print_text(f"  {finding['subject']}; {finding['documentation']}")
-        if finding["fix"]:
-            print_text(f"  {finding['fix']}")
+        show_finding(finding, with_page=True)
         print_text()
     failed = list_failed(document)
     if failed:

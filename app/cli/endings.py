@@ -10,6 +10,8 @@ from typing import NoReturn, TextIO
 
 import click
 
+from app.cli.standard_output import OutputLost
+
 
 class ExitCode(IntEnum):
     """docs/cli.md explains them to users."""
@@ -70,7 +72,7 @@ def _report(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, CommandFailed):
         return _say(str(error), error.code)
-    if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC):
+    if isinstance(error, OutputLost) or (isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC)):
         return _report_lost_output(error)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitCode.FAULT
@@ -110,7 +112,7 @@ def _report_lost_output(error: OSError) -> int:
     _silence(sys.stdout)
     if error.errno == errno.EPIPE:
         return ExitCode.READER_GONE
-    return _say("The output could not be written: no space is left where it goes.", ExitCode.FAULT)
+    return _say(f"The output could not be written: {error.strerror}.", ExitCode.FAULT)
 
 
 def _silence(stream: TextIO) -> None:

@@ -49,7 +49,13 @@ def command() -> None:
     show_default=True,
     help="Epochs between two readings of the loss: one run each.",
 )
-@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, cuda:0, …; repeatable. Default: all.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="DEVICE",
+    help="cpu, cuda:0, …, or cuda for every one; repeatable. Default: all.",
+)
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),

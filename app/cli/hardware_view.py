@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.cli.finding_view import show_finding
 from app.cli.machine_view import describe_processor, describe_room, join_words
 from app.cli.output import Column, print_heading, print_pairs, print_table, print_text
 from app.cli.units import UNKNOWN, format_bytes, format_share
@@ -25,7 +26,8 @@ def show_survey(survey: Document) -> None:
     )
     if survey["accelerators"]:
         _show_accelerators(survey["accelerators"])
-    _show_findings(survey["findings"])
+    for finding in survey["findings"]:
+        show_finding(finding)
     _show_failures(survey["probes"])
 
 
@@ -80,13 +82,6 @@ def _accelerator_row(accelerator: Document) -> list[str]:
         format_share(None if busy is None else busy / 100),
         verdict[accelerator["usable"]],
     ]
-
-
-def _show_findings(findings: list[Document]) -> None:
-    for finding in findings:
-        print_heading(f"{finding['severity']}: {finding['message']} [{finding['code']}]")
-        if finding["fix"]:
-            print_text(f"  {finding['fix']}")
 
 
 def _show_failures(probes: Document) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from app.cli.endings import report_ending
+from app.cli.standard_output import mark_output_errors
 from probes.standard_streams import open_closed_streams
 
 # name -> (module that defines it, one line for --help). A subcommand's module is imported when it is called, so that
@@ -77,6 +78,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. No traceback for a user's error, ever."""
     open_closed_streams()
+    mark_output_errors()
     _tolerate_narrow_encodings()
     _forget_impossible_width()
     if "_CROSSPOINT_COMPLETE" in os.environ:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from app.advisor.curves.winners import Cell
-from app.cli.output import print_bullets, print_heading, print_lines, print_text
+from app.cli.output import line_width, print_bullets, print_heading, print_lines, print_text
 from app.cli.units import format_count
 from app.mapping import Map, Row
 from probes.workload.description import Plan
@@ -24,24 +24,45 @@ AXIS = "batch size from left to right"
 def show_map(drawn: Map) -> None:
     """Batches from left to right, widths from top to bottom; a letter for each plan, small where it is a close call."""
     print_heading(_title(drawn))
+    room = line_width()
     labels = [_row_label(row) for row in drawn.rows]
-    left = max((len(label) for label in labels), default=0) + 2
-    wide = max(len(str(size)) for size in drawn.batch_sizes) + 1
-    print_lines(
-        [[("batch".rjust(left - 2) + "  ", "dim"), *((str(size).rjust(wide), "dim") for size in drawn.batch_sizes)]]
-    )
-    for row, label in zip(drawn.rows, labels, strict=True):
-        cells = [(letter_of(drawn, cell).rjust(wide), _style(drawn, cell)) for cell in row.cells]
-        print_lines([[(label.ljust(left), "dim"), *cells]])
+    is_whole = _left(labels) + _wide(drawn) * len(drawn.batch_sizes) <= room
+    _show_cells(drawn, labels if is_whole else [_of_width(row) for row in drawn.rows], room)
     print_text()
     for place, plan in enumerate(drawn.plans):
         print_lines([[(f"{_letter(place)}  ", f"bold {_colour(place)}"), (plan.label, "")]])
     signs = f"{UNKNOWN}: no time is known. {TOO_BIG}: nothing fits. {REFUSED}: torch refuses it."
     print_text(f"A small letter: others cannot be told from it. {signs}{_say_bases(drawn)}")
-    beneath = [*_why_rows_miss(drawn), *_why_cells_miss(drawn), *_reasons(drawn)]
+    left_out = [] if is_whole else _list_parameters(drawn)
+    beneath = [*left_out, *_why_rows_miss(drawn), *_why_cells_miss(drawn), *_reasons(drawn)]
     if beneath:
         print_text()
         print_bullets(beneath)
+
+
+def _show_cells(drawn: Map, labels: Sequence[str], room: int) -> None:
+    """room: characters of a line. Batches that it does not do for stand in further blocks beneath."""
+    left, wide = _left(labels), _wide(drawn)
+    columns = max(1, (room - left) // wide)
+    for start in range(0, len(drawn.batch_sizes), columns):
+        if start:
+            print_text()
+        sizes = drawn.batch_sizes[start : start + columns]
+        print_lines([[("batch".rjust(left - 2) + "  ", "dim"), *((str(size).rjust(wide), "dim") for size in sizes)]])
+        for row, label in zip(drawn.rows, labels, strict=True):
+            shown = row.cells[start : start + columns]
+            cells = [(letter_of(drawn, cell).rjust(wide), _style(drawn, cell)) for cell in shown]
+            print_lines([[(label.ljust(left), "dim"), *cells]])
+
+
+def _left(labels: Sequence[str]) -> int:
+    """Characters before the first cell."""
+    return max(map(len, ("batch", *labels))) + 2
+
+
+def _wide(drawn: Map) -> int:
+    """Characters of a cell."""
+    return max(len(str(size)) for size in drawn.batch_sizes) + 1
 
 
 def _title(drawn: Map) -> str:
@@ -93,8 +114,25 @@ def letter_of(drawn: Map, cell: Cell) -> str:
 
 
 def _row_label(row: Row) -> str:
-    size = f", {format_count(row.all_parameters)} parameters" if row.all_parameters is not None else ""
-    return f"width {row.width:g}{size}"
+    size = f", {_parameters(row.all_parameters)}" if row.all_parameters is not None else ""
+    return f"{_of_width(row)}{size}"
+
+
+def _of_width(row: Row) -> str:
+    return f"width {row.width:g}"
+
+
+def _parameters(count: int) -> str:
+    return f"{format_count(count)} parameters"
+
+
+def _list_parameters(drawn: Map) -> list[str]:
+    """What labels had no room for."""
+    return [
+        f"{_of_widths([row.width])}: {_parameters(row.all_parameters)}."
+        for row in drawn.rows
+        if row.all_parameters is not None
+    ]
 
 
 def _place(drawn: Map, plan: Plan) -> int:
@@ -131,7 +169,7 @@ def write_svg(drawn: Map) -> str:
     for column, size in enumerate(drawn.batch_sizes):
         parts.append(_text(LEFT + CELL * column + CELL / 2, TOP - 10, str(size), anchor="middle", small=True))
     for line, row in enumerate(drawn.rows):
-        parts.append(_text(LEFT - 10, TOP + CELL * line + CELL / 2 + 5, f"width {row.width:g}", anchor="end"))
+        parts.append(_text(LEFT - 10, TOP + CELL * line + CELL / 2 + 5, _of_width(row), anchor="end"))
         parts += [_square(drawn, cell, column, line) for column, cell in enumerate(row.cells)]
     parts.append(_text(LEFT, TOP + CELL * len(drawn.rows) + 20, AXIS, small=True))
     for place, plan in enumerate(drawn.plans):

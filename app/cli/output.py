@@ -45,12 +45,17 @@ def print_heading(text: str) -> None:
 
 
 def print_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
-    """Lines of (text, rich style), never wrapped; without colours where there are none."""
+    """Lines of (text, rich style), wrapped to the terminal; without colours where there are none."""
     from rich.text import Text
 
     console = _console()
     for line in lines:
-        console.print(Text.assemble(*line), soft_wrap=True)
+        console.print(Text.assemble(*line))
+
+
+def line_width() -> int:
+    """How many characters a line has room for."""
+    return _console().width
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -39,6 +39,8 @@ TERM_SECONDS = 1.5
 KILL_SECONDS = 1.0
 # No number of a process comes round again within that time.
 LOOK_SECONDS = 10.0
+# How often it is looked whether what was killed has ended: no event tells of a process that somebody else started.
+ORPHANS_SECONDS = 0.01
 # The kernel should take the measuring process before anything else (proc(5): -1000 never, 1000 first).
 OOM_SCORE_ADJUSTMENT = "900"
 
@@ -213,7 +215,7 @@ class Child:
             self._signal_group(signal.SIGTERM)
             await self._wait(TERM_SECONDS)
         self.kill()  # also what outlived its parent
-        await self._wait(KILL_SECONDS)
+        await asyncio.wait([self._group_task], timeout=KILL_SECONDS)
         self._group_task.cancel()
         self._stderr_task.cancel()
         transport = getattr(self._process, "_transport", None)
@@ -230,6 +232,16 @@ class Child:
         while self._runs:  # in later Pythons `wait` lasts as long as a grandchild holds a pipe
             await self._wait(LOOK_SECONDS)
         self._signal_group(signal.SIGKILL)
+        await self._wait_for_orphans()
+
+    async def _wait_for_orphans(self) -> None:
+        """Of the group, where they are this process's to wait for: a container's first process is given what others
+        leave behind, and what it never waits for stays in the table of processes. Elsewhere there is none."""
+        deadline = time.monotonic() + KILL_SECONDS
+        with contextlib.suppress(ChildProcessError):
+            while time.monotonic() < deadline:
+                if not os.waitpid(-self.pid, os.WNOHANG)[0]:  # noqa: ASYNC222 - it does not block
+                    await asyncio.sleep(ORPHANS_SECONDS)
 
     async def _send(self, job: dict[str, Any]) -> None:
         stdin = self._process.stdin

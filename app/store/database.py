@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import sqlite3
 import time
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from app.settings import HOMELESS
 from app.store.journal import journal_mode
 from app.store.machine import Machine, claim
 
@@ -170,7 +172,7 @@ class Database:
     def _open_again(self) -> None:
         found = _identify(self._path)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_folder(self._path.parent)
             connection = _connect(self._path, self._machine)
         except (sqlite3.DatabaseError, OSError):
             return
@@ -203,7 +205,7 @@ class Database:
         self.trouble, self.failed, self.in_memory = None, None, False
         found = _identify(self._path)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_folder(self._path.parent)
             return _connect_in_turn(self._path, self._machine)
         except sqlite3.OperationalError as error:
             return self._open_without_writing(f"the store cannot be written ({error})")
@@ -270,6 +272,13 @@ class Database:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _make_folder(folder: Path) -> None:
+    """Raises OSError."""
+    if folder == HOMELESS:
+        raise OSError(errno.ENOENT, "no home folder of this user is known: set CROSSPOINT_DATA_DIR")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

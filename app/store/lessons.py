@@ -9,12 +9,19 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app.store.statements import forget_oldest
 from probes.measurement import METHOD
 from probes.signature import Signature
 from probes.workload.description import Plan
 
 # A few hundred workloads in every plan of a small machine; the latest tell most of how the machine is now.
 KEPT_LESSONS = 2000
+KEPT_OF_ALL = 10_000  # of all machines and states that share the store
+
+_FORGET_EARLIER = (
+    "DELETE FROM lessons WHERE fingerprint = ?1 AND id NOT IN "
+    "(SELECT id FROM lessons WHERE fingerprint = ?1 ORDER BY id DESC LIMIT ?2)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,8 @@ def keep_lessons(connection: sqlite3.Connection, fingerprint: str, rows: Sequenc
     )
     with connection:
         connection.executemany(insert, [(fingerprint, time.time(), METHOD, *_values(row)) for row in rows])
-        connection.execute(
-            "DELETE FROM lessons WHERE id NOT IN (SELECT id FROM lessons ORDER BY id DESC LIMIT ?)", (KEPT_LESSONS,)
-        )
+        connection.execute(_FORGET_EARLIER, (fingerprint, KEPT_LESSONS))
+        connection.execute(*forget_oldest("lessons", "id", KEPT_OF_ALL))
 
 
 def read_stamp(connection: sqlite3.Connection, fingerprint: str) -> tuple[object, ...]:

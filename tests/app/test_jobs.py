@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from app.settings import Settings
 from app.store import Store
 from app.store.jobs import OWNER
 from app.store.machine import Machine
+from tests.app.test_store_rubbish import flip_a_bit
 from tests.app.test_store_trouble import no_room
 
 
@@ -248,6 +250,54 @@ def test_another_service_on_the_same_folder_is_told_when_a_job_begins(
         await lab.close()
 
     asyncio.run(use())
+
+
+async def run_one(jobs: Jobs) -> str:
+    job = await jobs.start("measurement", 1.0, give_nothing)
+    assert job.task is not None
+    await job.task
+    return job.id
+
+
+def test_jobs_of_two_services_on_one_folder_are_listed_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes = itertools.count(10)
+    monkeypatch.setattr("app.jobs._now", lambda: f"2026-11-30T10:{next(minutes)}:00Z")
+
+    async def use() -> None:
+        lab, stores = Lab(Settings(data_dir=tmp_path)), [Store(tmp_path), Store(tmp_path)]
+        first, second = (Jobs(lab, store) for store in stores)
+        names = [await run_one(jobs) for jobs in (second, first, second, first)]
+        for jobs in (first, second):
+            assert [row["id"] for row in await jobs.recent("measurement")] == names[::-1]
+        for store in stores:
+            await store.close()
+        await lab.close()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("lost", [b'id"', b"created_at"])
+def test_a_stored_job_that_lost_what_it_is_listed_by_costs_no_other(tmp_path: Path, lost: bytes) -> None:
+    async def run_two() -> list[str]:
+        lab, store = Lab(Settings(data_dir=tmp_path)), Store(tmp_path)
+        jobs = Jobs(lab, store)
+        names = [await run_one(jobs) for _ in range(2)]
+        await store.close()
+        await lab.close()
+        return names
+
+    async def list_stored() -> list[str]:
+        lab, store = Lab(Settings(data_dir=tmp_path)), Store(tmp_path)
+        rows = await Jobs(lab, store).recent("measurement")
+        await store.close()
+        await lab.close()
+        return [row["id"] for row in rows]
+
+    older, _ = asyncio.run(run_two())
+    flip_a_bit(tmp_path, "jobs", "document", lost)
+    assert asyncio.run(list_stored()) == [older]
 
 
 def test_another_machines_jobs_are_not_listed_and_not_said_to_have_ended_at_once(

@@ -227,6 +227,19 @@ def test_lessons_are_kept_within_bounds_and_the_latest_of_a_plan_counts(tmp_path
     assert [row.seconds for row in rows if row.batch_size == KEPT_LESSONS] == [7.0]
 
 
+def test_a_machine_that_measures_much_leaves_what_those_that_share_its_store_learned(tmp_path: Path) -> None:
+    async def session() -> list[LessonRow]:
+        store = Store(tmp_path)
+        try:
+            await store.keep_lessons("theirs", [a_row(1)])
+            await store.keep_lessons("mine", [a_row(batch) for batch in range(1, KEPT_LESSONS + 50)])
+            return await store.lessons("theirs")
+        finally:
+            await store.close()
+
+    assert [row.batch_size for row in asyncio.run(session())] == [1]
+
+
 def test_one_model_asked_about_again_and_again_leaves_what_others_taught(tmp_path: Path) -> None:
     """A later measurement takes an earlier one's place with a number of its own."""
 

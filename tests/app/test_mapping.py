@@ -17,7 +17,7 @@ from app.service import Crosspoint
 from probes.hardware import Survey
 from probes.trace import Trace
 from probes.workload.description import Workload
-from tests.app.advisor.build import ONE, a_summary
+from tests.app.advisor.build import ONE, TWO, a_measurement, a_summary, a_survey
 from tests.app.advisor.machine import GPU, a_profile
 from tests.app.answering.obedient import IRIS, jobs, obedient
 from tests.app.opened import with_crosspoint
@@ -208,3 +208,25 @@ def test_a_map_says_who_computes_on_the_card_that_wins(monkeypatch: pytest.Monke
     (told,) = [told for told in drawn.reasons if told.reason.code == "busy-device"]
     assert "98 %" in told.reason.text
     assert told.widths == (0.5, 1.0)
+
+
+def test_a_plan_that_a_cell_is_without_is_told_though_the_middle_one_has_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from probes import survey as surveys
+
+    take, cpu = surveys.take_survey, a_survey().cpu
+
+    def of_two_cores(*arguments: Any, **named: Any) -> Survey:
+        return replace(take(*arguments, **named), cpu=cpu, accelerators=())
+
+    monkeypatch.setattr("probes.survey.take_survey", of_two_cores)
+
+    async def use(crosspoint: Crosspoint) -> Map:
+        fingerprint = (await crosspoint.survey()).fingerprint
+        await crosspoint.store.keep_profile(a_profile((ONE,), fingerprint))
+        await crosspoint.store.keep_measurements(fingerprint, SUMMARY, [a_measurement(TWO, 4, 0.1)])
+        return await draw_map(crosspoint, Request(SUMMARY, "fp32"), [1.0])
+
+    (told,) = [each for each in with_crosspoint(tmp_path, use).reasons if each.reason.code == "threads-not-calibrated"]
+    assert told.reason.evidence == {"plans": [TWO.label]}

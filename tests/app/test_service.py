@@ -20,7 +20,7 @@ from app.settings import Settings
 from probes.hardware import Survey
 from probes.workload.description import Plan, Workload
 from probes.workload.models import parse_model
-from tests.app.advisor.build import ONE, TWO, a_measurement
+from tests.app.advisor.build import ONE, TWO, a_gpu, a_measurement, a_survey
 from tests.app.advisor.machine import GPU, a_profile
 from tests.app.calibrating import calibrating
 from tests.app.lab.programs import serving
@@ -109,7 +109,8 @@ def test_plans_are_measured_as_they_are_for_a_recommendation(tmp_path: Path) -> 
     """They are told alike, and the latest counts."""
     heard = tmp_path / "jobs"
     words = serving(
-        f"print(json.dumps([job['apart'], sys.argv[1:]]), file=open({str(heard)!r}, 'a'))",
+        "told = [job['apart'], sys.argv[1:], job['gradient_bytes'], job['optimizer_bytes']]",
+        f"print(json.dumps(told), file=open({str(heard)!r}, 'a'))",
         'say(event="result", job=job["job"], result={"measurements": []})',
     )
 
@@ -122,10 +123,14 @@ def test_plans_are_measured_as_they_are_for_a_recommendation(tmp_path: Path) -> 
             await crosspoint.measure(request, seconds=5, plans=[ONE], batch_sizes=[4, 8])
 
     with_crosspoint(tmp_path, use, words)
-    (apart, options), (shared, other_options) = map(json.loads, heard.read_text(encoding="utf-8").splitlines())
+    told = map(json.loads, heard.read_text(encoding="utf-8").splitlines())
+    (apart, options, *trained), (shared, other_options, *unknown) = told
     assert apart
     assert not shared
     assert options[0] == other_options[0] == "--forks"
+    trace = a_profile().networks[0].trace
+    assert trained == [trace.gradient_bytes, trace.optimizer_bytes]
+    assert unknown == [None, None]
 
 
 def test_what_a_process_could_not_use_for_a_moment_is_told_and_not_kept(tmp_path: Path) -> None:
@@ -154,6 +159,38 @@ def test_a_plan_measured_is_the_plan_asked_for(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest):
             await crosspoint.measure(replace(QUICK, devices=("cuda:9",)), seconds=1)
         assert not crosspoint.lab.waiting
+
+    with_crosspoint(tmp_path, use, words)
+
+
+def test_what_cannot_run_here_is_refused_before_a_process_is_started(tmp_path: Path) -> None:
+    async def use(crosspoint: Crosspoint) -> None:
+        for request in (Request(SUMMARY), Request(IRIS, devices=("cuda:63",))):
+            with pytest.raises(InvalidRequest):
+                await crosspoint.measure(request, seconds=1)
+        with pytest.raises(InvalidRequest, match="not here"):
+            await crosspoint.experiment("iris", epochs=1, log_every=[None], devices=["cpu", "cuda:63"])
+        assert not crosspoint.lab.waiting
+
+    with_crosspoint(tmp_path, use, ("/no/such/program",))
+
+
+def test_an_experiment_runs_on_each_device_that_was_asked_for_once(tmp_path: Path) -> None:
+    words = serving('say(event="result", job=job["job"], result={"devices": job["devices"]})')
+    gpus = [a_gpu(id=f"GPU-{number}", torch_device=f"cuda:{number}") for number in range(2)]
+
+    async def survey() -> Survey:
+        return a_survey(gpus=gpus)
+
+    async def use(crosspoint: Crosspoint) -> None:
+        crosspoint.survey_tried_twice = survey  # type: ignore[method-assign]
+        for asked, run in (
+            (["cuda"], ["cuda:0", "cuda:1"]),
+            (["cpu", "cpu", "cuda:1"], ["cpu", "cuda:1"]),
+            ([], []),
+        ):
+            result = await crosspoint.experiment("iris", epochs=1, log_every=[None], devices=asked)
+            assert result == {"devices": run}
 
     with_crosspoint(tmp_path, use, words)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import InvalidSetting, Settings, parse_setting, variable_name
+from app.settings import HOMELESS, InvalidSetting, Settings, parse_setting, variable_name
 
 
 def test_every_setting_says_what_it_is_for() -> None:
@@ -58,7 +58,27 @@ def test_a_setting_that_cannot_be_used_is_named_as_it_was_set(name: str, text: s
         parse_setting(item, text, "--flag")
 
 
-@pytest.mark.parametrize("written", ["https://rig.example", "rig.example/crosspoint", "rig example"])
+@pytest.mark.parametrize(
+    "written", ["https://rig.example", "rig.example/crosspoint", "rig example", "*", "*.rig.example", ".rig.example"]
+)
 def test_what_can_be_no_hosts_name_is_refused_at_the_start(written: str) -> None:
     with pytest.raises(InvalidSetting, match="ALLOWED_HOSTS"):
         Settings.from_environment({"CROSSPOINT_ALLOWED_HOSTS": written})
+
+
+def test_without_a_home_folder_settings_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a user number without a name, as a container may have: reading the machine keeps nothing anywhere."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert Settings.from_environment({}).data_dir == HOMELESS
+
+
+def test_a_home_folder_that_stays_unknown_is_none_below_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As older versions of platformdirs have it."""
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: Path("~/.local/share/crosspoint"))
+    assert Settings.from_environment({}).data_dir == HOMELESS

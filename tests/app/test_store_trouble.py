@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app.errors import StoreError
+from app.settings import HOMELESS
 from app.store import Store
 from app.store.store import REMEMBERED_PROFILES
 from probes.profile import Profile
@@ -109,6 +110,21 @@ def test_where_there_can_be_no_file_the_store_works_and_says_that_nothing_is_sav
         assert store.trouble is not None
 
     in_store(tmp_path / "file" / "below", use)
+
+
+def test_without_a_home_folder_the_store_works_and_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def use(store: Store) -> None:
+        await store.open()
+        with pytest.raises(StoreError, match=r"not saved: .*set CROSSPOINT_DATA_DIR"):
+            await store.keep_profile(PROFILE)
+        assert await store.profile("f1") == PROFILE
+
+    in_store(HOMELESS, use)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_profile_is_parsed_once_whoever_asks_and_however_often_nothing_can_be_saved(tmp_path: Path) -> None:

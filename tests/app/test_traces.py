@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.advisor.request import Request
+from app.api.problems import problem_from
 from app.errors import LabError
 from app.keeping import RunJob
 from app.lab import Lab
@@ -109,6 +110,23 @@ def test_a_refusal_that_another_try_would_meet_again_is_remembered_until_there_i
         other = replace(IRIS, mode="inference")
         assert crosspoint.trace_refusal(survey, other, 5.0, devices=False) is None
         assert crosspoint.trace_refusal(survey, IRIS, 5.0, devices=True) is None
+
+    with_crosspoint(tmp_path, use)
+
+
+def test_who_asks_again_is_told_when_another_try_is_made(tmp_path: Path) -> None:
+    """What ran out of memory is answered from memory until then."""
+    now = [0.0]
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey, traces = await crosspoint.survey(), Traces(crosspoint.store, lambda: now[0])
+        with pytest.raises(LabError) as failed:
+            await traces.make(survey, IRIS, refusing("out-of-memory"), 5.0, devices=False)
+        now[0] = 12.5
+        later = traces.refusal(survey, IRIS, 5.0, devices=False)
+        problems = [problem_from(error) for error in (failed.value, later) if error is not None]
+        assert [(each.status, each.title) for each in problems] == [(503, "Measuring or tracing failed")] * 2
+        assert [each.headers["Retry-After"] for each in problems] == ["60", "48"]
 
     with_crosspoint(tmp_path, use)
 

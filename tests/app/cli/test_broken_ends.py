@@ -1,5 +1,6 @@
 """Commands whose reader leaves, and roots that are no machine: an exit code and one sentence, never a traceback."""
 
+import contextlib
 import json
 import os
 import pty
@@ -145,6 +146,32 @@ def run_into_closed_pipe(words: list[str]) -> tuple[int, str]:
     finally:
         os.close(theirs)
     return deaf.returncode, "" if "--bogus" in words else shown.stderr
+
+
+@pytest.mark.parametrize("words", [["gpu", "RTX 4070 Ti", "--json"], ["gpu", "RTX 4070 Ti"], ["models"], ["--help"]])
+def test_why_output_could_not_be_written_is_said_whatever_it_is(words: list[str], tmp_path: Path) -> None:
+    """And whoever writes it: a command, rich or click. Here no file may grow, as where a quota is used up."""
+    shell = ("sh", "-c", 'ulimit -f 0; exec "$@" >"$0"', str(tmp_path / "out"))
+    finished = subprocess.run((*shell, *COMMAND, *words), capture_output=True, text=True, check=False, timeout=60)
+    assert finished.stderr == "Error: The output could not be written: File too large.\n"
+    assert finished.returncode == ExitCode.FAULT
+
+
+def test_a_reader_that_is_not_waited_for_and_does_not_keep_up_is_told_of() -> None:
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    try:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(theirs, b"x" * 512)
+        finished = subprocess.run(
+            [*COMMAND, "models"], stdout=theirs, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert finished.stderr == "Error: The output could not be written: Resource temporarily unavailable.\n"
+    assert finished.returncode == ExitCode.FAULT
 
 
 def run_in_shell(redirections: str, *words: str) -> subprocess.CompletedProcess[str]:

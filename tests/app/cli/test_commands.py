@@ -37,7 +37,7 @@ def test_models_lists_the_catalogue_and_shows_a_row_with_its_description(capsys:
     assert listed["models"][0]["name"] == "iris-mlp"
     for name in (row["name"] for row in listed["models"]):
         _, row = run_json(["models", name, "--json"], capsys)
-        assert parse_model(row["description"]).key == parse_model(name).key  # it can be changed and asked about
+        assert parse_model(row["model"]).key == parse_model(name).key  # it can be changed and asked about
     _, row = run_json(["models", "LeNet", "--json"], capsys)
     assert row["name"] == parse_model("lenet").name
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from app.cli import doctor
 from app.cli.doctor import command, to_document
-from app.cli.doctor_view import escape, say_verdict, write_markdown
+from app.cli.doctor_view import escape, say_verdict, show_examination, write_markdown
 from app.cli.endings import CommandFailed, ExitCode
 from probes.diagnose import Facts, build_chains, diagnose
 from probes.examination import Examination, judge
@@ -165,3 +165,14 @@ def test_a_probe_that_failed_is_told_beside_the_verdict() -> None:
     document = to_document(replace(examination, survey=replace(examination.survey, probes={"memory": report})))
     assert "Not to be seen: memory." in say_verdict(document)
     assert "| memory | timeout | what it reads hangs |" in write_markdown(document)
+
+
+def test_a_fix_is_one_line_so_that_no_half_of_it_is_pasted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    document = to_document(examination_of(with_torch(cuda_version=None, cuda_available=False)))
+    show_examination(document)
+    fix = document["findings"][0]["fix"]
+    assert len(fix) > 40
+    assert f"  {fix}" in capsys.readouterr().out.splitlines()

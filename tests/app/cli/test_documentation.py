@@ -44,6 +44,16 @@ def test_every_way_to_write_a_model_is_documented() -> None:
     assert sorted(name for name in names if f"`{name}`" not in text and f'"{name}"' not in text) == []
 
 
+def test_every_other_name_of_a_layer_and_of_its_options_is_documented() -> None:
+    """Case and `_` do not count in a type, and one of several ranks is enough."""
+    written = re.findall(r"`(\w+)`", MODELS.read_text(encoding="utf-8"))
+    plain = {name.lower().replace("_", "") for name in written}
+    types = {re.sub(r"[23]d$", "1d", alias).replace("_", "") for kind in LAYER_TYPES for alias in kind.aliases}
+    options = {alias for kind in LAYER_TYPES for option in kind.options for alias in option.aliases}
+    assert sorted(types - plain) == []
+    assert sorted(options - set(written)) == []
+
+
 def test_the_models_that_stand_there_as_examples_are_models() -> None:
     examples = re.findall(r"```json\n(.*?)```", MODELS.read_text(encoding="utf-8"), re.DOTALL)
     assert len(examples) == 2

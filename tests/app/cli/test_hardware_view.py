@@ -116,3 +116,12 @@ def test_a_machine_that_told_nothing_is_shown_without_invented_facts(capsys: pyt
     assert "unknown CPU" in out
     assert not {"None", "False", "0"} & set(out.replace(",", " ").split())
     assert "not installed" not in out
+
+
+def test_a_fix_is_one_line_so_that_no_half_of_it_is_pasted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    fix = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    finding = Finding("slow-governor", Severity.WARNING, "cpu", "Its clock is held down.", fix)
+    assert f"  {fix}" in show(replace(NOTHING, findings=(finding,)), capsys).splitlines()

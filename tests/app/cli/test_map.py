@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from app.advisor.curves.crossover import batch_grid
 from app.advisor.curves.winners import Cell, winners
 from app.advisor.decide import recommend
 from app.advisor.request import Request
@@ -232,3 +234,29 @@ def test_what_a_plan_sets_is_told_once(capsys: pytest.CaptureFixture[str]) -> No
     show_map(drawn)
     assert capsys.readouterr().out.count("MALLOC_TRIM_THRESHOLD_=1") == 1
     assert write_svg(drawn).count("MALLOC_TRIM_THRESHOLD_=1") == 1
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_each_letter_stands_under_its_batch_however_narrow_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    tuned = replace(TWO, environment={"MALLOC_TRIM_THRESHOLD_": "1", "MALLOC_MMAP_THRESHOLD_": "1"})
+    sizes = batch_grid(4096)
+
+    def a_row(width: float) -> Row:
+        cells = [Cell(size, ONE if size * width < 100 else tuned, True, close=size == 32) for size in sizes]
+        return Row(width, None, tuple(cells), all_parameters=int(118_000 * width))
+
+    drawn = Map(a_workload(), sizes, tuple(map(a_row, (0.25, 0.5, 1.0, 2.0, 4.0))))
+    show_map(drawn)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    letters: dict[tuple[float, int], str] = {}
+    for place, line in enumerate(lines):
+        if line.strip().startswith("batch "):
+            for size in re.finditer(r"\d+", line):
+                for row, beneath in zip(drawn.rows, lines[place + 1 :], strict=False):
+                    letters[row.width, int(size[0])] = beneath[size.end() - 1]
+    assert letters == {(row.width, cell.batch_size): letter_of(drawn, cell) for row in drawn.rows for cell in row.cells}
+    assert "472 thousand parameters" in " ".join(" ".join(lines).split())

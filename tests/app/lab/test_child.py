@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import pytest
 
 from app.errors import LabError
 from app.lab.child import PROGRAM, Child
+from probes.microtrain.ending import PR_SET_CHILD_SUBREAPER
 from tests.app.lab.programs import ECHO, HANGING, READY, STUBBORN, program, serving
 from tests.app.serving import wait_until
 
@@ -195,6 +197,31 @@ def test_what_outlives_a_process_that_died_ends_with_it() -> None:
         inner = (await run(child))["inner"]
         os.kill(child.pid, signal.SIGKILL)
         await asyncio.to_thread(wait_until, lambda: is_gone(inner), "the grandchild's end")
+
+    with_child(words, use)
+
+
+@pytest.fixture
+def as_first_process() -> Iterator[None]:
+    """What a child leaves behind is this process's, as it is a container's first one's."""
+    control = ctypes.CDLL(None).prctl
+    control(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    control(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux hands orphans to another process than the first")
+@pytest.mark.usefixtures("as_first_process")
+def test_what_a_process_that_died_leaves_to_this_one_is_waited_for() -> None:
+    words = serving(
+        'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
+        'say(event="result", job=job["job"], result={"inner": inner.pid})',
+    )
+
+    async def use(child: Child) -> None:
+        inner = (await run(child))["inner"]
+        os.kill(child.pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: not psutil.pid_exists(inner), "the grandchild's number to be free")
 
     with_child(words, use)
 
