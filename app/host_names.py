@@ -7,7 +7,7 @@ import ipaddress
 import re
 
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
-_PORT = re.compile(r"[0-9]*")
+_AUTHORITY = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::[0-9]*)?")  # a name or an address, and a port
 
 
 def host_name(authority: str) -> str:
@@ -23,13 +23,12 @@ def allowed_name(written: str) -> str:
 
     Raises ValueError for what no request is addressed to, as a pattern, a URL or a path.
     """
-    name = host_name(written)
-    for address in (written, name):
+    name, is_whole = host_name(written), _AUTHORITY.fullmatch(written)
+    for address in (written, name) if is_whole else (written,):
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_address(address))
     encoded = name if name.isascii() else _encode(name)
-    is_port = _PORT.fullmatch(written.partition(":")[2])
-    if not (is_port and all(map(_LABEL.fullmatch, encoded.split(".")))):
+    if not (is_whole and all(map(_LABEL.fullmatch, encoded.split(".")))):
         raise ValueError("That is no host's name.")
     return encoded
 

@@ -358,6 +358,7 @@ class Crosspoint:
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
         """Run an experiment (`iris`) on the devices (empty: all). Raises InvalidRequest, LabError, LabBusy."""
+        check_is_here(is_here=self.is_here)
         if devices:
             devices = find_surveyed_devices(await self.survey_for_plans(on_progress or say_nothing), devices)
         job = labjobs.experiment_job(name, epochs, log_every, devices)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import sys
 from collections.abc import Sequence
@@ -124,12 +123,7 @@ def _console() -> Console:
     """rich itself honours NO_COLOR, COLUMNS and a terminal's width; imported here, where a table is printed."""
     from rich.console import Console
 
-    class PipedConsole(Console):
-        def on_broken_pipe(self) -> None:
-            """rich would exit with 1; app.cli.endings knows the code that shells expect."""
-            raise BrokenPipeError(errno.EPIPE, "the reader is gone")
-
-    console = PipedConsole(file=sys.stdout, highlight=False, soft_wrap=False)
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
     if not console.is_terminal and not _columns_given():
         console.width = PIPED_WIDTH
     return console

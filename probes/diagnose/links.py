@@ -94,7 +94,7 @@ def walk(case: Case, checks: Sequence[tuple[str, Check]]) -> Chain:
     below: str | None = None
     for name, check in checks:
         if below is not None:
-            links.append(Link(name, State.NOT_REACHED, f"not looked at: first mend “{below}”"))
+            links.append(Link(name, State.NOT_REACHED, f"not looked at, as “{below}” is not so"))
             continue
         checked = check(case)
         links.append(Link(name, checked.state, checked.evidence))

@@ -30,7 +30,7 @@ def check_torch(case: Case) -> Checked:
 
 
 def _check_cuda(case: Case, torch: Torch) -> Checked:
-    if torch.cuda_version is None and torch.cuda_available is False:
+    if torch.cuda_version is None and (torch.cuda_available is False or torch.hip_version is not None):
         return broken(_without(case, torch, "cuda", "CUDA"))
     if torch.cuda_version is None:
         return unknown("nothing tells which CUDA torch was built for")

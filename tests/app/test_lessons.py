@@ -19,7 +19,7 @@ from app.lessons import MOST_WORKLOADS, REMEMBERED, lesson_of, lessons_of
 from app.service import Crosspoint
 from app.settings import Settings
 from app.store import Store
-from app.store.lessons import KEPT_LESSONS, LessonRow
+from app.store.lessons import LessonRow
 from app.store.store import FILE_NAME
 from probes.hardware import Load
 from probes.measurement import Measurement, Timing
@@ -210,50 +210,6 @@ def test_a_row_that_is_no_lesson_is_passed_over(tmp_path: Path, broken: str) -> 
             await store.close()
 
     assert [row.batch_size for row in asyncio.run(session())] == [2]
-
-
-def test_lessons_are_kept_within_bounds_and_the_latest_of_a_plan_counts(tmp_path: Path) -> None:
-    async def session() -> list[LessonRow]:
-        store = Store(tmp_path)
-        try:
-            await store.keep_lessons("f", [a_row(batch) for batch in range(1, KEPT_LESSONS + 50)])
-            await store.keep_lessons("f", [replace(a_row(KEPT_LESSONS), seconds=7.0)])
-            return await store.lessons("f")
-        finally:
-            await store.close()
-
-    rows = asyncio.run(session())
-    assert len(rows) <= KEPT_LESSONS
-    assert [row.seconds for row in rows if row.batch_size == KEPT_LESSONS] == [7.0]
-
-
-def test_a_machine_that_measures_much_leaves_what_those_that_share_its_store_learned(tmp_path: Path) -> None:
-    async def session() -> list[LessonRow]:
-        store = Store(tmp_path)
-        try:
-            await store.keep_lessons("theirs", [a_row(1)])
-            await store.keep_lessons("mine", [a_row(batch) for batch in range(1, KEPT_LESSONS + 50)])
-            return await store.lessons("theirs")
-        finally:
-            await store.close()
-
-    assert [row.batch_size for row in asyncio.run(session())] == [1]
-
-
-def test_one_model_asked_about_again_and_again_leaves_what_others_taught(tmp_path: Path) -> None:
-    """A later measurement takes an earlier one's place with a number of its own."""
-
-    async def session() -> list[LessonRow]:
-        store = Store(tmp_path)
-        try:
-            await store.keep_lessons("f", [a_row(1)])
-            for _ in range(3):
-                await store.keep_lessons("f", [a_row(batch) for batch in range(2, KEPT_LESSONS - 10)])
-            return await store.lessons("f")
-        finally:
-            await store.close()
-
-    assert 1 in {row.batch_size for row in asyncio.run(session())}
 
 
 def a_trace() -> Trace:

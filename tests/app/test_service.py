@@ -264,7 +264,8 @@ def test_a_captured_machine_is_read_and_never_measured(tmp_path: Path) -> None:
     async def use() -> None:
         settings = Settings(data_dir=tmp_path / "data", sysroot=tmp_path)
         async with Crosspoint(settings, Lab(settings, ("/no/such/program",))) as crosspoint:
-            for call in (crosspoint.measure(QUICK, seconds=1), crosspoint.calibrate("quick")):
+            experiment = crosspoint.experiment("iris", epochs=1, log_every=(None,), devices=("cuda:0",))
+            for call in (crosspoint.measure(QUICK, seconds=1), crosspoint.calibrate("quick"), experiment):
                 with pytest.raises(InvalidRequest, match="captured machine"):
                     await call
 

@@ -29,7 +29,8 @@ class StepEstimate(NamedTuple):
     run;
     None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
     seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
-    that ran at one time share. by_one_step: it rests on a step that others may have been in the way of, the only
+    that ran at one time share. between_cards: what the plan's own card may differ by from the one that is like it, on
+    which this ran. by_one_step: it rests on a step that others may have been in the way of, the only
     one, and too short to tell what they do to steps: what it suffers is alike to nothing."""
 
     seconds: Interval
@@ -41,6 +42,7 @@ class StepEstimate(NamedTuple):
     carried: float = 0.0
     measured_at: float | None = None
     between: float = 0.0
+    between_cards: float = 0.0
     by_one_step: bool = False
 
     @property
@@ -72,7 +74,9 @@ def shared_spread(first: StepEstimate, second: StepEstimate, spread: RatioSpread
         return predicted
     carried = math.hypot(first.carried, second.carried)
     between = 0.0 if _at_one_time(first, second) else math.hypot(first.between, second.between)
-    return math.hypot(first.within, second.within, between, carried if predicted is None else min(carried, predicted))
+    cards = 0.0 if first.between_cards and second.between_cards else max(first.between_cards, second.between_cards)
+    least = carried if predicted is None else min(carried, predicted)
+    return math.hypot(first.within, second.within, between, cards, least)
 
 
 def remembered_ratio_spread() -> RatioSpread:

@@ -254,10 +254,10 @@ class PlanTime:
         self, seconds: Interval, basis: Basis, measured_at: float | None, carried: float, between_cards: float
     ) -> StepEstimate:
         """What another process would take, from what this one took. carried: see StepEstimate. between_cards: what the
-        plan's own card differs by from the one that it ran on; plans that ran there share it."""
+        plan's own card may differ by from the one that it ran on; plans that ran there share it (shared_spread)."""
         within = math.log(seconds.high / seconds.low) / 2
-        between = math.hypot(between_processes(self.plan), between_cards)
-        there = widen(seconds, math.hypot(carried, between))
+        between = between_processes(self.plan)
+        there = widen(seconds, math.hypot(carried, between, between_cards))
         return StepEstimate(
             there,
             basis,
@@ -266,6 +266,7 @@ class PlanTime:
             carried=carried,
             measured_at=measured_at,
             between=between,
+            between_cards=between_cards,
         )
 
     @property

@@ -85,11 +85,11 @@ def call_of(
     *,
     autocast: bool = False,
 ) -> Call | None:
-    """cost: flops, bytes read, bytes written. None: this operation takes nothing inside that is worth asking for."""
+    """cost: flops, bytes read, bytes written. autocast: what it calls inside is cast. None: this operation takes nothing inside that is worth asking for."""
     narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     moved, unfolded = cost[1] + cost[2], _unfolded_bytes(operation, args, cost[0])
-    inference, casts = torch.is_inference_mode_enabled(), autocast and is_whole_layer(operation)
-    made = _whole_layer_bytes(operation, args, casts=casts)
+    inference = torch.is_inference_mode_enabled()
+    made = _whole_layer_bytes(operation, args, casts=autocast)
     if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
         tiles = _tiled_bytes(args) if kind == "matmul" and narrow else 0
         blocks = _blocked_bytes(operation, args) + unfolded + 2 * made
@@ -101,7 +101,7 @@ def call_of(
     whole = sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(args))
     bound = max(bound + whole - sum(map(bytes_of, tensors_in(args))), whole)  # an expanded one may be copied whole
     options = tuple((name, _freeze(value)) for name, value in sorted(kwargs.items()))
-    return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, made, copies, inference, casts)
+    return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, made, copies, inference, autocast)
 
 
 def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:

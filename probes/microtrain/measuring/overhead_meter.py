@@ -33,11 +33,11 @@ class OverheadMeter:
     _costs: dict[Precision, DispatchCosts] = field(default_factory=dict)
 
     def measure(self, run: StepRun, step_seconds: float) -> Overheads | None:
-        """None when there is no time left for it."""
-        step = run.step
-        if step is None or time.perf_counter() >= self.deadline:
+        """None when there is no time left for it, or no step of it ran."""
+        if not run.has_run or time.perf_counter() >= self.deadline:
             return None
         with applied(run.plan):
+            step = run.prepared()  # made anew where another batch size was held alone since
             measured = self._cpu(run, step, step_seconds) if run.plan.is_cpu else self._cuda(run, step, step_seconds)
         return None if measured is None else _rounded(measured)
 
@@ -60,12 +60,11 @@ class OverheadMeter:
 
     def measure_busy(self, run: StepRun, step_seconds: float) -> float | None:
         """Of a step on a device, the share in which the device computes: when nothing else is left to be measured in
-        this process (overheads.measure_busy_share). None when there is no time left for it."""
-        step = run.step
-        if step is None or run.plan.is_cpu or not self._affords(CUDA_STEPS * step_seconds):
+        this process (overheads.measure_busy_share). None when there is no time left for it, or no step of it ran."""
+        if not run.has_run or run.plan.is_cpu or not self._affords(CUDA_STEPS * step_seconds):
             return None
         with applied(run.plan):
-            share = measure_busy_share(step, self.bench.ring(run.batch_size)[0], step_seconds)
+            share = measure_busy_share(run.prepared(), self.bench.ring(run.batch_size)[0], step_seconds)
         return None if share is None else significant(share)
 
     def _affords(self, seconds: float) -> bool:

@@ -179,9 +179,11 @@ class Workbench:
         device = torch.device(plan.device)
         replica = self.replica(plan.device)
         feed = self.feed(plan.device, batch_size)
-        return Step(
+        step = Step(
             self.build(), replica.called, replica.optimizer, feed, device, plan.precision, self.workload.log_every
         )
+        step.altered = self.altered  # as it is known by now: a step made anew is not watched again
+        return step
 
     def spare_bytes(self, batch_size: int) -> int:
         """Bytes of batches on the CPU that a training loop would not hold: all but the one in use."""

@@ -33,6 +33,16 @@ def test_where_nobody_calibrated_the_free_card_is_recommended_by_what_its_twin_t
     assert (told.basis, told.samples_per_second) == ("probed", pytest.approx(16 / 0.03))
 
 
+def test_what_a_card_may_differ_by_from_its_twin_is_between_it_and_what_ran_beside_that() -> None:
+    """Plans of one run share what processes differ by, and not what this card may."""
+    took = MemoryPeak(allocated_bytes=8 * GB, reserved_bytes=8 * GB)
+    rows = [a_measurement(GPU, 16, 0.1, memory=took), a_measurement(ONE, 16, 0.2), a_measurement(TWO, 16, 0.106)]
+    found = recommend(FULL, None, None, rows, Request(a_workload(16), "fp32"))
+    assert found.recommended == SECOND
+    assert found.confidence is not None
+    assert 0.7 < found.confidence < 0.9
+
+
 def seconds_of(plan: Plan, *rows: Measurement, batch_size: int = 16) -> tuple[Basis | None, Interval | None]:
     survey = a_survey(gpus=gpus({}, {}))
     found = recommend(survey, None, None, rows, Request(a_workload(batch_size), "fp32", ("cuda",)))

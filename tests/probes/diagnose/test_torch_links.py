@@ -74,6 +74,21 @@ def test_a_torch_that_drives_another_vendors_card_is_not_to_be_uninstalled(
     assert codes(facts) == [*(["hidden-by-environment"] if environment else []), finding.code]
 
 
+def test_a_torch_for_rocm_that_drives_the_card_beside_is_told_of_an_nvidia_card() -> None:
+    used = replace(RADEON, usable=True, torch_device="cuda:0")
+    facts = with_torch(
+        beside(used, with_card(usable=False)),
+        version="2.13.0+rocm7.0",
+        cuda_version=None,
+        hip_version="7.0",
+        cuda_available=True,
+        architectures=("gfx1034",),
+    )
+    chain = next(chain for chain in build_chains(facts) if chain.vendor == "NVIDIA")
+    assert [(finding.code, finding.blocking) for finding in chain.findings] == [("torch-for-another-vendor", False)]
+    assert "first mend" not in " ".join(link.evidence for link in chain.links)
+
+
 def test_a_torch_for_a_card_that_a_virtual_machine_has_is_the_wrong_one() -> None:
     facts = beside(RADEON, with_card(id="pci-0000:01:00.0", usable=False, kernel_driver="vfio-pci"))
     assert codes(facts) == ["gpu-reserved-for-virtual-machine", "torch-without-rocm"]
