@@ -85,7 +85,8 @@ def call_of(
     *,
     autocast: bool = False,
 ) -> Call | None:
-    """cost: flops, bytes read, bytes written. autocast: what it calls inside is cast. None: this operation takes nothing inside that is worth asking for."""
+    """cost: flops, bytes read, bytes written. autocast: what it calls inside is cast. None: this operation takes
+    nothing inside that is worth asking for."""
     narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     moved, unfolded = cost[1] + cost[2], _unfolded_bytes(operation, args, cost[0])
     inference = torch.is_inference_mode_enabled()
