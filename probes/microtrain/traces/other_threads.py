@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -19,7 +20,6 @@ _WORKS_IN_THREADS = (
     "This model works in threads of its own, and a trace follows the one alone that calls it. Measure it instead "
     "(effort quick)."
 )
-# By a thread that began in a step, this one or, as those of pools that are kept, an earlier one.
 _worked = threading.Event()
 
 
@@ -37,18 +37,36 @@ class _Noticing(TorchDispatchMode):
 @contextlib.contextmanager
 def in_one_thread() -> Iterator[None]:
     """For a process that traces one model at a time. Raises Untraceable, whatever else came of what runs inside, where
-    that begins a thread, or had begun one before, which runs operations of torch's. Threads that others began, as to
-    make batches ahead, may do what they like."""
-    start, ours = threading.Thread.start, {threading.current_thread()}
+    that has operations of torch's run by a thread that it begins, or by a pool of threads, whoever began these. What
+    other threads begin and run, as to make batches ahead, is theirs.
+
+    Of a pool each piece of work is looked at, not its threads: they live on, and may be measured later."""
+    start, submit, ours = threading.Thread.start, ThreadPoolExecutor.submit, {threading.current_thread()}
+    submitting = threading.local()
 
     def start_noticing(thread: threading.Thread) -> None:
         if threading.current_thread() in ours:
             ours.add(thread)
-            thread.run = _noticing(thread.run)  # type: ignore[method-assign]
+            if not getattr(submitting, "now", False):
+                thread.run = _noticing(thread.run)  # type: ignore[method-assign]
         start(thread)
 
+    def submit_noticing(
+        pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        if threading.current_thread() in ours:
+            work = _noticing(work)
+        submitting.now = True
+        try:
+            return submit(pool, work, *args, **kwargs)
+        finally:
+            submitting.now = False
+
     _worked.clear()
-    with mock.patch.object(threading.Thread, "start", start_noticing):
+    with (
+        mock.patch.object(threading.Thread, "start", start_noticing),
+        mock.patch.object(ThreadPoolExecutor, "submit", submit_noticing),
+    ):
         try:
             yield
         except Exception as error:
@@ -59,9 +77,9 @@ def in_one_thread() -> Iterator[None]:
         raise Untraceable(_WORKS_IN_THREADS)
 
 
-def _noticing(run: Any) -> Any:
-    def noticing() -> None:
+def _noticing(work: Callable[..., Any]) -> Callable[..., Any]:
+    def noticing(*args: Any, **kwargs: Any) -> Any:
         with _Noticing():
-            run()
+            return work(*args, **kwargs)
 
     return noticing

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from probes.microtrain.traces.other_threads import in_one_thread
 from probes.microtrain.tracing import Untraceable, trace_workload
@@ -59,6 +60,9 @@ def counting():
 def kept():
     return Branches(POOL), batch
 
+def owned():
+    return Branches(ThreadPoolExecutor(1)), batch  # a pool of the module's, from before any step
+
 def logged():
     # reads what a step gave, and writes it down
     def loss(output, rows):
@@ -78,9 +82,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
-@pytest.mark.parametrize("function", ["pooled", "counting", "kept"])
+@pytest.mark.parametrize("function", ["pooled", "counting", "kept", "owned"])
 def test_a_model_that_works_in_threads_is_advised_to_be_measured(own: str, function: str, mode: Any) -> None:
-    for _ in range(2):  # threads of a pool that is kept began in the first
+    for _ in range(2):  # threads of a pool that is kept begin in the first
         with pytest.raises(Untraceable, match=r"works in threads of its own.*Measure it instead"):
             trace_workload(Workload(python_model(f"{own}:{function}"), 4, mode=mode), plainly=True)
 
@@ -108,11 +112,33 @@ def test_a_thread_of_a_thread_is_the_steps_own() -> None:
 
 def test_threads_that_were_there_before_may_begin_others_and_compute() -> None:
     """As those do that make the next batch."""
-    with ThreadPoolExecutor(1) as before:
+    begun, stepping, made = threading.Event(), threading.Event(), threading.Event()
+
+    def make_batches() -> None:
+        begun.set()
+        stepping.wait()
+        product()
+        run(product)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(product).result()
+        made.set()
+
+    before = threading.Thread(target=make_batches)
+    before.start()
+    begun.wait()
+    with in_one_thread():
+        stepping.set()
+        made.wait()
+    before.join()
+
+
+def test_who_began_a_pool_does_not_matter_and_its_threads_are_not_watched_afterwards() -> None:
+    with ThreadPoolExecutor(1) as before, ThreadPoolExecutor(1) as inside:
         before.submit(lambda: None).result()
-        with in_one_thread():
-            before.submit(lambda: run(product)).result()
-            before.submit(product).result()
+        for pool in (before, inside):
+            with pytest.raises(Untraceable), in_one_thread():
+                pool.submit(product).result()
+            assert pool.submit(_get_current_dispatch_mode).result() is None
 
 
 def test_what_fails_for_its_threads_is_told_as_what_it_is() -> None:
