@@ -178,27 +178,24 @@ def test_ending_takes_a_process_along_that_ignores_term() -> None:
     with_child(STUBBORN, use)
 
 
+WITH_A_CHILD = serving(
+    'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
+    'say(event="result", job=job["job"], result={"inner": inner.pid})',
+)
+
+
 def test_ending_takes_grandchildren_along() -> None:
-    words = serving(
-        'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
-        'say(event="result", job=job["job"], result={"inner": inner.pid})',
-    )
-    inner = with_child(words, run)["inner"]
+    inner = with_child(WITH_A_CHILD, run)["inner"]
     wait_until(lambda: is_gone(inner), "the grandchild's end")
 
 
 def test_what_outlives_a_process_that_died_ends_with_it() -> None:
-    words = serving(
-        'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
-        'say(event="result", job=job["job"], result={"inner": inner.pid})',
-    )
-
     async def use(child: Child) -> None:
         inner = (await run(child))["inner"]
         os.kill(child.pid, signal.SIGKILL)
         await asyncio.to_thread(wait_until, lambda: is_gone(inner), "the grandchild's end")
 
-    with_child(words, use)
+    with_child(WITH_A_CHILD, use)
 
 
 @pytest.fixture
@@ -213,17 +210,12 @@ def as_first_process() -> Iterator[None]:
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux hands orphans to another process than the first")
 @pytest.mark.usefixtures("as_first_process")
 def test_what_a_process_that_died_leaves_to_this_one_is_waited_for() -> None:
-    words = serving(
-        'inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])',
-        'say(event="result", job=job["job"], result={"inner": inner.pid})',
-    )
-
     async def use(child: Child) -> None:
         inner = (await run(child))["inner"]
         os.kill(child.pid, signal.SIGKILL)
         await asyncio.to_thread(wait_until, lambda: not psutil.pid_exists(inner), "the grandchild's number to be free")
 
-    with_child(words, use)
+    with_child(WITH_A_CHILD, use)
 
 
 def test_the_number_of_a_process_that_died_long_ago_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
