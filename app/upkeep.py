@@ -36,8 +36,8 @@ RETRY_SECONDS = 600.0
 # calibration that neighbours slowed shows only beside another one.
 AGAIN_SECONDS = (300.0, 1800.0, 3600.0)
 QUIET_UTILIZATION_PERCENT = 10.0
-# The process that traces takes 0.4 to 0.7 GB, and the one that takes half of each trace 0.3. Where less is free than
-# this, they are not kept beyond ten minutes without work.
+# The processes that trace take some 1 GB together (docs/estimates.md, Speed). Where less is free than this, they are
+# not kept beyond ten minutes without work.
 ROOMY_BYTES = 4 * 2**30
 SCARCE_REST_SECONDS = 600.0
 # How a calibration ends of which a card may be the fault: it hangs, or its driver ends the process. After so many in a
