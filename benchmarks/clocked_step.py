@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from probes.context import Context
-from probes.microtrain.calibration.network_times import StepClock, StepTimer, repeat
+from probes.microtrain.calibration.step_clock import StepClock
+from probes.microtrain.calibration.step_timer import StepTimer
+from probes.microtrain.calibration.turns import repeat
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.microtrain.processes.footprint import keep_freed_memory
 from probes.microtrain.quiet.calm import Calm

@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.machine import read_machine
 from benchmarks.output import output_file
-from probes.microtrain.calibration.network_times import repeat
+from probes.microtrain.calibration.turns import repeat
 from probes.microtrain.plans import fewer_thread_counts, read_cores, thread_counts
 from probes.microtrain.quiet.pace import repeat_work
 from probes.microtrain.step import applied

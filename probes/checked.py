@@ -128,6 +128,12 @@ def check_choice(value: Any, place: str, choices: Collection[Choice]) -> Choice:
     raise Refused(f"{place} has to be one of {', '.join(map(str, choices))}")
 
 
+def check_flag(value: Any, place: str) -> bool:
+    if not isinstance(value, bool):
+        raise Refused(f"{place} has to be true or false")
+    return value
+
+
 def told_as_newer(version: Any, known: str, what: str) -> str | None:
     """Where this schema version is one after `known`, what to say of it and to do; else None. what: such documents."""
     if not (isinstance(version, str) and version.isdecimal() and len(version) < 5 and int(version) > int(known)):

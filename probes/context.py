@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple, get_args
 
 from probes.issued import Issued
+from probes.reckoned import told_if_reckoned
 from probes.trace import Kind
 from probes.workload.description import Mode, Plan
 
@@ -62,7 +63,8 @@ class Context:
     """All operations of one network's step under one plan, of which a step is the sum, but for what lies between.
 
     issued: what issues them; None where it was not counted. clock: on a CPU the host's; on a device its own tells the
-    operations that have kernels there, and the host's what issuing each takes."""
+    operations that have kernels there, and the host's what issuing each takes. reckoned: it met slow cores alone, and
+    its times are reckoned back to calm ones (probes.microtrain.quiet.calm)."""
 
     network: str
     batch_size: int
@@ -71,6 +73,7 @@ class Context:
     costs: tuple[OperationCost, ...]
     issued: Issued | None = None
     clock: Clock = "host"
+    reckoned: bool = False
 
     @property
     def seconds(self) -> float:
@@ -87,8 +90,8 @@ def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan]
     """As short as can be, for it is most of a profile. `kernels` holds what operations of any size share, `operations`
     each operation once, as [place of its kernel, flops, read, written] and its grain where it has one; `steps` each
     step that ran, its operations as [place, times], or as the place alone of what ran once; a context is the places of
-    its step and its plan, and what each operation of it took, in nanoseconds, with spreads in percent; and its clock
-    where that is not the host's."""
+    its step and its plan, and what each operation of it took, in nanoseconds, with spreads in percent; its clock where
+    that is not the host's, and that it is reckoned where it is."""
     operations = dict.fromkeys(cost.operation for context in contexts for cost in context.costs)
     places = {operation: place for place, operation in enumerate(operations)}
     kernels: dict[tuple[Any, ...], int] = {}
@@ -109,7 +112,8 @@ def contexts_to_json(contexts: Sequence[Context], place_of_plan: Callable[[Plan]
             "nanoseconds": [_shifted(cost.seconds, 9) for cost in context.costs],
             "spreads": [_shifted(cost.spread, 2) for cost in context.costs],
         }
-        rows.append(row if context.clock == "host" else {**row, "clock": context.clock})
+        clock = {} if context.clock == "host" else {"clock": context.clock}
+        rows.append({**row, **clock, **told_if_reckoned(context)})
     members = ("network", "batch_size", "mode", "issued", "operations")
     return {
         "kernels": [list(kernel) for kernel in kernels],

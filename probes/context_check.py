@@ -11,6 +11,7 @@ from probes.checked import (
     Refused,
     check_choice,
     check_count,
+    check_flag,
     check_list,
     check_number,
     check_object,
@@ -88,7 +89,8 @@ def _context(
     spreads = _numbers(row, "spreads", place, count, 0.0, 2)
     costs = tuple(OperationCost(*ran, *told) for ran, *told in zip(step.ran, seconds, spreads, strict=True))
     clock = check_choice(row.get("clock", "host"), f"{place}.clock", CLOCKS)
-    return Context(step.network, step.batch_size, step.mode, plan, costs, step.issued, clock)
+    reckoned = check_flag(row.get("reckoned", False), f"{place}.reckoned")
+    return Context(step.network, step.batch_size, step.mode, plan, costs, step.issued, clock, reckoned)
 
 
 def _numbers(row: dict[str, Any], name: str, place: str, expected: int, least: float, places: int) -> list[float]:

@@ -11,7 +11,8 @@ from probes.workload.description import Plan
 
 if TYPE_CHECKING:
     from probes.context import Context
-    from probes.profile import NetworkPoint, Point, Profile
+    from probes.points import NetworkPoint, Point
+    from probes.profile import Profile
 
 
 def check_plan(plan: Plan, place: str) -> Plan:

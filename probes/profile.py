@@ -6,7 +6,6 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -27,12 +26,12 @@ from probes.checked import (
 from probes.context import Context, contexts_to_json
 from probes.context_check import check_contexts
 from probes.machine_facts import DEVICE_PATTERN, MAX_BYTES, MachineFacts
-from probes.measurement import Timing
 from probes.plan_bounds import check_plans
-from probes.plan_check import check_devices, check_plan, check_rates
-from probes.trace import Trace
+from probes.plan_check import check_devices
+from probes.point_check import check_network, check_point, check_written_plan
+from probes.points import NetworkPoint, Point, network_to_json, point_to_json
 from probes.traces_of_rows import TracesOfRows
-from probes.workload.description import PRECISIONS, Plan
+from probes.workload.description import Plan
 
 SCHEMA_VERSION = "4"
 # 1: contexts at length; 2: each step once; 3: each plan and each kernel once; 4: contexts by a device's clock.
@@ -45,55 +44,15 @@ READABLE_VERSIONS = ("1", "2", "3", SCHEMA_VERSION)
 # takes seconds to make again.
 METHOD = 2
 
-PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is
 CalibrationEffort = Literal["quick", "full"]
 EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)
 
-CONSTANT_PATTERN = r"[a-z][a-z0-9_-]*"  # one that is not known is kept: a newer crosspoint measured more
-# Variables that tune an allocator, threads or a library. Those that load code (LD_PRELOAD, OMP_TOOL_LIBRARIES,
-# CUDA_INJECTION64_PATH and their like), or say where something lies, are none.
-VARIABLE_PATTERN = (
-    r"(?!.*(PATH|LIB|TOOL|INJECT|PRELOAD|PLUGIN|DIR|FILE|HOME))"
-    r"(MALLOC|TCMALLOC|GLIBC|OMP|KMP|GOMP|MKL|ONEDNN|DNNL|ATEN|TORCH|TORCHINDUCTOR|PYTORCH|CUDA|CUBLAS|NVIDIA)_"
-    r"[A-Z0-9_]+"
-)
 MAX_DIGITS = 9  # of a number of threads
 GZIP = b"\x1f\x8b"  # what a compressed file begins with (RFC 1952)
-VARIABLE_VALUE_PATTERN = r"[\w.,:=+-]*"
 
 
 class InvalidProfile(ValueError):
     """A document that is not a profile of this schema; the message says what is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One constant, measured once over: `seconds` for ONE execution of what `parameters` describe.
-
-    constant: one of the names in `probes.microtrain.constants` (dispatch, matmul, convolution, bandwidth, …).
-    parameters: sizes that tell points of one constant apart (m, n, k; bytes; …). flops, bytes: moved and computed
-    by one execution, 0 where it makes no sense.
-    """
-
-    constant: str
-    plan: Plan
-    parameters: dict[str, float]
-    flops: float
-    bytes: float
-    seconds: Timing
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkPoint:
-    """A whole micro-network's step under a plan: what operations cost in context. page_faults: of a step, counted while
-    it was timed."""
-
-    name: str
-    batch_size: int
-    plan: Plan
-    seconds: Timing
-    trace: Trace
-    page_faults: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +95,11 @@ class Profile:
         document = asdict(replace(self, points=(), networks=(), contexts=()))
         document["paces"] = {str(threads): seconds for threads, seconds in self.paces.items()}
         document["plans"] = [plan.to_json() for plan in plans.values()]
-        document["points"] = [{**asdict(point), "plan": place_of(point.plan)} for point in self.points]
+        document["points"] = [point_to_json(point, place_of(point.plan)) for point in self.points]
         document |= contexts_to_json(self.contexts, place_of)
         document["traces"] = [trace.to_json() for trace in traces]
         document["networks"] = [
-            _network_to_json(point, place_of(point.plan), places[id(point.trace)]) for point in self.networks
+            network_to_json(point, place_of(point.plan), places[id(point.trace)]) for point in self.networks
         ]
         return document
 
@@ -184,12 +143,12 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
 
     traces = TracesOfRows(document.get("traces", ()))
     rows = check_list(document.get("plans", ()), "plans", bounds.MAX_PROFILE_PLANS)
-    plans = [_plan(each, f"plans[{place}]") for place, each in enumerate(rows)]
+    plans = [check_written_plan(each, f"plans[{place}]") for place, each in enumerate(rows)]
 
     def plan_at(value: Any, place: str) -> Plan:
         """Schema versions 1 and 2 have the plan itself there."""
         if isinstance(value, dict):
-            return _plan(value, place)
+            return check_written_plan(value, place)
         if not plans:
             raise Refused(f"{place} points at a plan that is not there")
         return plans[check_count(value, place, 0, len(plans) - 1)]
@@ -205,11 +164,11 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         duration_seconds=check_number(row("duration_seconds"), "duration_seconds", 0.0, bounds.MAX_POINT_SECONDS),
         noise=_noise(row("noise")),
         points=tuple(
-            _point(each, f"points[{place}]", plan_at)
+            check_point(each, f"points[{place}]", plan_at)
             for place, each in enumerate(check_list(row("points"), "points", bounds.MAX_PROFILE_POINTS))
         ),
         networks=tuple(
-            _network(each, f"networks[{place}]", plan_at, traces)
+            check_network(each, f"networks[{place}]", plan_at, traces)
             for place, each in enumerate(check_list(row("networks"), "networks", bounds.MAX_PROFILE_NETWORKS))
         ),
         process_base_bytes=None if base is None else check_count(base, "process_base_bytes", 0, MAX_BYTES),
@@ -291,90 +250,4 @@ def _like(value: Any) -> dict[str, str]:
             other, "a device in like", 32, DEVICE_PATTERN
         )
         for name, other in rows.items()
-    }
-
-
-def _point(value: Any, place: str, plan_at: PlanAt) -> Point:
-    row = check_object(value, place)
-    constant = check_text(member(row, "constant", place), f"{place}.constant", 64, CONSTANT_PATTERN)
-    parameters = check_object(member(row, "parameters", place), f"{place}.parameters", bounds.MAX_PROFILE_ENTRIES)
-    point = Point(
-        constant,
-        plan_at(member(row, "plan", place), f"{place}.plan"),
-        {
-            check_text(name, f"a name in {place}.parameters", 64): check_number(
-                number, f"a number in {place}.parameters", -bounds.MAX_POINT_QUANTITY, bounds.MAX_POINT_QUANTITY
-            )
-            for name, number in parameters.items()
-        },
-        _quantity(member(row, "flops", place), f"{place}.flops"),
-        _quantity(member(row, "bytes", place), f"{place}.bytes"),
-        _timing(member(row, "seconds", place), f"{place}.seconds"),
-    )
-    return check_rates(point, place)
-
-
-def _quantity(value: Any, place: str) -> float:
-    """0, or 1 and more: nothing computes or moves a fraction."""
-    number = check_number(value, place, 0.0, bounds.MAX_POINT_QUANTITY)
-    return number if number == 0.0 else check_number(number, place, 1.0, bounds.MAX_POINT_QUANTITY)
-
-
-def _timing(value: Any, place: str) -> Timing:
-    row = check_object(value, place)
-
-    def seconds(value: Any, name: str) -> float:
-        return check_number(value, f"{place}.{name}", bounds.MIN_POINT_SECONDS, bounds.MAX_POINT_SECONDS)
-
-    low, middle, high = (seconds(member(row, name, place), name) for name in ("low", "median", "high"))
-    if not low <= middle <= high:
-        raise Refused(f"{place} is out of order: low, median and high have to rise")
-    samples = check_list(row.get("samples", ()), f"{place}.samples", bounds.MAX_TIMING_SAMPLES)
-    return Timing(middle, low, high, tuple(seconds(sample, "samples") for sample in samples))
-
-
-def _plan(value: Any, place: str) -> Plan:
-    row = check_object(value, place)
-    threads = row.get("threads")
-    plan = Plan(
-        check_text(member(row, "device", place), f"{place}.device", 32, DEVICE_PATTERN),
-        check_choice(row.get("precision", "fp32"), f"{place}.precision", PRECISIONS),
-        None if threads is None else check_count(threads, f"{place}.threads", 1, bounds.MAX_THREADS),
-        _environment(row.get("environment"), f"{place}.environment"),
-    )
-    return check_plan(plan, place)
-
-
-def _environment(value: Any, place: str) -> dict[str, str]:
-    """A plan's variables end in a snippet that people run: none may choose which code is loaded."""
-    rows = check_object({} if value is None else value, place, bounds.MAX_PROFILE_ENTRIES)
-    return {
-        check_text(name, f"a name in {place}", 64, VARIABLE_PATTERN): check_text(
-            text, f"a value in {place}", bounds.MAX_NAME_CHARACTERS, VARIABLE_VALUE_PATTERN
-        )
-        for name, text in rows.items()
-    }
-
-
-def _network(value: Any, place: str, plan_at: PlanAt, traces: TracesOfRows) -> NetworkPoint:
-    row = check_object(value, place)
-    trace = traces.at(member(row, "trace", place), f"{place}.trace")
-    return NetworkPoint(
-        check_text(member(row, "name", place), f"{place}.name", bounds.MAX_NAME_CHARACTERS),
-        check_count(member(row, "batch_size", place), f"{place}.batch_size", 1, bounds.MAX_BATCH_SIZE),
-        plan_at(member(row, "plan", place), f"{place}.plan"),
-        _timing(member(row, "seconds", place), f"{place}.seconds"),
-        trace,
-        check_number(row.get("page_faults", 0.0), f"{place}.page_faults", 0.0, bounds.MAX_POINT_QUANTITY),
-    )
-
-
-def _network_to_json(point: NetworkPoint, plan: int, trace: int) -> dict[str, Any]:
-    return {
-        "name": point.name,
-        "batch_size": point.batch_size,
-        "plan": plan,
-        "seconds": asdict(point.seconds),
-        "page_faults": point.page_faults,
-        "trace": trace,
     }

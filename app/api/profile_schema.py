@@ -33,6 +33,8 @@ class ProfilePoint(TypedDict):
     """That one execution moves; 0 where that makes no sense."""
     seconds: Timing
     """Of one execution."""
+    reckoned: NotRequired[Literal[True]]
+    """It met slow cores alone, and its times are reckoned back to calm ones; left out where it is not so."""
 
 
 class ProfileNetwork(TypedDict):
@@ -50,6 +52,8 @@ class ProfileNetwork(TypedDict):
     """Of a step, counted while it was timed."""
     trace: int
     """Its place in `traces`."""
+    reckoned: NotRequired[Literal[True]]
+    """It met slow cores alone, and its times are reckoned back to calm ones; left out where it is not so."""
 
 
 class ProfileStep(TypedDict):
@@ -81,6 +85,8 @@ class ProfileContext(TypedDict):
     """Of these times. Percent."""
     clock: NotRequired[Literal["device"]]
     """device: that took the times; left out: the host."""
+    reckoned: NotRequired[Literal[True]]
+    """It met slow cores alone, and its times are reckoned back to calm ones; left out where it is not so."""
 
 
 class Profile(TypedDict):

@@ -11,7 +11,8 @@ from app.advisor.time_model.pooled import POOLED
 from app.cli.output import Column, print_bullets, print_heading, print_pairs, print_table, print_text
 from app.cli.units import format_bytes, format_seconds, format_share
 from app.profiles import age_seconds
-from probes.profile import Point, Profile
+from probes.points import Point
+from probes.profile import Profile
 
 PROFILE_COLUMNS = (
     Column("name"),

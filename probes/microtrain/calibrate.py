@@ -44,7 +44,8 @@ from probes.microtrain.quiet.pace import read_pace
 from probes.microtrain.quiet.resting import Rest, leaves_threads
 from probes.microtrain.step import applied
 from probes.microtrain.timing import MIN_SAMPLES, relative_spread, significant
-from probes.profile import NetworkPoint, Point, Profile
+from probes.points import NetworkPoint, Point
+from probes.profile import Profile
 from probes.workload.description import Plan
 
 Document = dict[str, Any]
@@ -344,4 +345,6 @@ def _point_of(bench: Bench, entry: Entry) -> Point | None:
     if entry.error is not None or not samples or was_cold:
         return None
     timing = Timing.from_samples([significant(sample / bench.executions, 4) for sample in samples])
-    return Point(bench.constant, bench.plan, bench.parameters, bench.flops, bench.bytes, timing)
+    return Point(
+        bench.constant, bench.plan, bench.parameters, bench.flops, bench.bytes, timing, reckoned=entry.is_reckoned
+    )

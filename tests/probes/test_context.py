@@ -59,6 +59,16 @@ def test_a_context_by_the_devices_clock_says_so_and_others_say_nothing() -> None
         check_contexts(document, plan_of)
 
 
+def test_a_context_that_is_reckoned_says_so_and_others_say_nothing() -> None:
+    contexts = (replace(CONTEXTS[0], reckoned=True), CONTEXTS[1])
+    document = json.loads(json.dumps(written(contexts)))
+    assert [row.get("reckoned") for row in document["contexts"]] == [True, None]
+    assert check_contexts(document, plan_of) == contexts
+    document["contexts"][0]["reckoned"] = "yes"
+    with pytest.raises(Refused, match="reckoned has to be true or false"):
+        check_contexts(document, plan_of)
+
+
 def test_a_step_that_several_plans_ran_is_written_once() -> None:
     counted = tuple(replace(context, issued=None) for context in CONTEXTS)
     document = written(counted)

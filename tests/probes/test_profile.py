@@ -54,6 +54,15 @@ def test_which_cards_are_told_as_another_travels_too(real: Document) -> None:
             Profile.from_json({**real, "like": like})
 
 
+def test_which_steps_are_reckoned_travels_too(real: Document) -> None:
+    profile = Profile.from_json(real)
+    first, *others = profile.networks
+    profile = replace(profile, networks=(replace(first, reckoned=True), *others))
+    document = json.loads(json.dumps(profile.to_json()))
+    assert sum("reckoned" in row for row in document["networks"]) == 1
+    assert Profile.from_json(document) == profile
+
+
 def with_traces_in_rows(real: Document) -> Document:
     """As somebody may write it who joins profiles."""
     rows = [{**row, "trace": copy.deepcopy(real["traces"][row["trace"]])} for row in real["networks"]]
@@ -236,6 +245,7 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
             for threads in range(1, 301)
         ]
     ),
+    "a step that is reckoned by a number": network(lambda row: row.update(reckoned=1)),
     "a step that stands twice": lambda document: document["networks"].append(document["networks"][0]),
     "a clocked step that stands twice": clocked([1, 1], costs=1),
     "a thousand networks for one plan": lambda document: document.update(

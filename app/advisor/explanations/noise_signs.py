@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from app.advisor.explanations.words import say_percent
+from probes.context import Context
 from probes.measurement import BUSY_FRACTION
+from probes.points import NetworkPoint
 from probes.profile import Profile
 
 # Figures of a profile's noise from which on it is said, with the words for it. Others' share of the cores, the
@@ -51,5 +53,13 @@ def signs_of_noise(profile: Profile, *, of_cpu: bool = True, of_devices: bool = 
 
 def is_disturbed(profile: Profile, *, on_devices: bool = False) -> bool:
     """Whether its times are others' work as much as the machine's: those of a CPU's plans, or of devices'. A drift
-    alone is none: a state changed midway."""
-    return bool(signs_of_noise(profile, of_cpu=not on_devices, of_devices=on_devices).keys() - {"drift"})
+    alone is none: a state changed midway. Nor are slow cores where each time says whether it met them: the others are
+    as good as those of a calm hour."""
+    passed_over = {"drift", "slow_fraction"} if tells_which_are_reckoned(profile) else {"drift"}
+    return bool(signs_of_noise(profile, of_cpu=not on_devices, of_devices=on_devices).keys() - passed_over)
+
+
+def tells_which_are_reckoned(profile: Profile) -> bool:
+    """One that was calibrated before this was kept tells of none, however slow its cores were."""
+    rows: tuple[NetworkPoint | Context, ...] = (*profile.networks, *profile.contexts)
+    return not profile.noise.get("slow_fraction") or any(row.reckoned for row in rows)

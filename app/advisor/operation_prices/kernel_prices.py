@@ -19,7 +19,7 @@ from app.advisor.operation_prices.remembered import Remembered
 from app.advisor.operation_prices.samples import Place, Sample, Samples
 from app.advisor.operation_prices.surroundings import moved_bytes
 from probes.context import Context, ContextOperation
-from probes.profile import Point
+from probes.points import Point
 
 MOVING = ("bandwidth", "elementwise")  # constants that tell how fast bytes move
 TURN_FLOORS = 3.0  # a recurrent layer's step waits for the one before: so many times what the shortest kernel takes

@@ -15,7 +15,8 @@ from app.advisor.operation_prices.issue_prices import IssuedStep, IssuePrices, i
 from app.advisor.operation_prices.issuing_prices import IssuingPrices, issuing_prices
 from app.advisor.operation_prices.kernel_prices import KernelPrices, kernel_prices
 from probes.context import Context
-from probes.profile import NetworkPoint, Point, Profile
+from probes.points import NetworkPoint, Point
+from probes.profile import Profile
 from probes.trace import Kind, Operation
 from probes.workload.description import Plan
 

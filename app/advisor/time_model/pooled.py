@@ -13,13 +13,15 @@ from dataclasses import replace
 from statistics import fmean, median, median_low
 from typing import NamedTuple
 
-from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed
+from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed, tells_which_are_reckoned
 from app.advisor.time_model.means import grouped, mean_timing, rounded
 from app.advisor.time_model.pooled_steps import PooledSteps
 from app.advisor.time_model.same_cards import cards_told, of_same_cards
 from probes.context import Context
 from probes.machine_facts import MachineFacts
-from probes.profile import NetworkPoint, Point, Profile
+from probes.points import NetworkPoint, Point
+from probes.profile import Profile
+from probes.reckoned import on_calm_cores
 
 PlanKey = tuple[object, ...]  # the device first
 
@@ -61,7 +63,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         networks=steps.networks(),
         contexts=steps.contexts(),
     )
-    return _with_its_cards(found, calibrations)
+    return _with_its_cards(_with_slow_fraction(found, pooled), calibrations)
 
 
 def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
@@ -69,7 +71,8 @@ def counting_plans(calibrations: Sequence[Profile]) -> list[set[PlanKey]]:
     newest.
 
     Disturbed ones count only for plans that no other measured; where only the CPU's threads were disturbed, a device's
-    count as well. Of a CPU's plan, one whose steps took longer than the others' does not count (_slow_ones). One that
+    count as well. Slow cores disturb none that says which of its times met them: those are left out one by one
+    (PooledSteps). Of a CPU's plan, one whose steps took longer than the others' does not count (_slow_ones). One that
     measured otherwise than a device's newest calm one, or other networks (of another version of crosspoint), does not
     count for that device.
     """
@@ -185,7 +188,8 @@ def _point_key(point: Point) -> Hashable:
 
 
 def _mean_point(rows: Sequence[Point]) -> Point:
-    return replace(rows[0], seconds=mean_timing([row.seconds for row in rows]))
+    counting = on_calm_cores(rows)
+    return replace(counting[0], seconds=mean_timing([row.seconds for row in counting]))
 
 
 def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
@@ -201,6 +205,15 @@ def _noise_of(pooled: Sequence[Profile]) -> dict[str, float | None]:
                     by_device[device].append(value)
         found[name] = rounded(max(map(fmean, by_device.values()))) if by_device else None
     return found
+
+
+def _with_slow_fraction(found: Profile, pooled: Sequence[Profile]) -> Profile:
+    """Of what networks ran, as much met slow cores alone in all of them: where it is known of each."""
+    if found.noise.get("slow_fraction") is None or not all(map(tells_which_are_reckoned, pooled)):
+        return found
+    rows: tuple[NetworkPoint | Context, ...] = (*found.networks, *found.contexts)
+    slow = rounded(fmean(row.reckoned for row in rows if row.plan.is_cpu))
+    return replace(found, noise={**found.noise, "slow_fraction": slow})
 
 
 def _found_on(name: str, devices: set[object]) -> set[object]:

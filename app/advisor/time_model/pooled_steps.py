@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Generic, TypeVar
 
 from app.advisor.time_model.levels import Levels
 from app.advisor.time_model.means import grouped, mean, mean_timing, rounded
 from probes.context import Context, ContextOperation, OperationCost
 from probes.measurement import Timing
-from probes.profile import NetworkPoint, Profile
+from probes.points import NetworkPoint
+from probes.profile import Profile
+from probes.reckoned import Timed, on_calm_cores
 from probes.trace import Trace
+
+T = TypeVar("T", bound=Timed)
 
 _Steps = dict[Hashable, Context]  # by network, batch size and mode
 
@@ -28,10 +33,9 @@ class PooledSteps:
     def __init__(self, pooled: Sequence[Profile]) -> None:
         self._pooled = pooled
         clocked: dict[Hashable, dict[int, _Steps]] = {}  # by plan and clock, then by calibration
-        for calibration, each in enumerate(pooled):
-            for context in each.contexts:
-                by_calibration = clocked.setdefault((context.plan.key, context.clock), {})
-                by_calibration.setdefault(calibration, {})[_step_of(context)] = context
+        for calibration, context in _on_calm_cores((each.contexts for each in pooled), _context_key):
+            by_calibration = clocked.setdefault((context.plan.key, context.clock), {})
+            by_calibration.setdefault(calibration, {})[_step_of(context)] = context
         self._clocked = {key: _Clocked(by_calibration) for key, by_calibration in clocked.items()}
 
     def contexts(self) -> tuple[Context, ...]:
@@ -41,8 +45,8 @@ class PooledSteps:
         """With one trace for each model and mode: it stands in a document once."""
         traces: dict[Hashable, Trace] = {}
         found = []
-        numbered = (((number, row) for row in each.networks) for number, each in enumerate(self._pooled))
-        for rows in grouped(numbered, lambda row: _network_key(row[1])):
+        numbered = _on_calm_cores((each.networks for each in self._pooled), _network_key)
+        for rows in grouped([numbered], lambda row: _network_key(row[1])):
             newest = rows[0][1]
             trace = traces.setdefault((newest.trace.model_key, newest.trace.mode, newest.trace.optimizer), newest.trace)
             faults = fmean(row.page_faults for _, row in rows)
@@ -105,6 +109,30 @@ class _Clocked:
         seconds = rounded(seconds / math.exp(self._levels.log_level(operation, seconds, tuple(rows))))
         spread = fmean(row.spread for row in rows.values())
         return next(iter(rows.values()))._replace(seconds=seconds, spread=round(spread, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(Generic[T]):
+    """A row of the calibration with this number."""
+
+    number: int
+    row: T
+
+    @property
+    def reckoned(self) -> bool:
+        return self.row.reckoned
+
+
+def _on_calm_cores(calibrations: Iterable[Iterable[T]], key: Callable[[T], Hashable]) -> list[tuple[int, T]]:
+    """What counts of the rows of each calibration, with its number: of those of one key the ones on calm cores."""
+    numbered = ([_Numbered(number, row) for row in rows] for number, rows in enumerate(calibrations))
+    same = grouped(numbered, lambda each: key(each.row))
+    counting = sorted((each for rows in same for each in on_calm_cores(rows)), key=lambda each: each.number)
+    return [(each.number, each.row) for each in counting]
+
+
+def _context_key(context: Context) -> Hashable:
+    return context.plan.key, context.clock, _step_of(context)
 
 
 def _network_key(point: NetworkPoint) -> Hashable:

@@ -28,7 +28,8 @@ from app.advisor.time_model.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, R
 from app.advisor.time_model.intervals import interval_around
 from app.advisor.time_model.transfer import Feeding, feeding_of, hidden_transfer
 from probes.context import Context
-from probes.profile import NetworkPoint, Profile
+from probes.points import NetworkPoint
+from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
 from probes.workload.description import MODES, Plan, Precision
 

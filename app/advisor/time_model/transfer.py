@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from probes.profile import Point, Profile
+from probes.points import Point
+from probes.profile import Profile
 from probes.workload.description import Plan
 
 

@@ -21,7 +21,8 @@ from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.quiet.noise import QueueTime
 from probes.microtrain.timing import significant
 from probes.microtrain.tracing import trace_workload
-from probes.profile import NetworkPoint
+from probes.points import NetworkPoint
+from probes.reckoned import on_calm_cores
 from probes.trace import Affine, Trace
 from probes.workload.description import Mode, Plan, Workload
 
@@ -126,8 +127,8 @@ class NetworkContest:
             times, ratios = quieter(found[id(row)])
             self.visits += ratios
             points += [
-                NetworkPoint(row.network.name, size, plan, seconds, row.trace, faults)
-                for size, plan, seconds, faults in times.steps
+                NetworkPoint(row.network.name, size, plan, seconds, row.trace, faults, reckoned)
+                for size, plan, seconds, faults, reckoned in times.steps
             ]
             contexts += times.contexts
         return points, contexts
@@ -219,8 +220,8 @@ def _wanting(times: NetworkTimes) -> float:
 
 def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
     """Of each plan and batch size the visits that took nearly as long as the faster, as others make steps longer and
-    never shorter, and of its operations alike; with all visits' page faults: they come with a process's heap. Beside
-    it, how many times as long the slower visit took."""
+    never shorter, and of its operations alike, without those that are reckoned where one met calm cores; with all
+    visits' page faults: they come with a process's heap. Beside it, how many times as long the slower visit took."""
     by_step: dict[object, list[StepTime]] = defaultdict(list)
     by_context: dict[object, list[Context]] = defaultdict(list)
     for visit in visits:
@@ -235,15 +236,17 @@ def quieter(visits: Sequence[NetworkTimes]) -> tuple[NetworkTimes, list[float]]:
         if len(found) > 1
     ]
     contexts = [
-        replace(found[0], costs=quieter_costs([context.costs for context in found])) for found in by_context.values()
+        replace(found[0], costs=quieter_costs([context.costs for context in found]))
+        for found in map(on_calm_cores, by_context.values())
     ]
     return NetworkTimes(steps, contexts, None), ratios
 
 
 def _quieter_step(visits: Sequence[StepTime]) -> StepTime:
     """By the same rule as its operations (quieter_costs): what the two differ by is what issuing is told to take."""
-    least = min(step.seconds.median for step in visits)
-    alike = [step for step in visits if step.seconds.median <= ALIKE * least]
+    counting = on_calm_cores(visits)
+    least = min(step.seconds.median for step in counting)
+    alike = [step for step in counting if step.seconds.median <= ALIKE * least]
     faults = significant(fmean(step.page_faults for step in visits), 4)
     timing = Timing.from_samples([sample for step in alike for sample in step.seconds.samples])
     return alike[0]._replace(seconds=timing if len(alike) > 1 else alike[0].seconds, page_faults=faults)

@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from probes.context import Context
-from probes.microtrain.calibration.network_times import GROWING_STEPS, NetworkTimes, StepTime, StepTimer, repeat
+from probes.microtrain.calibration.network_times import NetworkTimes, StepTime
 from probes.microtrain.calibration.networks import MicroNetwork
 from probes.microtrain.calibration.operation_clock import ClockedStep, clock_step, merge_costs, record_step
+from probes.microtrain.calibration.step_clock import GROWING_STEPS
+from probes.microtrain.calibration.step_timer import StepTimer
+from probes.microtrain.calibration.turns import repeat
 from probes.microtrain.measuring.device_cache import empty_device_cache
 from probes.microtrain.measuring.workbench import StepRun, Workbench, synchronize
 from probes.microtrain.step import Step

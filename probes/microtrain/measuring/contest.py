@@ -129,6 +129,11 @@ class Entry:
         return median(self.calm_samples if self._met_calm_cores else self.samples)
 
     @property
+    def is_reckoned(self) -> bool:
+        """Its samples met slow cores alone."""
+        return bool(self.samples) and not self._met_calm_cores
+
+    @property
     def _met_calm_cores(self) -> bool:
         return self.calm.count(self.readings) > 0
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Timing
-from probes.profile import NetworkPoint, Point, Profile
+from probes.points import NetworkPoint, Point
+from probes.profile import Profile
 from probes.trace import Trace
 from probes.workload.description import Plan, Workload
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_summary

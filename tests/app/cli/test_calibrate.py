@@ -9,7 +9,8 @@ from app.cli.endings import ExitCode
 from app.cli.main import main
 from app.cli.profile_view import show_calibrated, show_profile, show_what_makes_it_surer
 from probes.measurement import Timing
-from probes.profile import Point, Profile
+from probes.points import Point
+from probes.profile import Profile
 from probes.workload.description import Plan
 
 

@@ -30,6 +30,6 @@ def _one_thread() -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The one that networks, plans' shares and fake steps go by."""
     clock = FakeClock()
-    for module in ("network_times", "plan_shares"):
+    for module in ("network_times", "plan_shares", "step_clock", "step_timer", "turns"):
         monkeypatch.setattr(f"probes.microtrain.calibration.{module}.time", clock)
     return clock

@@ -12,7 +12,8 @@ from app.advisor.operation_prices.surroundings import footprint_of, often_of, su
 from app.advisor.time_model.predicted import fit_all_plans, model_of_plan
 from probes.context import SPARSE, Context, ContextOperation, OperationCost
 from probes.measurement import Timing
-from probes.profile import NetworkPoint, Profile
+from probes.points import NetworkPoint
+from probes.profile import Profile
 from probes.trace import Affine, Trace
 from probes.workload.description import MODES, Plan
 from tests.app.advisor.machine import a_profile

@@ -14,7 +14,8 @@ from app.advisor.time_model.features import LEAST_LIGHT, features_of_context
 from probes.context import Context, ContextOperation, OperationCost
 from probes.issued import Issued
 from probes.measurement import Timing
-from probes.profile import NetworkPoint, Profile
+from probes.points import NetworkPoint
+from probes.profile import Profile
 from probes.trace import Affine, Trace
 from tests.app.advisor.build import ONE
 from tests.app.advisor.machine import a_profile

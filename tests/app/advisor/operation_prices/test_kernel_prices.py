@@ -15,7 +15,8 @@ from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
 from probes.context import Clock, Context, ContextOperation, OperationCost
 from probes.measurement import Timing
-from probes.profile import Point, Profile
+from probes.points import Point
+from probes.profile import Profile
 from probes.workload.description import MODES, Plan
 
 CARD = Plan("cuda:0", "fp32")

@@ -21,7 +21,8 @@ from app.advisor.time_model.predicted import PlanModel, PredictedTime, breakdown
 from probes.allocations import Log, pack
 from probes.context import Clock, Context, ContextOperation, OperationCost
 from probes.measurement import Timing
-from probes.profile import NetworkPoint, Point, Profile
+from probes.points import NetworkPoint, Point
+from probes.profile import Profile
 from probes.trace import Affine, Kind, Operation, Phase, Trace
 from probes.workload.description import Mode, Plan
 from tests.app.advisor.build import ONE, a_workload

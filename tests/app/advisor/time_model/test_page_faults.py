@@ -11,7 +11,8 @@ from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.predicted import predict
 from probes.context import Context, ContextOperation, OperationCost
 from probes.measurement import Timing
-from probes.profile import Point, Profile
+from probes.points import Point
+from probes.profile import Profile
 from probes.trace import Knot, Trace
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_workload

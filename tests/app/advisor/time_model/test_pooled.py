@@ -106,6 +106,51 @@ def test_operations_in_context_are_means_by_what_they_are() -> None:
     assert context.issued == Issued(3, 2, 1)
 
 
+def test_what_met_slow_cores_alone_counts_where_no_other_met_calm_ones() -> None:
+    """How much it suffered is a guess, be the calibration as calm as it may on the whole."""
+    network = next(point for point in a_profile().networks if point.plan.key == ONE.key)
+
+    def calibration(times: float, *reckoned: str) -> Profile:
+        contexts = [replace(a_context(times, ADD), network=name, reckoned=name in reckoned) for name in ("one", "two")]
+        step = replace(network, seconds=Timing.from_samples([1e-4 * times]), reckoned="step" in reckoned)
+        return replace(a_profile(), contexts=tuple(contexts), networks=(step,))
+
+    pooled = pool([calibration(9.0, "one", "two", "step"), calibration(1.0, "two"), calibration(4.0, "two")])
+    by_network = {context.network: context for context in pooled.contexts}
+    assert by_network["one"].costs[0].seconds == pytest.approx(2e-5)
+    assert not by_network["one"].reckoned
+    assert by_network["two"].costs[0].seconds == pytest.approx(36 ** (1 / 3) * 1e-5, rel=1e-3)
+    assert by_network["two"].reckoned
+    (told,) = pooled.networks
+    assert not told.reckoned
+    assert len(told.seconds.samples) == 2
+
+
+def test_a_calibration_that_says_which_of_its_times_met_slow_cores_counts_beside_calm_ones() -> None:
+    """Half of what networks ran met slow cores alone; the other half is as good as in a calm hour."""
+    calm, half = a_context(1.0, ADD), a_context(4.0, ADD)
+    calmly = replace(a_profile(), contexts=(calm, replace(calm, network="two")), noise={"slow_fraction": 0.0})
+    slowly = (replace(half, reckoned=True), replace(half, network="two"))
+    marked = replace(a_profile(), contexts=slowly, noise={"slow_fraction": 0.5})
+    pooled = pool([marked, calmly])
+    assert pooled.calibrations == 2
+    told = {context.network: context.costs[0].seconds for context in pooled.contexts}
+    assert told == pytest.approx({"network 0": 1e-5, "two": 2e-5})
+    assert pooled.noise["slow_fraction"] == 0
+    unmarked = replace(marked, contexts=(half, slowly[1]))  # from before this was kept
+    assert pool([unmarked, calmly]).calibrations == 1
+
+
+def test_what_every_calibration_met_slow_cores_in_is_still_said() -> None:
+    slow = replace(
+        a_profile(),
+        networks=(),
+        contexts=(replace(a_context(1.0, ADD), reckoned=True), replace(a_context(1.0, ADD), network="two")),
+        noise={"slow_fraction": 0.6},
+    )
+    assert pool([slow, slow]).noise["slow_fraction"] == 0.5
+
+
 def test_what_only_a_slow_calibration_timed_is_told_as_on_average() -> None:
     def calibration(times: float, *networks: str) -> Profile:
         adds = [ADD._replace(read_bytes=800.0 * (1 + size)) for size in range(5)]

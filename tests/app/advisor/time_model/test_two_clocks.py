@@ -17,7 +17,7 @@ from app.advisor.time_model.step_time import PlanTime
 from app.advisor.time_model.transfer import Feeding
 from app.advisor.time_model.two_clocks import two_clocks
 from probes.measurement import Measurement, Overheads, Timing
-from probes.profile import Point
+from probes.points import Point
 from probes.workload.description import Data
 from tests.app.advisor.build import a_measurement
 from tests.app.advisor.machine import GPU

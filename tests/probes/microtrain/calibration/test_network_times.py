@@ -9,16 +9,10 @@ import time
 
 import pytest
 
-from probes.microtrain.calibration.network_times import (
-    LEAD_IN_SECONDS,
-    LONG_SECONDS,
-    MOST_TIMED,
-    SETTLING_SECONDS,
-    StepTimer,
-    measure_network,
-    repeat,
-)
+from probes.microtrain.calibration.network_times import MOST_TIMED, measure_network
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
+from probes.microtrain.calibration.step_timer import SETTLING_SECONDS, StepTimer
+from probes.microtrain.calibration.turns import LEAD_IN_SECONDS, LONG_SECONDS, repeat
 from probes.microtrain.processes.fresh_processes import prepare, run_fresh, wait_until_ready
 from probes.microtrain.quiet.calm import Calm
 from tests.app.advisor.build import ONE, ONE_BF16
@@ -94,7 +88,7 @@ def test_the_lead_in_is_whole_where_the_first_steps_take_longer_than_it(clock: F
 
 def test_turns_on_slow_cores_do_not_count_where_one_was_calm(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     paces = iter([0.002, 0.001, 0.002])
-    monkeypatch.setattr("probes.microtrain.calibration.network_times.read_pace", lambda: next(paces))
+    monkeypatch.setattr("probes.microtrain.calibration.turns.read_pace", lambda: next(paces))
     timer = StepTimer(FakeRun(clock), Calm(0.001))  # type: ignore[arg-type]
     timer.take()
     slow = timer.timing()
@@ -157,6 +151,7 @@ def test_turns_are_judged_by_the_quickest_reading_of_the_networks_before() -> No
     assert times.disturbed == 1
     assert times.steps
     assert times.contexts
+    assert all(timed.reckoned for timed in (*times.steps, *times.contexts))
 
 
 def test_a_plan_too_slow_for_its_share_is_left_out_unless_nothing_says_so() -> None:
@@ -180,18 +175,18 @@ def test_inference_is_timed_and_clocked_one_sample_at_a_time_too() -> None:
 
 CLOCKED = f"""{SMALL_PAGES}
 import time
-from probes.microtrain.calibration import network_times
+from probes.microtrain.calibration import network_times, step_clock
 from probes.microtrain.processes.footprint import count_page_faults
 from probes.workload.description import Plan
 
 faults = []
-clock = network_times.clock_step
+clock = step_clock.clock_step
 def counted(step):
     before = count_page_faults()
     seconds = clock(step)
     faults.append(count_page_faults() - before)
     return seconds
-network_times.clock_step = counted
+step_clock.clock_step = counted
 plans, end = (Plan("cpu", "fp32", 1),), time.perf_counter() + {FAR_OFF}
 times = network_times.measure_network("embedding-classifier", "training", plans, end, {{}}, {{}})
 plain = max(step.page_faults for step in times.steps)

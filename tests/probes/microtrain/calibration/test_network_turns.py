@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from probes.issued import Issued
-from probes.microtrain.calibration.network_times import NetworkTimes, in_turn, measure_network
+from probes.microtrain.calibration.network_times import NetworkTimes, measure_network
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
 from probes.microtrain.calibration.operation_clock import ClockedStep
+from probes.microtrain.calibration.step_clock import StepClock
+from probes.microtrain.calibration.turns import LONG_SECONDS, in_turn, slow_first
+from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.quiet.resting import Rest
 from probes.microtrain.traces.recording import Record
 from probes.workload.description import Plan
@@ -29,15 +33,18 @@ class FakeNetwork:
         network = next(network for network in MICRO_NETWORKS if network.name == "mlp-narrow")
         record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
         fakes = {
-            "MICRO_NETWORKS": (network._replace(timed=timed),),
-            "StepRun": lambda _, plan, size: self._run(FakeRun(clock, plan, size, lambda: seconds(plan, size))),
-            "record_step": lambda _: ([record], Issued()),
-            "clock_step": lambda step: ClockedStep([step() or seconds(step.plan, step.batch_size)]),
-            "read_pace": lambda: 0.001,
-            "keep_freed_memory": lambda: None,  # of the process that runs the tests
+            "network_times.MICRO_NETWORKS": (network._replace(timed=timed),),
+            "network_times.StepRun": lambda _, plan, size: self._run(
+                FakeRun(clock, plan, size, lambda: seconds(plan, size))
+            ),
+            "step_clock.record_step": lambda _: ([record], Issued()),
+            "step_clock.record_operations": lambda _: [record],
+            "step_clock.clock_step": lambda step: ClockedStep([step() or seconds(step.plan, step.batch_size)]),
+            "turns.read_pace": lambda: 0.001,
+            "network_times.keep_freed_memory": lambda: None,  # of the process that runs the tests
         }
         for name, fake in fakes.items():
-            monkeypatch.setattr(f"probes.microtrain.calibration.network_times.{name}", fake)
+            monkeypatch.setattr(f"probes.microtrain.calibration.{name}", fake)
 
     def _run(self, run: FakeRun) -> FakeRun:
         self.runs.append(run)
@@ -134,3 +141,54 @@ def test_the_smallest_batch_has_its_turn_first_and_chance_decides_about_the_othe
     assert len({tuple(size for size, _ in order) for order in orders}) > 1
     assert {order[-1][1] for order in orders} == {"b", "c"}  # else the last never had one, where time is short
     assert in_turn([], 3) == []
+
+
+def test_those_that_met_slow_cores_alone_have_their_turn_before_the_others() -> None:
+    first, second, third = (SimpleNamespace(was_calm=calm) for calm in (True, False, True))
+    assert slow_first([first, second, third]) == [second, first, third]
+
+
+@pytest.mark.parametrize(("operations", "counted"), [((1, 1, 1), 2), ((1, 2, 1), 3)])
+def test_what_issues_operations_is_counted_at_one_batch_size_of_each_precision(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, operations: tuple[int, ...], counted: int
+) -> None:
+    """It takes four times as long as recording alone: but for another number of operations, which is counted anew."""
+    network = FakeNetwork(monkeypatch, clock, lambda plan, size: 0.001, timed=True)
+    record = Record("forward", "elementwise", "aten.relu", "float32", ((4,),), 4, 16, 16)
+    counts: list[tuple[int, str]] = []
+
+    def recorded(step: FakeRun) -> list[Record]:
+        sizes = (8, 64, 512)
+        return [record] * (1 if step.plan == ONE_BF16 else operations[sizes.index(step.batch_size)])
+
+    def count(step: FakeRun) -> tuple[list[Record], Issued]:
+        counts.append((step.batch_size, step.plan.precision))
+        return recorded(step), Issued(calls=step.batch_size)
+
+    def clocked(step: FakeRun) -> ClockedStep:
+        step()
+        return ClockedStep([0.001] * len(recorded(step)))
+
+    monkeypatch.setattr("probes.microtrain.calibration.step_clock.record_operations", recorded)
+    monkeypatch.setattr("probes.microtrain.calibration.step_clock.record_step", count)
+    monkeypatch.setattr("probes.microtrain.calibration.step_clock.clock_step", clocked)
+    times = network.measure(24.0, {})
+    assert len(counts) == counted
+    assert counts[0] == (8, "fp32")
+    assert {context.issued.calls for context in times.contexts if context.issued} == {size for size, _ in counts}
+
+
+def test_the_cores_are_heard_on_both_sides_of_a_long_step(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    """Within which they may turn slow, or calm; beside a short one they are heard once."""
+    paces = iter([0.0015, 0.001, 0.001])
+    monkeypatch.setattr("probes.microtrain.calibration.turns.read_pace", lambda: next(paces))
+    monkeypatch.setattr("probes.microtrain.calibration.step_clock.record_step", lambda _: ([], Issued()))
+    monkeypatch.setattr(
+        "probes.microtrain.calibration.step_clock.clock_step", lambda step: ClockedStep([step() or 0.001])
+    )
+    long = FakeRun(clock, seconds=lambda: LONG_SECONDS)
+    clocks = [StepClock("a", "training", run, {}, Calm(0.001)) for run in (long, FakeRun(clock))]  # type: ignore[arg-type]
+    for each in clocks:
+        each.take()
+    assert [each.was_calm for each in clocks] == [False, True]
+    assert next(paces, None) is None

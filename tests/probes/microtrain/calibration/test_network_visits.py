@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.advisor.summary import trace_of_summary
@@ -9,7 +11,7 @@ from probes.measurement import Timing
 from probes.microtrain.calibrate import hindrance
 from probes.microtrain.calibration.calibration_networks import quieter
 from probes.microtrain.calibration.network_times import NetworkTimes, StepTime
-from probes.profile import NetworkPoint
+from probes.points import NetworkPoint
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, a_workload
 from tests.app.advisor.operation_prices.test_context_prices import a_context, an_operation
@@ -47,6 +49,19 @@ def test_of_operations_the_mean_of_visits_that_are_alike_counts() -> None:
     assert [cost.operation for cost in context.costs] == [relu, gelu]
     assert context.seconds == pytest.approx(first.seconds * 1.1**0.5, rel=1e-3)
     assert quieter([NetworkTimes([], [burst], None), NetworkTimes([], [first], None)])[0].contexts == [first]
+
+
+def test_a_visit_on_calm_cores_counts_before_one_that_is_reckoned() -> None:
+    """Reckoned it may come out as the quicker one."""
+    calm, reckoned = a_context(an_operation(), times=2.0), replace(a_context(an_operation()), reckoned=True)
+    steps = a_step(2.0, 100), a_step(1.0, 300)._replace(reckoned=True)
+    visits = [NetworkTimes([steps[1]], [reckoned], None), NetworkTimes([steps[0]], [calm], None)]
+    times, ratios = quieter(visits)
+    assert times.contexts == [calm]
+    (step,) = times.steps
+    assert (step.seconds, step.reckoned, step.page_faults) == (steps[0].seconds, False, 200)
+    assert ratios == [2.0]
+    assert quieter(visits[:1])[0].contexts == [reckoned]
 
 
 def test_one_visit_stands_as_it_is() -> None:
