@@ -14,7 +14,7 @@ from probes.microtrain.calibration.networks import MICRO_NETWORKS, MicroNetwork
 from probes.microtrain.calibration.plan_shares import PlanShares
 from probes.microtrain.calibration.step_clock import LEAST_CLOCKED, Recorded, StepClock
 from probes.microtrain.calibration.step_timer import StepTimer
-from probes.microtrain.calibration.turns import in_turn, slow_first
+from probes.microtrain.calibration.turns import in_turn, without_calm
 from probes.microtrain.measuring.workbench import StepRun, Workbench
 from probes.microtrain.processes.footprint import keep_freed_memory
 from probes.microtrain.quiet.calm import Calm
@@ -107,8 +107,8 @@ class _NetworkRun:
         end = now + (self._deadline - now) * (1 - CLOCKED_SHARE)
         for round_number in range(MOST_TIMED if self._network.timed else 0):
             # Operations say more of long steps than how long these take as a whole, for which the time may not do.
-            for place, timer in enumerate(slow_first(in_turn(timers, len(self._plans)))):
-                first = round_number == 0
+            first = round_number == 0
+            for place, timer in enumerate(in_turn(timers, len(self._plans)) if first else without_calm(timers)):
                 if (first and place < len(self._plans)) or time.perf_counter() < end:
                     self._time(timer, LONG_STEPS if first else 1)
         steps = [
@@ -135,8 +135,9 @@ class _NetworkRun:
                 self._shares.learn(plan, size, timer.step_seconds)
 
     def _clock(self, runs: Sequence[StepRun]) -> tuple[list[Context], list[StepClock]]:
-        """What each operation takes inside the steps, and who clocked them; rounds over all plans and batches until the
-        time is over. The first may take longer, and the smallest batch under every plan is clocked in any case."""
+        """What each operation takes inside the steps, and who clocked them: a round over all plans and batches, then
+        others over those that met slow cores, until the time is over. The first may take longer, and the smallest batch
+        under every plan is clocked in any case."""
         overdrawn = self._deadline + OVERDRAFT * (self._deadline - self._begun)
         records: Recorded = {}
         named = (self._network.name, self._mode)
@@ -150,7 +151,7 @@ class _NetworkRun:
         for round_number in range(MOST_ROUNDS):
             first = round_number == 0
             turns = [*clocks, *(rare if round_number < LARGE_ROUNDS else ())]
-            for place, clock in enumerate(slow_first(in_turn(turns, len(self._plans)))):
+            for place, clock in enumerate(in_turn(turns, len(self._plans)) if first else without_calm(turns)):
                 owed = first and place < len(self._plans)
                 if time.perf_counter() > (overdrawn if first else self._deadline) and not owed:
                     break

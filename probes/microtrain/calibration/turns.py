@@ -38,9 +38,11 @@ def in_turn(turns: Sequence[T], plans: int) -> list[T]:
     return [turn for size in (*sizes[:1], *others) for turn in size]
 
 
-def slow_first(turns: Sequence[SomeTurn]) -> list[SomeTurn]:
-    """In their order, those that have met slow cores alone before the others, whom the time may not do for again."""
-    return sorted(turns, key=lambda turn: turn.was_calm)
+def without_calm(turns: Sequence[SomeTurn]) -> list[SomeTurn]:
+    """By chance, those that had no turn on calm cores. The others leave their time to networks that come later, most of
+    whose large batches would have none."""
+    left = [turn for turn in turns if not turn.was_calm]
+    return random.sample(left, len(left))
 
 
 def read_before(calm: Calm | None, step_seconds: float) -> tuple[float, ...]:

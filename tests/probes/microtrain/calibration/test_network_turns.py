@@ -14,7 +14,7 @@ from probes.microtrain.calibration.network_times import NetworkTimes, measure_ne
 from probes.microtrain.calibration.networks import MICRO_NETWORKS
 from probes.microtrain.calibration.operation_clock import ClockedStep
 from probes.microtrain.calibration.step_clock import StepClock
-from probes.microtrain.calibration.turns import LONG_SECONDS, in_turn, slow_first
+from probes.microtrain.calibration.turns import LONG_SECONDS, in_turn, without_calm
 from probes.microtrain.quiet.calm import Calm
 from probes.microtrain.quiet.resting import Rest
 from probes.microtrain.traces.recording import Record
@@ -143,9 +143,21 @@ def test_the_smallest_batch_has_its_turn_first_and_chance_decides_about_the_othe
     assert in_turn([], 3) == []
 
 
-def test_those_that_met_slow_cores_alone_have_their_turn_before_the_others() -> None:
-    first, second, third = (SimpleNamespace(was_calm=calm) for calm in (True, False, True))
-    assert slow_first([first, second, third]) == [second, first, third]
+def test_those_that_met_slow_cores_alone_have_another_turn() -> None:
+    first, second, third = (SimpleNamespace(was_calm=calm) for calm in (False, True, False))
+    orders = [without_calm([first, second, third]) for _ in range(50)]
+    assert first in orders[0]
+    assert third in orders[0]
+    assert all(second not in order for order in orders)
+    assert {order[0] is first for order in orders} == {True, False}
+
+
+def test_what_was_clocked_on_calm_cores_leaves_its_time_to_others(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    network = FakeNetwork(monkeypatch, clock, lambda plan, size: 0.001, timed=True)
+    network.measure(24.0, {})
+    assert clock.now < 1.0
 
 
 @pytest.mark.parametrize(("operations", "counted"), [((1, 1, 1), 2), ((1, 2, 1), 3)])
