@@ -45,6 +45,7 @@ class KnownProfiles:
         machine's. Raises UnknownProfile for a name, and StoreError where nobody can tell."""
         if name is None:
             return await self.of_machine(survey.fingerprint)
+        await self._look_again()
         own = await self.of_machine(survey.fingerprint)
         if own is not None and own.name == name:  # also where this machine was calibrated in another state since
             return own
@@ -57,6 +58,7 @@ class KnownProfiles:
     async def heads(self, fingerprint: str = "") -> list[dict[str, Any]]:
         """What a list tells of the profile that `find` gives of each name, newest first. fingerprint: this machine's.
         Raises StoreError, also where nobody can tell whether there is any."""
+        await self._look_again()
         heads: dict[str, dict[str, Any]] = {}
         for head in [*map(head_of, self._held()), *await self._store.profile_heads(fingerprint)]:
             rivals = (heads.get(head["name"], head), head)
@@ -83,6 +85,12 @@ class KnownProfiles:
         self._check_readable()
         names = tuple(head["name"] for head in await self.heads())
         return UnknownProfile(names, is_this_machines=is_this_machines)
+
+    async def _look_again(self) -> None:
+        """Where nothing that was stored can be read: whoever asks again, as they are told to, shall be answered once it
+        can be. Raises StoreError."""
+        if self._store.unreadable is not None:
+            await self._store.open()
 
     def _check_readable(self) -> None:
         """Raises StoreError."""
@@ -129,6 +137,8 @@ class KnownProfiles:
 
     async def save(self, fingerprint: str) -> None:
         """What could not be saved of this machine, oldest first; for who holds `changing`. Raises StoreError."""
+        if self._store.lasting_trouble is not None:
+            await self._store.open()
         if self._store.lasting_trouble is not None:  # else a store in memory alone would be told the same each time
             raise StoreError(f"This was not saved: {self._store.lasting_trouble}.")
         for held in [*self._unsaved.get(fingerprint, [])]:

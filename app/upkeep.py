@@ -27,8 +27,10 @@ log = logging.getLogger(__name__)
 # How often it is looked whether the machine has changed (another driver, card, torch or limit): a survey takes 30 ms.
 WATCH_SECONDS = 60.0
 # A store that could not be opened is tried again; until then this is not ready. One that cannot be written (a full
-# disk, another process holds its file) is tried again with each look, and what could not be saved then is.
+# disk, another process holds its file) is tried again with each look, and what could not be saved then is. Within what
+# a refused request is told to wait (app.errors.RETRY_SECONDS); a write tries by itself.
 STORE_RETRY_SECONDS = 2.0
+TROUBLE_SECONDS = 5.0
 # A calibration that failed is tried again later, not at once: most likely it fails again.
 RETRY_SECONDS = 600.0
 # A shared machine is another one from minute to minute, and from hour to hour. It is calibrated again where nobody
@@ -103,7 +105,12 @@ class Upkeep:
             await self._fit_known(survey)
             if is_time:
                 await self._calibrate_if_due(survey)
-            await self._rest(WATCH_SECONDS if self.store_opened else STORE_RETRY_SECONDS)
+            await self._rest(self._seconds_to_look())
+
+    def _seconds_to_look(self) -> float:
+        if not self.store_opened:
+            return STORE_RETRY_SECONDS
+        return WATCH_SECONDS if self._crosspoint.store.trouble is None else TROUBLE_SECONDS
 
     async def _note_state(self, survey: Survey) -> None:
         """Once in each file: one that took the place of a damaged or a removed one knows nothing of it."""

@@ -10,14 +10,18 @@ from probes.measurement import Measurement
 
 Placed = tuple[int, Measurement]
 
+# Others who held as much of a core more may have been in a step's way (app.advisor.crowding knows whether they were):
+# how quick the cores are says nothing of them.
+MORE_CORES = 0.1
+
 
 def latest_of(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Of each plan, batch size and way of feeding the latest, in the order given, which is that of time.
 
     A failure may be the moment's (too little or taken memory, too little time, a process that was killed): it stands
     beside the times, which it does not disprove, and so does what torch refused. So does what met no calm cores, or
-    others on a device: once they have left, what met none says more. A single first step says nothing that the steps
-    before it have not said.
+    others who hold more of them than before, or others on a device: once they have left, what met none says more. A
+    single first step says nothing that the steps before it have not said.
     """
     found: dict[object, list[Placed]] = {}
     for place, row in enumerate(measurements):
@@ -35,9 +39,17 @@ def _with_later(before: list[Placed], later: Placed) -> list[Placed]:
         return [*(placed for placed in before if placed[1].outcome != row.outcome), later]
     if row.outcome == "ok" and row.is_first_step and any(_went_on(earlier) for _, earlier in before):
         return before
-    if row.outcome == "ok" and not _is_undisturbed(row):
-        return [*(placed for placed in before if _is_undisturbed(placed[1])), later]
+    if row.outcome == "ok":
+        return [*(placed for placed in before if _may_say_more(placed[1], row)), later]
     return [later]
+
+
+def _may_say_more(before: Measurement, later: Measurement) -> bool:
+    """Once those have left who were there later."""
+    if not _is_undisturbed(before):
+        return False
+    among_more = (later.others_cores or 0.0) - (before.others_cores or 0.0) >= MORE_CORES
+    return not _is_undisturbed(later) or (before.plan.is_cpu and among_more)
 
 
 def _is_undisturbed(row: Measurement) -> bool:

@@ -24,6 +24,7 @@ from app.store.latest import latest_of
 from app.store.lessons import LessonRow
 from app.store.machine import Machine, read_machine
 from app.store.statements import Parameters, Statement, dump, forget_oldest
+from app.store.trouble import tell_trouble
 from probes.fingerprint import Identity
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -311,12 +312,17 @@ class Store:
         return await working
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], done: str) -> T:
-        """Run `work`; a file that turns out to be damaged is replaced, once. Raises StoreError: this was not `done`."""
+        """Run `work`; a file that turns out to be damaged is replaced, once. Where nothing could be saved, a write
+        looks first whether it can be. Raises StoreError: this was not `done`."""
         database = self._opened()
+        if done != READ and database.trouble:
+            self._try_again()
         try:
             try:
                 return database.use(work)
             except sqlite3.OperationalError as error:
+                if database.is_gone:  # by now: SQLite writes nothing to a file that was moved
+                    return self._opened().use(work)
                 if done != READ:
                     database.note_failure(error)
                 raise
@@ -327,7 +333,10 @@ class Store:
                 self._profiles = {}
                 return database.use(work)
         except sqlite3.Error as error:
-            raise StoreError(f"This was not {done}: the store could not be used ({error}).") from error
+            why = tell_trouble(error, "be used" if done == READ else "be written")
+            if done != READ and database.trouble:  # SQLite's words of a file that was opened to be read alone say less
+                why = database.trouble
+            raise StoreError(f"This was not {done}: {why}.") from error
 
     def _opened(self) -> Database:
         if self._database is None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.asking_torch import AskingTorch
-from app.errors import ProfileRefused, UnknownProfile
+from app.errors import ProfileRefused, StoreError, UnknownProfile
+from app.known_profiles import KnownProfiles
 from app.profiles import forget_profile, import_profile
 from app.service import Crosspoint
+from app.store import Store
+from app.store.store import FILE_NAME
 from app.upkeep import Upkeep
 from probes.profile import METHOD, Profile, moment_of
+from tests.app.advisor.build import a_survey
 from tests.app.advisor.machine import a_profile
 from tests.app.calibrating import calibrating
 from tests.app.opened import with_crosspoint
 from tests.app.serving import PATIENCE_SECONDS
+from tests.app.test_store import in_store
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 
@@ -110,11 +116,38 @@ def test_one_that_is_exported_and_sent_back_keeps_its_calibrations(tmp_path: Pat
     with_crosspoint(tmp_path, use)
 
 
+@pytest.mark.parametrize(
+    "ask", [KnownProfiles.heads, lambda known: known.find(a_survey(), a_profile().name)], ids=["a list", "a name"]
+)
+def test_who_asks_for_profiles_is_answered_once_the_store_can_be_read(
+    tmp_path: Path, ask: Callable[[KnownProfiles], Awaitable[object]]
+) -> None:
+    """Not only after the next look at it."""
+    path, away = tmp_path / FILE_NAME, tmp_path / "away"
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(a_profile())
+        path.rename(away)
+
+    async def use(store: Store) -> None:
+        known = KnownProfiles(store)
+        await store.open()
+        with pytest.raises(StoreError, match="cannot be looked up: a folder lies where"):
+            await ask(known)
+        path.rmdir()
+        away.rename(path)
+        assert await ask(known)
+
+    in_store(tmp_path, keep)
+    path.mkdir()
+    in_store(tmp_path, use)
+
+
 def test_what_could_not_be_saved_while_the_service_started_is_saved_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first calibration with its profile, and what the machine is."""
-    monkeypatch.setattr("app.upkeep.WATCH_SECONDS", 0.02)
+    monkeypatch.setattr("app.upkeep.TROUBLE_SECONDS", 0.02)
     folder = tmp_path / "data"
     folder.touch()  # a file in the folder's place
 

@@ -21,6 +21,7 @@ UNSUPPORTED = replace(OUT_OF_MEMORY, outcome="unsupported")
 LATE = replace(OUT_OF_MEMORY, outcome="failed", reason="One step was not done after 9 s. More time would do.")
 KILLED = replace(LATE, reason="Its process ended before the step did.")
 CALM = replace(FULL, slow_share=0.2, slowdown=1.5)
+CROWDED = replace(FULL, slow_share=0.0, slowdown=1.0, others_cores=1.5)  # which the cores' pace does not tell
 RECKONED = replace(FULL, slow_share=1.0)  # no sample met calm cores
 FREE = replace(FULL, plan=Plan("cuda:0"), device_busy_fraction=0.0)
 SHARED = replace(FREE, device_busy_fraction=0.98)
@@ -54,6 +55,9 @@ SHARED = replace(FREE, device_busy_fraction=0.98)
         ([CALM, RECKONED, CALM], [CALM]),
         ([CALM, RECKONED, OUT_OF_MEMORY], [CALM, RECKONED, OUT_OF_MEMORY]),
         ([RECKONED, FULL], [FULL]),
+        ([CALM, CROWDED], [CALM, CROWDED]),
+        ([CALM, CROWDED, CROWDED], [CALM, CROWDED]),
+        ([CALM, CROWDED, CALM], [CALM]),
     ],
 )
 def test_what_counts_is_the_latest_that_says_something_and_the_failure_after_it(

@@ -17,8 +17,8 @@ import pytest
 
 from app.errors import StoreError
 from app.store import Store
-from app.store.database import MIGRATIONS
 from app.store.profiles import KEPT_PROFILES_EACH
+from app.store.schema import MIGRATIONS
 from app.store.store import FILE_NAME
 from probes.measurement import METHOD, Measurement, Timing
 from probes.profile import Profile
@@ -291,7 +291,7 @@ def test_a_store_of_a_newer_crosspoint_is_left_alone(tmp_path: Path) -> None:
     before = (tmp_path / FILE_NAME).read_bytes()
 
     async def use(store: Store) -> None:
-        with pytest.raises(StoreError, match="newer crosspoint"):
+        with pytest.raises(StoreError, match=r"not saved: a newer crosspoint made the store; update this one, or"):
             await store.keep_profile(PROFILE)
 
     in_store(tmp_path, use)
@@ -299,8 +299,6 @@ def test_a_store_of_a_newer_crosspoint_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_many_may_make_the_store_at_once(tmp_path: Path) -> None:
-    """Changing a new file to write-ahead logging needs it alone; whoever comes second waits."""
-
     async def use() -> None:
         stores = [Store(tmp_path) for _ in range(3)]
         await asyncio.gather(*(store.open() for store in stores))

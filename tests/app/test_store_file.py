@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -17,27 +18,209 @@ from app.store.store import FILE_NAME
 from tests.app.test_store import MEASUREMENT, PROFILE, WORKLOAD, in_store
 
 
+def leave_a_log(folder: Path, killed: Path) -> None:
+    """As an earlier version did that was killed: what it wrote last stands in the log beside the file."""
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    in_store(folder, keep)
+    with closing(sqlite3.connect(folder / FILE_NAME)) as connection, connection:
+        assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        connection.execute("UPDATE profiles SET fingerprint = 'f2'")
+        connection.commit()
+        shutil.copytree(folder, killed)
+    assert (killed / f"{FILE_NAME}-wal").stat().st_size > 0
+
+
 def test_what_was_written_before_a_kill_is_read_where_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It still stands in the write-ahead log, which only a close moves into the file."""
-    killed = tmp_path / "killed"
-
-    async def leave_a_log(store: Store) -> None:
-        await store.keep_profile(PROFILE)
-        shutil.copytree(tmp_path / "running", killed)
-
     def full(*_: object) -> NoReturn:
         raise sqlite3.OperationalError("database or disk is full")
 
     async def read(store: Store) -> None:
-        assert await store.profile("f1") == PROFILE
+        assert await store.profile("f2") is not None
         assert store.trouble is not None
 
-    in_store(tmp_path / "running", leave_a_log)
-    assert (killed / f"{FILE_NAME}-wal").stat().st_size > 0
+    leave_a_log(tmp_path / "running", tmp_path / "killed")
     monkeypatch.setattr("app.store.database._connect_in_turn", full)
-    in_store(killed, read)
+    in_store(tmp_path / "killed", read)
+
+
+def test_a_write_that_was_cut_off_is_taken_back_and_never_read_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, killed = tmp_path / "running", tmp_path / "killed"
+
+    def full(*_: object) -> NoReturn:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    async def find_none(store: Store) -> None:
+        assert await store.profile("f2") is None
+        assert store.unreadable is not None
+
+    async def find(store: Store) -> None:
+        assert await store.profile("f1") == PROFILE
+
+    in_store(folder, keep)
+    with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+        connection.execute("PRAGMA cache_size = 1")  # so that it is written before its end
+        connection.execute("UPDATE profiles SET fingerprint = 'f2'")
+        connection.execute("INSERT INTO jobs VALUES ('1', 'measurement', 0.0, ?)", ("x" * 100_000,))
+        shutil.copytree(folder, killed)
+    with monkeypatch.context() as patched:
+        patched.setattr("app.store.database._connect_in_turn", full)
+        in_store(killed, find_none)
+    in_store(killed, find)
+
+
+def test_the_log_of_a_file_that_was_moved_away_is_kept(tmp_path: Path) -> None:
+    folder, away = tmp_path / "killed", tmp_path / "away"
+    path, log = folder / FILE_NAME, folder / f"{FILE_NAME}-wal"
+
+    async def read(store: Store) -> None:
+        assert await store.profile("f2") is None
+
+    async def read_again(store: Store) -> None:
+        assert await store.profile("f2") is not None
+
+    leave_a_log(tmp_path / "running", folder)
+    before = log.read_bytes()
+    path.rename(away)
+    in_store(folder, read)
+    (aside,) = folder.glob("*.left-*-wal")
+    assert aside.read_bytes() == before
+    away.rename(path)
+    aside.rename(log)
+    in_store(folder, read_again)
+
+
+def test_a_file_is_whole_by_itself_while_it_is_open(tmp_path: Path) -> None:
+    def beside() -> list[Path]:
+        return [*tmp_path.iterdir()]
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        assert {path.name for path in beside()} == {FILE_NAME}
+
+    in_store(tmp_path, use)
+
+
+def test_a_file_that_is_moved_away_and_back_holds_what_it_held(tmp_path: Path) -> None:
+    path, away = tmp_path / FILE_NAME, tmp_path / "away"
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(replace(PROFILE, fingerprint="f2"))
+        path.rename(away)
+        assert await store.profile("f1") is None
+        await store.keep_measurements("f1", WORKLOAD, [MEASUREMENT])
+        assert "removed or replaced" in str(store.lost)
+        away.rename(path)
+        await read(store)
+        assert (store.trouble, store.lost) == (None, None)
+
+    async def read(store: Store) -> None:
+        assert await store.profile("f1") == PROFILE
+        assert await store.profile("f2") is not None
+        assert await store.measurements("f1", WORKLOAD) == []
+
+    for work in (keep, use, read):
+        in_store(tmp_path, work)
+
+
+@pytest.mark.parametrize("first", ["who has it open", "another process", "who comes later"])
+def test_a_backup_that_takes_the_file_s_place_holds_what_it_held(tmp_path: Path, first: str) -> None:
+    """Whoever is the first to look into it. By renaming, as rsync does."""
+    path, backup = tmp_path / FILE_NAME, tmp_path / "backup"
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(replace(PROFILE, fingerprint="f2"))
+        backup.rename(path)
+        if first == "another process":
+            other = Store(tmp_path)
+            await read(other)
+            await other.keep_profile(replace(PROFILE, fingerprint="f3"))
+            await other.close()
+        if first != "who comes later":
+            await read(store)
+            assert "removed or replaced" in str(store.lost)
+            assert (await store.profile("f3") is not None) == (first == "another process")
+
+    async def read(store: Store) -> None:
+        assert await store.profile("f1") == PROFILE
+        assert await store.profile("f2") is None
+
+    in_store(tmp_path, keep)
+    shutil.copy(path, backup)
+    in_store(tmp_path, use)
+    in_store(tmp_path, read)
+
+
+def test_an_older_state_of_the_file_is_not_taken_for_the_file_that_went(tmp_path: Path) -> None:
+    """Though it is by its number, which is given again to what is made when the file is gone."""
+    path, away = tmp_path / FILE_NAME, tmp_path / "away"
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(replace(PROFILE, fingerprint="f2"))
+        path.rename(away)
+        await store.open()
+        away.write_bytes(older)
+        away.rename(path)
+        assert await store.profile("f1") == PROFILE
+        assert await store.profile("f2") is None
+        assert "not used any more" in str(store.lost)
+
+    in_store(tmp_path, keep)
+    older = path.read_bytes()
+    in_store(tmp_path, use)
+
+
+def test_of_a_damaged_file_that_takes_the_place_of_one_both_are_told(tmp_path: Path) -> None:
+    path, other = tmp_path / FILE_NAME, tmp_path / "other"
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        other.rename(path)
+        assert await store.profile("f1") is None
+        assert "removed or replaced" in str(store.lost)
+        assert "was damaged" in str(store.lost)
+
+    other.write_bytes(b"this is no database" * 100)
+    in_store(tmp_path, use)
+
+
+def test_what_is_written_while_the_file_is_moved_is_written_to_the_one_that_is_used(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+
+    async def use(store: Store) -> None:
+        await store.open()
+        path.rename(tmp_path / "away")
+        gone = iter([False])  # at the moment when it is looked
+        database = store._database
+        assert database is not None
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Database, "is_gone", property(lambda _: next(gone, True)))
+            await store.keep_profile(PROFILE)
+        assert store.trouble is None
+
+    async def read(store: Store) -> None:
+        assert await store.profile("f1") == PROFILE
+
+    in_store(tmp_path, use)
+    in_store(tmp_path, read)
 
 
 @pytest.mark.parametrize("replaced", [False, True])

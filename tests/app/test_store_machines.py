@@ -17,9 +17,8 @@ from app.errors import ProfileRefused
 from app.profiles import check_new_name
 from app.service import Crosspoint
 from app.store import Store, history, surveys
-from app.store.database import MIGRATIONS
-from app.store.journal import journal_mode
 from app.store.machine import Machine, parse_machine_id, read_machine
+from app.store.schema import MIGRATIONS
 from app.store.store import FILE_NAME
 from probes.fingerprint import hash_identity, read_identity
 from probes.hardware import Survey, System
@@ -208,24 +207,10 @@ def test_a_machine_is_known_by_its_id_else_by_its_hosts_name(tmp_path: Path, tex
     assert not {ID, "node-1", "node-2"} & {one.key, other.key}
 
 
-MOUNTS = """22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-31 22 0:42 / /home rw,relatime - nfs4 filer:/home rw
-32 31 0:43 / /home/me/scratch rw,relatime - ext4 /dev/vdb rw
-"""
+def test_a_store_that_was_written_with_a_log_goes_on_without_one(tmp_path: Path) -> None:
+    """On a network's file system a log is memory that only one machine's processes share; elsewhere, see
+    app.store.database."""
 
-
-@pytest.mark.parametrize(
-    ("folder", "mode"),
-    [("/home/me/.local/share/crosspoint", "DELETE"), ("/home/me/scratch/data", "WAL"), ("/var/lib/crosspoint", "WAL")],
-)
-def test_on_a_network_no_log_is_written_that_only_one_machine_can_read(tmp_path: Path, folder: str, mode: str) -> None:
-    root = Root(write_machine(tmp_path, {"proc/self/mountinfo": MOUNTS}))
-    assert journal_mode(Path(folder), root) == mode
-
-
-def test_a_store_that_was_written_with_a_log_goes_on_without_one_on_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     async def keep_more(stores: Sequence[Store]) -> None:
         await asyncio.gather(*(store.keep_measurements("f1", WORKLOAD, [MEASUREMENT]) for store in stores * 5))
         for store in stores:
@@ -236,6 +221,7 @@ def test_a_store_that_was_written_with_a_log_goes_on_without_one_on_a_network(
             await store.close()
 
     as_machine(tmp_path, ONE, keep_all)
-    monkeypatch.setattr("app.store.database.journal_mode", lambda _: "DELETE")
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
     asyncio.run(keep_more([Store(tmp_path, ONE), Store(tmp_path, OTHER)]))
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]

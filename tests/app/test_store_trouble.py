@@ -7,16 +7,18 @@ import contextlib
 import resource
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from app.errors import StoreError
+from app.errors import RETRY_SECONDS, StoreError
 from app.settings import HOMELESS
 from app.store import Store
-from app.store.store import REMEMBERED_PROFILES
+from app.store.store import FILE_NAME, READ, REMEMBERED_PROFILES
+from app.upkeep import TROUBLE_SECONDS
 from probes.profile import Profile
 from tests.app.test_store import PROFILE, in_store
 
@@ -188,6 +190,72 @@ def test_a_store_that_could_not_be_written_is_used_once_it_can_be(tmp_path: Path
     asyncio.run(use())
 
 
+def test_a_store_that_was_opened_on_a_full_disk_says_so_and_saves_the_first_thing_that_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> NoReturn:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    async def use(store: Store) -> None:
+        with pytest.raises(StoreError, match=r"not saved: .* \(database or disk is full\); make room on the disk of "):
+            await store.keep_profile(PROFILE)
+        assert store.unreadable is None
+        assert await store.profile("f1") == PROFILE
+        monkeypatch.undo()
+        await store.keep_profile(replace(PROFILE, fingerprint="f2"))
+        assert store.trouble is None
+        assert await store.profile("f2") is not None
+
+    in_store(tmp_path, keep)
+    monkeypatch.setattr("app.store.database._try_to_write", full)
+    in_store(tmp_path, use)
+
+
+def test_one_that_could_not_be_written_is_tried_again_sooner_than_a_refused_request_is_told_to_come_back() -> None:
+    assert TROUBLE_SECONDS < RETRY_SECONDS
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["PRAGMA user_version = 3", "PRAGMA user_version = -5", "PRAGMA user_version = 0", "DROP TABLE paces"],
+)
+def test_a_store_of_an_unknown_schema_is_left_alone_and_the_error_says_what_to_do(tmp_path: Path, change: str) -> None:
+    path = tmp_path / FILE_NAME
+
+    async def keep(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+
+    async def use(store: Store) -> None:
+        with pytest.raises(StoreError, match=r"not saved: the store's file holds other tables .*; move it out of"):
+            await store.keep_profile(PROFILE)
+        assert "CROSSPOINT_DATA_DIR" in str(store.unreadable)
+        assert path.read_bytes() == before
+        path.rename(tmp_path / "elsewhere")
+        await store.keep_profile(PROFILE)
+        assert store.trouble is None
+
+    in_store(tmp_path, keep)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+    before = path.read_bytes()
+    in_store(tmp_path, use)
+
+
+def test_a_folder_in_the_file_s_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+
+    async def use(store: Store) -> None:
+        with pytest.raises(StoreError, match=r"not saved: a folder lies where .*; move it elsewhere, or"):
+            await store.keep_profile(PROFILE)
+
+    in_store(tmp_path, use)
+
+
 def test_a_file_that_can_only_be_read_is_not_moved_away_for_what_reading_it_says(tmp_path: Path) -> None:
     """Beside whoever writes it, it may look damaged and be sound."""
 
@@ -199,7 +267,7 @@ def test_a_file_that_can_only_be_read_is_not_moved_away_for_what_reading_it_says
         assert store._database is not None
         store._database.trouble = "the store cannot be written"
         with pytest.raises(StoreError, match="malformed"):
-            await store._run(broken)
+            await store._run(broken, READ)
         assert await store.profile(PROFILE.fingerprint) == PROFILE
 
     in_store(tmp_path, use)

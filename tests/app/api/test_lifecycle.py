@@ -121,7 +121,9 @@ def test_a_disk_that_fills_while_the_service_runs_is_told_until_something_was_sa
         return [warning for warning in found if warning.startswith("Nothing is saved")]
 
     with running_server(tmp_path) as server, server.client() as client:
-        wait_until(lambda: client.get("/readyz").is_success, "readiness")
+        # Once the service has written what it writes at its start: unlike on most full disks no page that there is can
+        # be written here, so that a write that is cut off cannot be taken back, and nothing be read before it is.
+        wait_until(lambda: client.get("/hardware/history").json()["history"], "a state that is noted")
         assert warnings(client) == []
         profile, process = a_profile(fingerprint="another").to_json(), psutil.Process(server.process.pid)
         process.rlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
