@@ -29,7 +29,12 @@ class UnknownProfile(CrosspointError):
 
 
 class ProfileRefused(CrosspointError):
-    """A profile from elsewhere cannot be taken. code: profile-refused, or profile-exists where another has its name."""
+    """A profile from elsewhere cannot be taken. code: profile-refused, or profile-exists where another has its name.
+    theirs: the words in the message of who wrote it, which are told to nobody else."""
+
+    def __init__(self, code: str, message: str, theirs: tuple[str, ...] = ()) -> None:
+        super().__init__(code, message)
+        self.theirs = theirs
 
 
 class FeedRefused(CrosspointError):

@@ -42,6 +42,7 @@ from app.api.tally import Counting, Tally
 from app.errors import CrosspointError
 from app.service import Crosspoint
 from app.settings import Settings
+from probes import bounds
 
 DESCRIPTION = "Where should this model train, with which settings, and why? Measured, not guessed."
 ROUTERS = (
@@ -139,6 +140,7 @@ def serve(settings: Settings) -> None:
         ws="none",
         loop="asyncio",
         lifespan="on",
+        h11_max_incomplete_event_size=bounds.MAX_HEAD_BYTES,
         access_log=settings.access_log,
         log_config=_logging_to_standard_error(),
         server_header=False,

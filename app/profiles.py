@@ -44,14 +44,14 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     """Take in a profile's file, under its own name or this one; whatever is wrong with it, what was there stays.
 
     One with this machine's fingerprint becomes this machine's profile; any other answers when it is asked for by name.
-    One that is stored already, or was to be, is left as it is, with the calibrations that it is made of. Raises
-    ProfileRefused, StoreError.
+    One that is stored already, or was to be, is left as it is, with the calibrations that it is made of; this machine's
+    under another name is refused. Raises ProfileRefused, StoreError.
     """
     try:
         profile = await asyncio.to_thread(parse_profile, content)
     except InvalidProfile as error:
         what = f"This profile was not taken: {error}. Whatever is stored stays as it was."
-        raise ProfileRefused("profile-refused", what) from None
+        raise ProfileRefused("profile-refused", what, error.theirs) from None
     profile = replace(profile, name=check_name(profile.name if name is None else name))
     _refuse_empty(profile)
     survey = await crosspoint.survey()
@@ -60,6 +60,8 @@ async def import_profile(crosspoint: Crosspoint, content: bytes, name: str | Non
     async with crosspoint.profiles.changing:
         await _refuse_shadowed(crosspoint, profile, survey.fingerprint)
         await _refuse_shadowing(crosspoint, profile)
+        if profile.fingerprint == survey.fingerprint:
+            await _refuse_twin(crosspoint, profile)
         await _keep(crosspoint, profile)
     return profile
 
@@ -106,6 +108,8 @@ def _trouble_with_name(name: str) -> str | None:
         text = check_text(name, "its name", bounds.MAX_NAME_CHARACTERS)
     except Refused as error:
         return str(error)
+    if not {".", ".."}.isdisjoint(text.split("/")):  # which every client takes out of an address
+        return "no address can have its name, since a part of it is . or .."
     return None if text.strip() else "it has no name, and none was given"
 
 
@@ -188,6 +192,18 @@ async def _refuse_shadowing(crosspoint: Crosspoint, profile: Profile) -> None:
                 f'A newer profile of that machine is known, named "{stored.name}"; the older one would hide it. Remove '
                 "that one first where the older one is wanted.",
             )
+
+
+async def _refuse_twin(crosspoint: Crosspoint, profile: Profile) -> None:
+    """Raises ProfileRefused where it is what answers for this machine already, but for its name: it would answer in
+    that one's place, without the calibrations that it is made of."""
+    ours = await crosspoint.profiles.of_machine(profile.fingerprint)
+    if ours is not None and ours.name != profile.name and replace(ours, name=profile.name) == profile:
+        raise ProfileRefused(
+            "profile-exists",
+            f'This is the profile that answers for this machine already, named "{ours.name}". Nothing was changed. '
+            "Remove that one first where it is to have another name.",
+        )
 
 
 HEAD = ("name", "machine", "created_at", "fingerprint", "effort", "software", "noise", "points", "networks")

@@ -6,8 +6,6 @@ sentence that names the place and never repeats the value.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Collection
 from typing import Any, TypeGuard, TypeVar
@@ -15,67 +13,13 @@ from typing import Any, TypeGuard, TypeVar
 Choice = TypeVar("Choice")
 
 
-# What is left behind by Python's parser of a number, a literal or a character's code that is cut off; or nothing.
-_BEGUN = r"-|\.|[eE][+-]?|t(ru?)?|f(a(ls?)?)?|n(ul?)?|u[0-9a-fA-F]{0,4}|"
-
-
 class Refused(ValueError):
-    """A value that cannot be used; the message says which one and what it has to be."""
+    """A value that cannot be used; the message says which one and what it has to be. theirs: the words in it of who
+    wrote the document, which are told to nobody else."""
 
-
-class NotFinite(Refused):
-    """A number that JSON has none for, or one too large to be one."""
-
-
-# What to write for it in a model's config, of which published ones have it.
-SPECIAL_FLOAT_ADVICE = (
-    'In a config.json leave its key out, or write {"__float__": "Infinity"} as transformers does now.'
-)
-
-
-def parse_strict_json(content: bytes) -> Any:
-    """JSON as RFC 8259 has it: UTF-8, a byte order mark passed over; finite numbers; no key twice. Raises Refused."""
-    try:
-        return json.loads(
-            content.decode("utf-8-sig"), object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite
-        )
-    except UnicodeDecodeError:
-        raise Refused("it is not UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        what = (
-            "it ends in the middle"
-            if _is_cut_off(error)
-            else f"{error.msg} in line {error.lineno}, column {error.colno}"
-        )
-        raise Refused(f"it is not JSON: {what}") from None
-    except RecursionError:
-        raise Refused("it is nested without end") from None
-    except Refused:
-        raise
-    except ValueError:
-        raise Refused("it holds a number with thousands of digits") from None
-
-
-def _is_cut_off(error: json.JSONDecodeError) -> bool:
-    """Whether the document might have gone on: also with the rest of a number, a literal or a character's code."""
-    rest = error.doc[error.pos :].rstrip()
-    if error.msg == "Extra data":  # behind a document that is whole
-        return False
-    return error.msg.startswith("Unterminated string") or re.fullmatch(_BEGUN, rest) is not None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise Refused("an object in it has one key twice")
-    return found
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise NotFinite("it holds a number that is not finite")
-    return value
+    def __init__(self, message: str, theirs: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.theirs = theirs
 
 
 def check_object(value: Any, place: str, most: int | None = None) -> dict[str, Any]:
@@ -110,6 +54,13 @@ def check_count(value: Any, place: str, low: int, high: int) -> int:
     if not is_whole(value) or not low <= value <= high:
         raise Refused(f"{place} has to be a whole number from {low:,} to {high:,}")
     return value
+
+
+def check_place(value: Any, place: str, count: int, what: str) -> int:
+    """The place of one of so many that stand elsewhere in the document. what: such a one is."""
+    if count == 0:
+        raise Refused(f"{place} points at a {what} that is not there")
+    return check_count(value, place, 0, count - 1)
 
 
 def check_text(value: Any, place: str, most: int, pattern: str | None = None) -> str:

@@ -15,6 +15,7 @@ from probes.checked import (
     check_list,
     check_number,
     check_object,
+    check_place,
     check_text,
     member,
 )
@@ -83,7 +84,7 @@ def _context(
         network, batch_size, mode, issued = _network(row, place)
         costs = tuple(_cost(each, f"{place}.costs[{at}]", operations) for at, each in enumerate(rows))
         return Context(network, batch_size, mode, plan, costs, issued)
-    step = steps[check_count(member(row, "step", place), f"{place}.step", 0, len(steps) - 1)]
+    step = steps[check_place(member(row, "step", place), f"{place}.step", len(steps), "step")]
     count = len(step.ran)
     seconds = _numbers(row, "nanoseconds", place, count, bounds.MIN_POINT_SECONDS, 9)
     spreads = _numbers(row, "spreads", place, count, 0.0, 2)
@@ -125,7 +126,7 @@ def _operation(value: Any, place: str, kernels: Sequence[_Kernel]) -> ContextOpe
     """Without kernels, as schema versions 1 and 2 have it: the kernel's members stand in the row."""
     if kernels:
         at, *sizes = _entries(value, place, 1 + SIZES, 1 + SIZES + 1)
-        kernel = kernels[check_count(at, place, 0, len(kernels) - 1)]
+        kernel = kernels[check_place(at, place, len(kernels), "kernel")]
     else:
         row = _entries(value, place, KERNEL_MEMBERS + SIZES)
         kernel, sizes = _kernel(row[:KERNEL_MEMBERS], place), list(row[KERNEL_MEMBERS:])
@@ -134,7 +135,7 @@ def _operation(value: Any, place: str, kernels: Sequence[_Kernel]) -> ContextOpe
 
 def _ran(value: Any, place: str, operations: Sequence[ContextOperation]) -> tuple[ContextOperation, int]:
     at, count = _entries(value, place, 2) if isinstance(value, list | tuple) else (value, 1)
-    operation = operations[check_count(at, place, 0, len(operations) - 1)]
+    operation = operations[check_place(at, place, len(operations), "operation")]
     return operation, check_count(count, place, 1, bounds.MAX_MODULES * 100)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,19 +23,11 @@ from probes.measurement import Timing
 from probes.plan_check import check_plan, check_rates
 from probes.points import NetworkPoint, Point
 from probes.traces_of_rows import TracesOfRows
-from probes.workload.description import PRECISIONS, Plan
+from probes.workload.description import PLAN_VARIABLES, PRECISIONS, Plan
 
 PlanAt = Callable[[Any, str], Plan]  # what stands in a `plan` member, and where that is
 
 CONSTANT_PATTERN = r"[a-z][a-z0-9_-]*"  # one that is not known is kept: a newer crosspoint measured more
-# Variables that tune an allocator, threads or a library. Those that load code (LD_PRELOAD, OMP_TOOL_LIBRARIES,
-# CUDA_INJECTION64_PATH and their like), or say where something lies, are none.
-VARIABLE_PATTERN = (
-    r"(?!.*(PATH|LIB|TOOL|INJECT|PRELOAD|PLUGIN|DIR|FILE|HOME))"
-    r"(MALLOC|TCMALLOC|GLIBC|OMP|KMP|GOMP|MKL|ONEDNN|DNNL|ATEN|TORCH|TORCHINDUCTOR|PYTORCH|CUDA|CUBLAS|NVIDIA)_"
-    r"[A-Z0-9_]+"
-)
-VARIABLE_VALUE_PATTERN = r"[\w.,:=+-]*"
 
 
 def check_point(value: Any, place: str, plan_at: PlanAt) -> Point:
@@ -104,11 +97,17 @@ def check_written_plan(value: Any, place: str) -> Plan:
 
 
 def _environment(value: Any, place: str) -> dict[str, str]:
-    """A plan's variables end in a snippet that people run: none may choose which code is loaded."""
+    """A plan's variables end in a snippet that people run: they are those that crosspoint has plans with."""
     rows = check_object({} if value is None else value, place, bounds.MAX_PROFILE_ENTRIES)
-    return {
-        check_text(name, f"a name in {place}", 64, VARIABLE_PATTERN): check_text(
-            text, f"a value in {place}", bounds.MAX_NAME_CHARACTERS, VARIABLE_VALUE_PATTERN
-        )
-        for name, text in rows.items()
-    }
+    return {name: _variable(name, text, place) for name, text in rows.items()}
+
+
+def _variable(name: str, text: Any, place: str) -> str:
+    """Its value."""
+    if name not in PLAN_VARIABLES:
+        told = check_text(name, f"a name in {place}", 64)
+        known = " and ".join(PLAN_VARIABLES)
+        raise Refused(f"{place} sets {told}, which no plan does ({known} alone): leave it out", (told,))
+    if not isinstance(text, str) or re.fullmatch(PLAN_VARIABLES[name], text) is None:
+        raise Refused(f"{place}.{name} has to be a whole number of bytes, written as text")
+    return text

@@ -6,6 +6,8 @@ old profile. Made by `probes.microtrain.calibrate`, kept by the store, read by t
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -18,9 +20,9 @@ from probes.checked import (
     check_list,
     check_number,
     check_object,
+    check_place,
     check_text,
     member,
-    parse_strict_json,
     told_as_newer,
 )
 from probes.context import Context, contexts_to_json
@@ -30,6 +32,7 @@ from probes.plan_bounds import check_plans
 from probes.plan_check import check_devices
 from probes.point_check import check_network, check_point, check_written_plan
 from probes.points import NetworkPoint, Point, network_to_json, point_to_json
+from probes.strict_json import parse_strict_json
 from probes.traces_of_rows import TracesOfRows
 from probes.workload.description import Plan
 
@@ -48,11 +51,16 @@ CalibrationEffort = Literal["quick", "full"]
 EFFORTS: tuple[CalibrationEffort, ...] = get_args(CalibrationEffort)
 
 MAX_DIGITS = 9  # of a number of threads
+WHOLE_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}"  # Python reads a day or a week alone, too
 GZIP = b"\x1f\x8b"  # what a compressed file begins with (RFC 1952)
 
 
 class InvalidProfile(ValueError):
-    """A document that is not a profile of this schema; the message says what is wrong."""
+    """A document that is not a profile of this schema; the message says what is wrong. theirs: as Refused has it."""
+
+    def __init__(self, message: str, theirs: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.theirs = theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class Profile:
         try:
             return _profile_from_json(document)
         except Refused as error:
-            raise InvalidProfile(f"the profile cannot be used: {error}") from None
+            raise InvalidProfile(f"the profile cannot be used: {error}", error.theirs) from None
 
 
 def _not_readable(document: Any) -> str:
@@ -149,9 +157,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         """Schema versions 1 and 2 have the plan itself there."""
         if isinstance(value, dict):
             return check_written_plan(value, place)
-        if not plans:
-            raise Refused(f"{place} points at a plan that is not there")
-        return plans[check_count(value, place, 0, len(plans) - 1)]
+        return plans[check_place(value, place, len(plans), "plan")]
 
     hardware, base = document.get("hardware"), document.get("process_base_bytes")
     profile = Profile(
@@ -188,11 +194,11 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
 
 def _time(value: Any) -> str:
     text = check_text(value, "created_at", 40)
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        raise Refused("created_at is no time as RFC 3339 has it") from None
-    return text
+    with contextlib.suppress(ValueError):
+        if re.match(WHOLE_TIME, text) is not None:
+            datetime.fromisoformat(text)
+            return text
+    raise Refused("created_at is no time as RFC 3339 has it, such as 2026-11-30T12:00:00Z")
 
 
 def moment_of(created_at: str) -> datetime:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from probes import bounds
-from probes.checked import Refused, check_count, check_list
+from probes.checked import Refused, check_list, check_place
 from probes.trace import Trace
 from probes.trace_check import check_trace
 
@@ -24,9 +24,7 @@ class TracesOfRows:
         """value: what stands in a row's `trace` member. Raises Refused."""
         if isinstance(value, dict):
             return self._of_row(check_trace(value, place))
-        if not self._listed:
-            raise Refused(f"{place} points at a trace that is not there")
-        return self._listed[check_count(value, place, 0, len(self._listed) - 1)]
+        return self._listed[check_place(value, place, len(self._listed), "trace")]
 
     def _of_row(self, trace: Trace) -> Trace:
         first = self._in_rows.setdefault(json.dumps(trace.to_json(), sort_keys=True), trace)

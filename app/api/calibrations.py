@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from app.advisor.plans import find_devices
 from app.api.bodies import CalibrationBody
 from app.api.context import ContextDep, answer_json
-from app.api.jobviews import accepted, cancel_job, find_events, show_job, stream_job
+from app.api.jobviews import cancel_job, find_events, show_job, start_job, stream_job
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
 from app.jobs import Job
@@ -43,7 +43,7 @@ async def start_calibration(request: Request, context: ContextDep) -> Response:
         kept = await context.crosspoint.calibrate_and_keep(body.effort, devices, body.name, on_progress, ticket)
         return Kept(await to_its_end(asyncio.to_thread(kept.value.to_json)), kept.trouble)
 
-    return accepted(await context.jobs.start("calibration", CALIBRATION_SECONDS[body.effort], work), "/calibrations")
+    return await start_job(context, "calibration", CALIBRATION_SECONDS[body.effort], work, request.state.sent)
 
 
 @router.get("", responses=describe_answer("JobList", "The last calibrations, newest first, without their results."))

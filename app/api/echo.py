@@ -16,7 +16,7 @@ import app
 import probes.workload
 from probes.bounds import MAX_CONFIG_INTEGER
 from probes.workload.architectures import read_architectures
-from probes.workload.config_classes import read_config_classes
+from probes.workload.config_classes import read_config_classes, read_imported
 from probes.workload.description import InvalidModel
 from probes.workload.wording import clean
 
@@ -91,8 +91,8 @@ def our_words() -> frozenset[str]:
 
 
 def _words_of_transformers(leaves: tuple[Any, ...]) -> frozenset[str]:
-    """Its model types, and what stands in the config classes of those that were sent: names of their fields, which a
-    sentence of its own may say to be mended."""
+    """Its model types, and what stands in the config classes of those that were sent and in what these import: names
+    of their fields, which a sentence of its own may say to be mended."""
     try:
         known = read_architectures().model_types
     except InvalidModel:
@@ -100,7 +100,8 @@ def _words_of_transformers(leaves: tuple[Any, ...]) -> frozenset[str]:
     sent = known.intersection(leaf for leaf in leaves if isinstance(leaf, str))
     if len(sent) > MOST_TYPES:
         return known
-    return known.union(*(_words_in(read_config_classes(model_type)) for model_type in sent))
+    classes = "\n".join(map(read_config_classes, sent))
+    return known | _words_in(classes) | _words_in(read_imported(classes))
 
 
 def _words_in(text: str) -> frozenset[str]:

@@ -20,10 +20,11 @@ from app.settings import Settings
 from probes import bounds
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-# After a refusal the rest of a body is read and dropped for a moment, so that the client reads the answer instead of
-# a reset connection.
-LINGER_SECONDS = 0.5
-LINGER_BYTES = 4 * 1024 * 1024
+# Before a connection closes, what the client still sends is read and dropped, so that it reads the answer instead of
+# a reset connection: for so long in all, and so long without a byte (one that waits for the end has to see it soon).
+LINGER_SECONDS = 5.0
+IDLE_SECONDS = 0.5
+LINGER_BYTES = 256 * 1024 * 1024  # a model's weights by mistake; to drop them takes a second, and no memory
 
 CLOSE = {"Connection": "close"}
 
@@ -126,14 +127,15 @@ class Body:
         return message
 
     async def drain(self) -> None:
-        """Read and drop what the client still sends, within LINGER_SECONDS and LINGER_BYTES."""
-        dropped = 0
+        """Read and drop what the client still sends, within LINGER_SECONDS, IDLE_SECONDS and LINGER_BYTES."""
+        time = asyncio.get_running_loop().time
+        end, dropped = time() + LINGER_SECONDS, 0
         try:
-            async with asyncio.timeout(LINGER_SECONDS):
-                while not self.ended and dropped < LINGER_BYTES:
+            while not self.ended and dropped < LINGER_BYTES:
+                async with asyncio.timeout_at(min(end, time() + IDLE_SECONDS)):
                     message = await self._receive()
-                    dropped += len(message.get("body", b""))
-                    self.ended = not message.get("more_body", False)
+                dropped += len(message.get("body", b""))
+                self.ended = not message.get("more_body", False)
         except TimeoutError:
             return
 
@@ -193,6 +195,10 @@ def slow_body() -> Problem:
     return Problem(408, "too-slow", "The body came too slowly", detail, {}, CLOSE)
 
 
+def twice() -> Problem:
+    return Problem(400, "twice", "A header is there twice", "Host, Origin and Content-Length come once.")
+
+
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
@@ -220,7 +226,7 @@ def _single_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     for name, value in pairs:
         if name in (b"host", b"origin", b"content-length"):
             if name in found:
-                raise Problem(400, "twice", "A header is there twice", "Host, Origin and Content-Length come once.")
+                raise twice()
             found[name] = value
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,13 +11,32 @@ from fastapi import Response
 from fastapi.sse import ServerSentEvent
 
 from app.api.context import Context, answer_json
-from app.api.problems import Problem
-from app.jobs import FINISHED, Job, Kind
+from app.api.echo import without_echo
+from app.api.problems import OURS_ALONE, Problem
+from app.errors import CrosspointError
+from app.jobs import FINISHED, Job, Kind, Work
+from app.keeping import Kept, OnProgress
+from app.lab import Ticket
 
 
-def accepted(job: Job, folder: str) -> Response:
-    """202, and where to ask on."""
-    return answer_json(job.document(), 202, {"Location": f"{folder}/{job.id}"})
+async def start_job(context: Context, kind: Kind, expected_seconds: float, work: Work, sent: Any) -> Response:
+    """202, and where to ask on. sent: the body that asked for it, of which a failure's reason repeats no more than a
+    problem does: jobs are listed for everybody. Raises LabBusy."""
+    job = await context.jobs.start(kind, expected_seconds, _without_echo(work, sent))
+    return answer_json(job.document(), 202, {"Location": f"/{kind}s/{job.id}"})
+
+
+def _without_echo(work: Work, sent: Any) -> Work:
+    async def do(ticket: Ticket, on_progress: OnProgress) -> Kept[dict[str, Any]]:
+        try:
+            return await work(ticket, on_progress)
+        except OURS_ALONE:
+            raise
+        except CrosspointError as error:
+            reason = await asyncio.to_thread(without_echo, str(error), sent)
+            raise CrosspointError(error.code, reason) from error
+
+    return do
 
 
 def unknown_job() -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,13 +11,15 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.api.bodies import MeasurementBody
 from app.api.context import ContextDep, answer_json
-from app.api.jobviews import accepted, cancel_job, find_events, show_job, stream_job
+from app.api.echo import without_echo
+from app.api.jobviews import cancel_job, find_events, show_job, start_job, stream_job
 from app.api.openapi import describe_answer, describe_body
 from app.api.reading import read_body
 from app.jobs import Job
-from app.keeping import Kept, OnProgress
+from app.keeping import Kept, OnProgress, to_its_end
 from app.lab import Ticket
 from app.measurable import check_is_here, check_measurable, check_outcome, with_threads
+from probes.measurement import Measurement
 
 router = APIRouter(prefix="/measurements", tags=["measurements"])
 
@@ -43,9 +45,17 @@ async def start_measurement(request: Request, context: ContextDep) -> Response:
             question, body.seconds, plans, tuple(body.batch_sizes), on_progress, ticket
         )
         check_outcome(kept.value)
-        return Kept({"measurements": [item.to_json() for item in kept.value]}, kept.trouble)
+        rows = await to_its_end(asyncio.to_thread(_rows, kept.value, request.state.sent))
+        return Kept({"measurements": rows}, kept.trouble)
 
-    return accepted(await context.jobs.start("measurement", body.seconds, work), "/measurements")
+    return await start_job(context, "measurement", body.seconds, work, request.state.sent)
+
+
+def _rows(measurements: Sequence[Measurement], sent: Any) -> list[dict[str, Any]]:
+    """As JSON; of why one failed, which torch may say, as much as a problem would."""
+    rows = [item.to_json() for item in measurements]
+    told = ({"reason": without_echo(row["reason"], sent)} if row["reason"] else {} for row in rows)
+    return [{**row, **reason} for row, reason in zip(rows, told, strict=True)]
 
 
 @router.get("", responses=describe_answer("JobList", "The last measurements, newest first, without their results."))

@@ -60,7 +60,7 @@ class Problem(Exception):
 
 
 # Whose sentences name what is known here, and nothing of what was asked: they stay whole.
-_OURS_ALONE = (Problem, InvalidRequest, UnknownProfile)
+OURS_ALONE = (Problem, InvalidRequest, UnknownProfile)
 
 # Codes of a LabError that are the user's to mend (docs/protocol.md); any other one is this machine's.
 _MODEL_CODES = frozenset({"invalid-model", "invalid-job", "unsupported"})
@@ -120,7 +120,7 @@ async def _answer(request: Request, error: Exception) -> Response:
     if problem.status == 405:
         allowed = allowed_methods(request.app.routes, request.scope["path"])
         problem.headers = {**problem.headers, "Allow": ", ".join(allowed)}
-    sent = getattr(request.state, "sent", None)
-    if sent is not None and not isinstance(error, _OURS_ALONE):
+    sent = list(getattr(error, "theirs", ())) or getattr(request.state, "sent", None)
+    if sent is not None and not isinstance(error, OURS_ALONE):
         problem.detail = await asyncio.to_thread(without_echo, problem.detail, sent)
     return problem.response()

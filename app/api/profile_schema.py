@@ -112,8 +112,8 @@ class Profile(TypedDict):
     """How quiet the machine was, each a number or null: load_average; steal_fraction (taken by the hypervisor); spread
     of the points; contention (of the cores measured on, what others wanted); waiting_fraction (of the time, without a
     core); busy (1: too little was left to trust it to a few percent); drift and hindrance of the figures; slow_fraction
-    (of the time, that cores were slow); device_busy_fraction (0 to 1, of the time just before, that others computed on
-    a measured device; null: nobody knows; not there without devices)."""
+    (of its times, those that met slow cores alone); device_busy_fraction (0 to 1, of the time just before, that others
+    computed on a measured device; null: nobody knows; not there without devices)."""
     process_base_bytes: int | None
     """Resident set of a process that imported torch and did nothing; null: not measured."""
     context_bytes: dict[str, int] | None

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import json
-import math
 import re
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn, TypeVar, get_args
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 
 from app.api.problems import Problem
 from probes import bounds
-from probes.checked import SPECIAL_FLOAT_ADVICE
+from probes.checked import Refused
+from probes.strict_json import SPECIAL_FLOAT_ADVICE, NotFinite, parse_strict_json
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -69,16 +67,15 @@ def parse_body(value: Any, model: type[Model]) -> Model:
 
 
 def parse_json(body: bytes) -> Any:
-    """Strict JSON: UTF-8, finite numbers, no key twice, no lone surrogate, no depth beyond bounds. Raises Problem."""
+    """Strict JSON (probes.strict_json), no deeper than bounds allow. Raises Problem."""
     if not body.strip():
         _refuse_json("The body is empty. It has to be a JSON object.")
     try:
-        value = from_json(body)  # refuses lone surrogates, invalid UTF-8 and depths beyond 200
-        json.loads(body.decode(), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
-    except Problem:
-        raise
-    except (ValueError, RecursionError):
-        _refuse_json("The body is not JSON as RFC 8259 has it: UTF-8, finite numbers, nothing nested without end.")
+        value = parse_strict_json(body)
+    except NotFinite as error:
+        _refuse_json(f"The body cannot be used: {error}. {SPECIAL_FLOAT_ADVICE}")
+    except Refused as error:
+        _refuse_json(f"The body cannot be used: {error}.")
     if _is_deeper(value, bounds.MAX_JSON_DEPTH):
         _refuse_json(f"The body is nested deeper than {bounds.MAX_JSON_DEPTH} levels.")
     return value
@@ -100,18 +97,6 @@ def _check_encoding(value: str) -> None:
 
 def _refuse_json(detail: str) -> NoReturn:
     raise Problem(400, "invalid-json", "The body cannot be read", detail)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) < len(pairs):
-        _refuse_json("An object in the body has one key twice; which of the two is meant, nobody can know.")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        _refuse_json(f"The body has a number that is not finite, or too large to be one. {SPECIAL_FLOAT_ADVICE}")
-    return value
 
 
 def _is_deeper(value: Any, limit: int) -> bool:

@@ -47,6 +47,7 @@ class OptionDocument(PlanName):
     cannot_run: bool
     crowded: bool
     relieved: bool
+    fits_up_to: int | None
 
 
 # By itself, as its member is a word of Python's.

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 from app.cli.endings import fail_usage
 from probes.bounds import MAX_BODY_BYTES
-from probes.checked import SPECIAL_FLOAT_ADVICE, NotFinite, Refused, parse_strict_json
+from probes.checked import Refused
+from probes.strict_json import SPECIAL_FLOAT_ADVICE, NotFinite, parse_strict_json
 from probes.workload.description import ModelDescription
 
 CONFIG_KEYS = {"model_type", "auto_map"}  # each tells a bare config.json: one of a class of its own may lack the first

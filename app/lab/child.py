@@ -23,6 +23,7 @@ from probes.gpu.device_order import BY_BUS
 from probes.oom_kills import read_oom_kills
 from probes.reading import Root
 from probes.workload.description import PLAN_VARIABLES
+from probes.workload.models import CALLING
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +166,9 @@ class Child:
         self._jobs += 1
         self._kind = str(job.get("kind"))
         self._oom_kills = read_oom_kills(Root())
-        name = f"{self.pid}-{self._jobs}"
+        name, calling = f"{self.pid}-{self._jobs}", False
+        if self._runs:  # what a job wrote that was answered are not the words with which a later one ends
+            self._stderr_tail.clear()
         try:
             async with asyncio.timeout(deadline_seconds):
                 await self._send({**job, "job": name})
@@ -177,11 +180,12 @@ class Child:
                         break
                     if event.get("event") == "failed":
                         raise LabError(*_failure_of(event))
+                    calling = event.get("message") == CALLING
                     if on_event is not None:
                         on_event(event)
         except TimeoutError:
             await self.end()
-            raise LabError("too-slow", say_overdue(self._kind, deadline_seconds)) from None
+            raise LabError("too-slow", say_overdue(self._kind, deadline_seconds, calling=calling)) from None
         if event.get("last") is True:
             await self.end()  # where it lost a device it may be held up in the driver
         return _result_of(event)

@@ -13,6 +13,9 @@ from probes.workload.architectures import read_architectures
 # As transformers 5 calls the option, and 4.57 did, a field of the class or an argument of its constructor.
 _ROTARY = re.compile(r"^\s+(?:rope_parameters|rope_scaling)\s*[:=]", re.MULTILINE)
 
+# From models/TYPE/ these dots lead to transformers itself.
+_IMPORT = re.compile(r"^from \.\.\.(\w+) import ", re.MULTILINE)
+
 
 def read_config_classes(model_type: str) -> str:
     """The text of those in a model type's folder. Empty where nobody knows."""
@@ -34,10 +37,25 @@ def read_classes(model_type: str, kind: str) -> str:
     return "\n".join(texts)
 
 
+def read_imported(classes: str) -> str:
+    """The text of transformers' modules that config classes import by name: what all configs have, or some, as that of
+    rotary positions. classes: the text of these. Empty where nobody knows."""
+    stamp, names = stamp_of("transformers"), sorted(set(_IMPORT.findall(classes)))
+    return "" if stamp is None else "\n".join(_read_module(name, stamp) for name in names)
+
+
 def is_rotary(model_type: str) -> bool:
     """Whether models of this type turn what a token is by where it stands: they have no table of positions, and take
     more tokens than they were trained for."""
     return _ROTARY.search(read_config_classes(model_type)) is not None
+
+
+@lru_cache(maxsize=64)
+def _read_module(name: str, stamp: Stamp) -> str:
+    try:
+        return (Path(stamp[0]).parent / f"{name}.py").read_text("utf-8")
+    except OSError:  # a package, as `utils`
+        return ""
 
 
 @lru_cache(maxsize=64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -26,9 +27,10 @@ OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
 
 # A plan's changes to how torch runs a model, as people read them.
 PLAN_CHANGES = {"channels_last": "channels-last", "compiled": "compiled", "flush_denormal": "denormals flushed"}
-# The variables that a plan's environment may have: when glibc gives memory back (mallopt(3)). A plan without them runs
-# without them, whoever's shell has them set.
-PLAN_VARIABLES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+# The variables that a plan's environment may have, each with a pattern of what it may be: when glibc gives memory back,
+# in bytes (mallopt(3)). A plan without them runs without them, whoever's shell has them set. No other is taken from a
+# profile: answers tell people to set what a plan has, and many a variable chooses which code is run.
+PLAN_VARIABLES: Mapping[str, str] = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), "[0-9]{1,19}")
 
 
 class InvalidModel(ValueError):

@@ -39,9 +39,10 @@ def parse_layers(document: dict[str, Any]) -> tuple[dict[str, Any], int]:
         raise InvalidModel(f'"layers" {_no_list(layers)}; a list of at least one layer is expected, as in {_EXAMPLE}.')
     flow = Flow(_input_shape(document, layers), tokens=_type_of(_first(layers)) == "embedding")
     chain = _chain("layers", layers, flow, 0)
-    if not 0 < chain.parameters <= MAX_PARAMETERS:
-        amount = "nothing to train" if not chain.parameters else f"more than {MAX_PARAMETERS} parameters"
-        raise InvalidModel(f'The layers have {amount}. A model has at least one layer with weights, such as "linear".')
+    if not chain.parameters:
+        raise InvalidModel('The layers have nothing to train. Put in at least one with weights, such as "linear".')
+    if chain.parameters > MAX_PARAMETERS:
+        raise InvalidModel(f"The layers have more than {MAX_PARAMETERS:.0e} parameters. Make them smaller.")
     tokens = _first(chain.content["layers"])["in"] if flow.tokens else None
     content = {"layers": chain.content["layers"], "input_shape": list(flow.shape), "tokens": tokens}
     return content | _loss(document, chain.flow), chain.parameters

@@ -12,6 +12,9 @@ from probes.workload.wording import clean, describe
 
 _TARGET = re.compile(r"(?!\d)\w+(\.(?!\d)\w+)*:(?!\d)\w+(\.(?!\d)\w+)*")
 
+# What a process says while it waits for the function of a `python` model to return.
+CALLING = "waiting for your own function"
+
 
 def parse_model(value: object) -> ModelDescription:
     """A catalogue name, or an object with `layers`, `huggingface` or `summary`.

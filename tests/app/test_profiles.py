@@ -16,8 +16,8 @@ from app.errors import ProfileRefused, StoreError, UnknownProfile
 from app.profiles import find_profile, forget_profile, import_profile, list_profiles, newest_devices
 from app.service import Crosspoint
 from app.settings import Settings
-from app.store.database import MIGRATIONS
 from app.store.profiles import KEPT_PROFILES_EACH
+from app.store.schema import MIGRATIONS
 from app.store.store import FILE_NAME
 from app.upkeep import Upkeep
 from probes.profile import Profile
@@ -112,6 +112,24 @@ def test_nor_does_it_where_the_last_write_met_a_full_disk(tmp_path: Path) -> Non
         crosspoint.store._database.failed = "the store cannot be written"
         assert await import_profile(crosspoint, json.dumps(ours.to_json()).encode()) == ours
         assert len(await crosspoint.store.calibration_times(ours.name, ours.fingerprint)) == 1
+
+    with_crosspoint(tmp_path, use, calibrating(tmp_path))
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_this_machine_s_profile_does_not_come_back_under_another_name(tmp_path: Path) -> None:
+    """It answered in its own place, and the next calibration was the first again."""
+
+    async def use(crosspoint: Crosspoint) -> None:
+        ours = await crosspoint.calibrate("quick", name="ours")
+        for content, name in ((content_of(ours), "renamed"), (content_of(replace(ours, name="renamed")), None)):
+            with pytest.raises(ProfileRefused, match='already, named "ours"') as caught:
+                await import_profile(crosspoint, content, name)
+            assert caught.value.code == "profile-exists"
+        assert await listed(crosspoint) == {"ours": True}
+        theirs = made_on(21, "rig", "another")
+        for name in ("rig", "the same"):
+            assert (await import_profile(crosspoint, content_of(theirs), name)).name == name
 
     with_crosspoint(tmp_path, use, calibrating(tmp_path))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.advisor.environments import KEEP_BYTES, KEEP_MEMORY
 from probes import bounds
 from probes.profile import SCHEMA_VERSION, InvalidProfile, Profile, parse_profile
 from probes.trace import SCHEMA_VERSION as TRACE_SCHEMA
@@ -210,6 +211,20 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "a library in a variable": point(lambda row: row["plan"].update(environment={"OMP_TOOL_LIBRARIES": "evil.so"})),
     "code in a variable": point(lambda row: row["plan"].update(environment={"CUDA_INJECTION64_PATH": "evil.so"})),
     "a command in a variable": point(lambda row: row["plan"].update(environment={"OMP_NUM_THREADS": "$(reboot)"})),
+    "a variable that lets pickles run code": point(
+        lambda row: row["plan"].update(environment={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"})
+    ),
+    "a variable that hides cards": point(lambda row: row["plan"].update(environment={"CUDA_VISIBLE_DEVICES": ""})),
+    "a variable that is no name": point(lambda row: row["plan"].update(environment={"\x1b[0m": ""})),
+    "a threshold that is a command": point(
+        lambda row: row["plan"].update(environment={"MALLOC_TRIM_THRESHOLD_": "$(reboot)"})
+    ),
+    "a threshold in other digits": point(
+        lambda row: row["plan"].update(environment={"MALLOC_TRIM_THRESHOLD_": "\u0662"})
+    ),
+    "a threshold that is a number": point(
+        lambda row: row["plan"].update(environment={"MALLOC_MMAP_THRESHOLD_": 2**36})
+    ),
     "a plan that is missing": point(lambda row: row.pop("plan")),
     "a plan that is not there": point(lambda row: row.update(plan=99)),
     "a plan from the end": point(lambda row: row.update(plan=-1)),
@@ -224,6 +239,11 @@ HOSTILE: dict[str, Callable[[Document], object]] = {
     "an escape sequence for a name": lambda document: document.update(name="\x1b]0;owned\x07"),
     "a lone surrogate": lambda document: document.update(machine="\ud800"),
     "text that turns round": lambda document: document.update(machine="CPU \u202egnp.exe"),
+    "a day without a time": lambda document: document.update(created_at="2026-11-30"),
+    "a week": lambda document: document.update(created_at="2026-W48-1"),
+    "a clocked step that is not there": lambda document: document.update(
+        contexts=[{"step": 0, "plan": document["points"][0]["plan"]}], steps=[]
+    ),
     "a day that is none": lambda document: document.update(created_at="yesterday"),
     "a noise that is text": lambda document: document.update(noise={"load_average": "low"}),
     "a base of less than nothing": lambda document: document.update(process_base_bytes=-1),
@@ -267,6 +287,25 @@ def test_what_no_calibration_measured_is_refused_with_a_sentence(real: Document,
         Profile.from_json(document)
     assert 20 < len(str(caught.value)) < 200
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("value", [KEEP_BYTES, "0"])
+def test_a_plan_may_have_the_variables_that_crosspoint_tries_and_no_other(real: Document, value: str) -> None:
+    document = copy.deepcopy(real)
+    tried = dict.fromkeys(KEEP_MEMORY, value)
+    document["points"][3]["plan"] = {"device": "cpu", "threads": 1, "environment": tried}
+    assert Profile.from_json(document).points[3].plan.environment == tried
+    document["points"][3]["plan"]["environment"] = {**tried, "LD_PRELOAD": "libtcmalloc.so.4"}
+    with pytest.raises(InvalidProfile, match=r"points\[3\]\.plan\.environment sets LD_PRELOAD") as caught:
+        Profile.from_json(document)
+    assert caught.value.theirs == ("LD_PRELOAD",)
+
+
+def test_what_points_at_one_of_none_says_so(real: Document) -> None:
+    document = copy.deepcopy(real)
+    HOSTILE["a clocked step that is not there"](document)
+    with pytest.raises(InvalidProfile, match=r"contexts\[0\]\.step points at a step that is not there"):
+        Profile.from_json(document)
 
 
 @pytest.mark.parametrize(

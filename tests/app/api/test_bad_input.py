@@ -388,5 +388,5 @@ def test_a_huge_body_is_refused_unread_and_memory_stays_flat(server: Server, cli
     ids=["rubbish", "version", "no host", "two hosts", "long header", "minus", "float", "digits", "chunk", "TLS"],
 )
 def test_what_is_no_http_is_a_problem(server: Server, client: httpx.Client, sent: bytes) -> None:
-    assert_problem(exchange(server, sent + b"\r\n\r\n"), 400, 413)
+    assert_problem(exchange(server, sent + b"\r\n\r\n"), 400, 413, 431)
     assert client.get("/livez").is_success

@@ -16,7 +16,7 @@ from app.advisor.plans import find_devices
 from app.advisor.request import InvalidRequest
 from app.api.echo import without_echo
 from app.api.problems import _answer
-from app.errors import UnknownProfile
+from app.errors import ProfileRefused, UnknownProfile
 from probes.workload.architectures import read_architectures
 from probes.workload.description import InvalidModel
 from probes.workload.models import parse_model
@@ -167,6 +167,18 @@ def test_words_of_transformers_stay_in_what_it_says_of_a_config() -> None:
     elsewhere = {"model": {"huggingface": {"model_type": "bert", "attention_window": [4]}}}
     assert "attention_window" not in without_echo(message, elsewhere)
     assert "attention_window" not in without_echo(message, {"model": "led", "name": "attention_window"})
+
+
+def test_a_field_of_a_module_that_config_classes_share_stays_and_what_was_written_there_goes() -> None:
+    sent = {"model": {"huggingface": {"model_type": "llama", "rope_scaling": {"rope_type": "zqrope", "zqmine": 1}}}}
+    message = 'huggingface.rope_scaling.rope_type is "zqrope", and huggingface.rope_scaling.zqmine is none.'
+    assert without_echo(message, sent) == message.replace("zqrope", "…").replace("zqmine", "…")
+
+
+def test_of_a_refused_profile_what_its_writer_wrote_is_not_repeated_and_names_of_ours_are() -> None:
+    told = "plans[0].environment sets ZQVARIABLE, which no plan does"
+    assert detail_of(ProfileRefused("profile-refused", told, ("ZQVARIABLE",)), None) == told.replace("ZQVARIABLE", "…")
+    assert detail_of(ProfileRefused("profile-exists", told), None) == told
 
 
 @pytest.mark.parametrize("name", ["profile", "samples", "name", "asked", "stored", "cpu", "cuda:0"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from tests.app.api.test_bad_input import assert_problem, read_answer
 from tests.app.api.test_jobs import LONG, measuring_processes, start, wait_for
 from tests.app.serving import Server, running_server, wait_until
 
@@ -42,6 +43,15 @@ def test_a_measurement_ends_when_the_client_that_waits_for_it_leaves(client: htt
     assert len(measuring_processes(server)) <= before
     answer = client.post("/recommend", json=IRIS).json()
     assert "measured" not in {option["basis"] for option in answer["options"]}
+
+
+def test_who_closes_the_sending_side_ends_a_measurement_and_is_told_so(client: httpx.Client, server: Server) -> None:
+    client.post("/recommend", json=IRIS).raise_for_status()
+    with ask(server, THOROUGH) as connection:
+        wait_until(lambda: lab(client)["measuring"], "a measurement")
+        connection.shutdown(socket.SHUT_WR)
+        assert "Keep both sides open" in assert_problem(read_answer(connection), 400)["detail"]
+    wait_until(lambda: not lab(client)["measuring"], "the measurement's end")
 
 
 def test_a_client_that_leaves_while_it_waits_for_its_turn_leaves_the_queue(

@@ -86,6 +86,15 @@ def test_a_hostile_profile_is_refused_and_the_stored_one_stays(
     assert Profile.from_json(client.get(f"/profiles/{NAME}").json()) == rig
 
 
+def test_a_variable_that_no_plan_has_is_refused_and_its_name_shown_to_nobody(client: httpx.Client) -> None:
+    document = a_profile_of_a_rig().to_json()
+    document["plans"][0]["environment"] = {MARK.upper(): "1"}
+    answer = client.put("/profiles/rig", content=json.dumps(document), headers=JSON)
+    detail = assert_problem(answer, 422)["detail"]
+    assert "plans[0].environment sets …, which no plan does (MALLOC_MMAP_THRESHOLD_" in detail
+    assert MARK.upper() not in answer.text
+
+
 def test_a_profile_beyond_all_bounds_and_one_of_another_type_are_refused(client: httpx.Client) -> None:
     large = b" " * (MAX_PROFILE_BYTES + 1)
     assert_problem(client.put("/profiles/x", content=large, headers=JSON), 413)
@@ -110,7 +119,7 @@ def test_an_older_profile_does_not_hide_a_newer_one_unless_that_is_from_the_futu
         assert client.put(f"/profiles/{NAME}", content=content, headers=JSON).is_success
 
 
-@pytest.mark.parametrize("name", ["a%0Ab", "a%0A", "a%00b", "%20"])
+@pytest.mark.parametrize("name", ["a%0Ab", "a%0A", "a%00b", "%20", "a%2F%2E%2E%2Fb"])
 def test_a_name_that_no_profile_may_have_is_refused_as_such(client: httpx.Client, name: str) -> None:
     content = content_of(a_profile_of_a_rig())
     assert assert_problem(client.put(f"/profiles/{name}", content=content, headers=JSON), 422)["type"].endswith(

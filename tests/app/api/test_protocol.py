@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -89,6 +90,30 @@ def test_a_body_that_follows_its_answer_may_be_followed_by_another_request(tmp_p
             connection.sendall(byte)
         connection.sendall(LIVE)
         assert read_answer(connection).status_code == 200
+
+
+def test_who_closes_the_sending_side_after_a_request_is_answered(tmp_path: Path) -> None:
+    """Each that was sent by then, and the connection closes after them."""
+    body = b'{"model": "no-such-model", "batch_size": 8}'
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with hasty_server(tmp_path) as port:
+        for sent, statuses in ((LIVE, [200]), (request, [422]), (request * 3, [422] * 3), (request + LIVE[:9], [422])):
+            with connect(port) as connection:
+                connection.sendall(sent)
+                connection.shutdown(socket.SHUT_WR)
+                assert read_statuses(connection) == statuses
+        with connect(port) as connection:  # half a request is none
+            connection.sendall(request[:-1])
+            connection.shutdown(socket.SHUT_WR)
+            assert read_statuses(connection) == []
+
+
+def read_statuses(connection: socket.socket) -> list[int]:
+    """Of the answers until the connection closes."""
+    received = b""
+    while chunk := connection.recv(65536):
+        received += chunk
+    return [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", received)]
 
 
 def test_an_answer_in_the_making_when_the_service_ends_is_given(tmp_path: Path) -> None:

@@ -116,6 +116,27 @@ def test_a_process_that_crashes_names_the_signal_and_shows_no_traceback() -> Non
     assert "/some/folder" not in str(error)
 
 
+def test_the_last_words_of_a_process_are_not_those_of_a_job_that_was_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    words = serving(
+        'if job["kind"] == "die": os.kill(os.getpid(), signal.SIGKILL)',
+        'print("an earlier trouble", file=sys.stderr, flush=True)',
+        'say(event="failed", job=job["job"], code="unsupported", reason="No.")',
+    )
+
+    async def use(child: Child) -> None:
+        with pytest.raises(LabError, match="No"):
+            await run(child)
+        while not child._stderr_tail:  # noqa: ASYNC110 - it comes by a pipe of its own
+            await asyncio.sleep(0)
+        with pytest.raises(LabError, match="killed"):
+            await child.run({"kind": "die"}, PATIENCE_SECONDS)
+
+    with_child(words, use)
+    assert "Its last words: (none)" in caplog.text
+
+
 def test_a_result_that_is_a_process_s_last_is_its_end_whatever_holds_it_up() -> None:
     """As a driver does that has lost its device."""
     words = serving('say(event="result", job=job["job"], result={"rows": 3}, last=True)', "time.sleep(600)")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from probes.bounds import MAX_LAYER_NESTING, MAX_LAYERS, MAX_STACKED_LAYERS
+from probes.bounds import MAX_DIMENSION, MAX_LAYER_NESTING, MAX_LAYERS, MAX_STACKED_LAYERS
 from probes.workload.description import InvalidModel
 from probes.workload.layer_types import index_by_spelling
 from probes.workload.layers import LAYER_TYPES, parse_layers
@@ -256,7 +256,14 @@ def test_a_residual_whose_shapes_differ_is_refused() -> None:
 
 
 def test_a_model_without_weights_is_refused() -> None:
-    assert "nothing to train" in str(refusal("relu", shape=[4]))
+    assert 'Put in at least one with weights, such as "linear".' in str(refusal("relu", shape=[4]))
+
+
+def test_layers_with_too_much_to_train_are_told_to_be_made_smaller() -> None:
+    wide = {"type": "linear", "in": MAX_DIMENSION, "out": MAX_DIMENSION}
+    said = str(refusal(*[wide] * 3, shape=[MAX_DIMENSION]))
+    assert "more than 1e+13 parameters. Make them smaller." in said
+    assert "at least one" not in said
 
 
 def test_no_two_types_share_a_spelling() -> None:
