@@ -32,8 +32,10 @@ from probes.issued import Issued
 # keeps in fp32 on a device, as many rows of stacked frames as there are, and how many layers chance leaves out; 31:
 # batches that are dataclasses, what is refused for its types, and teachers in lists under autocast; 32: what whole
 # layers take inside beyond the batches tried, and parameters that are not trained; 33: regions with autocast of their
-# own in inference, the FLOPs of products with a vector and of those in place, and no steps that work in threads.
-SCHEMA_VERSION = "33"
+# own in inference, the FLOPs of products with a vector and of those in place, and no steps that work in threads; 34:
+# linear layers behind a transposition in inference, what a model keeps until its next step, what any kernel takes
+# inside that is not known to take nothing, packed weights, and steps that are others at larger batches.
+SCHEMA_VERSION = "34"
 
 CURVES = (
     "kernel_peaks",

@@ -13,6 +13,7 @@ from probes.workload.description import InvalidModel
 MAX_CAUSE_CHARACTERS = 200
 _MOST_CUT = 40  # so that a word is not cut in two; of a longer one, as a mangled name, a part says more than nothing
 _PATHS = re.compile(r"\S*[/\\]\S*")
+_ADDRESSES = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+")  # as Python shows an object; it is another in each run
 
 # torch says these in plain RuntimeErrors. c10/core/impl/alloc_cpu.cpp; the C++ library; oneDNN through ideep, and CUDA;
 # cuBLAS; cuDNN. The last two are of a card without room for a library's handle, at the first product or convolution;
@@ -155,9 +156,9 @@ def is_unsupported(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The cause in one line of bounded length, without the paths of this machine."""
+    """The cause in one line of bounded length, without the paths of this machine and addresses in its memory."""
     lines = str(error).strip().splitlines()
-    return _cut(_PATHS.sub("…", lines[0])) if lines else type(error).__name__
+    return _cut(_ADDRESSES.sub("", _PATHS.sub("…", lines[0]))) if lines else type(error).__name__
 
 
 def _cut(text: str) -> str:

@@ -13,7 +13,7 @@ from probes.microtrain.devices import read_devices
 from probes.microtrain.failures import Failure
 from probes.microtrain.protocol import Desk, Document, RunJob
 from probes.workload.description import DATA, MODES, OPTIMIZERS, ModelDescription, Workload
-from probes.workload.models import parse_model
+from probes.workload.models import CALLING, parse_model
 from probes.workload.widths import MOST_FACTOR
 
 
@@ -66,11 +66,16 @@ def run_prepare(_job: Document, _desk: Desk) -> Document:
     return {"prepared": trace_workload(Workload(parse_model(FIRST_CONFIG), 1)).model_key}
 
 
-def run_trace(job: Document, _desk: Desk) -> Document:
+def run_trace(job: Document, desk: Desk) -> Document:
+    from probes.microtrain.building.own_calls import listened_to
     from probes.microtrain.tracing import Untraceable, trace_workload
 
+    def hear(is_running: bool, /) -> None:
+        desk.report(0.0, CALLING if is_running else "tracing")
+
     try:
-        return trace_workload(workload_of(job), devices=job.get("devices") is True).to_json()
+        with listened_to(hear):
+            return trace_workload(workload_of(job), devices=job.get("devices") is True).to_json()
     except Untraceable as error:
         raise Failure("unsupported", str(error)) from error
 

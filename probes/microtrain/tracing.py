@@ -26,7 +26,8 @@ from probes.microtrain.traces.asking import Guesses, as_usual, guessing
 from probes.microtrain.traces.autocast_beside import Wait, autocast_beside, not_beside
 from probes.microtrain.traces.device_trace import trace_on_device
 from probes.microtrain.traces.fake_results import forgotten_afterwards
-from probes.microtrain.traces.merging import affine, ordinary_line, outgrowing, repeated, same_operations
+from probes.microtrain.traces.merging import affine, ordinary_line, same_operations
+from probes.microtrain.traces.other_batches import check_growth, check_larger, check_same_step
 from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording, Resident
 from probes.microtrain.traces.traceable import check_traceable, first_made
 from probes.microtrain.traces.traced_step import (
@@ -207,7 +208,7 @@ def _trace_real(workload: Workload, failed: Exception, plainly: bool) -> Trace:
         raise
     except Exception as error:
         _refuse_out_of_memory(error)
-        raise Untraceable(explain_real_step(error)) from error
+        raise Untraceable(explain_real_step(error, workload)) from error
 
 
 def _build_real(workload: Workload, failed: Exception, most_bytes: int) -> BuiltModel:
@@ -298,8 +299,9 @@ def _trace_guessing(
             break
     if guesses.given:
         _check_guesses(stepper, pair, (one, other))
-    _check_larger(pair, one, other)
-    _check_growth(stepper, pair, one, other)
+    own_code = workload.model.kind == "python" and pair in BATCH_PAIRS
+    check_larger(pair, one, other)
+    check_growth(stepper, pair, one, other, by_chance=not own_code)
     recordings, resident = (one, other), stepper.resident_bytes()
     if plainly:
         plain, autocast = trace_plainly(pair, recordings), AutocastStep()
@@ -307,7 +309,11 @@ def _trace_guessing(
         plain = trace_step(workload, pair, recordings, resident)
         autocast = wait_for_autocast(pair) or trace_autocast(stepper, pair)
     trace = _put_together(stepper, pair, recordings, resident, plain, autocast)
-    return replace(trace, devices=True, device=trace_on_device(stepper, pair, trace)) if devices else trace
+    if devices:
+        trace = replace(trace, devices=True, device=trace_on_device(stepper, pair, trace))
+    if own_code:
+        check_same_step(stepper, pair, one, other)
+    return trace
 
 
 def _put_together(
@@ -356,35 +362,3 @@ def _check_guesses(stepper: PrimedStepper, pair: Pair, recordings: Sequence[Reco
     for batch_size, recording in zip(pair, recordings, strict=True):
         if stepper.record(batch_size, large=True).records != recording.records:
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
-
-
-def _check_larger(pair: Pair, one: Recording, other: Recording) -> None:
-    """Raises Untraceable where batches of both sizes are one: of others it tells nothing."""
-    if one.input_bytes == other.input_bytes > 0 and one.records == other.records:
-        raise Untraceable(
-            f"A step of {pair[1]} samples is one of {pair[0]} in this model, as where batches are filled up to a size. "
-            "A trace tells what grows with the batch, and would be wrong at any larger one. Measure it instead (effort "
-            "quick)."
-        )
-
-
-def _check_growth(stepper: PrimedStepper, pair: Pair, one: Recording, other: Recording) -> None:
-    """Raises Untraceable where two batches do not tell of others. Chance makes steps unlike, too, but does not go on to
-    in a third one."""
-    grown = outgrowing(pair, one.records, other.records)
-    by_chance = stepper.workload.model.kind != "python" or pair not in BATCH_PAIRS
-    if grown is None and repeated(pair, one.records, other.records, by_chance=by_chance) is None:
-        return
-    further, third = (pair[1], 2 * pair[1]), stepper.record(2 * pair[1])
-    if grown is not None and outgrowing(further, other.records, third.records) is not None:
-        raise Untraceable(
-            f"{grown.name} in this model becomes four times as large where the batch is doubled, as where a loss "
-            "compares all samples of a batch with each other. A trace tells what grows with the batch, and would be "
-            "wrong at any other batch size. Measure it instead (effort quick)."
-        )
-    if (name := repeated(further, other.records, third.records, by_chance=by_chance)) is not None:
-        raise Untraceable(
-            f"{name} runs in this model for each sample of a batch by itself, or for every few, as in a loop over "
-            "them. A trace counts what a step runs once for all batch sizes, and would be wrong at any other batch "
-            "size. Measure it instead (effort quick)."
-        )

@@ -30,6 +30,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from probes.microtrain.building.built import Batch, BuiltModel, InvalidLoss, MakeBatch
+from probes.microtrain.building.own_calls import called
 from probes.microtrain.building.samples_asked import InvalidBatch, asked_for_samples, refuse_hidden
 from probes.microtrain.building.script_settings import as_placed, settings_kept
 from probes.microtrain.failures import explain_exit, is_out_of_memory
@@ -48,7 +49,7 @@ _ASKS_A_HUB = re.compile(r"huggingface\.co|\bhf\.co|offline ?mode|outgoing traff
 def build_python(target: str) -> BuiltModel:
     """Import and call. Raises InvalidModel when that does not give a module and batches, and torch's own errors when
     memory runs out."""
-    with settings_kept(_module_name(target)):
+    with settings_kept(_module_name(target)), called():
         returned = _call(target)
     module, batches, loss = _parts(target, returned)
     _refuse_lazy(target, module)

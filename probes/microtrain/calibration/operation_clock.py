@@ -18,8 +18,9 @@ from probes.microtrain.kernel_memory.kernel_calls import is_whole_layer
 from probes.microtrain.processes.footprint import count_page_faults
 from probes.microtrain.step import Step
 from probes.microtrain.timing import significant
+from probes.microtrain.traces.decomposing import casting_as_asked, taken_apart
 from probes.microtrain.traces.issuing import IssueCounter
-from probes.microtrain.traces.recording import SILENT, Record, Recorder, casting_as_asked, decompose, is_composite
+from probes.microtrain.traces.recording import SILENT, Record, Recorder, is_composite
 from probes.microtrain.traces.sparse_states import sparse_states
 from probes.microtrain.traces.unwatched import as_unwatched, unheld
 
@@ -47,8 +48,8 @@ class EachOperation(TorchDispatchMode):
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         if is_composite(func, self._device):
-            with self, casting_as_asked(self._device):
-                parts = decompose(func, args, kwargs)
+            with self:
+                parts = taken_apart(func, args, kwargs, self._device)
             if parts is not NotImplemented:
                 return parts
         if is_whole_layer(func):

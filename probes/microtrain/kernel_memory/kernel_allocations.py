@@ -26,14 +26,15 @@ Places = Mapping[int, list[KernelAllocations]]
 
 
 def kernel_allocations(batch_sizes: tuple[int, int], one: Recording, other: Recording) -> Places:
-    """By place in the order of the step's allocations. What takes most is tried first, as long as there is time.
+    """By place in the order of the step's allocations. What takes most is tried first, and last those of which nobody
+    knows whether they take anything, as long as there is time.
 
     one, other: the step at two batch sizes. Empty where it runs other operations at one than at the other."""
     if not same_operations(one.records, other.records):
         return {}
     budget = Budget(SECONDS)
     known: dict[tuple[Call, Call], KernelAllocations | None] = {}
-    for a, b in sorted(_calls(one, other), key=lambda pair: -pair[1].bound):
+    for a, b in sorted(_calls(one, other), key=lambda pair: (pair[1].unknown, -pair[1].bound)):
         known[a, b] = _over_batches(batch_sizes, a, b, budget)
     found: dict[int, list[KernelAllocations]] = {}
     for place, numbers in one.places.items():

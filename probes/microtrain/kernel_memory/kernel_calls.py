@@ -7,6 +7,7 @@ bf16 and fp32 casts an operand first; no tensor of the step shows it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from math import prod
@@ -40,6 +41,18 @@ BOUND_BYTES = 2**15
 # Of a convolution's arguments.
 WEIGHT_AND_GROUPS = {aten.convolution.default: (1, 8), aten.convolution_backward.default: (2, 9)}
 _STRIDE_AND_PADDING = {aten.convolution.default: (3, 4), aten.convolution_backward.default: (4, 5)}
+# These take nothing inside, where their operands lie in order and are of one type: BLAS's products, what makes, draws
+# or copies tensors, and what works number by number, which torch tags, but for a few. Any other kernel of torch is
+# asked.
+_PLAIN = re.compile(
+    r"^(addmm|mm|bmm|baddbmm|addbmm|addmv|mv|dot|vdot|addr|_grouped_mm|_int_mm|_scaled_mm|unsafe_(split|chunk)\w*)$"
+    r"|^(_?to_copy|copy|clone|cat|stack|fill|zero|repeat|constant_pad_nd|arange|linspace|eye|tril|triu|scalar_tensor)$"
+    r"|^(lift_fresh_copy|(new_)?(zeros|ones|full|empty)(_like)?|(select|slice|diagonal)_(backward|scatter))$"
+    r"|^(rand|randn|randint|normal|uniform|bernoulli|exponential|native_dropout|_foreach_\w+)(_like)?$"
+    r"|^(hardtanh|leaky_relu|elu|softplus|log_sigmoid|hardswish|hardsigmoid|mish|glu|_prelu_kernel)(_forward|_backward)?$"
+)
+# Of those nobody knows they are no surprise: a matrix exponential keeps a dozen matrices.
+UNKNOWN_FACTOR = 8
 CHANNEL_BLOCK = 16  # oneDNN's blocked formats (oneDNN docs, "Understanding Memory Formats": nChw16c)
 # In bf16 operands are filled up to tiles (OIhw16i64o2i), where a processor multiplies these, and of a product of few
 # rows or columns there are two copies at most (Intel AMX, torch 2.13: 64 times the weights of two outputs).
@@ -73,6 +86,7 @@ class Call(NamedTuple):
     copies: bool  # what it takes inside goes with its arguments' sizes, and is not a library's choice
     inference: bool  # under torch.inference_mode
     autocast: bool  # what it calls inside is cast
+    unknown: bool = False  # whether it takes anything inside; a first trial says so
 
 
 def call_of(
@@ -87,14 +101,18 @@ def call_of(
 ) -> Call | None:
     """cost: flops, bytes read, bytes written. autocast: what it calls inside is cast. None: this operation takes
     nothing inside that is worth asking for."""
+    if any(isinstance(arg, torch.ScriptObject) for arg in args):  # weights that a library packed: not to be compared
+        return None
     narrow = kind in ("matmul", "reduction") and dtype == "bfloat16"  # on copies in oneDNN's order, or in fp32
     moved, unfolded = cost[1] + cost[2], _unfolded_bytes(operation, args, cost[0])
-    inference = torch.is_inference_mode_enabled()
+    inference, unknown = torch.is_inference_mode_enabled(), False
     made = _whole_layer_bytes(operation, args, casts=autocast)
     if kind in _KINDS or narrow or str(operation._overloadpacket) in _NAMES:
         tiles = _tiled_bytes(args) if kind == "matmul" and narrow else 0
         blocks = _blocked_bytes(operation, args) + unfolded + 2 * made
         copies, bound = False, BOUND_FACTOR * moved + tiles + blocks + BOUND_BYTES
+    elif unknown := _is_unknown(operation, kind):
+        copies, bound = False, UNKNOWN_FACTOR * moved + BOUND_BYTES
     elif _copies(operation, kind, args):
         copies, bound = True, _widening(args) * moved + BOUND_BYTES
     else:
@@ -102,7 +120,20 @@ def call_of(
     whole = sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(args))
     bound = max(bound + whole - sum(map(bytes_of, tensors_in(args))), whole)  # an expanded one may be copied whole
     options = tuple((name, _freeze(value)) for name, value in sorted(kwargs.items()))
-    return Call(operation, _freeze(args), options, cost[0], cost[1], bound, unfolded, made, copies, inference, autocast)
+    shape = (cost[0], cost[1], bound, unfolded, made)
+    return Call(operation, _freeze(args), options, *shape, copies, inference, autocast, unknown)
+
+
+@cache
+def _is_unknown(operation: OpOverload, kind: Kind) -> bool:
+    """Whether nothing is known of what it takes inside. Only torch's own is to be run on made-up numbers."""
+    name = operation._overloadpacket.__name__
+    known = kind == "view" or kind in _COPYING_KINDS or str(operation._overloadpacket) in _COPYING_NAMES | _TABLES
+    if operation.namespace != "aten" or known or _PLAIN.search(name.rstrip("_")):
+        return False
+    packets = (operation._overloadpacket, getattr(aten, name.rstrip("_"), operation._overloadpacket))
+    overloads = (getattr(packet, each) for packet in packets for each in packet.overloads())
+    return not any({torch.Tag.pointwise, torch.Tag.inplace_view} & set(each.tags) for each in overloads)
 
 
 def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:

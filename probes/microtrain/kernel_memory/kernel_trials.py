@@ -1,5 +1,5 @@
-"""Runs one kernel for real, alone, on zeros, watched by torch's profiler: what it asks for and gives back. How much is
-the library's choice, by processor, shape and type."""
+"""Runs one kernel for real, alone, on zeros or the like, watched by torch's profiler: what it asks for and gives back.
+How much is the library's choice, by processor, shape and type."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ from probes.microtrain.kernel_memory.kernel_calls import Call, Shape
 aten = torch.ops.aten
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports its every start to the terminal
+
+# For kernels of which nothing is known: a matrix exponential of zeros is done at once, and nothing can be drawn by
+# chances of zero.
+SOME = 0.5
 
 # An allocation or a free: its address, and its bytes, negative of what was freed.
 Change: TypeAlias = tuple[int, int]
@@ -57,8 +61,9 @@ def run_call(call: Call) -> Taken:
     """Runs it, watched: what torch's allocator hands out."""
     begun = time.thread_time()
     with unset_fake_temporarily(), no_dispatch(), torch.inference_mode(mode=False), torch.enable_grad():
-        real = list(_thaw(call.arguments))
-        options = {name: _thaw(value) for name, value in call.options}
+        fill = SOME if call.unknown else 0.0
+        real = list(_thaw(call.arguments, fill))
+        options = {name: _thaw(value, fill) for name, value in call.options}
         if call.operation is aten.mkldnn_rnn_layer_backward.default:
             real[-1] = _workspace(real)
         elif call.operation is aten.native_batch_norm_backward.default:
@@ -140,11 +145,15 @@ def _workspace(real: list[Any]) -> torch.Tensor:
     return workspace
 
 
-def _thaw(value: Any) -> Any:
+def _thaw(value: Any, fill: float = 0.0) -> Any:
+    """fill: the numbers with a point."""
     if isinstance(value, Shape):
         among = value.expanded or (False,) * len(value.sizes)
         sizes = [1 if among[axis] else value.sizes[axis] for axis in value.order]
         back = sorted(range(len(sizes)), key=lambda place: value.order[place])
-        zeros = torch.zeros(sizes, dtype=value.dtype).permute(back).expand(value.sizes)
-        return torch.nn.Parameter(zeros) if value.weight and value.dtype.is_floating_point else zeros
-    return [_thaw(item) for item in value] if isinstance(value, tuple) else value
+        filled = torch.zeros(sizes, dtype=value.dtype)
+        if fill and (value.dtype.is_floating_point or value.dtype.is_complex):
+            filled.fill_(fill)
+        filled = filled.permute(back).expand(value.sizes)
+        return torch.nn.Parameter(filled) if value.weight and value.dtype.is_floating_point else filled
+    return [_thaw(item, fill) for item in value] if isinstance(value, tuple) else value

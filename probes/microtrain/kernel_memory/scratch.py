@@ -61,12 +61,20 @@ class Inside:
     def at(self, batch_size: int, budget: Budget) -> float:
         """Run for it where that is cheap, else in line with the largest sizes at which it is."""
         if batch_size not in self._seen:
-            sizes = COPYING_SIZES if self._one.copies else (*self._cheap_sizes(batch_size), batch_size)
-            for size in sizes:
+            for size in self._sizes(batch_size):
                 self._try(size, budget)
                 if self._one.copies and self._seen.get(size) == 0:
                     return 0.0
+                if self._one.unknown and self._seen.get(COPYING_SIZES[0]) == 0:
+                    return 0.0
         return float(self._seen[batch_size]) if batch_size in self._seen else self._in_line(batch_size)
+
+    def _sizes(self, batch_size: int) -> tuple[int, ...]:
+        """At which it is tried for this one."""
+        if self._one.copies:
+            return COPYING_SIZES
+        cheap = (*self._cheap_sizes(batch_size), batch_size)
+        return (COPYING_SIZES[0], *cheap) if self._one.unknown else cheap
 
     def _cheap_sizes(self, below: int) -> tuple[int, ...]:
         """A small one, which tells what others cost; and two that are as large as may be, where that is needed."""
@@ -139,7 +147,7 @@ class Inside:
         """Without two points what is read counts as copied by a library, the nearest of all simple rules; a whole layer
         makes what its shapes say."""
         sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
-        if len(sizes) < 2 and self._one.copies:
+        if len(sizes) < 2 and (self._one.copies or (self._one.unknown and self._fails and not sizes)):
             return 0.0
         if len(sizes) < 2 and self._one.made:
             known = max(self._seen.values(), default=0)

@@ -54,6 +54,8 @@ class MeasuredRows:
         while the step ran that shows how long one takes."""
         seconds = time.perf_counter() - self.begun
         reason = f"The model was not built after {seconds:.0f} s. A smaller model or more time would do."
+        if self.job.workload.model.kind == "python":
+            reason = f"Your function had given no model after {seconds:.0f} s. One that returns sooner would do."
         begun = None
         if first_step_of is not None:
             begun, reason = (first_step_of[0].key, first_step_of[1]), NOT_BEGUN

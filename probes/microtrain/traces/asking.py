@@ -12,7 +12,8 @@ from types import FrameType
 _LIBRARIES = ("torch", "transformers", "probes")
 # What lies between whoever asks and the answer, beside torch's private modules.
 _BETWEEN = {
-    f"probes.microtrain.traces.{name}" for name in ("asking", "known_numbers", "number_rules", "recording", "stand_ins")
+    f"probes.microtrain.traces.{name}"
+    for name in ("asking", "decomposing", "known_numbers", "number_rules", "recording", "stand_ins")
 }
 # Questions of libraries to which both answers are common: is this mask a causal one?
 _OPEN = {("torch.nn.modules.transformer", "_detect_is_causal_mask")}

@@ -1,5 +1,5 @@
 """What operations on whole matrices compute: FLOPs of factorizations, of what is solved by them, of exponentials and of
-products of three tensors. torch.utils.flop_counter counts none of them.
+products of three tensors, and of distances between rows. torch.utils.flop_counter counts none of them.
 
 n: rows of a square matrix; leading terms alone. Of factorizations by LAPACK Working Note 41 ("Installation Guide for
 LAPACK", appendix C); of eigenvalues and singular values, whose iterations hang on numbers, by Golub and Van Loan,
@@ -141,6 +141,46 @@ def _trilinear(args: Arguments) -> int:
     return 2 * sum(math.prod(sizes[place] for place in places) for places in (first, second))
 
 
+def _least_squares(args: Arguments) -> int:
+    """(A, B): A by reflections, which B goes through as well, and a triangle (xGELSY)."""
+    count, long, short = _sides(args[0])
+    columns = args[1].numel() / max(count * args[0].shape[-2], 1)
+    return _reflections(args) + round(count * columns * (4 * long * short - short**2))
+
+
+def _reflected(args: Arguments) -> int:
+    """(reflections, their factors, what goes through them, whether these come first): xORMQR."""
+    *batch, rows, columns = args[2].shape
+    k, through, along = args[1].shape[-1], *((rows, columns) if _given(args, 3, True) else (columns, rows))
+    return round(math.prod(batch) * (4 * through * along * k - 2 * along * k**2))
+
+
+def _pseudoinverse(args: Arguments) -> int:
+    """By singular values, and a product of their vectors."""
+    count, long, short = _sides(args[0])
+    return _singular_values((args[0],)) + 2 * count * long * short**2
+
+
+def _pairs(one: torch.Tensor, other: torch.Tensor) -> int:
+    """Rows of a matrix by rows of another, of all matrices of a batch."""
+    return math.prod(one.shape[:-1]) * other.shape[-2]
+
+
+def _euclidean_distances(args: Arguments) -> int:
+    """A product of rows with both sums of squares beside them (aten/src/ATen/native/Distance.cpp)."""
+    return 2 * _pairs(args[0], args[1]) * (args[0].shape[-1] + 2)
+
+
+def _distances(first: int, power: int) -> Callable[[Arguments], int]:
+    """Pair by pair. first: of two matrices of rows; power: that of p, of which only 2 has products."""
+    return lambda args: 2 * _pairs(args[first], args[first + 1]) * args[first].shape[-1] if args[power] == 2 else 0
+
+
+def _own_distances(rows: int, power: int) -> Callable[[Arguments], int]:
+    """Of each row of one matrix with every later one."""
+    return lambda args: math.comb(args[rows].shape[0], 2) * 2 * args[rows].shape[1] * (_given(args, power, 2) == 2)
+
+
 MATRIX_FORMULAS: dict[str, Callable[[Arguments], int]] = {
     "aten._trilinear": _trilinear,
     "aten.linalg_matrix_exp": _matrix_exponential,
@@ -167,4 +207,12 @@ MATRIX_FORMULAS: dict[str, Callable[[Arguments], int]] = {
     "aten.linalg_eig": _of_cubes(25),  # section 7.5.6
     "aten._linalg_eigvals": _of_cubes(10),
     "aten._linalg_svd": _singular_values,
+    "aten.linalg_pinv": _pseudoinverse,
+    "aten.linalg_lstsq": _least_squares,
+    "aten.ormqr": _reflected,
+    "aten._euclidean_dist": _euclidean_distances,
+    "aten._cdist_forward": _distances(0, 2),
+    "aten._cdist_backward": _distances(1, 3),
+    "aten._pdist_forward": _own_distances(0, 1),
+    "aten._pdist_backward": _own_distances(1, 2),
 }

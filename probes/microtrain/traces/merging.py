@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from probes.trace import Affine, Operation
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 FASTER = 1.5
 # It counts where it is this share of all that a step of this batch computes, or writes.
 LARGE_BATCH, COUNTING_SHARE = 4096, 0.05
+# What a size of a tensor is that is another one at another batch: no size is less than nothing.
+SAMPLES, CHANCE = -1, -2
+
+Sizes = tuple[float, float, float]  # of one execution: FLOPs, bytes read, bytes written
+Shapes = tuple[tuple[int, ...], ...]
 
 
 def affine(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
@@ -124,14 +129,71 @@ def merge(batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[R
     """Equal operations counted, in order of their first run."""
     if not same_operations(one, other):
         return _merge_by_name(batch_sizes, one, other)
+    shared = _shared_out(batch_sizes, one, other)
     counts: Counter[Operation] = Counter()
-    for a, b in zip(one, other, strict=True):
-        counts[_operation(batch_sizes, a, _sizes(a), _sizes(b), 1)] += 1
+    for place, (a, b) in enumerate(zip(one, other, strict=True)):
+        like, small, large = shared.get(place) or (a, _sizes(a), _sizes(b))
+        counts[_operation(batch_sizes, like, small, large, 1)] += 1
     return tuple(_counted(operation, count) for operation, count in counts.items())
 
 
-def _sizes(record: Record) -> tuple[float, float, float]:
+def _sizes(record: Record) -> Sizes:
     return record.flops, record.read_bytes, record.written_bytes
+
+
+def _shared_out(
+    batch_sizes: tuple[int, int], one: Sequence[Record], other: Sequence[Record]
+) -> dict[int, tuple[Record, Sizes, Sizes]]:
+    """By place, of operations that chance shares rows out among, as among experts: the first of them, and what they do
+    on average. A line through what one of them did may fall, or tell of less than nothing; all together have as many
+    rows as there are samples for. Where no line is such a one, none is here."""
+    pairs = list(zip(one, other, strict=True))
+    groups: dict[tuple[Any, Shapes], list[int]] = defaultdict(list)
+    for place, (a, b) in enumerate(pairs):
+        groups[a[:4], _shapes_told(batch_sizes, a, b)].append(place)
+    found: dict[int, tuple[Record, Sizes, Sizes]] = {}
+    for (what, shapes), by_chance in groups.items():
+        if not any(CHANCE in shape for shape in shapes):
+            continue
+        if all(_is_told(batch_sizes, _sizes(pairs[place][0]), _sizes(pairs[place][1])) for place in by_chance):
+            continue
+        alike = (places for (each, others), places in groups.items() if each == what and _fits(others, shapes))
+        places = sorted(place for some in alike for place in some if place not in found)
+        small, large = (_mean([pairs[place][index] for place in places]) for index in range(2))
+        found |= dict.fromkeys(places, (pairs[places[0]][0], small, large))
+    return found
+
+
+def _shapes_told(batch_sizes: tuple[int, int], a: Record, b: Record) -> Shapes:
+    """Sizes that are the same whatever the batch, and what the others are. CHANCE: neither that nor of all samples."""
+    low, high = batch_sizes
+    return tuple(
+        tuple(x if x == y else SAMPLES if x * high == y * low else CHANCE for x, y in zip(small, large, strict=False))
+        for small, large in zip(a.shapes, b.shapes, strict=False)
+    )
+
+
+def _fits(shapes: Shapes, by_chance: Shapes) -> bool:
+    """Whether these may be such shapes: by chance a size may be the same at both batches as well, or be doubled."""
+    return [len(shape) for shape in shapes] == [len(shape) for shape in by_chance] and all(
+        like in (CHANCE, size)
+        for shape, likes in zip(shapes, by_chance, strict=True)
+        for size, like in zip(shape, likes, strict=True)
+    )
+
+
+def _is_told(batch_sizes: tuple[int, int], small: Sizes, large: Sizes) -> bool:
+    """Whether the lines through two executions are of something that can be."""
+    return all(_is_possible(affine(batch_sizes, pair)) for pair in zip(small, large, strict=True))
+
+
+def _is_possible(line: Affine) -> bool:
+    return line.per_sample >= 0 and line.at(1) >= 0
+
+
+def _mean(records: Sequence[Record]) -> Sizes:
+    flops, read, written = (sum(column) / len(records) for column in zip(*map(_sizes, records), strict=True))
+    return flops, read, written
 
 
 def _growing(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
@@ -146,7 +208,7 @@ def _work(batch_sizes: tuple[int, int], values: tuple[float, float]) -> Affine:
     """The line through two points, unless it tells of less than nothing: then chance was at work, as in a model that
     hangs on its numbers."""
     line = affine(batch_sizes, values)
-    return line if line.per_sample >= 0 and line.at(1) >= 0 else _growing(batch_sizes, values)
+    return line if _is_possible(line) else _growing(batch_sizes, values)
 
 
 def _operation(

@@ -19,6 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from probes.microtrain.traces.matrix_costs import MATRIX_FORMULAS
 from probes.microtrain.traces.operation_kinds import kind_of
+from probes.microtrain.traces.packed_weights import packed_flops
 
 aten = torch.ops.aten
 
@@ -31,6 +32,8 @@ def flops_of(operation: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
     times = _COMPLEX if any(isinstance(arg, torch.Tensor) and arg.is_complex() for arg in args) else 1
     if (own := OWN_FORMULAS.get(str(packet))) is not None:
         return times * own(args)
+    if (packed := packed_flops(operation, args, result)) > 0:
+        return packed
     formula = flop_registry.get(packet)
     return 0 if formula is None else times * int(formula(*args, **kwargs, out_val=result))
 
@@ -198,6 +201,17 @@ def _grouped(args: tuple[Any, ...]) -> int:
     return int(2 * a.numel() * b[-1]) if len(a) == 2 or len(b) == 3 else int(2 * a[-2] * a[-1] * b[-1])
 
 
+def _over_time(args: tuple[Any, ...]) -> int:
+    """conv_tbc(input: steps, batch, inputs; weight: places, inputs, outputs; bias; padding)."""
+    steps = args[0].shape[0] + 2 * (args[3] if len(args) > 3 else 0) - args[1].shape[0] + 1
+    return int(2 * steps * args[0].shape[1] * args[1].numel())
+
+
+def _with_rows(matrix: int, other: int) -> Callable[[tuple[Any, ...]], int]:
+    """By a matrix whose rows are the outputs, however its numbers are packed. matrix, other: their places."""
+    return lambda args: int(2 * args[matrix].numel() * args[other].shape[0])
+
+
 def _native_attention(args: tuple[Any, ...]) -> int:
     """_native_multi_head_attention(query, key, value, embed_dim, …): four projections, two products over pairs."""
     batch, steps, width = args[0].shape
@@ -228,6 +242,11 @@ OWN_FORMULAS: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "aten._grouped_mm": _grouped,
     "aten._int_mm": _product(0, 1),
     "aten.addbmm": _product(1, 2),
+    "aten._addmm_activation": _product(1, 2),
+    "aten._weight_int8pack_mm": _with_rows(0, 1),
+    "aten._weight_int4pack_mm_for_cpu": _with_rows(0, 1),
+    "aten._dyn_quant_matmul_4bit": lambda args: int(2 * args[0].numel() * args[4]),
+    "aten.conv_tbc": _over_time,
     "aten.mv": _with_vector(0),
     "aten.addmv": _with_vector(1),
     "aten.dot": _with_vector(0),

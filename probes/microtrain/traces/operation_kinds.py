@@ -16,9 +16,11 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("recurrent", r"mkldnn_rnn|_thnn_|_cudnn_rnn|^lstm|^gru|^rnn_"),
     ("convolution", r"convolution|^_?slow_conv|conv_depthwise|conv_transpose|^conv\d?"),
     ("matmul", r"^(addmm|mm|bmm|baddbmm|addbmm|addmv|mv|dot|vdot|addr|matmul|linear|_grouped_mm|_scaled_mm)$|_int_mm"),
+    ("matmul", r"^linear(_\w+)?_dynamic|^linear_(relu|leaky_relu|tanh)$"),  # with packed weights
     # Made of products. What factorizes matrices is not of their kind: it takes many times as long as they do where
     # matrices are small, and would be taken for what they take (app.advisor.operation_prices.context_prices).
-    ("matmul", r"^(_trilinear|linalg_matrix_exp)$"),
+    ("matmul", r"^(_trilinear|linalg_matrix_exp|_euclidean_dist|_addmm_activation)$"),
+    ("matmul", r"^_weight_int(8pack_mm|4pack_mm_for_cpu)$"),
     (
         "random",
         r"^(bernoulli|native_dropout|rand|randn|randint|randperm|normal|uniform|random|multinomial|exponential)",

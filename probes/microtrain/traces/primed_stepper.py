@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,12 +27,16 @@ from probes.microtrain.step import Step, make_optimizer
 from probes.microtrain.traces.asking import Guesses
 from probes.microtrain.traces.issuing import IssueCounter
 from probes.microtrain.traces.other_threads import in_one_thread
+from probes.microtrain.traces.packed_weights import packed_weights
 from probes.microtrain.traces.recording import Known, Record, Recorder, check_strided
 from probes.microtrain.traces.repeats import Key
 from probes.microtrain.traces.replayed_optimizer import ReplayedOptimizer, prime
 from probes.microtrain.traces.sparse_states import sparse_states
 from probes.trace import Phase
 from probes.workload.description import Precision, Workload
+
+# Of a step's peak. What is kept of less, as a loss for a report, is not worth a second recording.
+LITTLE_KEPT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,10 @@ class PrimedStepper:
         self._gradients = 0  # that lived from the step before to the last one recorded
         # What else lives from step to step: tensors that are plain attributes, a loss's or a teacher's weights.
         self._beside: list[torch.UntypedStorage] = []
+        # What steps made and something keeps for the next ones, until these put other values in its place or for good:
+        # what hooks store of the layers' outputs, maps of attention, weights computed anew in each forward.
+        self._keeps = False
+        self._kept: list[weakref.ref[torch.UntypedStorage]] = []
         self.evenly_routed = False  # whether that was assumed in a step so far
         self.layers_dropped = 0.0  # the share that chance leaves out, and the last step ran
 
@@ -111,7 +121,8 @@ class PrimedStepper:
         counts: what issues its operations, which takes a tenth longer. large: numbers that are guessed are.
 
         A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
-        again: no later step has it. So it is where that step met memory of which the module does not tell."""
+        again: no later step has it. So it is where that step met memory of which the module does not tell, and at each
+        size and in each precision where a step begins with what the one before it kept."""
         first, attributes = self._step is None, _fake_attributes(self.module) if self._step is None else {}
         recording = self._record(batch_size, precision, counts=counts, large=large)
         before, self._gradients = self._gradients, self._count_gradients()
@@ -119,7 +130,33 @@ class PrimedStepper:
         if first:
             self._beside = [*self._that_stay(attributes), *self._recorder.strangers()]
             again |= bool(self._beside)
+        again |= self._keeps_more(recording, first=first)
         return self._record(batch_size, precision, counts=counts, large=large) if again else recording
+
+    def _keeps_more(self, recording: Recording, *, first: bool) -> bool:
+        """Whether something that was made in this step is kept after it; then that is remembered. Whether it is worth
+        it at all the first step says."""
+        enough = LITTLE_KEPT * max(recording.alive)
+        if first:
+            self._keeps = _bytes_of(self._left()) > enough
+        if not self._keeps:
+            return False
+        gc.collect()  # else what only holds itself counts
+        self._keeps = not first or _bytes_of(self._left()) > enough
+        left = [weakref.ref(storage) for storage in self._left() if self._keeps]
+        self._kept = [each for each in self._kept if each() is not None] + left
+        return bool(left)
+
+    def _left(self) -> list[torch.UntypedStorage]:
+        """What the last step made and left, but for new gradients, weights and states."""
+        left = self._recorder.live.left()
+        owned = {_memory(each) for each in (*self._owned_tensors(), *self._state_tensors())} if left else set()
+        return [storage for storage in left if storage._cdata not in owned]
+
+    def _hold_kept(self) -> None:
+        for each in self._kept:
+            if (storage := each()) is not None:
+                self._recorder.live.hold(storage)
 
     def _that_stay(self, attributes: dict[int, FakeTensor]) -> list[torch.UntypedStorage]:
         """Of the module's fake attributes before a step those that it left where they were: not what it computes anew
@@ -152,6 +189,7 @@ class PrimedStepper:
             live.hold(storage)
         live.add(self._state_tensors())
         resident = live.now
+        self._hold_kept()
         live.resides()
         live.add(inputs.values())
         live.begins()
@@ -215,13 +253,15 @@ class PrimedStepper:
                 yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 
     def resident_bytes(self) -> Resident:
-        """What lives from step to step, after a step was recorded."""
+        """What lives from step to step, after a step was recorded. Packed weights are not trained."""
         parameters = [p for p in self.module.parameters() if p.requires_grad]
+        frozen = [p for p in self.module.parameters() if not p.requires_grad]
+        packed = packed_weights(self.module)
         return Resident(
             parameters=sum(p.numel() for p in parameters),
-            frozen_parameters=sum(p.numel() for p in self.module.parameters() if not p.requires_grad),
+            frozen_parameters=sum(p.numel() for p in (*frozen, *packed)),
             parameter_tensors=self._gradients if self.workload.mode == "training" else len(parameters),
-            parameter_bytes=_total(self.module.parameters()),
+            parameter_bytes=_total((*self.module.parameters(), *packed)),
             buffer_bytes=_total(self.module.buffers()) + sum(storage.nbytes() for storage in self._beside),
             gradient_bytes=_total(p.grad for p in parameters if p.grad is not None),
             optimizer_bytes=_total(self._state_tensors()),
@@ -273,6 +313,10 @@ def _memory(tensor: torch.Tensor) -> int:
 def _distinct(tensors: Iterator[torch.Tensor]) -> dict[int, torch.Tensor]:
     """Labels may be the inputs themselves."""
     return {id(tensor): tensor for tensor in tensors}
+
+
+def _bytes_of(storages: Iterable[torch.UntypedStorage]) -> int:
+    return sum(storage.nbytes() for storage in storages)
 
 
 def _total(tensors: Any) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
-from torch.overrides import enable_reentrant_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probes.allocations import Log
@@ -20,6 +19,7 @@ from probes.microtrain.failures import Untraceable
 from probes.microtrain.kernel_memory.kernel_calls import Call, call_of, is_whole_layer
 from probes.microtrain.traces.asking import is_guessed
 from probes.microtrain.traces.chosen_kernels import chosen_kernel
+from probes.microtrain.traces.decomposing import is_under_autocast, taken_apart, under_autocast
 from probes.microtrain.traces.issuing import IssueCounter
 from probes.microtrain.traces.operation_costs import flops_of, grain_of, tensors_in, traffic_of
 from probes.microtrain.traces.operation_kinds import kind_of
@@ -58,7 +58,8 @@ class LiveBytes:
         self.logs = True  # off while an optimizer steps: on a device it takes other ways
         self.inputs = 0  # how many of the log's allocations after the resident ones are the batch
         self.calls: dict[int, list[int]] = {}  # by place in the log's order, operations that began there
-        self._known: set[int] = set()
+        self._known: dict[int, weakref.finalize[..., torch.UntypedStorage]] = {}
+        self._before = 0  # how many allocations came before the step, its batch among them
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count storages not seen before; each is taken off when it dies."""
@@ -68,12 +69,17 @@ class LiveBytes:
     def hold(self, storage: torch.UntypedStorage) -> None:
         if storage._cdata not in self._known:
             size = storage.nbytes()
-            self._known.add(storage._cdata)
             self.now += size
-            weakref.finalize(storage, self._drop, storage._cdata, size, self._allocated(size))
+            finalizer = weakref.finalize(storage, self._drop, storage._cdata, size, self._allocated(size))
+            self._known[storage._cdata] = finalizer
 
     def knows(self, storage: torch.UntypedStorage) -> bool:
         return storage._cdata in self._known
+
+    def left(self) -> list[torch.UntypedStorage]:
+        """What the step has made and something still holds, in the order in which it was made."""
+        found = (finalizer.peek() for finalizer in self._known.values())
+        return [storage for storage, _, (*_, number), _ in filter(None, found) if number > self._before]
 
     def _allocated(self, size: int) -> int:
         """The allocation's number from 1 on; 0: not logged."""
@@ -84,7 +90,7 @@ class LiveBytes:
         return len(self.log.sizes)
 
     def _drop(self, identity: int, size: int, number: int) -> None:
-        self._known.discard(identity)
+        self._known.pop(identity, None)
         self.now -= size
         if number and self.logs:
             self.log.order.append(number)
@@ -95,7 +101,7 @@ class LiveBytes:
 
     def begins(self) -> None:
         """What was allocated since is the step's batch."""
-        self.inputs = len(self.log.order)
+        self.inputs, self._before = len(self.log.order), len(self.log.sizes)
 
     def runs(self, number: int) -> None:
         """This operation may take more inside, before it makes its results, or after."""
@@ -131,6 +137,8 @@ class Recorder(TorchDispatchMode):
     in common. issuing: is told of every operation. sparse: identities of tensors that are mostly zeros
     (probes.microtrain.traces.sparse_states). device: the kind that the step runs on.
     """
+
+    supports_higher_order_operators = True  # they come here, to be refused by name
 
     def __init__(
         self,
@@ -168,12 +176,17 @@ class Recorder(TorchDispatchMode):
             self.issuing.resume()
 
     def _dispatch(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(func, HigherOrderOperator):
+            raise Untraceable(
+                f"{func.name()} in this model is a higher-order operator: it runs functions that it is given, which a "
+                "trace does not follow. Measure it instead (effort quick)."
+            )
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         func = as_unwatched(func, args, kwargs)
         if is_composite(func, self._device):
-            with self, casting_as_asked(self._device):
-                parts = decompose(func, args, kwargs)
+            with self:
+                parts = taken_apart(func, args, kwargs, self._device)
             if parts is not NotImplemented:
                 return parts
         return self._run(func, args, kwargs)
@@ -208,7 +221,7 @@ class Recorder(TorchDispatchMode):
             result = make(known.made, args, one=known.single, listed=known.listed)
             self._note(known, tensors_in(result))
             return result
-        with _under_autocast(self._device) if casts else nullcontext():
+        with under_autocast(self._device) if casts else nullcontext():
             result = self._stand_ins.run(func, args, kwargs)
         if casts:
             result = _as_cast(result)
@@ -288,33 +301,6 @@ def _as_cast(result: Any) -> Any:
     """Fake tensors do not know that what a layer computes inside is cast: its results come out as narrow."""
     narrow = [t.to(torch.bfloat16) if t.dtype is torch.float32 else t for t in tensors_in(result)]
     return tuple(narrow) if isinstance(result, tuple) else narrow[0]
-
-
-def casting_as_asked(device: str = "cpu") -> AbstractContextManager[Any]:
-    """Around an operation's parts, within a dispatch mode: cast where whoever asked for it is under autocast."""
-    return _under_autocast(device) if is_under_autocast(device) else nullcontext()
-
-
-def is_under_autocast(device: str = "cpu") -> bool:
-    """Whether whoever asked for the operation that a dispatch mode has is. The mode comes below autocast, where torch
-    tells that of nobody; what was set when it was asked is kept for that long."""
-    with enable_reentrant_dispatch():
-        return torch.is_autocast_enabled(device)
-
-
-def _under_autocast(device: str) -> AbstractContextManager[Any]:
-    key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
-    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-    return torch._C._ForceDispatchKeyGuard(included, excluded.remove(key))
-
-
-def decompose(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """By the kernel that a real step runs, where there is one: torch's Python stand-ins (of an LSTM) keep other things
-    alive."""
-    composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), composite):
-        return func._op_dk(composite, *args, **kwargs)
-    return func.decompose(*args, **kwargs)
 
 
 @cache

@@ -73,6 +73,8 @@ def _parts(values: Any) -> Iterator[tuple[Any, ...]]:
         elif isinstance(value, list | tuple):
             yield list, len(value)
             yield from _parts(value)
+        elif isinstance(value, torch.ScriptObject):  # which refuses to be compared
+            raise Unrepeatable
         else:
             yield type(value), value  # 1 and 1.0 hash alike
 

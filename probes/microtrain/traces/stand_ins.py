@@ -16,6 +16,7 @@ from probes.microtrain.traces.asking import guess, is_asked_by_a_library
 from probes.microtrain.traces.known_numbers import KnownNumbers, looked_through
 from probes.microtrain.traces.number_facts import Chance, Filled, Granted, Ones, Rising, Spread
 from probes.microtrain.traces.operation_costs import grouped_shape
+from probes.microtrain.traces.packed_weights import beside_the_cache
 from probes.microtrain.traces.refused_types import check_types
 from probes.microtrain.traces.shape_rules import RULES
 
@@ -55,7 +56,9 @@ class StandIns:
         result = stand_in(self, args, kwargs) if stand_in is not None else None
         rule = RULES.get(operation)
         result = rule(*args, **kwargs) if rule is not None else result
-        result = operation(*args, **kwargs) if result is None else result
+        if result is None:
+            with beside_the_cache(args):
+                result = operation(*args, **kwargs)
         self.known.follow(operation, args, kwargs, result if isinstance(result, FakeTensor) else None)
         return result
 

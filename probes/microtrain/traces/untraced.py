@@ -10,8 +10,18 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedFakeTensorException
 
 from probes.microtrain.building.fake_models import build_fake
-from probes.microtrain.failures import KEPT_FROM_A_TRACE, first_line, is_kept_from_a_trace
-from probes.workload.description import Workload
+from probes.microtrain.failures import (
+    KEPT_FROM_A_TRACE,
+    first_line,
+    is_kept_from_a_trace,
+    is_out_of_memory,
+    is_unsupported,
+)
+from probes.microtrain.feeding import batch_bytes
+from probes.microtrain.models import build_model
+from probes.microtrain.step import make_step
+from probes.microtrain.traces.traceable import first_made
+from probes.workload.description import InvalidModel, Plan, Workload
 
 _TORCH = Path(torch.__file__).parent
 # What torch says of shapes that do not go together, of tensors with numbers and of those without.
@@ -27,6 +37,8 @@ _OF_SHAPES = (
     "k out of range",
     "k not in range for dimension",
 )
+# A step that has failed, as a rule at once, is tried again where its batch takes no more: a second, at worst.
+FEW, MOST_TRIED_BYTES = 2, 16_000_000
 
 
 def needs_numbers(error: BaseException) -> bool:
@@ -100,9 +112,32 @@ def _fails_unwatched(workload: Workload) -> bool:
     return False
 
 
-def explain_real_step(error: BaseException) -> str:
+def explain_real_step(error: BaseException, workload: Workload) -> str:
     """Of one with real numbers."""
-    return KEPT_FROM_A_TRACE if is_kept_from_a_trace(error) else _explain_failing(error)
+    if is_kept_from_a_trace(error):
+        return KEPT_FROM_A_TRACE
+    unwatched = _failure_unwatched(workload)
+    if unwatched is None:
+        return _explain_failing(error)
+    if is_unsupported(unwatched):
+        return f"{_fails(unwatched)} Measured on this CPU it fails as well; another device may run it (effort quick)."
+    return f"{_fails(unwatched)} Check its code and its inputs: measured with these it would fail as well."
+
+
+def _failure_unwatched(workload: Workload) -> Exception | None:
+    """What becomes of a real step of the batch asked for, where nobody watches: what fails where it is watched alone is
+    to be measured. None as well where nobody knows: its batch is too large to be tried, or memory ran out."""
+    try:
+        built = build_model(workload.model)
+        few, batch = first_made(built, (FEW, workload.batch_size))
+        if batch_bytes(batch) * workload.batch_size > MOST_TRIED_BYTES * few:
+            return None
+        batch = built.make_batch(workload.batch_size, None)
+        plan = Plan("cpu", "fp32")
+        make_step(built, [batch], plan, mode=workload.mode, optimizer=workload.optimizer, data="resident")()
+    except Exception as error:  # noqa: BLE001
+        return None if is_out_of_memory(error) or isinstance(error, InvalidModel) else error
+    return None
 
 
 def explain_following(error: BaseException) -> str:

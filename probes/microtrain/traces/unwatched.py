@@ -21,6 +21,8 @@ from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from probes.microtrain.traces.decomposing import taken_apart
+
 aten = torch.ops.aten
 
 
@@ -136,7 +138,7 @@ class _Counting(TorchDispatchMode):
             self.found[func].add(_holders(args))
         elif func in _WHOLE:
             with self:
-                return func.decompose(*args, **(kwargs or {}))
+                return taken_apart(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 

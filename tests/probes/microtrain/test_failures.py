@@ -46,6 +46,12 @@ def test_every_error_has_a_code_and_words(error: BaseException, code: str) -> No
     assert "\n" not in str(failure)
 
 
+def test_no_address_in_memory_is_told() -> None:
+    """As Python shows an object, and a function."""
+    said = str(explain_failure(KeyError(f"no rule for {object()} and {test_no_address_in_memory_is_told}")))
+    assert "no rule for <object> and <function test_no_address_in_memory_is_told>" in said
+
+
 def test_a_kernel_that_this_processor_has_not_is_named() -> None:
     """As torch 2.13 says it of an LSTM in bf16 on a processor with AVX2 alone."""
     said = str(

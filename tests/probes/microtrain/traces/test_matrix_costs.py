@@ -33,6 +33,10 @@ def columns() -> Tensor:
     return torch.empty(COUNT, ROWS, COLUMNS)
 
 
+def many(rows: int) -> Tensor:
+    return torch.empty(COUNT, rows, ROWS)
+
+
 def pivots() -> Tensor:
     return torch.empty(COUNT, ROWS, dtype=torch.int32)
 
@@ -63,6 +67,11 @@ def pivots() -> Tensor:
         (lambda: torch.linalg.qr(square(), mode="r"), 4 / 3 * CUBE),
         (lambda: torch.linalg.householder_product(square(), torch.empty(COUNT, ROWS)), 4 / 3 * CUBE),
         (lambda: torch.linalg.inv_ex(square(torch.complex64)), 4 * 8 / 3 * CUBE),
+        (lambda: torch.linalg.pinv(square()), 24 * CUBE),
+        (lambda: torch.ormqr(square(), torch.empty(COUNT, ROWS), columns()), 2 * ROWS * COUNT * ROWS * COLUMNS),
+        (lambda: torch.cdist(many(30), many(40)), 2 * COUNT * 30 * 40 * (ROWS + 2)),
+        (lambda: torch.cdist(many(20), many(10)), 2 * COUNT * 20 * 10 * ROWS),
+        (lambda: torch.pdist(many(20)[0]), 20 * 19 * ROWS),
     ],
 )
 def test_what_works_on_whole_matrices_is_counted_as_it_is_published(run: Callable[[], object], flops: float) -> None:
@@ -100,3 +109,14 @@ def test_the_gradient_of_a_matrix_exponential_is_one_of_twice_the_side() -> None
     found = recorded(lambda: torch.linalg.matrix_exp(square().requires_grad_()).sum().backward())
     assert [record.flops for record in found] == [2 * 8 * CUBE, 2 * 8 * 2**3 * CUBE]
     assert {record.kind for record in found} == {"matmul"}
+
+
+def test_distances_of_other_powers_have_no_products() -> None:
+    assert recorded(lambda: torch.cdist(many(20), many(10), 1.0)) == []
+
+
+def test_what_is_solved_by_least_squares_is_counted_by_its_factorization() -> None:
+    with Recorder() as recorder:
+        torch.linalg.lstsq(torch.ones(COUNT, 20, ROWS), torch.ones(COUNT, 20, COLUMNS))
+    factorized, through = 2 * ROWS**2 * (20 - ROWS / 3), COLUMNS * (4 * 20 * ROWS - ROWS**2)
+    assert sum(record.flops for record in recorder.records) == round(COUNT * (factorized + through))

@@ -1,5 +1,7 @@
 """Two recordings make lines; of a model that hangs on its numbers, lines that chance has shaken."""
 
+import pytest
+
 from probes.microtrain.traces.merging import merge, peak_lines, repeated
 from probes.microtrain.traces.recording import Record
 from probes.trace import Affine
@@ -19,6 +21,28 @@ def test_more_samples_are_no_less_work_and_few_are_no_less_than_none() -> None:
     assert line_through(200, 100) == Affine(150, 0)
     assert line_through(10, 40) == Affine(0, 10)
     assert line_through(10, 30) == Affine(-10, 10)  # of all samples but one
+
+
+def an_expert(rows: int, width: int = 3) -> Record:
+    sizes = (2 * rows * 2 * width, 4 * rows * 2 + 8 * width, 4 * rows * width)
+    return Record("forward", "matmul", "aten.mm", "float32", ((rows, 2), (2, width)), *sizes)
+
+
+@pytest.mark.parametrize(
+    ("small", "large"), [((2, 9, 9), (11, 10, 19)), ((9, 6, 5), (5, 6, 29)), ((8, 8, 4), (16, 20, 4))]
+)
+def test_what_chance_shares_out_is_told_by_all_of_it(small: tuple[int, ...], large: tuple[int, ...]) -> None:
+    """Each sample has one expert, whichever; their lines alone fall, or tell of less than nothing."""
+    others = an_expert(20, 8), an_expert(40, 8)
+    one, other = ([every, *map(an_expert, rows)] for every, rows in zip(others, (small, large), strict=True))
+    router, *experts = merge((20, 40), one, other)
+    assert (router.count, router.flops) == (1, Affine(0, 2 * 2 * 8))
+    assert sum(operation.count for operation in experts) == 3
+    for size in (1, 4, 100, 10_000):
+        flops, written = (
+            sum(each.count * getattr(each, name).at(size) for each in experts) for name in ("flops", "written_bytes")
+        )
+        assert (flops, written) == pytest.approx((2 * size * 2 * 3, 4 * size * 3))
 
 
 def test_more_samples_take_no_less_memory() -> None:

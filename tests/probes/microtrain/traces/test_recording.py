@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
 from probes.context import ENCODER_LAYER
 from probes.microtrain.calibration.operation_clock import EachOperation
+from probes.microtrain.failures import Untraceable
 from probes.microtrain.traces.recording import Recorder
 
 Part = Callable[[torch.Tensor], torch.Tensor]
@@ -69,3 +70,22 @@ def test_a_layer_that_computes_whole_is_cast_where_it_is_asked_for_so(autocast: 
              if record.name == ENCODER_LAYER]  # fmt: skip
     assert [dtype for dtype, _ in found] == (["float32", "bfloat16"] if autocast else ["bfloat16", "float32"])
     assert [call is not None and call.autocast for _, call in found] == ([False, True] if autocast else [True, False])
+
+
+class Applied(HigherOrderOperator):
+    """As torch's flex_attention and cond are."""
+
+    def __init__(self) -> None:
+        super().__init__("applied_for_a_test")
+
+    def __call__(self, function: Part, data: torch.Tensor) -> Any:
+        return super().__call__(function, data)
+
+
+def test_an_operator_that_runs_functions_is_refused_by_name() -> None:
+    applied = Applied()
+    applied.py_impl(torch._C.DispatchKey.CPU)(lambda function, data: function(data))
+    with torch.inference_mode():
+        assert applied(torch.neg, torch.ones(2)).tolist() == [-1, -1]
+        with pytest.raises(Untraceable, match=r"^applied_for_a_test in this model.*Measure it instead"), Recorder():
+            applied(torch.neg, torch.ones(2))

@@ -88,6 +88,26 @@ def of_fours():
         return batch(size)
     return Curious(), make
 
+class Failing(Asking):
+    def __init__(self, fails):
+        super().__init__()
+        self.fails = fails
+    def forward(self, x):
+        self.fails(x)
+        return super().forward(x)
+
+def failing():
+    return Failing(lambda x: {}["labels"]), batch
+
+def particular():
+    # takes batches of eight
+    return Failing(lambda x: x.view(8, 16)), batch
+
+def elsewhere():
+    def fails(x):
+        raise NotImplementedError("no backward on CPU")
+    return Failing(fails), batch
+
 def without_loss():
     return nn.Linear(16, 16), batch, lambda output, batch: None
 """
@@ -168,7 +188,6 @@ def test_what_a_model_refuses_is_not_to_be_measured_instead() -> None:
         torch.nn.functional.cross_entropy(torch.randn(3, 2), torch.zeros(4, dtype=torch.long))
     for error in (of_torch.value, RuntimeError("?")):
         assert "measure it instead" in explain_step(error, FITTING)
-    assert "measure it instead" in explain_real_step(own.value)
 
 
 @pytest.mark.parametrize(
@@ -191,3 +210,32 @@ def test_nor_are_sizes_that_contradict_each_other(workload: Workload, kind: type
         failed = caught.value
     told = "measure it instead" if kind is None else "measured with these it would fail as well"
     assert told in explain_step(failed, workload)
+
+
+FAILS_ALIKE = "measured with these it would fail as well"
+
+
+def test_a_real_step_that_fails_unwatched_as_well_is_not_to_be_measured(own_code: str) -> None:
+    """Whatever watching made of it, at the batch asked for; what does not is, and what was not tried may be."""
+    own = {name: Workload(python_model(f"{own_code}:{name}"), 6) for name in ("failing", "particular", "asking")}
+    error = RuntimeError("seen while it was watched")
+    assert "fails with KeyError: 'labels'. Check its code" in (told := explain_real_step(error, own["failing"]))
+    assert FAILS_ALIKE in told
+    assert FAILS_ALIKE in explain_real_step(error, own["particular"])
+    for workload in (
+        own["asking"],
+        replace(own["particular"], batch_size=8),
+        replace(own["failing"], batch_size=10**9),
+    ):
+        told = explain_real_step(error, workload)
+        assert "seen while it was watched. Check its sizes and inputs; where they are right, measure it instead" in told
+
+
+def test_what_torch_cannot_do_on_a_cpu_may_run_elsewhere(own_code: str) -> None:
+    told = explain_real_step(RuntimeError("?"), Workload(python_model(f"{own_code}:elsewhere"), 6))
+    assert "NotImplementedError: no backward on CPU. Measured on this CPU it fails as well; another device may" in told
+
+
+def test_nor_is_it_advised_of_a_step_that_was_traced(own_code: str) -> None:
+    with pytest.raises(Untraceable, match=FAILS_ALIKE):
+        trace_workload(Workload(python_model(f"{own_code}:failing"), 6))
