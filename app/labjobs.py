@@ -20,9 +20,9 @@ EXPERIMENT_EPOCH_SECONDS = 0.002
 EXPERIMENT_START_SECONDS = 20.0
 
 
-def trace_job(workload: Workload, *, devices: bool) -> dict[str, Any]:
-    """devices: with the step as a device runs it."""
-    return {"kind": "trace", "workload": workload.to_json(), "devices": devices}
+def trace_job(workload: Workload, seconds: float | None = None, *, devices: bool) -> dict[str, Any]:
+    """devices: with the step as a device runs it. seconds: after which it is ended; None: as any trace is."""
+    return {"kind": "trace", "workload": workload.to_json(), "devices": devices, "seconds": seconds}
 
 
 def widen_job(model: ModelDescription, factor: float) -> dict[str, Any]:
@@ -62,15 +62,31 @@ def measure_job(
     }
 
 
-def load_meanwhile(survey: Survey, noise: Mapping[str, Any], own_cores: float = 0.0) -> Load:
-    """This machine's load while a `measure` job ran, without the job's own; the survey's where the job did not say.
-    own_cores: of what the job takes for others', that are this process's and what else it started."""
+def without_own(result: dict[str, Any], own_cores: float) -> dict[str, Any]:
+    """Of a `measure` job, whose noise and rows tell of others. own_cores: of what it takes for theirs, that are this
+    process's and what else it started: in a later answer these would be others who have left."""
+
+    def less(document: Mapping[str, Any]) -> dict[str, Any]:
+        others = document.get("others_cores")
+        if not isinstance(others, int | float):
+            return dict(document)
+        return {**document, "others_cores": max(0.0, others - own_cores)}
+
+    changed = {**result, "noise": less(result.get("noise") or {})}
+    if isinstance(rows := result.get("measurements"), list):
+        changed["measurements"] = [less(row) if isinstance(row, dict) else row for row in rows]
+    return changed
+
+
+def load_meanwhile(survey: Survey, noise: Mapping[str, Any]) -> Load:
+    """This machine's load while a `measure` job ran, without the job's own (without_own); the survey's where the job
+    did not say."""
     online, others = survey.cpu.logical_cores, noise.get("others_cores")
     if not online or not isinstance(others, int | float):
         return survey.load
     return replace(
         survey.load,
-        busy_fraction=min(1.0, max(0.0, others - own_cores) / online),
+        busy_fraction=min(1.0, max(0.0, others) / online),
         own_busy_fraction=0.0,
         steal_fraction=noise.get("steal_fraction"),
         load_average=noise.get("load_average"),

@@ -88,7 +88,7 @@ class Traces:
         LabError."""
         key, version = self._trace_key(survey, workload), self._torch_version(survey)
         try:
-            trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, devices=devices)))
+            trace = parse_sent(Trace.from_json, await run(labjobs.trace_job(workload, seconds, devices=devices)))
         except LabError as error:
             if error.code in LASTING_REFUSALS:
                 until = self._clock() + LASTING_REFUSALS[error.code]

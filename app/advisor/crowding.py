@@ -69,12 +69,13 @@ class Crowd:
     def _free_outside(self, others: float) -> float:
         return self.online - max(0.0, others - _always_held(self.online))
 
-    def exposure(self, plan: Plan, others_then: float | None = 0.0) -> float:
+    def exposure(self, plan: Plan, others_then: float | None = 0.0, contained: float = 1.0) -> float:
         """From 0 (each thread has a core) to 1 (one thread has none), beyond what a time contains that was taken while
-        others held that many cores; None: it contains what it met. What runs on a device is left as it is."""
+        others held that many cores; None: it contains what it met. contained: the share of what was met then that is
+        in it. What runs on a device is left as it is."""
         if not plan.is_cpu or others_then is None:
             return 0.0
-        more = self._exposure_now(self._threads(plan)) - self.exposure_then(plan, others_then)
+        more = self._exposure_now(self._threads(plan)) - contained * self.exposure_then(plan, others_then)
         return more if more >= LEAST_EXPOSURE else 0.0
 
     def relief(self, plan: Plan, others_then: float | None) -> float:
@@ -94,13 +95,18 @@ class Crowd:
         return self.exposure_then(plan, others_then) - self._exposure_now(self._threads(plan))
 
     def relief_of(self, row: Measurement) -> float:
-        """The same of a measurement; 0 where some of its samples met calm cores, of which it tells then."""
-        return self.relief(row.plan, row.others_cores) if row.slowdown is None else 0.0
+        """The same of a measurement."""
+        return self.relief(row.plan, row.others_cores)
 
     def tells_of_others(self, row: Measurement) -> bool:
-        """Others were in the way of a measurement, none of whose samples is known to have met calm cores: how much of
-        its time is theirs nobody can tell, whether they have left or not."""
-        return row.slowdown is None and self.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE
+        """Others were in the way of a measurement: how much of its time is theirs nobody can tell, whether they have
+        left or not. Its calm samples are no exception: a thread that waits for its core does not read the pace, which
+        is as quick as ever once it has it back."""
+        return self.exposure_then(row.plan, row.others_cores) >= LEAST_EXPOSURE
+
+    def met_calm_cores(self, row: Measurement) -> bool:
+        """Of its samples some are known to have."""
+        return row.slowdown is not None and not self.tells_of_others(row)
 
     def tells_of_the_past(self, row: Measurement) -> bool:
         """It does, and they hold fewer cores now: asked of the machine, as for relief."""

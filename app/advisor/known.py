@@ -18,8 +18,9 @@ from app.advisor.explanations.sick_device import sick_devices
 from app.advisor.like_cards import kinds_elsewhere, rows_of_like_cards, same_kinds, unlike_plans
 from app.advisor.memory_model.memory import MemoryEstimate, data_set_bytes, estimate_memory, with_data
 from app.advisor.memory_model.rooms import Room, room_for
+from app.advisor.memory_model.stretches import EVERY, Stretches
 from app.advisor.one_value import explain_one_value
-from app.advisor.options import largest_batch, option_for
+from app.advisor.options import held_batches, option_for
 from app.advisor.plans import candidate_plans, halved_precisions, left_out_precisions, profiled_plans
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
@@ -147,9 +148,7 @@ class Known:
 
     def batches(self, ranking: Ranking) -> Batches:
         """What to look at over the batch: the plans of these options."""
-        room = {option.plan.key: option.max_batch_size for option in ranking.options}
-        untold = [option.plan for option in ranking.options if option.max_batch_size is None]
-        room |= self._room_fed(self.workload.data, untold)  # by all that a device has, where nobody knows what is free
+        room = {option.plan.key: option.held for option in ranking.options}
         fed = {way: replace(self.workload, data=way) for way in DATA}
         rows = {key: self._all_rows(key) for key in (*self.rows, *self.rows_alike)}
         failed = {way: {key: failed_at(found, fed[way]) for key, found in rows.items()} for way in DATA}
@@ -163,24 +162,24 @@ class Known:
     def _data_set(self, data: Data) -> int:
         return data_set_bytes(self.trace, replace(self.workload, data=data))
 
-    def _room_fed(self, data: Data, plans: Iterable[Plan]) -> dict[tuple[object, ...], int | None]:
-        """Samples that each of these on a device holds where its batches arrive so; on a CPU every way is the same but
-        for resident data."""
+    def _room_fed(self, data: Data, plans: Iterable[Plan]) -> dict[tuple[object, ...], Stretches]:
+        """Batches that each of these on a device holds where they arrive so; on a CPU every way is the same but for
+        resident data."""
         workload, smallest, data_set = replace(self.workload, data=data), self.smallest, self._data_set(data)
-        found: dict[tuple[object, ...], int | None] = {}
+        found: dict[tuple[object, ...], Stretches] = {}
         for plan in plans:
             memory = self.memory[plan.key]
             if not plan.is_cpu or (memory is not None and memory.data_set != data_set):
                 fed = None if memory is None else with_data(memory, plan, data, data_set)
-                found[plan.key] = largest_batch(fed, self._tried(plan, workload, smallest))
+                found[plan.key] = held_batches(fed, self._tried(plan, workload, smallest))
         return found
 
     def runs_pinned(self, plan: Plan) -> bool:
         """Whether the batch asked for fits on its device beside the next one, as it does fed from pinned memory, and no
         step fed so was seen to fail."""
-        asked, room = self.workload.batch_size, self._room_fed("pinned", [plan]).get(plan.key)
+        asked, room = self.workload.batch_size, self._room_fed("pinned", [plan]).get(plan.key, EVERY)
         failed = failed_at(self._all_rows(plan.key), replace(self.workload, data="pinned"))
-        return (room is None or asked <= room) and asked not in failed
+        return asked in room and asked not in failed
 
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
         """The best first, at this batch size. Of those whose start a run as long as this one does not repay, compiled

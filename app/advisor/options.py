@@ -9,6 +9,7 @@ from app.advisor.explanations.uncopied import say_uncopied
 from app.advisor.explanations.words import say_bytes, say_seconds
 from app.advisor.memory_model.memory import MemoryEstimate
 from app.advisor.memory_model.raised import raised_to
+from app.advisor.memory_model.stretches import EVERY, Stretches
 from app.advisor.recommendation import Breakdown, MemoryParts, Option
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime
@@ -27,11 +28,13 @@ def option_for(
     raised = raised_to(memory, outcome.took) if memory is not None else None
     fits, why_not = _fits(raised, outcome, workload, plan)
     parts = _parts(_told_by(memory, raised, outcome, batch), outcome, batch)
-    largest = _told_largest(raised, outcome)
+    held = _held(raised, outcome)
+    largest = _told_largest(held, raised, outcome)
+    up_to = largest and _without_gap(held, outcome)
     if fits is False or outcome.refused is not None:
-        why_not = outcome.refused or why_not
+        why_not, cannot_run = outcome.refused or why_not, outcome.refused is not None
         empty = Option(plan, fits, why_not, None, None, None, Breakdown(), parts, largest)
-        return replace(empty, cannot_run=outcome.refused is not None)
+        return replace(empty, cannot_run=cannot_run, fits_up_to=up_to, held=held)
     estimate = time.at(batch, workload.data)
     without_copy = _uncopied_seconds(time, estimate, workload)
     is_late = outcome.not_reached is not None or outcome.begun_seconds is not None
@@ -53,6 +56,8 @@ def option_for(
         relieved=estimate is not None and estimate.relieved,
         slowed=1.0 if estimate is None else None if estimate.by_one_step else estimate.slowed,
         uncopied_seconds=without_copy,
+        fits_up_to=up_to,
+        held=held,
         rests_on_prediction=estimate is not None and estimate.rests_on_prediction,
     )
 
@@ -98,9 +103,10 @@ def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: i
             f"{single.others_cores:.1f} cores, who hold fewer now; those after it take less. More time would do."
         )
     if single is None and row is not None and estimate.relieved:
+        where = "" if row.batch_size == batch_size else f" at batch size {row.batch_size}"
         return (
-            f"It was measured while others held {row.others_cores:.1f} cores, who hold fewer now: what is told lies "
-            "between what steps took then and the least that they may take without them. Measure it again (effort "
+            f"It was measured{where} while others held {row.others_cores:.1f} cores, who hold fewer now: what is told "
+            "lies between what steps took then and the least that they may take without them. Measure it again (effort "
             "quick)."
         )
     return None
@@ -165,18 +171,28 @@ def explain_missing(memory: MemoryEstimate, outcome: Tried, workload: Workload, 
 def _remedy(memory: MemoryEstimate | None, outcome: Tried, workload: Workload, plan: Plan) -> str:
     """The first thing that would make it fit, the least intrusive first. What ran, or did not, knows better than what
     is estimated."""
-    smaller = workload.batch_size > 1
-    largest = _told_largest(memory, outcome)
-    estimated = None if memory is None or memory.available is None else memory.max_batch_size()
-    if smaller and largest is not None and 1 <= largest < workload.batch_size and largest in (estimated, outcome.ran):
-        unknown = memory is not None and memory.overhead is None and largest != outcome.ran
-        return f"A batch of {largest} would fit{', or somewhat less: {BESIDE}' if unknown else ''}."
-    if smaller and largest != 0:
-        return "A smaller batch may fit."
+    held, batch = _held(memory, outcome), workload.batch_size
+    if told := _fitting_batches(held, memory, outcome, batch):
+        unknown = memory is not None and memory.overhead is None and told != [str(outcome.ran)]
+        named = told[0] if len(told) == 1 else f"{told[0]}, or of {told[1]},"
+        return f"A batch of {named} would fit{f', or somewhat less: {BESIDE}' if unknown else ''}."
+    if held.each and batch > 1:
+        return f"A {'smaller' if held.largest_below(batch) else 'larger'} batch may fit."
     none = "Not even one sample fits" if outcome.smallest == 1 else f"Not even {outcome.smallest} samples fit"
     if memory is None or memory.limit is None:
         return f"{none}: {_else(on_cpu=plan.is_cpu)}."
     return _remedy_of_least(memory, workload, memory.limit, outcome.smallest, none)
+
+
+def _fitting_batches(held: Stretches, memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> list[str]:
+    """In words, the largest of smaller ones, and the next larger ones, which take less than this one: as far as these
+    ran, or the estimate ends there."""
+    estimated = EVERY if memory is None or memory.available is None else memory.stretches()
+    smaller, larger = held.largest_below(batch_size), held.next_above(batch_size)
+    ran = smaller == outcome.ran and _is_told(memory, outcome)
+    told = [str(smaller)] if smaller and (ran or smaller + 1 not in estimated) else []
+    is_estimated = memory is not None and memory.available is not None
+    return [*told, str(larger)] if larger is not None and is_estimated else told
 
 
 def _remedy_of_least(memory: MemoryEstimate, workload: Workload, limit: int, smallest: int, none: str) -> str:
@@ -245,28 +261,33 @@ def _parts(memory: MemoryEstimate | None, outcome: Tried, batch_size: int) -> Me
     return replace(measured, activations_bytes=activations, fragmentation_bytes=above - activations)
 
 
-def largest_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
-    """The largest batch that a plan holds, by what is estimated and what came of running it; where nobody knows what is
-    free, by all that its device has. 0: none, None: not known, or without end."""
-    return _max_batch(raised_to(memory, outcome.took) if memory is not None else None, outcome)
+def held_batches(memory: MemoryEstimate | None, outcome: Tried) -> Stretches:
+    """The batches that a plan holds, by what is estimated and what came of running it; where nobody knows what is free,
+    by all that its device has."""
+    return _held(raised_to(memory, outcome.took) if memory is not None else None, outcome)
 
 
-def _told_largest(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
-    """None where only the estimate tells it, and nobody knows what is free."""
-    largest = _max_batch(memory, outcome)
-    is_known = memory is None or memory.available is not None or outcome.too_big is not None
-    return largest if is_known or largest == 0 else None
+def _held(memory: MemoryEstimate | None, outcome: Tried) -> Stretches:
+    """None that is smaller than torch takes, or larger than may be asked for."""
+    held = memory.stretches() if memory is not None else EVERY
+    for too_big in (outcome.too_big, None if outcome.outgrown is None else outcome.outgrown[0]):
+        held = held if too_big is None else held.at_most(too_big - 1)
+    if outcome.ran is not None:
+        held = held.with_all_up_to(outcome.ran)
+    held = held if held.largest is None else held.at_most(bounds.MAX_BATCH_SIZE)
+    return held.at_least(outcome.smallest)
 
 
-def _max_batch(memory: MemoryEstimate | None, outcome: Tried) -> int | None:
-    """No more than may be asked for; 0 where that is fewer than torch takes."""
-    largest = memory.max_batch_size() if memory is not None else None
-    if outcome.too_big is not None:
-        largest = outcome.too_big - 1 if largest is None else min(largest, outcome.too_big - 1)
-    if outcome.outgrown is not None:
-        largest = outcome.outgrown[0] - 1 if largest is None else min(largest, outcome.outgrown[0] - 1)
-    if outcome.ran is not None and largest is not None:
-        largest = max(largest, outcome.ran)
-    if largest is not None and largest < outcome.smallest:
-        return 0
-    return largest and min(largest, bounds.MAX_BATCH_SIZE)
+def _told_largest(held: Stretches, memory: MemoryEstimate | None, outcome: Tried) -> int | None:
+    """None where only the estimate tells it, and nobody knows what is free. 0: there is none."""
+    return held.largest if _is_told(memory, outcome) or held.largest == 0 else None
+
+
+def _is_told(memory: MemoryEstimate | None, outcome: Tried) -> bool:
+    return memory is None or memory.available is not None or outcome.too_big is not None
+
+
+def _without_gap(held: Stretches, outcome: Tried) -> int | None:
+    """The batch up to which all are held; 0: not even the smallest that torch takes is."""
+    first, last = held.each[0]
+    return last if first <= outcome.smallest else 0

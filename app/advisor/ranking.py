@@ -29,7 +29,8 @@ class Ranking:
     it; the cheapest of them is the head, of several such the quickest. unlike: without those that are one plan on
     another card that is alike. confidence: None when a plan that may fit has no time. late: what is no option, as the
     run is over before it repays its start. unrepaid: plans on a device of which the same is so, by their keys; they
-    stay options, and none is the head."""
+    stay options, and none is the head. near: the runner-up, where the times of the two overlap, however far apart their
+    medians are."""
 
     options: tuple[Option, ...]
     close: tuple[Option, ...]
@@ -37,12 +38,40 @@ class Ranking:
     confidence: float | None
     late: tuple[Option, ...] = ()
     unrepaid: Starts = field(default_factory=dict)
+    near: Option | None = None
 
     @property
     def best(self) -> Option | None:
-        """The head, if it can be recommended: it has a time, and is not known to be too big."""
+        """The head, if it can be recommended: it has a time, is not known to be too big, and no device may be quicker
+        of which only copies are not known."""
+        return self.first if self.untold is None else None
+
+    @property
+    def first(self) -> Option | None:
+        """The quickest of those that have a time, or the cheapest of its close ones."""
         head = self.options[0] if self.options else None
         return head if head is not None and head.step_seconds is not None and head.fits is not False else None
+
+    @property
+    def untold(self) -> Option | None:
+        """The quickest plan of the devices none of whose plans has a time, as no copies to them were calibrated, where
+        it takes less without copies than the first does: what they add may be little or much."""
+        if self.first is None or self.first.judged_seconds is None:
+            return None
+        told = {option.plan.device for option in self.unlike if option.step_seconds is not None}
+        lacking = (option for option in self.unlike if option.plan.device not in told)
+        without = [(option.uncopied_seconds, option) for option in lacking if option.uncopied_seconds is not None]
+        least, quickest = min(without, key=lambda both: both[0], default=(math.inf, None))
+        return quickest if least < self.first.judged_seconds else None
+
+    @property
+    def passed_over(self) -> Option | None:
+        """Of the unrepaid ones, the quickest whose steps are shorter than the head's, in a run that is long enough."""
+        if self.best is None or self.best.judged_seconds is None:
+            return None
+        quicker = (o for o in self.unlike if o.judged_seconds is not None and self.unrepaid.get(o.plan.key) is not None)
+        option = min(quicker, key=lambda o: o.judged_seconds or 0.0, default=None)
+        return option if option is not None and (option.judged_seconds or 0.0) < self.best.judged_seconds else None
 
     @property
     def repaid(self) -> tuple[Option, ...]:
@@ -106,7 +135,9 @@ def rank_options(
     unlike = [option for option in ordered if option is first_of[option.plan.key]]
     repaid = [option for option in unlike if option.plan.key not in unrepaid]
     confidence = _confidence(repaid, ratio_spread)
-    return Ranking(tuple(ordered), tuple(close), tuple(unlike), confidence, unrepaid=unrepaid)
+    second = next((option for option in repaid[1:] if _has_time(option)), None)
+    near = second if second is not None and _cannot_be_told(repaid[0], second, ratio_spread) else None
+    return Ranking(tuple(ordered), tuple(close), tuple(unlike), confidence, unrepaid=unrepaid, near=near)
 
 
 def _best_founded(
@@ -164,10 +195,17 @@ def _overlap(fastest: Option, other: Option, ratio_spread: RatioSpread) -> bool:
         return False  # judged by its worst, a crowded one is told apart
     ratio = max(theirs.median / ours.median, ours.median / theirs.median)  # of crowded ones the first's may be longer
     at_worst = theirs.high / ours.high if other.is_judged_by_high else 1.0
-    if max(ratio, at_worst) > WORTH_OF_CHEAPNESS:
+    return max(ratio, at_worst) <= WORTH_OF_CHEAPNESS and _cannot_be_told(fastest, other, ratio_spread)
+
+
+def _cannot_be_told(one: Option, other: Option, ratio_spread: RatioSpread) -> bool:
+    """Which of the two is the quicker."""
+    ours, theirs, spread = one.step_seconds, other.step_seconds, ratio_spread(one, other)
+    if ours is None or theirs is None:
         return False
-    spread = ratio_spread(fastest, other)
-    return max(ours.low, theirs.low) <= min(ours.high, theirs.high) if spread is None else math.log(ratio) <= spread
+    if spread is None:
+        return max(ours.low, theirs.low) <= min(ours.high, theirs.high)
+    return abs(math.log(theirs.median / ours.median)) <= spread
 
 
 def _confidence(ordered: Sequence[Option], ratio_spread: RatioSpread) -> float | None:

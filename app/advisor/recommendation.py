@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.advisor.memory_model.stretches import EVERY, Stretches
 from probes.workload.description import Plan, Workload
 
 SCHEMA_VERSION = "1"
@@ -100,20 +101,25 @@ class Option:
     """Others hold cores that it needs, so that its step may take far longer than its median: it is ranked by `high`."""
     relieved: bool = False
     """Others, who have left, held cores that it needs when its time was taken, so that it may take far less; its note
-    says so."""
+    says so. It is ranked by `high`, too."""
     slowed: float | None = 1.0
     """How many times as long as without others it takes at worst, below 1 the other way round; None: nobody can tell,
     as one step is all that it rests on. Of two plans with the same the ratio is that of a calm machine."""
     uncopied_seconds: float | None = None
     """Of its step without copies, where none of the kind asked for were calibrated: then it has no time, or one that is
     bound by other copies; None where they were."""
+    fits_up_to: int | None = None
+    """The batch up to which all fit: below `max_batch_size` where one between takes more than that one; 0: not even the
+    smallest does; None: not known."""
+    held: Stretches = EVERY
+    """The batches that are not known to take more than there is."""
     rests_on_prediction: bool = False
     """Its time is predicted, or was carried along a prediction from a batch that ran; else real steps told it."""
 
     @property
     def is_judged_by_high(self) -> bool:
         """Its median is too poor a guess to go before a better known one by it."""
-        return self.crowded or self.slowed is None
+        return self.crowded or self.relieved or self.slowed is None
 
     @property
     def judged_seconds(self) -> float | None:
@@ -138,6 +144,7 @@ class Option:
             "cannot_run": self.cannot_run,
             "crowded": self.crowded,
             "relieved": self.relieved,
+            "fits_up_to": self.fits_up_to,
         }
 
 

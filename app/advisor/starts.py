@@ -1,5 +1,5 @@
 """From how many steps on a plan repays its start: a compiled one against the best that has none, a device's against
-the CPU's best."""
+the CPU's best, and against the device's plan that a run is soonest over with."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from app.advisor.curves.over_batches import startup_of
 from app.advisor.environments import Gain
+from app.advisor.like_cards import on_its_kind
 from app.advisor.recommendation import Option
 from probes.measurement import Measurement
 from probes.workload.description import Plan
@@ -69,28 +70,83 @@ def unrepaid_devices(
     steps: int | None,
 ) -> Starts:
     """Plans on a device whose start a run of so many steps does not repay, by their keys: against the best one of the
-    CPU that is not compiled, beyond what that one's first step takes, where it was measured. None of a plan whose step
-    is no shorter, and cannot be told to be with its start spread over the run. No entry of one whose start nobody
-    knows; none at all where nobody said how long the run is, nor without a time of such a plan of the CPU.
+    CPU that is not compiled, beyond what that one's first step takes, where it was measured; and, where its own was
+    measured, against the plan on a device of which that is so, too, and that the run is soonest over with, if the two
+    can be told apart. Told against the one of both that is sooner done. None of a plan whose step is no shorter, and
+    cannot be told to be with its start spread over the run. No entry of one whose start nobody knows; none at all where
+    nobody said how long the run is.
 
     options: all, at this batch size. rows: by the plan's key. kinds: by device, the same for cards that are alike.
     """
-    judged = [(option, seconds) for option in options if (seconds := option.judged_seconds) is not None]
-    on_cpu = [each for each in judged if each[0].plan.is_cpu and not each[0].plan.compiled]
-    if steps is None or not on_cpu:
+    if steps is None:
         return {}
-    best, their_seconds = min(on_cpu, key=lambda each: each[1])
-    begun = startup_of(best.plan, rows.get(best.plan.key, ()), batch_size) or 0.0
-    starts = _device_starts([option.plan for option in options if not option.plan.is_cpu], rows, batch_size, kinds)
+    on_devices = [option.plan for option in options if not option.plan.is_cpu]
+    own = _measured_starts(on_devices, rows, batch_size)
+    starts = _device_starts(own, on_devices, kinds)
+    timed = [option for option in options if option.judged_seconds is not None]
+    runs = [_Run(option, starts[option.plan.key], steps) for option in timed if option.plan.key in starts]
+    of_card = min((run for run in runs if run.option.plan.key in own), key=lambda run: run.seconds, default=None)
+    rivals = [run for run in (_on_cpu(timed, rows, batch_size, steps), of_card) if run is not None]
+    rivals.sort(key=lambda run: run.seconds)
     found: dict[tuple[object, ...], Repaid | None] = {}
-    for option, seconds in judged:
-        key = option.plan.key
-        if key in starts:
-            more = max(starts[key] - begun, 0.0)
-            repaid = _repaid(more, seconds, best.plan, their_seconds)
-            if not (_may_be_shorter(option, best, more / steps) if repaid is None else repaid.within(steps)):
-                found[key] = repaid
+    for run in runs:
+        plan = run.option.plan
+        for rival in rivals:
+            may_compare = rival is not of_card or (plan.key in own and not _is_twin(plan, rival.option.plan, kinds))
+            if may_compare and plan.key not in found and not run.may_pay_against(rival):
+                found[plan.key] = run.repaid_against(rival)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """So many steps of a plan, after its start."""
+
+    option: Option
+    start: float
+    steps: int
+
+    @property
+    def step_seconds(self) -> float:
+        return self.option.judged_seconds or 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.start + self.steps * self.step_seconds
+
+    def repaid_against(self, rival: _Run) -> Repaid | None:
+        return _repaid(self._more(rival), self.step_seconds, rival.option.plan, rival.step_seconds)
+
+    def may_pay_against(self, rival: _Run) -> bool:
+        """Where the step is shorter: by the medians against the CPU, which is the cheaper one; else unless the two are
+        told apart."""
+        repaid = self.repaid_against(rival)
+        if repaid is not None and (rival.option.plan.is_cpu or repaid.within(self.steps)):
+            return repaid.within(self.steps)
+        return _may_be_shorter(self.option, rival.option, self._more(rival) / self.steps)
+
+    def _more(self, rival: _Run) -> float:
+        """Seconds that this start takes beyond the other."""
+        return max(self.start - rival.start, 0.0)
+
+
+def _on_cpu(
+    timed: Sequence[Option],
+    rows: Mapping[tuple[object, ...], Sequence[Measurement]],
+    batch_size: int,
+    steps: int,
+) -> _Run | None:
+    """The best of the CPU's plans; None where none that is not compiled has a time."""
+    plain = [option for option in timed if option.plan.is_cpu and not option.plan.compiled]
+    best = min(plain, key=lambda option: option.judged_seconds or 0.0, default=None)
+    if best is None:
+        return None
+    return _Run(best, startup_of(best.plan, rows.get(best.plan.key, ()), batch_size) or 0.0, steps)
+
+
+def _is_twin(plan: Plan, other: Plan, kinds: Mapping[str, Hashable]) -> bool:
+    """One plan on two cards that are alike, or the very same, is no choice between two."""
+    return on_its_kind(plan, kinds) == on_its_kind(other, kinds)
 
 
 def start_of(
@@ -105,7 +161,7 @@ def start_of(
     if plan.is_cpu:
         return startup_of(plan, rows.get(plan.key, ()), batch_size)
     on_devices = [each for each in (*plans, plan) if not each.is_cpu]
-    return _device_starts(on_devices, rows, batch_size, kinds).get(plan.key)
+    return _device_starts(_measured_starts(on_devices, rows, batch_size), on_devices, kinds).get(plan.key)
 
 
 def _may_be_shorter(option: Option, best: Option, more_seconds: float) -> bool:
@@ -114,20 +170,21 @@ def _may_be_shorter(option: Option, best: Option, more_seconds: float) -> bool:
     return ours is not None and theirs is not None and ours.low + more_seconds <= theirs.high
 
 
-def _device_starts(
-    plans: Sequence[Plan],
-    rows: Mapping[tuple[object, ...], Sequence[Measurement]],
-    batch_size: int,
-    kinds: Mapping[str, Hashable],
+def _measured_starts(
+    plans: Sequence[Plan], rows: Mapping[tuple[object, ...], Sequence[Measurement]], batch_size: int
 ) -> dict[tuple[object, ...], float]:
-    """Seconds, by the plan's key. A context begins before the first step of any plan: of one that was not measured, the
-    least that was on its device or on one that is alike."""
-    own: dict[tuple[object, ...], float] = {}
+    """Seconds, by the plan's key."""
+    found = {plan.key: startup_of(plan, rows.get(plan.key, ()), batch_size) for plan in plans}
+    return {key: seconds for key, seconds in found.items() if seconds is not None}
+
+
+def _device_starts(
+    own: Mapping[tuple[object, ...], float], plans: Sequence[Plan], kinds: Mapping[str, Hashable]
+) -> dict[tuple[object, ...], float]:
+    """With those of plans that were not measured. A context begins before the first step of any: the least that was
+    measured on its device or on one that is alike."""
     least: dict[Hashable, float] = {}
-    for plan in plans:
-        took, kind = startup_of(plan, rows.get(plan.key, ()), batch_size), kinds.get(plan.device, plan.device)
-        if took is not None:
-            own[plan.key] = took
-            least[kind] = min(took, least.get(kind, took))
     kind_of = {plan.key: kinds.get(plan.device, plan.device) for plan in plans}
-    return {key: least[kind] for key, kind in kind_of.items() if kind in least} | own
+    for key, took in own.items():
+        least[kind_of[key]] = min(took, least.get(kind_of[key], took))
+    return {key: least[kind] for key, kind in kind_of.items() if kind in least} | dict(own)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from app.advisor.request import Request
 from app.answering.answer_notes import AnswerNotes
+from app.answering.measuring_time import WAITED_FOR_SECONDS
 from app.answering.real_steps import RealSteps
 from app.errors import LabError
 from app.keeping import OnProgress
 from app.lab.child import Child
+from app.lab.child_endings import NOT_RETURNED
 from app.lab.tracer import TRACE_SECONDS
 from probes.hardware import Survey
 from probes.trace import Trace
@@ -41,6 +43,20 @@ class Following:
         self.devices = False
         self.untraceable: LabError | None = None
 
+    @property
+    def seconds(self) -> float:
+        """That a trace may take: where the time is limited, no longer than steps may, with what they are waited for."""
+        request = self._request
+        limited = request.measuring_seconds + WAITED_FOR_SECONDS
+        return TRACE_SECONDS if request.time_limit_seconds is None else min(TRACE_SECONDS, limited)
+
+    @property
+    def is_stuck(self) -> bool:
+        """The user's own function did not return for as long as it would be waited for to run steps."""
+        waited_for = self._request.measuring_seconds + WAITED_FOR_SECONDS
+        is_own = self.untraceable is not None and NOT_RETURNED in str(self.untraceable)
+        return is_own and waited_for <= self.seconds
+
     async def known_trace(self, survey: Survey) -> Trace | None:
         return await self._crosspoint.known_trace(survey, self._request.workload, devices=self.devices)
 
@@ -61,16 +77,16 @@ class Following:
 
     async def _trace(self, survey: Survey, child: Child | None) -> Trace:
         self._on_progress(0.0, "tracing the model")
-        run = None if child is None else lambda job: child.run(job, TRACE_SECONDS)
+        run = None if child is None else lambda job: child.run(job, self.seconds)
         made = await self._crosspoint.new_trace(
-            survey, self._request.workload, run, devices=self.devices, seconds=TRACE_SECONDS
+            survey, self._request.workload, run, devices=self.devices, seconds=self.seconds
         )
         return self._notes.value_of(made)
 
     async def _refusal(self, survey: Survey) -> LabError | None:
         """Of an earlier try to trace it, where steps tell instead (they run now, or have run before), or where no try
         will bring one."""
-        refusal = self._crosspoint.trace_refusal(survey, self._request.workload, TRACE_SECONDS, devices=self.devices)
+        refusal = self._crosspoint.trace_refusal(survey, self._request.workload, self.seconds, devices=self.devices)
         if refusal is None or self._request.effort != "instant" or refusal.code != "too-slow":
             return refusal
         return refusal if any(row.outcome == "ok" for row in await self._steps.known(survey)) else None

@@ -21,6 +21,9 @@ BUILDING_SECONDS, CONTEST_STEPS = 2.5, 19
 # So many times as long as the fastest plan's step: such a plan is measured last, with what time the others leave
 # (probes.microtrain.measuring.contest).
 SLOW = 3.0
+# A first step that has begun is waited for, and so is building the model, so long beyond the time for measuring
+# (probes.microtrain.measure).
+WAITED_FOR_SECONDS = 30.0
 # Waiting for the machine takes no longer than measuring may, but long enough for a calibration to give way.
 LEAST_PATIENCE_SECONDS = 6.0
 

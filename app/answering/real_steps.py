@@ -72,7 +72,6 @@ class RealSteps:
         if not fitting:
             return
         enough = contest_seconds(estimate, fitting, seconds)
-        work = await asyncio.to_thread(OwnWork, child.pid)
         noise = await self._run(
             child,
             survey,
@@ -83,7 +82,7 @@ class RealSteps:
             expected_seconds(estimate, fitting),
             apart=may_run_apart(options_of(estimate, fitting), enough),
         )
-        self.load = labjobs.load_meanwhile(survey, noise, await asyncio.to_thread(work.cores_beside, noise))
+        self.load = labjobs.load_meanwhile(survey, noise)
 
     async def probe(
         self,
@@ -212,7 +211,9 @@ class RealSteps:
             expected=expected,
             paces=self.paces,
         )
+        work = await asyncio.to_thread(OwnWork, child.pid)
         result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
+        result = labjobs.without_own(result, await asyncio.to_thread(work.cores_beside, result.get("noise") or {}))
         self.to_begin_seconds = result.get("to_begin_seconds") or 0.0
         if again is not None:
             told = better_than_before(result["measurements"], self.fresh, again.surprising)

@@ -32,6 +32,7 @@ from app.fitted_thread import in_fitted_thread
 from app.keeping import OnProgress, say_waiting, unless_unreadable
 from app.lab import Lab, Ticket
 from app.lab.child import Child
+from app.lab.child_endings import NOT_RETURNED
 from app.measurable import check_outcome, check_surveyed
 from probes.hardware import Survey
 from probes.load import SHORTEST_SECONDS
@@ -114,6 +115,9 @@ class Recommending:
         trace = await self._following.known_trace(survey)
         if trace is None and lab.tracer_is_warm:
             trace = await self._following.trace_if_possible(survey)
+        if self._following.is_stuck:
+            self._note_stuck()
+            return None
         ticket = self._in_line()
         at_turn = SurveyAtTurn(self._crosspoint, ticket, survey)
         try:
@@ -126,6 +130,9 @@ class Recommending:
                 self._at_turn = survey, profile
                 if trace is None and self._following.untraceable is None:
                     trace = await self._following.trace_if_possible(survey, first)
+                    if self._following.is_stuck:
+                        self._note_stuck()
+                        return None
                     if not first.alive:  # the trace took too long, or ended its process
                         child = await another()
                 estimate = await self._decide(survey, profile, trace)
@@ -228,8 +235,11 @@ class Recommending:
         known = await self._known(survey, profile)
         if all(item.outcome != "ok" for item in known):
             if self._steps.fresh:
-                check_outcome(self._steps.fresh)
-            raise self._unmeasured or self._with_way_out(untraceable)
+                try:
+                    check_outcome(self._steps.fresh)
+                except LabError as error:
+                    self._unmeasured = error
+            raise _both(self._unmeasured, untraceable) if self._unmeasured else self._with_way_out(untraceable)
         why = "This model's operations cannot be followed without running it"
         if untraceable.code != "unsupported":
             why = f"This model was not traced ({str(untraceable).partition('. ')[0].rstrip('.')})"
@@ -241,6 +251,8 @@ class Recommending:
         trace that took too long advises nothing of the kind: whoever made it does not know what is asked. What no step
         of the model could do either, wherever it is asked, has its advice in its own words."""
         text = str(untraceable)
+        if NOT_RETURNED in text:
+            return untraceable
         if untraceable.code == "too-slow":
             text += self._beside_quiet()
         if self._unmeasurable is None or (untraceable.code == "unsupported" and _MEASURED not in text):
@@ -339,10 +351,22 @@ class Recommending:
         text = f"{failed}: this is told from what was known before. {error}"
         self._notes.add(Reason("not-measured", text, {"possible": True}))
 
+    def _note_stuck(self) -> None:
+        text = f"Nothing was measured: this is told from what was known before. {self._following.untraceable}"
+        self._notes.add(Reason("not-measured", text, {"possible": True}))
+
     def _note_unmeasurable(self, why: str) -> None:
         self._unmeasurable = why
         if self._request.effort != "instant":
             self._notes.add(Reason("not-measured", f"Nothing was measured: {why}.", {"possible": False}))
+
+
+def _both(unmeasured: LabError, untraceable: LabError) -> LabError:
+    """Where nothing was measured after a trace that took too long: it took the most of the time, too."""
+    if untraceable.code != "too-slow":
+        return unmeasured
+    text = f"{unmeasured} Before that, the model was not traced. {untraceable}"
+    return LabError(unmeasured.code, text, unmeasured.retry_after_seconds)
 
 
 async def _another(lab: Lab, options: Sequence[str], stack: contextlib.AsyncExitStack) -> Child:

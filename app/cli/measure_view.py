@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.advisor.explanations.slow_cores_reason import OFTEN
+from app.advisor.explanations.slow_cores_reason import FELT, OFTEN
 from app.cli.output import Column, print_pairs, print_table
 from app.cli.recommend_view import plan_label
 from app.cli.units import UNKNOWN, format_bytes, format_seconds, format_share, format_timing
@@ -73,4 +73,4 @@ def _slow(share: float, slowdown: float | None) -> str:
         return (
             f"{met}: no block was calm, so it is what steps took, reckoned back where a neighbour may have slowed them"
         )
-    return f"{met}: those took {slowdown:.2f} times as long"
+    return f"{met}, which hardly took longer" if slowdown < FELT else f"{met}: those took {slowdown:.2f} times as long"

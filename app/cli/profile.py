@@ -59,7 +59,7 @@ def show_command(name: str | None, as_json: bool) -> None:
     if as_json:
         print_json(profile.to_json())
         return
-    show_profile(profile)
+    show_profile(profile, elsewhere=changes is not None)
     show_origin(profile, changes, answering)
 
 

@@ -38,8 +38,9 @@ def _row(row: dict[str, Any]) -> list[str]:
     return [row["name"], row["machine"], format_seconds(row["age_seconds"]), row["effort"], torch, here]
 
 
-def show_profile(profile: Profile) -> None:
-    """What was measured, when and on what, and each constant's points with their spread."""
+def show_profile(profile: Profile, *, elsewhere: bool = False) -> None:
+    """What was measured, when and on what, and each constant's points with their spread. elsewhere: it is not this
+    machine's as it is now."""
     print_heading(f"Profile {profile.name}: {profile.machine}")
     one = profile.calibrations == 1
     figures = {name: value for name, value in profile.noise.items() if name != "busy"}  # said below, and why
@@ -59,7 +60,8 @@ def show_profile(profile: Profile) -> None:
     )
     print_table(CONSTANT_COLUMNS, _constant_rows(profile))
     if signs := signs_of_noise(profile):
-        print_text(f"The machine was busy meanwhile ({'; '.join(signs.values())}): calibrate again when it is quiet.")
+        what = f"The machine was busy meanwhile ({'; '.join(signs.values())})"
+        print_text(f"{what}: calibrate {'that machine ' if elsewhere else ''}again when it is quiet.")
 
 
 def show_calibrated(counting: Mapping[str, bool]) -> None:

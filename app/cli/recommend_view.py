@@ -49,7 +49,8 @@ def describe_crossover(crossover: Document) -> str:
         "always": f"{to} is faster than {start} at every batch looked at, from {smallest} to {largest}",
         "never": f"{to} does not overtake {start} for good from batch {smallest} to {largest}: it is slower at the "
         "largest",
-        "undecided": f"Whether {to} overtakes {start} cannot be told: their times overlap",
+        "undecided": f"Whether {to} overtakes {start} for good cannot be told: at batch {largest}, the largest looked "
+        "at, their times overlap",
     }[crossover["kind"]]
     extras = []
     if (likeliest := crossover.get("medians_cross_at")) and crossover["kind"] == "undecided":

@@ -25,9 +25,15 @@ KILLED = {
 }
 
 
-def say_overdue(kind: str, seconds: float) -> str:
-    """kind: of the job."""
+# Stands in what is said of a model of the user's own that was not there in time: no step of it could be run either.
+NOT_RETURNED = "your function had not returned"
+
+
+def say_overdue(kind: str, seconds: float, *, calling: bool = False) -> str:
+    """kind: of the job. calling: it waited for the user's own function."""
     what, remedy = OVERDUE.get(kind, ("job", "More time would do."))
+    if calling:
+        return f"The {what} was ended after {seconds:.0f} seconds: {NOT_RETURNED}. One that returns sooner would do."
     return f"The {what} was ended after {seconds:.0f} seconds, its deadline. {remedy}"
 
 

@@ -135,7 +135,8 @@ async def _wait_for_both(ticket: Ticket, lock: MachineLock) -> None:
             await _wait_for(ticket, lock)
     except TimeoutError:
         raise LabError(
-            "too-busy", f"The machine was busy measuring for {ticket.patience_seconds:.0f} seconds."
+            "too-busy",
+            f"The machine was busy measuring for {ticket.patience_seconds:.0f} seconds. Try again when that is done.",
         ) from None
 
 

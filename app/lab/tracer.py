@@ -130,7 +130,7 @@ class Tracer:
         child = await self._warm_child()
         self._jobs += 1
         try:
-            result = await child.run(job, TRACE_SECONDS)
+            result = await child.run(job, job.get("seconds") or TRACE_SECONDS)
             self._is_prepared |= job.get("kind") == "prepare"
             return result
         except LabError as error:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.labjobs import calibrate_job, describe_machine, load_meanwhile
+from app.labjobs import calibrate_job, describe_machine, load_meanwhile, without_own
 from probes.hardware import Load, Torch
 from tests.app.advisor.build import a_gpu, a_survey
 
@@ -18,10 +18,14 @@ def test_the_load_while_steps_ran_is_others_alone() -> None:
     assert load.cpu_pressure_percent == 3.0
 
 
-def test_what_the_job_took_for_others_and_is_ours_is_no_load() -> None:
-    noise = {"others_cores": 1.5}
-    assert load_meanwhile(SURVEY, noise, own_cores=0.5).busy_fraction == 0.25
-    assert load_meanwhile(SURVEY, noise, own_cores=2.0).busy_fraction == 0.0
+def test_what_the_job_took_for_others_and_is_ours_is_no_load_and_was_in_no_plans_way() -> None:
+    """Else its times would be told as if others had left, who are as many as they were."""
+    result = {"noise": {"others_cores": 1.5}, "measurements": [{"others_cores": 1.7}, {"others_cores": None}]}
+    for own, busy, then in ((0.5, 0.25, 1.2), (2.0, 0.0, 0.0)):
+        told = without_own(result, own)
+        assert load_meanwhile(SURVEY, told["noise"]).busy_fraction == busy
+        assert told["measurements"] == [{"others_cores": pytest.approx(then)}, {"others_cores": None}]
+    assert without_own({"measurements": None}, 1.0) == {"noise": {}, "measurements": None}
 
 
 def test_where_steps_did_not_say_the_survey_stands() -> None:

@@ -9,9 +9,10 @@ from types import MappingProxyType
 
 from app.advisor.curves.crossover import Found, batch_grid, find_crossover, holds_from
 from app.advisor.curves.pairs import Pair, plans_of
+from app.advisor.memory_model.stretches import EVERY, Stretches
 from app.advisor.recommendation import Crossover, Curve
 from app.advisor.time_model.measured import by_plan
-from app.advisor.time_model.step_estimate import compare, remembered_ratio_spread, weakest
+from app.advisor.time_model.step_estimate import StepEstimate, compare, remembered_ratio_spread, weakest
 from app.advisor.time_model.step_time import PlanTime
 from probes import bounds
 from probes.measurement import Measurement
@@ -29,17 +30,17 @@ Startups = Mapping[tuple[object, ...], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batch sizes to look at, and how many samples each plan can hold (None: no end is known), where batches reach
-    a device as the workload says. smallest: what torch takes at least. failed: by the way in which batches arrive, then
+    """The batch sizes to look at, and those that each plan can hold (no entry: all), where batches reach a device as
+    the workload says. smallest: what torch takes at least. failed: by the way in which batches arrive, then
     by the plan's key, sizes at which it was tried and failed. otherwise: what each plan can hold where batches arrive
     in another way; no entry: as much."""
 
     workload: Workload
     times: Mapping[tuple[object, ...], PlanTime]
-    room: Mapping[tuple[object, ...], int | None]
+    room: Mapping[tuple[object, ...], Stretches]
     smallest: int = 1
     failed: Mapping[Data, Mapping[tuple[object, ...], frozenset[int]]] = field(default_factory=dict)
-    otherwise: Mapping[Data, Mapping[tuple[object, ...], int | None]] = field(default_factory=dict)
+    otherwise: Mapping[Data, Mapping[tuple[object, ...], Stretches]] = field(default_factory=dict)
 
     def fed(self, data: Data) -> Batches:
         """The same where batches reach a device as `data`."""
@@ -50,27 +51,34 @@ class Batches:
         return replace(self, workload=replace(self.workload, data=data), times=times, room=room)
 
     def largest(self, plans: Sequence[Plan]) -> int:
-        """The largest batch that all of these can hold, within what is worth looking at; 0 when one holds nothing."""
-        limits = [limit for plan in plans if (limit := self.room.get(plan.key)) is not None]
+        """The largest batch that each of these can hold, within what is worth looking at; 0 when one holds nothing."""
+        limits = [limit for plan in plans if (limit := self.room_of(plan).largest) is not None]
         return min([largest_worth_looking_at(self.workload), *limits])
 
     def grid(self, plans: Sequence[Plan], also: Iterable[int] = ()) -> tuple[int, ...]:
         """Growing batches that all of these can run: powers of two, the one asked for, those at which one of them ran,
-        and `also`."""
+        those between which one has no room, and `also`."""
         largest = self.largest(plans)
         if largest < self.smallest:
             return ()
         ran = [self.times[plan.key].measured for plan in plans]
         there = [batch for row in ran if row is not None for batch in row.batch_sizes]
-        failed = {batch for plan in plans for batch in self._failed(plan)}
-        sizes = batch_grid(largest, [self.workload.batch_size, *there, *also])
-        return tuple(size for size in sizes if size >= self.smallest and size not in failed)
+        ends = [end for plan in plans for end in self.room_of(plan).ends]
+        sizes = batch_grid(largest, [self.workload.batch_size, *there, *ends, *also])
+        return tuple(size for size in sizes if all(self.can_run(plan, size) for plan in plans))
 
     def can_run(self, plan: Plan, batch_size: int) -> bool:
-        key = plan.key
-        room = self.room.get(key)
-        fits = self.smallest <= batch_size and (room is None or batch_size <= room)
+        fits = self.smallest <= batch_size and batch_size in self.room_of(plan)
         return fits and batch_size not in self._failed(plan)
+
+    def room_of(self, plan: Plan) -> Stretches:
+        return self.room.get(plan.key, EVERY)
+
+    def at(self, plan: Plan, batch_size: int) -> StepEstimate | None:
+        """None where it cannot run, or is not known."""
+        if not self.can_run(plan, batch_size):
+            return None
+        return self.times[plan.key].at(batch_size, self.workload.data)
 
     def _failed(self, plan: Plan) -> frozenset[int]:
         return self.failed.get(self.workload.data, {}).get(plan.key, frozenset())
@@ -97,10 +105,8 @@ def curves_over(batches: Batches, plans: Sequence[Plan]) -> tuple[tuple[int, ...
 
 
 def _point(batches: Batches, plan: Plan, batch_size: int) -> float | None:
-    if not batches.can_run(plan, batch_size):
-        return None
-    seconds = batches.times[plan.key].seconds(batch_size, batches.workload.data)
-    return seconds.median if seconds is not None else None
+    found = batches.at(plan, batch_size)
+    return found.seconds.median if found is not None else None
 
 
 def crossovers_of(
@@ -125,22 +131,22 @@ def crossover_of(
 ) -> Crossover | None:
     """From the first plan to the second; None when of fewer than two batches both are known, or fewer fit. startups: of
     steps at the batch asked for."""
-    data, grid = batches.workload.data, batches.grid([first, second])
-    ours, theirs = batches.times[first.key], batches.times[second.key]
-    known = [batch for batch in grid if ours.at(batch, data) is not None and theirs.at(batch, data) is not None]
+    grid, both = batches.grid([first, second]), (first, second)
+    known = [batch for batch in grid if all(batches.at(plan, batch) is not None for plan in both)]
     spread = remembered_ratio_spread()
-    found = find_crossover(lambda batch: compare(ours.at(batch, data), theirs.at(batch, data), spread), known)
+    found = find_crossover(lambda batch: compare(batches.at(first, batch), batches.at(second, batch), spread), known)
     if found is None:
         return None
-    likeliest = _medians_cross_at(ours, theirs, data, known)
+    likeliest = _medians_cross_at(first, second, batches, known)
     batch_size = _within(found, likeliest)
-    estimates = [time.at(at, data) for at in _deciding(found, batch_size, known) for time in (ours, theirs)]
+    estimates = [batches.at(plan, at) for at in _deciding(found, batch_size, known) for plan in both]
+    ours, theirs = batches.times[first.key], batches.times[second.key]
     is_told = theirs.predicted is not None and not second.is_cpu
     until = theirs.launch_bound_until(batches.grid([second])) if is_told else None
     return Crossover(
         start=first,
         to=second,
-        data=data,
+        data=batches.workload.data,
         kind=found.kind,
         batch_size=batch_size,
         low=found.low,
@@ -169,13 +175,13 @@ def _deciding(found: Found, batch_size: int | None, known: Sequence[int]) -> Seq
     return (known[0], known[-1]) if found.kind == "always" else (known[-1],)
 
 
-def _medians_cross_at(first: PlanTime, second: PlanTime, data: str, known: Sequence[int]) -> int | None:
+def _medians_cross_at(first: Plan, second: Plan, batches: Batches, known: Sequence[int]) -> int | None:
     """The smallest batch from which the second's median is the lower one at every larger batch looked at; None when it
     is not at the largest. known: batches of which both times are."""
 
     def is_lower(batch: int) -> bool:
-        ours, theirs = first.seconds(batch, data), second.seconds(batch, data)
-        return ours is not None and theirs is not None and theirs.median < ours.median
+        ours, theirs = batches.at(first, batch), batches.at(second, batch)
+        return ours is not None and theirs is not None and theirs.seconds.median < ours.seconds.median
 
     return holds_from(is_lower, known)
 

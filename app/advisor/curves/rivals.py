@@ -57,11 +57,11 @@ class RivalsOnCpu:
 
     @cached_property
     def _telling_sizes(self) -> tuple[int, ...]:
-        """At which plans of the CPU ran, and the largest that each can hold."""
+        """At which plans of the CPU ran, and the ends of what each can hold."""
         times = (self.batches.times[plan.key].measured for plan in self.on_cpu)
         ran = {size for measured in times if measured is not None for size in measured.batch_sizes}
-        rooms = (self.batches.room.get(plan.key) for plan in self.on_cpu)
-        return (*ran, *(room for room in rooms if room is not None))
+        rooms = (self.batches.room_of(plan) for plan in self.on_cpu)
+        return (*ran, *(end for room in rooms for end in room.ends))
 
     def _quickest_first(self, batch_size: int) -> list[tuple[float, Plan]]:
         """All of the CPU's, once for every plan that they are compared with."""

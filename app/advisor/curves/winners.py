@@ -89,7 +89,13 @@ def _cell(survey: Survey, profile: Profile | None, request: Request, known: Know
 
 
 def _without_plan(batch_size: int, options: Sequence[Option]) -> Cell:
-    """Told by a plan that runs, where there is one, and of those by one that may fit."""
-    told = min(options, key=lambda option: (option.cannot_run, option.fits is False, -(option.max_batch_size or 0)))
+    """Told by a plan that runs, where there is one, of those by one that may fit, and of these by one without a time:
+    others have one where nobody knows whether it would be the quicker."""
+
+    def place(option: Option) -> tuple[bool, bool, bool, int]:
+        has_time = option.step_seconds is not None
+        return option.cannot_run, option.fits is False, has_time, -(option.max_batch_size or 0)
+
+    told = min(options, key=place)
     fits = False if nothing_fits(options) else None
     return Cell(batch_size, fits=fits, cannot_run=told.cannot_run, why_not=told.why_not or told.note)

@@ -45,10 +45,13 @@ def _who(crowd: Crowd) -> str:
 
 
 def _what_follows(exposed: Sequence[Option]) -> str:
-    if all(option.step_seconds is None for option in exposed):
+    timed = [option for option in exposed if option.step_seconds is not None]
+    if not timed:
         return ""
-    if not any(option.crowded for option in exposed):
-        return "The times here were measured among them, and contain it as far as it could be told."
+    if not any(option.crowded for option in timed):
+        at_others = "" if all(option.basis == "measured" for option in timed) else ", in part at other batch sizes"
+        met = "were" if not at_others else "rest on what was"
+        return f"The times here {met} measured among them{at_others}, and contain it as far as it could be told."
     return (
         "Several threads wait in each operation for the one that lost its core, so a plan with more threads than free "
         "cores is judged by its worst unless it was measured meanwhile."

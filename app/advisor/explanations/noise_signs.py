@@ -34,7 +34,7 @@ SIGNS = {
     "waiting_fraction": "it waited for a core for {} of its time",
     "drift": "steps took {} longer half a calibration earlier or later",
     "hindrance": "steps took {} longer on all threads than on one, as where neighbours share the cores",
-    "slow_fraction": "the cores were slow whenever {} of it ran, as beside another machine's work on the processor",
+    "slow_fraction": "{} of its times were taken on slow cores alone, as beside other machines' work on the processor",
     "device_busy_fraction": "others computed on its device for {} of the time just before",
 }
 

@@ -21,6 +21,7 @@ from app.advisor.explanations.crowded_reason import explain_crowd
 from app.advisor.explanations.dropped_layers import explain_dropped_layers
 from app.advisor.explanations.elsewhere import explain_elsewhere
 from app.advisor.explanations.environment_reason import explain_environment, explain_too_late
+from app.advisor.explanations.limit_reason import explain_limit, explain_slower_device
 from app.advisor.explanations.noise_signs import signs_of_noise
 from app.advisor.explanations.routing_reason import explain_routing
 from app.advisor.explanations.slow_cores_reason import explain_slow_cores
@@ -32,7 +33,7 @@ from app.advisor.explanations.without_time import explain_without_time
 from app.advisor.explanations.words import say_duration, say_list, say_percent, say_seconds
 from app.advisor.memory_model.remedies import Remedy, remedies_for, say_remedies
 from app.advisor.ranking import Ranking
-from app.advisor.recommendation import Breakdown, Interval, Option, Reason
+from app.advisor.recommendation import Option, Reason
 from app.advisor.starts import repaid_starts
 from app.advisor.time_model.intervals import between_processes, narrow
 from probes.hardware import Survey
@@ -41,8 +42,6 @@ from probes.profile import Profile
 from probes.trace import AUTOCAST, Trace
 from probes.workload.description import Plan, Precision, Workload
 
-# A part is what limits a step when it takes more than half of it.
-LIMITING = 0.5
 # A median whose interval by its own samples is wider than this says little.
 NOISY = 0.25
 
@@ -77,10 +76,11 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
         plain = evidence.option(bare(best.plan)) or best
         starts = repaid_starts(evidence.gains, [*evidence.ranking.repaid, *evidence.ranking.late])
         about_best = [
-            _limit(best),
+            explain_limit(best),
             _run_time(evidence, best),
             explain_device_choice(evidence.ranking, best),
-            explain_unrepaid(evidence.ranking, best, evidence.workload),
+            explain_slower_device(evidence.ranking, best),
+            explain_unrepaid(evidence.ranking, evidence.workload),
             explain_environment(evidence.gains, best, starts, evidence.measurements),
             explain_too_late(evidence.gains, best, starts, evidence.workload),
             explain_threads(evidence.ranking, plain),
@@ -118,31 +118,6 @@ def _elsewhere(evidence: Evidence) -> Reason | None:
     return explain_elsewhere(evidence.profile, {plan.device for plan in plans}, is_measured=is_measured)
 
 
-def _limit(best: Option) -> Reason | None:
-    """What most of the step is spent on."""
-    seconds, parts = best.step_seconds, best.breakdown_seconds
-    if seconds is None or parts.compute is None:
-        return None
-    shares = _shares(parts, seconds)
-    if not best.plan.is_cpu and shares.get("launch", 0.0) > WORTH_TELLING:
-        # Issuing goes on while the device computes: where it takes longer than that, the host is the limit.
-        shares["launch"] = min(shares["launch"] + shares.pop("compute"), 1.0)
-    name, share = max(shares.items(), key=lambda item: item[1])
-    if share < LIMITING:
-        return None
-    host = "dispatching operations" if best.plan.is_cpu else "launching operations, which the device waits for"
-    codes = {
-        "launch": ("dispatch-bound" if best.plan.is_cpu else "launch-bound", host),
-        "transfer": ("transfer-bound", "copying the batch to the device"),
-        "compute": ("compute-bound", "computing"),
-        "synchronize": ("synchronize-bound", "waiting to read results back"),
-    }
-    code, what = codes[name]
-    part = f"{say_seconds(share * seconds.median)} of {say_seconds(seconds.median)}"
-    text = f"{say_percent(share)} of a step on {best.plan.label} goes into {what} ({part})."
-    return Reason(code, text, {"share": share, "step_seconds": seconds.median, "basis": best.basis})
-
-
 def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     """What the whole run takes, where the data set's size was told; one epoch unless more were asked for."""
     workload, seconds = evidence.workload, best.step_seconds
@@ -161,16 +136,6 @@ def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     if evidence.startup_seconds is not None:
         numbers["startup_seconds"] = evidence.startup_seconds
     return Reason("run-time", text, numbers)
-
-
-def _shares(parts: Breakdown, seconds: Interval) -> dict[str, float]:
-    named = {
-        "transfer": parts.transfer,
-        "launch": parts.launch,
-        "compute": parts.compute,
-        "synchronize": parts.synchronize,
-    }
-    return {name: min(part / seconds.median, 1.0) for name, part in named.items() if part is not None}
 
 
 def _reading(evidence: Evidence, best: Option) -> Reason | None:
@@ -304,9 +269,12 @@ def _noisy_profile(evidence: Evidence) -> Reason | None:
     signs = signs_of_noise(profile, of_cpu=True in on_cpu, of_devices=False in on_cpu)
     if not signs:
         return None
+    again = (
+        "that machine again when it is quiet, import its profile" if evidence.elsewhere else "again when it is quiet"
+    )
     text = (
         f"The machine was busy while the profile {profile.name} was measured: {say_list(list(signs.values()))}. "
-        "Calibrate again when it is quiet, and predictions will be closer."
+        f"Calibrate {again}, and predictions will be closer."
     )
     return Reason(
         "noisy-profile", text, {"spread": profile.noise.get("spread"), **{name: profile.noise[name] for name in signs}}

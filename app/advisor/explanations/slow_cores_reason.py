@@ -58,10 +58,11 @@ def _is_plain(row: Measurement) -> bool:
 
 
 def _what_follows(row: Measurement, crowd: Crowd | None, *, elsewhere: bool) -> str:
-    if row.slowdown is None and crowd is not None and crowd.relief_of(row) > 0:
+    if crowd is not None and crowd.relief_of(row) > 0:
+        met = "No block was calm" if row.slowdown is None else "They may have held up any block"
         return (
-            "No block was calm, and those others hold fewer cores by now: what is told lies between what steps took "
-            "and what they would take without them. Measure it again (effort quick)."
+            f"{met}, and those others hold fewer cores by now: what is told lies between what steps took and what they "
+            "would take without them. Measure it again (effort quick)."
         )
     if row.slowdown is None:
         again = "" if elsewhere else " Measure it again later (effort quick)."

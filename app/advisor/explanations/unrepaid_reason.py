@@ -1,4 +1,5 @@
-"""The reason that says of a device why it is not recommended though its steps are shorter: the run is over too soon."""
+"""The reason that says of a device's plan why it is not recommended though its steps are shorter: the run is over too
+soon."""
 
 from __future__ import annotations
 
@@ -8,13 +9,10 @@ from app.advisor.recommendation import Option, Reason
 from probes.workload.description import Workload
 
 
-def explain_unrepaid(ranking: Ranking, best: Option, workload: Workload) -> Reason | None:
-    """Told of the quickest of such plans where `best` is one for the CPU: another on a device has a start to pay,
-    too."""
-    if not best.plan.is_cpu:
-        return None
-    starts = ((option, ranking.unrepaid.get(option.plan.key)) for option in ranking.unlike)
-    option, repaid = next(((option, repaid) for option, repaid in starts if repaid is not None), (None, None))
+def explain_unrepaid(ranking: Ranking, workload: Workload) -> Reason | None:
+    """Told of the quickest of such plans whose steps are shorter than those of the recommended one."""
+    option = ranking.passed_over
+    repaid = None if option is None else ranking.unrepaid.get(option.plan.key)
     if option is None or repaid is None:
         return None
     against = next(other for other in ranking.options if other.plan.key == repaid.against.key)

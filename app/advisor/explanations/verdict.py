@@ -63,7 +63,7 @@ def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str
     """Of the plans that were asked for alone, where there may be others."""
     possible = [option for option in ranking.options if option.fits is not False and not option.cannot_run]
     if uncopied := say_best_uncopied(possible, request.workload.data):
-        return f"Not known yet. {uncopied}"
+        return f"Not known yet. {uncopied}{_beside_untold(ranking)}"
     if not ranking.options or possible:
         return f"Not known yet: {unknown}"
     if all(option.cannot_run for option in ranking.options):
@@ -75,22 +75,43 @@ def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str
     return f"{small} for batch size {request.workload.batch_size}. {biggest.why_not or ''}".strip()
 
 
+def _beside_untold(ranking: Ranking) -> str:
+    """Of the best plan that has a time, where it may be the quicker or not."""
+    first, untold = ranking.first, ranking.untold
+    if first is None or first.judged_seconds is None or untold is None or untold.uncopied_seconds is None:
+        return ""
+    spare = first.judged_seconds - untold.uncopied_seconds
+    name = say_plan(first.plan)
+    return (
+        f" {name[0].upper()}{name[1:]} takes about {say_seconds(first.judged_seconds)}, which is less only if copying "
+        f"a batch takes more than {say_seconds(spare)}."
+    )
+
+
 def _against(ranking: Ranking, best: Option) -> str:
-    """The best on the other kind of device, or else the runner-up on this one."""
+    """What a longer run would be better done with, else the best on the other kind of device, or the runner-up on this
+    one; the runner-up as well where it cannot be told from the best: the answer may be wrong by that one."""
     timed = [o for o in ranking.unlike if o is not best and o.step_seconds is not None and o.fits is not False]
     if not timed or best.step_seconds is None:
         return ""
+    if (passed_over := ranking.passed_over) is not None:
+        return f", preferred to {say_plan(passed_over.plan)}, whose start this run is too short to repay"
     elsewhere = [option for option in timed if option.plan.is_cpu != best.plan.is_cpu]
     other = elsewhere[0] if elsewhere else timed[0]
     if other.step_seconds is None:
         return ""
-    if ranking.unrepaid.get(other.plan.key) is not None:
-        return f", preferred to {say_plan(other.plan)}, whose start this run is too short to repay"
     if (is_guess(best) or is_guess(other)) and not _suffer_alike(best, other):
         return _against_guess(best, other, best.step_seconds, other.step_seconds)
-    ratio = other.step_seconds.median / best.step_seconds.median
+    near = ranking.near
+    is_told = near is not None and near is not other and not is_guess(near) and not is_guess(best)
+    named = [near, other] if near is not None and is_told else [other]
+    return f", {' and '.join(_times_as_fast(best.step_seconds, each) for each in named)}"
+
+
+def _times_as_fast(best: Interval, other: Option) -> str:
+    ratio = 1.0 if other.step_seconds is None else other.step_seconds.median / best.median
     times = "about" if abs(ratio - 1) < ALIKE else say_ratio(ratio)
-    return f", {times} as fast as {say_plan(other.plan)}"
+    return f"{times} as fast as {say_plan(other.plan)}"
 
 
 def _suffer_alike(one: Option, other: Option) -> bool:
@@ -109,7 +130,9 @@ def _against_guess(best: Option, other: Option, best_seconds: Interval, other_se
         is_less = best.plan.threads == other.plan.threads and best_seconds.median < other_seconds.median
         how = f"likely less than {say_plan(other.plan)} takes" if is_less else f"preferred to {say_plan(other.plan)}"
         return f", {how} while others hold cores"
-    return f", likely less than {say_plan(other.plan)} takes, by times that were taken while others held cores"
+    is_less = best_seconds.median < other_seconds.median
+    how = f"likely less than {say_plan(other.plan)} takes" if is_less else f"preferred to {say_plan(other.plan)}"
+    return f", {how}, by times that were taken while others held cores"
 
 
 def _worth(ranking: Ranking) -> str:

@@ -11,6 +11,7 @@ from app.advisor.memory_model.device_peaks import bytes_held_at_once, device_pea
 from app.advisor.memory_model.old_cards import without_flash
 from app.advisor.memory_model.peaks import NOTHING, Peaks
 from app.advisor.memory_model.rooms import available_bytes, context_bytes, device_bytes, lacks_flash
+from app.advisor.memory_model.stretches import EVERY, Stretch, Stretches, joined
 from app.advisor.recommendation import MemoryParts
 from probes.hardware import Survey
 from probes.measurement import Measurement
@@ -81,11 +82,15 @@ class MemoryEstimate:
 
     def peak(self, batch_size: int) -> int:
         """At least this many bytes; exactly what is estimated when the overhead is known."""
-        return math.ceil(self.fixed + self._step_at(batch_size) + self.fragmentation_at(batch_size))
+        return self.fixed + math.ceil(self._step_at(batch_size) + self.fragmentation_at(batch_size))
 
     def allocated(self, batch_size: int) -> int:
         """What torch's allocator hands out of it: the tensors, and on a CPU what kernels take inside."""
-        return math.ceil(self.fixed - (self.overhead or 0) + self._step_at(batch_size))
+        return self.fixed - (self.overhead or 0) + math.ceil(self._step_at(batch_size))
+
+    def freed(self, batch_size: int) -> int:
+        """What the heap holds beyond it: the rest of the peak, so that parts that are rounded up add up to that."""
+        return self.peak(batch_size) - (self.overhead or 0) - self.allocated(batch_size)
 
     def update_beyond(self, batch_size: int) -> int:
         """What the optimizer's own step takes of the peak, beyond what forward and backward take anyway."""
@@ -123,14 +128,30 @@ class MemoryEstimate:
 
     def max_batch_size(self) -> int | None:
         """The largest batch that fits within the limit; 0 when not even one sample does; None when it is not known or
-        has no end."""
+        has no end. Of smaller ones some may not fit (stretches)."""
+        return None if self.limit is None else self.stretches().largest
+
+    def stretches(self) -> Stretches:
+        """The batches that fit within the limit; all where none is known."""
         if self.limit is None:
+            return EVERY
+        peaks = self.activations.at_least(self.update).and_with(self.fragmentation)
+        found = (self._settled(stretch) for stretch in peaks.within(self.limit - self.fixed).each)
+        return joined(stretch for stretch in found if stretch is not None)
+
+    def _settled(self, stretch: Stretch) -> Stretch | None:
+        """With its ends where the peaks have them, whose sums are rounded otherwise."""
+        first, last = stretch
+        if last is None:
+            return stretch
+        while last >= first and not self._has_room(last):
+            last -= 1
+        if last < first:
             return None
-        room = self.limit - self.fixed
-        largest = self.activations.at_least(self.update).and_with(self.fragmentation).largest_within(room)
-        while largest is not None and largest > 1 and self.peak(largest) > self.limit:  # the sums were rounded
-            largest -= 1
-        return largest and self._with_what_still_fits(largest)
+        return Stretch(first if self._has_room(first) else first + 1, self._with_what_still_fits(last))
+
+    def _has_room(self, batch_size: int) -> bool:
+        return self.limit is None or self.peak(batch_size) <= self.limit
 
     def _with_what_still_fits(self, batch_size: int) -> int:
         """The same batch, but where the slope was rounded, too: by a few samples of thousands of millions."""
@@ -145,9 +166,7 @@ class MemoryEstimate:
 
     def _held(self, batch_size: int) -> int | None:
         """What a CPU's heap holds; None where its rules are not known."""
-        if not self.fragmentation.knots:
-            return None
-        return self.allocated(batch_size) + math.ceil(self.fragmentation_at(batch_size))
+        return self.allocated(batch_size) + self.freed(batch_size) if self.fragmentation.knots else None
 
     def parts(self, batch_size: int) -> MemoryParts:
         known = self.overhead is not None
@@ -159,7 +178,7 @@ class MemoryEstimate:
             optimizer_bytes=self.optimizer,
             activations_bytes=math.ceil(self._step_at(batch_size)) + self.data_set,
             overhead_bytes=self.overhead + self.workspace if self.overhead is not None else None,
-            fragmentation_bytes=math.ceil(self.fragmentation_at(batch_size)) if self.fragmentation.knots else None,
+            fragmentation_bytes=self.freed(batch_size) if self.fragmentation.knots else None,
             peak_bytes=self.peak(batch_size) if known else None,
             available_bytes=self.available,
             allocated_peak_bytes=self.allocated(batch_size) if blocks is None else blocks.allocated + beside,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
+from app.advisor.memory_model.stretches import Stretch, Stretches, joined
 from probes.trace import Affine, Knot
 
 
@@ -26,16 +26,15 @@ class Peaks:
         place = bisect_right(self.knots, batch_size, key=lambda knot: knot.batch_size)
         return max(_line(self.knots, min(max(place, 1), len(self.knots) - 1)).at(batch_size), 0.0)
 
-    def largest_within(self, room: float) -> int | None:
-        """The largest batch whose peak is no more than that; 0: none; None: there is no end."""
+    def within(self, room: float) -> Stretches:
+        """The batches whose peak is no more than that."""
         if room < 0:
-            return 0
-        beyond = _largest_by_lines(self._beyond(), room)
-        if not self.knots or beyond is None:
-            return beyond
-        if beyond > self.knots[-1].batch_size and self.knots[-1].bytes <= room:
-            return beyond
-        return _largest_by_knots(self.knots, room)
+            return NO_BATCH
+        first, last = (self.knots[0].batch_size, self.knots[-1].batch_size) if self.knots else (1, 0)
+        found = [_below((_line(self.knots, 1),), room, 1, first - 1)] if first > 1 else []
+        found += [_between(low, high, room) for low, high in pairwise(self.knots)]
+        found.append(_below(self._beyond(), room, last + 1, None))
+        return joined(stretch for stretch in found if stretch is not None)
 
     def plus(self, constant: float, factor: float) -> Peaks:
         """Scaled by the factor, and so much more."""
@@ -80,6 +79,7 @@ class Peaks:
 
 
 NOTHING = Peaks()
+NO_BATCH = Stretches(())
 
 
 def _bends(lines: tuple[Affine, ...]) -> set[int]:
@@ -99,26 +99,27 @@ def _line(knots: tuple[Knot, ...], place: int) -> Affine:
     return Affine(low_bytes - slope * low, slope)
 
 
-def _largest_by_lines(lines: tuple[Affine, ...], room: float) -> int | None:
-    return _least(_crossing(line, room) for line in lines)
+def _below(lines: tuple[Affine, ...], room: float, first: int, last: int | None) -> Stretch | None:
+    """Of the batches from the first to the last those at which no line is above it; None: there are none."""
+    for line in lines:
+        if line.per_sample > 0:
+            most = math.floor((room - line.constant) / line.per_sample)
+            last = most if last is None else min(last, most)
+        elif line.per_sample < 0:
+            first = max(first, math.ceil((room - line.constant) / line.per_sample))
+        elif line.constant > room:
+            return None
+    return None if last is not None and last < first else Stretch(first, last)
 
 
-def _largest_by_knots(knots: tuple[Knot, ...], room: float) -> int:
-    """No larger than the last knot. Kernels may take less at a larger batch: the last stretch that has room counts."""
-    for place in range(len(knots) - 1, 0, -1):
-        if knots[place].bytes <= room:
-            return knots[place].batch_size
-        if knots[place - 1].bytes <= room:  # at this knot, however the line's floats are rounded
-            return max(_crossing(_line(knots, place), room) or 0, knots[place - 1].batch_size)
-    return 0
-
-
-def _crossing(line: Affine, room: float) -> int | None:
-    """The largest batch at which the line is within; None: it never leaves."""
-    if line.at(1) > room and line.per_sample >= 0:
-        return 0
-    return max(math.floor((room - line.constant) / line.per_sample), 0) if line.per_sample > 0 else None
-
-
-def _least(sizes: Iterable[int | None]) -> int | None:
-    return min((size for size in sizes if size is not None), default=None)
+def _between(low: Knot, high: Knot, room: float) -> Stretch | None:
+    """The same of what goes straight from one knot to the next."""
+    has_room = low.bytes <= room, high.bytes <= room
+    if not any(has_room):
+        return None
+    if all(has_room):
+        return Stretch(low.batch_size, high.batch_size)
+    at = low.batch_size + (room - low.bytes) / (high.bytes - low.bytes) * (high.batch_size - low.batch_size)
+    if has_room[0]:
+        return Stretch(low.batch_size, min(math.floor(at), high.batch_size - 1))
+    return Stretch(max(math.ceil(at), low.batch_size + 1), high.batch_size)

@@ -101,10 +101,10 @@ def _changes(option: Option, trace: Trace, workload: Workload, halved: Precision
     """Each change with the bytes that it saves, by itself."""
     plan, batch = option.plan, workload.batch_size
     now = step_peaks(trace, plan, workload.data).at(batch)
-    largest = option.max_batch_size
-    if largest is not None and 1 <= largest < batch:
-        saves = now - step_peaks(trace, plan, workload.data).at(largest)
-        yield f"{SMALLER} {largest}", max(saves, _missing(option) or 0)  # it fits, by what ran here as well
+    smaller = 0 if option.max_batch_size is None else option.held.largest_below(batch)
+    if smaller:
+        saves = now - step_peaks(trace, plan, workload.data).at(smaller)
+        yield f"{SMALLER} {smaller}", max(saves, _missing(option) or 0)  # it fits, by what ran here as well
     if halved is not None and plan.precision not in AUTOCAST:
         yield halved, now - step_peaks(trace, Plan(plan.device, halved), workload.data).at(batch)
     yield "pageable data", data_set_bytes(trace, workload)

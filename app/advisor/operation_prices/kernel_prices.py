@@ -1,9 +1,8 @@
 """What an operation's kernels take on a device, inside a step: read off those that were clocked there.
 
 The baseline is the device's roof: the least that a kernel takes, and the longer of its arithmetic at the best rate
-measured and its bytes at the best bandwidth measured (Williams, Waterman and Patterson, 2009, "Roofline"). How many
-times as long a kernel takes is a smooth function of where it lies below that roof
-(app.advisor.operation_prices.samples).
+measured and its bytes at the best bandwidth measured (app.advisor.operation_prices.roofs). How many times as long a
+kernel takes is a smooth function of where it lies below that roof (app.advisor.operation_prices.samples).
 """
 
 from __future__ import annotations
@@ -12,38 +11,23 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS, WINDOW_WEIGHT, written_of
 from app.advisor.operation_prices.device_operations import same_kernel
 from app.advisor.operation_prices.remembered import Remembered
+from app.advisor.operation_prices.roofs import Roof, roof_of
 from app.advisor.operation_prices.samples import Place, Sample, Samples
 from app.advisor.operation_prices.surroundings import moved_bytes
 from probes.context import Context, ContextOperation
 from probes.points import Point
 
-MOVING = ("bandwidth", "elementwise")  # constants that tell how fast bytes move
-TURN_FLOORS = 3.0  # a recurrent layer's step waits for the one before: so many times what the shortest kernel takes
-# Operations that are many kernels, one after the other, on a device too: attention of several heads by its projections,
-# the scores and their shares, and a layer of a transformer by that, two products, two norms, two additions and what is
-# between the products (torch's source, aten/src/ATen/native/transformers/attention.cpp, transformer.cpp; which kernels
-# are one, and so from nine to thirteen in a layer, is the library's choice). The shortest of them take as many times
-# what the shortest kernel takes, which says nothing of how quickly the longest compute.
-KERNELS_OF = {"aten._native_multi_head_attention": 5.0, "aten._transformer_encoder_layer_fwd": 12.0}
 
+class Doubt(NamedTuple):
+    """Logarithms of how many times as quick, and as slow, a kernel may be as it is told to be."""
 
-@dataclass(frozen=True, slots=True)
-class Roof:
-    """Seconds, flops a second and bytes a second: the best that was measured."""
-
-    floor: float
-    flops: float
-    bandwidth: float
-
-    def seconds(self, operation: ContextOperation) -> float:
-        turns = KERNELS_OF.get(operation.name, 1.0)
-        if operation.kind == "recurrent" and operation.grain >= 1:
-            turns = TURN_FLOORS * operation.grain
-        return turns * self.floor + max(operation.flops / self.flops, moved_bytes(operation) / self.bandwidth)
+    quicker: float
+    slower: float
 
 
 @dataclass
@@ -62,18 +46,38 @@ class KernelPrices:
         place = self._place(operation)
         return self.roof.seconds(operation) * math.exp(self._log_ratio(operation, place, without))
 
+    def doubt(self, operation: ContextOperation) -> Doubt:
+        """Beyond what is unknown at sizes that were clocked. A larger kernel than any of its like that was clocked is
+        told to be as many times the roof as these: it may come nearer to the roof, as larger ones do, down to taking no
+        longer than the largest of them. Of either card's clocked kernels, with the larger ones hidden, what was told
+        too long in nine cases of ten was by no more than one e-fold for each of distance, and hardly any too short
+        (docs/decisions/0016)."""
+        operation = same_kernel(operation)
+        of_roof, place = self.roof.doubt(operation), self._place(operation)
+        key, samples = self._like(operation)
+        if samples is None:
+            return Doubt(of_roof, of_roof)
+        above = self._log_ratio(operation, place, None) - self._least(key, samples)
+        return Doubt(of_roof + min(max(place[0] - samples.largest, 0.0), above), of_roof)
+
     def _log_ratio(self, operation: ContextOperation, place: Place, without: str | None) -> float:
+        key, samples = self._like(operation, without)
+        if samples is None:
+            return 0.0
+        if without is not None:
+            return max(samples.log_ratio_at(place), self._least(key, samples, without))
+        found = self._remembered.at(key, place, samples.log_ratio_at)
+        return max(found, self._least(key, samples))
+
+    def _like(self, operation: ContextOperation, without: str | None = None) -> tuple[Hashable, Samples | None]:
+        """The samples that tell the most of it, by their key."""
         for key in _keys(operation):
             samples = self.samples.get(key)
             if samples is not None and without is not None:
                 samples = self._without(key, samples, without)
-            if samples is None or not samples.rows:
-                continue
-            if without is not None:
-                return max(samples.log_ratio_at(place), self._least(key, samples, without))
-            found = self._remembered.at(key, place, samples.log_ratio_at)
-            return max(found, self._least(key, samples))
-        return 0.0
+            if samples is not None and samples.rows:
+                return key, samples
+        return (), None
 
     def _least(self, key: Hashable, samples: Samples, without: str | None = None) -> float:
         """The roof, or the quickest that was clocked: far from all samples their slope leads on to below either."""
@@ -124,11 +128,10 @@ class KernelPrices:
 def kernel_prices(contexts: Iterable[Context], points: Sequence[Point]) -> KernelPrices | None:
     """Of one plan. None where none was clocked, or nothing tells the roof."""
     clocked = [context for context in contexts if context.clock == "device" and context.costs]
-    flops = max((p.flops / p.seconds.low for p in points if p.constant == "matmul" and p.flops > 0), default=0.0)
-    bandwidth = max((p.bytes / p.seconds.low for p in points if p.constant in MOVING and p.bytes > 0), default=0.0)
-    if not clocked or not flops or not bandwidth:
+    roof = roof_of(clocked, points) if clocked else None
+    if roof is None:
         return None
-    prices = KernelPrices(Roof(min(context.shortest for context in clocked), flops, bandwidth))
+    prices = KernelPrices(roof)
     for context in clocked:
         prices.learn(context)
     return prices

@@ -14,6 +14,7 @@ from app.advisor.operation_prices.context_prices import ContextPrices, context_p
 from app.advisor.operation_prices.issue_prices import IssuedStep, IssuePrices, issue_prices
 from app.advisor.operation_prices.issuing_prices import IssuingPrices, issuing_prices
 from app.advisor.operation_prices.kernel_prices import KernelPrices, kernel_prices
+from app.advisor.operation_prices.roofs import Roof, roof_of
 from probes.context import Context
 from probes.points import NetworkPoint, Point
 from probes.profile import Profile
@@ -129,6 +130,7 @@ class Prices:
     fault: FaultPrice | None = None
     issuing: IssuingPrices | None = None  # of a device: what the host takes; None where nobody clocked it
     kernels: KernelPrices | None = None  # and what the device takes, inside steps
+    device_roof: Roof | None = None
 
     def heavy_seconds(self, kind: str, flops: float, moved_bytes: float) -> float:
         """An arithmetic operation without its dispatch."""
@@ -136,6 +138,11 @@ class Prices:
         if table is None or flops <= 0:
             return self.light_seconds("elementwise", moved_bytes)
         return table.seconds(flops, moved_bytes)
+
+    def roof(self, kind: Kind) -> float:
+        """Of a heavy kind the flops a second that nothing exceeds: the quickest that was clocked, alone or in a
+        step."""
+        return self.arithmetic[kind].peak if self.context is None else self.context.roofs[kind]
 
     def light_seconds(self, kind: str, moved_bytes: float) -> float:
         table = self.moving.get(kind) or self.moving.get("elementwise")
@@ -193,7 +200,8 @@ def prices_for(profile: Profile, plan: Plan, mode: str = "training") -> Prices |
         points = [point for constant in by_constant.values() for point in constant]
         kernels = kernel_prices([context for context in here if context.plan.key == plan.key], points)
         issuing = issuing_prices(here, mode)
-        return Prices(plan, dispatch, arithmetic, moving, optimizers, work, issuing=issuing, kernels=kernels)
+        roof = roof_of((), points) if kernels is None else kernels.roof
+        return Prices(plan, dispatch, arithmetic, moving, optimizers, work, None, None, issuing, kernels, roof)
     context = _context(profile, plan, mode, arithmetic, fault)
     return Prices(plan, dispatch, arithmetic, moving, optimizers, work, context, fault)
 

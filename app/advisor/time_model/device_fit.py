@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 from statistics import median
+from typing import NamedTuple
 
 from app.advisor.time_model.features import CONTEXT_PRIORS, PRIORS, Features
 from app.advisor.time_model.fitting import UNFITTED_SPREAD, Fit, Step, solve, spread_of
@@ -24,6 +25,19 @@ class NetworkRow:
     seconds: float
     parts: Features
     batch_size: int = 1
+
+
+class Clocks(NamedTuple):
+    """Of a step on a device, in seconds: the host's and the device's, which run side by side, and what shows beside
+    them. From pinned memory the next batch is copied meanwhile, and counts as the device's where it takes longer."""
+
+    host: float
+    device: float
+    beside: float
+
+    @property
+    def step(self) -> float:
+        return max(self.host, self.device) + self.beside
 
 
 def host_and_device(parts: Features) -> tuple[float, float]:

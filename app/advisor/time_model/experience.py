@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from app.advisor.recommendation import Interval
 from app.advisor.time_model.intervals import Z
 from app.advisor.time_model.likeness import OTHER_MODE, likeness
 from probes.signature import Signature, signature_of
@@ -61,6 +62,12 @@ class Learned:
         """The spread of a corrected prediction, from what it was without (app.advisor.time_model.intervals)."""
         shown = self.weight * (Z * self.scatter) ** 2
         return math.sqrt((WEIGHT_OF_SPREAD * spread**2 + shown) / (WEIGHT_OF_SPREAD + self.weight))
+
+    def correct(self, told: Interval) -> Interval:
+        """A prediction with each of its sides."""
+        middle = told.median * math.exp(self.log_ratio)
+        below, above = math.log(told.median / told.low), math.log(told.high / told.median)
+        return Interval(middle, middle * math.exp(-self.spread(below)), middle * math.exp(self.spread(above)))
 
 
 NOTHING = Learned()

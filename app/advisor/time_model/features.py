@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -11,12 +12,13 @@ from typing import NamedTuple
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS, ContextPrices
 from app.advisor.operation_prices.device_operations import on_device
 from app.advisor.operation_prices.issuing_prices import IssuingPrices, Name, count_names
+from app.advisor.operation_prices.kernel_prices import Doubt
 from app.advisor.operation_prices.prices import HEAVY, Prices
 from app.advisor.operation_prices.surroundings import kernel_of, surroundings
 from app.advisor.time_model.untraced_autocast import NARROW, fresh_bytes, operations_under
 from probes.context import Context, ContextOperation
 from probes.issued import Issued
-from probes.trace import Operation, Trace
+from probes.trace import Affine, Operation, Trace
 
 # Classes of work, with the factor that each has in context when no network says otherwise. Heavy work holds in
 # context and light work does not: caches are cold, and memory comes fresh from the allocator (a first fit over 38
@@ -37,6 +39,13 @@ LEAST_LIGHT = 0.3
 TELLING_SHARE = 0.01
 
 Features = tuple[float, ...]  # seconds, one a class
+
+
+class Bounds(NamedTuple):
+    """Of features: as quick and as slow as kernels may be that nothing of their like and size was clocked."""
+
+    least: Features
+    most: Features
 
 
 class Work(NamedTuple):
@@ -124,6 +133,37 @@ def _features_on_device(work: Work, prices: Prices, issuing: IssuingPrices, batc
     return (heavy, light, issuing.seconds(names[False]), issuing.seconds(names[True]), 0.0)
 
 
+def bounds_of(work: Work, prices: Prices, batch_size: float) -> Bounds:
+    """`heavy` and `light` of a step on a device, as of features_of."""
+    least, most = [0.0, 0.0], [0.0, 0.0]
+    for operation in _on_device(work, prices):
+        sized = _sized(operation, batch_size)
+        if sized.kind != "view":
+            seconds, doubt = _priced_on_device(operation, sized, prices, batch_size)
+            place = 0 if sized.kind in HEAVY_KINDS else 1
+            least[place] += seconds * operation.count * math.exp(-doubt.quicker)
+            most[place] += seconds * operation.count * math.exp(doubt.slower)
+    return Bounds(tuple(least), tuple(most))
+
+
+def _on_device(work: Work, prices: Prices) -> Sequence[Operation]:
+    """What `heavy` and `light` are of."""
+    if prices.issuing is not None:
+        return on_device(work.operations, work.trace.parameter_tensors)
+    return [operation for operation in work.operations if operation.phase != "optimizer"]
+
+
+def _priced_on_device(
+    operation: Operation, sized: ContextOperation, prices: Prices, batch_size: float
+) -> tuple[float, Doubt]:
+    """Where no kernel was clocked an operation is priced by what it takes alone, by no rate beyond the best measured:
+    so it may be as much quicker as the rate may rise from there."""
+    if prices.kernels is not None:
+        return prices.kernels.seconds(sized), prices.kernels.doubt(sized)
+    doubt = 0.0 if prices.device_roof is None else prices.device_roof.doubt(sized)
+    return prices.seconds(operation, batch_size), Doubt(2 * doubt, 0.0)
+
+
 def features_of_device_contexts(
     issued: Context, computed: Context, prices: Prices, without: str | None = None
 ) -> Features:
@@ -209,6 +249,7 @@ class FeatureCurve:
     work: Work
     prices: Prices
     _knots: dict[int, Features] = field(default_factory=dict)
+    _bounds: dict[int, Bounds] = field(default_factory=dict)
 
     @cached_property
     def number_type(self) -> str | None:
@@ -220,15 +261,45 @@ class FeatureCurve:
         """Seconds of a step that no batch is too small for (issuing_seconds)."""
         return issuing_seconds(self.work, self.prices)
 
+    @cached_property
+    def _heavy_at_best(self) -> Affine:
+        """Over the batch, seconds of heavy operations, each at the machine's best."""
+        heavy = [each for each in self.work.operations if each.kind in HEAVY and each.phase != "optimizer"]
+        shares = [(each.count / self.prices.roof(each.kind), each.flops) for each in heavy]
+        constant = sum(share * flops.constant for share, flops in shares)
+        return Affine(constant, sum(share * flops.per_sample for share, flops in shares))
+
+    def least_heavy(self, batch_size: int) -> float:
+        """What no factor brings the heavy class below."""
+        return max(self._heavy_at_best.at(batch_size), 0.0)
+
     def at(self, batch_size: int) -> Features:
-        below = 1 << (batch_size.bit_length() - 1)
-        if below == batch_size:
-            return self._knot(below)
-        share = (batch_size - below) / below
-        before, after = self._knot(below), self._knot(2 * below)
-        return tuple([low + (high - low) * share for low, high in zip(before, after, strict=True)])
+        return _between_knots(self._knot, batch_size)
+
+    def bounds_at(self, batch_size: int) -> Bounds:
+        """Only of what a device's kernels take anything is left open: all else is as `at` has it."""
+        told = self.at(batch_size)
+        if self.prices.device_roof is None:
+            return Bounds(told, told)
+        least = _between_knots(lambda knot: self._bounds_at_knot(knot).least, batch_size)
+        most = _between_knots(lambda knot: self._bounds_at_knot(knot).most, batch_size)
+        return Bounds((*least, *told[2:]), (*most, *told[2:]))
+
+    def _bounds_at_knot(self, batch_size: int) -> Bounds:
+        if batch_size not in self._bounds:
+            self._bounds[batch_size] = bounds_of(self.work, self.prices, batch_size)
+        return self._bounds[batch_size]
 
     def _knot(self, batch_size: int) -> Features:
         if batch_size not in self._knots:
             self._knots[batch_size] = features_of(self.work, self.prices, batch_size)
         return self._knots[batch_size]
+
+
+def _between_knots(knot: Callable[[int], Features], batch_size: int) -> Features:
+    below = 1 << (batch_size.bit_length() - 1)
+    if below == batch_size:
+        return knot(below)
+    share = (batch_size - below) / below
+    before, after = knot(below), knot(2 * below)
+    return tuple([low + (high - low) * share for low, high in zip(before, after, strict=True)])

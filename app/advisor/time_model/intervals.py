@@ -68,6 +68,11 @@ def narrow(interval: Interval, spread: float) -> Interval:
     return Interval(interval.median, interval.median * math.exp(-below), interval.median * math.exp(above))
 
 
+def half_width(interval: Interval) -> float:
+    """The relative spread of an interval that is as wide, with equal sides."""
+    return math.log(interval.high / interval.low) / 2
+
+
 def bounded(interval: Interval, low: float, high: float) -> Interval:
     """What of it lies between these; where nothing does, the nearer of them."""
 

@@ -132,7 +132,8 @@ def measured_times(
             return not tells_of_who_left(before)
         is_still_so = crowd is not None and crowd.still_met(plan, row.others_cores) > 0
         met_no_calm = row.is_reckoned or (crowd is not None and crowd.tells_of_others(row))
-        return met_no_calm and before.slowdown is not None and not is_still_so
+        met_some = before.slowdown is not None if crowd is None else crowd.met_calm_cores(before)
+        return met_no_calm and met_some and not is_still_so
 
     by_data: dict[str, dict[int, Measurement]] = {}
     key = plan.key

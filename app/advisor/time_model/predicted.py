@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.advisor.like_cards import measured_plan
 from app.advisor.operation_prices.context_prices import HEAVY_KINDS
 from app.advisor.operation_prices.prices import Prices, prices_for
 from app.advisor.recommendation import Breakdown, Interval
-from app.advisor.time_model.device_fit import NetworkRow, fit_device, host_and_device, weighted
+from app.advisor.time_model.device_fit import Clocks, NetworkRow, fit_device, host_and_device, weighted
 from app.advisor.time_model.features import (
     CONTEXT_PRIORS,
     PRIORS,
@@ -25,7 +25,7 @@ from app.advisor.time_model.features import (
     work_in,
 )
 from app.advisor.time_model.fitting import CONTEXT_HOLD, UNFITTED_SPREAD, Fit, Row, fit_factors
-from app.advisor.time_model.intervals import interval_around
+from app.advisor.time_model.intervals import half_width, interval_around, widen
 from app.advisor.time_model.transfer import Feeding, feeding_of, hidden_transfer
 from probes.context import Context
 from probes.points import NetworkPoint
@@ -205,19 +205,6 @@ def _shares(row: NetworkRow) -> Row:
     return Row(row.name, [part / row.seconds for part in row.parts], row.batch_size)
 
 
-class Clocks(NamedTuple):
-    """Of a step on a device, in seconds: the host's and the device's, which run side by side, and what shows beside
-    them. From pinned memory the next batch is copied meanwhile, and counts as the device's where it takes longer."""
-
-    host: float
-    device: float
-    beside: float
-
-    @property
-    def step(self) -> float:
-        return max(self.host, self.device) + self.beside
-
-
 @dataclass
 class PredictedTime:
     """Step time of a traced workload under one plan, at any batch."""
@@ -231,24 +218,46 @@ class PredictedTime:
         """None where the profile lacks what it takes to tell: copies of that kind, or all that the step consists of."""
         seconds, spread = sum(self._parts(batch_size)), self.model.fit.spread
         if seconds > 0 and not self.model.plan.is_cpu:
-            told = self.clocks(batch_size, data)
-            if told is None and self.model.feeding.bounds(data):
-                return self._bound(batch_size)
-            seconds = 0.0 if told is None else told.step
+            if self.copy_seconds(batch_size, data) is None:
+                return self._bound(batch_size) if self.model.feeding.bounds(data) else None
+            return self._on_device(batch_size, lambda parts: self._clocks(parts, batch_size, data))
         return interval_around(seconds, spread) if seconds > 0 else None
+
+    def _on_device(self, batch_size: int, clocks: Callable[[Features], Clocks]) -> Interval:
+        """What kernels may take that nothing of their like and size was clocked, and what networks left out were missed
+        by."""
+        parts, bounds = self._parts(batch_size), self.curve.bounds_at(batch_size)
+        least, most = (clocks(weighted(each, self.model.fit.factors)).step for each in bounds)
+        return widen(Interval(clocks(parts).step, least, most), self.model.fit.spread)
+
+    def spread(self, batch_size: int, data: str) -> float:
+        """Half the width of its interval; the model's own where nothing is told."""
+        told = None if self.model.plan.is_cpu else self.at(batch_size, data)
+        return self.model.fit.spread if told is None else half_width(told)
 
     def _bound(self, batch_size: int) -> Interval | None:
         """Fed from pinned memory, of which only pageable copies are known: no longer than with these, copied ahead
         likewise, and no shorter than without any."""
-        least, copy = self.clocks(batch_size, "resident"), self.copy_at_most(batch_size, "pinned")
-        if least is None or copy is None:
+        copy = self.copy_at_most(batch_size, "pinned")
+        if copy is None:
             return None
-        most = interval_around(least._replace(device=max(least.device, copy)).step, self.model.fit.spread)
-        return replace(most, low=interval_around(least.step, self.model.fit.spread).low)
+
+        def resident(parts: Features) -> Clocks:
+            return self._clocks(parts, batch_size, "resident")
+
+        def pinned(parts: Features) -> Clocks:
+            told = resident(parts)
+            return told._replace(device=max(told.device, copy))
+
+        return replace(self._on_device(batch_size, pinned), low=self._on_device(batch_size, resident).low)
 
     def _parts(self, batch_size: int) -> Features:
-        """The same for each way of feeding a device."""
-        return weighted(self.curve.at(batch_size), self.model.fit.factors)
+        """The same for each way of feeding a device. On a CPU arithmetic stays within the machine's roof, whatever a
+        factor takes off."""
+        parts = weighted(self.curve.at(batch_size), self.model.fit.factors)
+        if not self.model.plan.is_cpu:
+            return parts
+        return (max(parts[0], self.curve.least_heavy(batch_size)), *parts[1:])
 
     def breakdown(self, batch_size: int, data: str, issuing: float = 1.0) -> Breakdown:
         """The parts add up to the step: on a device `launch` is only what issuing adds beyond computing. issuing: how
@@ -273,10 +282,14 @@ class PredictedTime:
 
     def clocks(self, batch_size: int, data: str) -> Clocks | None:
         """Of a plan on a device; None where the profile has no copies of that kind."""
-        host, device = host_and_device(self._parts(batch_size))
-        copy, reading = self.copy_seconds(batch_size, data), self._reading_seconds
-        if copy is None:
+        if self.copy_seconds(batch_size, data) is None:
             return None
+        return self._clocks(self._parts(batch_size), batch_size, data)
+
+    def _clocks(self, parts: Features, batch_size: int, data: str) -> Clocks:
+        """Of a step of these parts, whose copy is known."""
+        host, device = host_and_device(parts)
+        copy, reading = self.copy_seconds(batch_size, data) or 0.0, self._reading_seconds
         return Clocks(host, max(device, copy), reading) if data == "pinned" else Clocks(host, device, copy + reading)
 
     @property

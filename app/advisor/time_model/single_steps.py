@@ -86,7 +86,8 @@ def is_single(row: Measurement, crowd: Crowd | None) -> bool:
     others do: on a crowded machine iris-mlp's step took 19 ms by one, and 1.6 ms by 40 less than a minute later."""
     if row.is_first_step:
         return True
-    is_sample = row.step is not None and len(row.step.samples) == 1 and row.step.median < LONG_SAMPLE_SECONDS
+    is_one = row.step is not None and len(row.step.samples) == 1 and not 0 < (row.slow_share or 0) < 1  # of several
+    is_sample = is_one and took(row) < LONG_SAMPLE_SECONDS
     return is_sample and crowd is not None and crowd.may_tell_of_others(row)
 
 

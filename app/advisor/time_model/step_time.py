@@ -21,7 +21,6 @@ from app.advisor.time_model.intervals import (
     BETWEEN_LIKE_CARDS,
     between_processes,
     bounded,
-    interval_around,
     scale,
     widen,
 )
@@ -47,8 +46,7 @@ from probes.workload.description import DATA, Data, Plan, Workload
 @dataclass
 class PlanTime:
     """One plan's step time. singles: by batch size, a step that had none after it. crowd: who else holds cores now.
-    dated: what was measured among others, of whom there are fewer now, tells of its own batch alone. otherwise: the
-    same for other ways of feeding its device, where what was measured tells them apart."""
+    otherwise: the same for other ways of feeding its device, where what was measured tells them apart."""
 
     plan: Plan
     measured: MeasuredTime | None
@@ -57,7 +55,6 @@ class PlanTime:
     correction: Correction = NONE
     singles: Mapping[int, SingleStep] = field(default_factory=dict)
     crowd: Crowd | None = None
-    dated: bool = False
     experience: Experience | None = None  # of like models; None where this one's own measurements say more
     otherwise: Mapping[Data, PlanTime] = field(default_factory=dict)
     _known: dict[str, dict[int, StepEstimate | None]] = field(default_factory=lambda: defaultdict(dict))
@@ -126,20 +123,29 @@ class PlanTime:
         return self._beside(self.crowd, calm, batch_size)
 
     def _beside(self, crowd: Crowd, calm: StepEstimate, batch_size: int) -> StepEstimate:
-        """As long as nobody else is there it may take what is predicted, whatever it took among others."""
+        """What was carried from a batch that ran along a prediction, which met nobody, contains the less of what others
+        did there the further it was carried."""
         row = self.nearest_row(batch_size)
         if row is None:
             return self._in_company(calm, calm, self._exposure)
-        relief = crowd.relief_of(row)
-        if relief > 0:
-            seconds = alone(calm.seconds, self.plan, relief)
-            foretold = self._from_prediction(batch_size, "resident")  # every way of feeding a CPU is the same
-            if foretold is not None:
-                seconds = replace(seconds, low=min(seconds.low, foretold.seconds.low))
-            slowed = seconds.low / calm.seconds.low
-            return calm._replace(seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=slowed)
+        if crowd.relief_of(row) > 0:
+            return self._relieved(crowd, calm, row, batch_size)
         told = self._as_it_met(calm, row, crowd)
-        return self._in_company(told, calm, crowd.exposure(self.plan, row.others_cores))
+        contained = carried_share(batch_size, row.batch_size) if calm.rests_on_prediction else 1.0
+        return self._in_company(told, calm, crowd.exposure(self.plan, row.others_cores, contained))
+
+    def _relieved(self, crowd: Crowd, calm: StepEstimate, row: Measurement, batch_size: int) -> StepEstimate:
+        """Without those who were in the way of this measurement and have left. As long as nobody else is there it may
+        take what is predicted, whatever it took among others, and no less: how much others may have done is a bound
+        from one kind of machine, the prediction is of this one."""
+        relief, told = crowd.relief_of(row), self._as_it_met(calm, row, crowd).seconds
+        without, among_all = (alone(each, self.plan, relief) for each in (told, _as_met(calm.seconds, row, 1.0)))
+        least, median = without.low, min(told.median, among_all.median)
+        foretold = self._from_prediction(batch_size, "resident")  # every way of feeding a CPU is the same
+        if foretold is not None:
+            least = min(foretold.seconds.low, calm.seconds.low)
+        seconds = Interval(max(median, least), least, told.high)
+        return calm._replace(seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=least / calm.seconds.low)
 
     def _in_company(self, told: StepEstimate, calm: StepEstimate, exposure: float) -> StepEstimate:
         if exposure <= 0:
@@ -155,9 +161,9 @@ class PlanTime:
     def _as_it_met(self, calm: StepEstimate, row: Measurement, crowd: Crowd) -> StepEstimate:
         """Of calm blocks, where others hold cores as they did beside them: slow ones among them."""
         still = crowd.still_met(self.plan, row.others_cores)
-        if still <= 0 or row.slow_share is None or row.slowdown is None:
+        seconds = _as_met(calm.seconds, row, still)
+        if still <= 0 or seconds == calm.seconds:
             return calm
-        seconds = as_met(calm.seconds, row.slow_share, row.slowdown, still)
         return calm._replace(seconds=seconds, slowed=seconds.high / calm.seconds.high, met=True)
 
     def relief(self, batch_size: int) -> float:
@@ -182,8 +188,9 @@ class PlanTime:
 
     @cached_property
     def _lasting(self) -> MeasuredTime | None:
-        """What tells of other batches, too."""
-        if self.measured is None or self.crowd is None or not self.dated:
+        """What tells of other batches, too: what was measured among others, of whom there are fewer now, does not where
+        something is predicted, which met nobody. How much of it was theirs is a guess, and not the same at each."""
+        if self.measured is None or self.crowd is None or self.predicted is None:
             return self.measured
         return self.measured.without(self.crowd.tells_of_the_past)
 
@@ -247,7 +254,8 @@ class PlanTime:
             return None
         factor = (anchor.median / start.median) ** carried_share(batch_size, nearest)
         told: Basis = "probed" if measured.reaches(batch_size) else "predicted"
-        carried = min(BEYOND * abs(math.log2(batch_size / nearest)), self.predicted.model.fit.spread)
+        known = self.predicted.spread(batch_size, measured.data)
+        carried = min(BEYOND * abs(math.log2(batch_size / nearest)), known)
         return scale(anchor, there.median * factor / anchor.median), told, carried
 
     def _observed(
@@ -283,8 +291,7 @@ class PlanTime:
             seconds = widen(corrected, self.correction.log_ratio)  # how much of it is left further away is not known
         learned = self.learned(batch_size)
         if learned.weight > 0:
-            spread = learned.spread(self.predicted.model.fit.spread)
-            seconds = interval_around(seconds.median * math.exp(learned.log_ratio), spread)
+            seconds = learned.correct(seconds)
         return StepEstimate(seconds, "predicted", self._left_out)
 
     def _after_single(self, single: SingleStep, calm: StepEstimate | None, batch_size: int) -> StepEstimate | None:
@@ -316,6 +323,13 @@ class PlanTime:
         return of_step._replace(met=not is_luck and told.met)
 
 
+def _as_met(seconds: Interval, row: Measurement, still: float) -> Interval:
+    """Where it is known which of its blocks were slow."""
+    if row.slow_share is None or row.slowdown is None:
+        return seconds
+    return as_met(seconds, row.slow_share, row.slowdown, still)
+
+
 def times_of_plans(
     plans: Sequence[Plan],
     profile: Profile | None,
@@ -345,7 +359,6 @@ def times_of_plans(
             way = data if measured is None else measured.data
             measured = with_borrowed(measured, measured_times(alike.get(plan.key, ()), plan, way, crowd))
             times.append(PlanTime(plan, measured, told, every, singles=single_steps(own, crowd), crowd=crowd))
-        _tell_dated(times)
         correct(times, kinds, experience)
         return {time.plan.key: time for time in times}
 
@@ -356,11 +369,3 @@ def times_of_plans(
         for plan in on_devices:
             found[plan.key].otherwise = {data: times[plan.key] for data, times in others.items()}
     return found
-
-
-def _tell_dated(times: Sequence[PlanTime]) -> None:
-    """Where some plan has nothing but its prediction, which met nobody: plans that all ran among others are told apart
-    as they were then."""
-    if any(time.plan.is_cpu and time.measured is None and time.predicted is not None for time in times):
-        for time in times:
-            time.dated = time.predicted is not None

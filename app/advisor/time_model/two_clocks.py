@@ -77,9 +77,10 @@ class TwoClocks:
     def spread(self, batch_size: int) -> float:
         """What carrying to this batch adds."""
         around = self._around(batch_size)
-        known, told = self.predicted.model.fit.spread, self.predicted.clocks(batch_size, self.data)
+        told = self.predicted.clocks(batch_size, self.data)
         if told is None:
-            return known
+            return self.predicted.model.fit.spread
+        known = self.predicted.spread(batch_size, self.data)
         off = self.at(batch_size)
         waits = math.exp(off.host) * told.host > math.exp(off.device) * told.device
         if waits not in {self.waits[place] for place in around}:

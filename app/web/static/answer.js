@@ -78,7 +78,7 @@ function describeCrossover(crossover) {
     at: `${to} overtakes ${from} at batch ${crossover.batch_size}${around}`,
     always: `${to} is faster than ${from} at every batch looked at, from ${smallest} to ${largest}`,
     never: `${to} does not overtake ${from} for good from batch ${smallest} to ${largest}: it is slower at the largest`,
-    undecided: `Whether ${to} overtakes ${from} cannot be told: their times overlap`,
+    undecided: `Whether ${to} overtakes ${from} for good cannot be told: at batch ${largest}, the largest looked at, their times overlap`,
   }[crossover.kind];
   const inside = [`data ${crossover.data}`, crossover.basis];
   if (crossover.medians_cross_at && crossover.kind === "undecided") inside.push(`likeliest from batch ${crossover.medians_cross_at} on`);

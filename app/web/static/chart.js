@@ -3,6 +3,8 @@
 const chart = (() => {
   const HEIGHT = 320;
   const COLOURS = 6;
+  // When the colours begin anew, lines are drawn otherwise: on the canvas, and beside their names by CSS's word for it.
+  const STROKES = [{ border: "solid" }, { dash: [6, 5], border: "dashed" }, { dash: [2, 4], border: "dotted" }];
   const CHARACTER = 7;  // pixels of one in a tick's text
   const AIR = 14;  // pixels between two of those
   const BESIDE = 96;  // pixels of a chart's width that are not between its ends: the other axis, and a margin
@@ -10,6 +12,7 @@ const chart = (() => {
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const width = (element) => Math.max(240, element.clientWidth);
+  const strokeOf = (series, index) => STROKES[series.dashed ? 1 : Math.floor(index / COLOURS) % STROKES.length];
 
   // spec: {x: [...], xLabel, xLog, xTicks: [[value, text]], xTold: value of the tick that goes before the others,
   //        yLabel, yLog, yFormat, xFormat, xLine: [{at, text}],
@@ -40,6 +43,7 @@ const chart = (() => {
       axes: [xAxis(element, spec), yAxis(spec)],
       series: [{ label: spec.xLabel, value: (_, value) => (value === null ? "" : (spec.xFormat || String)(value)) }, ...spec.series.map((series, index) => line(series, index, spec))],
       hooks: { draw: [(plot) => (spec.xLine || []).forEach((mark) => drawMark(plot, mark))] },
+      legend: { markers: { dash: (_, index) => strokeOf(spec.series[index - 1], index - 1).border } },  // 0 is x
       cursor: { points: { size: 7 } },
     };
   }
@@ -48,7 +52,7 @@ const chart = (() => {
     const colour = css(series.dashed ? "--plot-6" : `--plot-${(index % COLOURS) + 1}`);
     return {
       label: series.label, stroke: colour, width: 2, spanGaps: false,
-      dash: series.dashed || index >= COLOURS ? [6, 5] : undefined,  // the colours begin anew
+      dash: strokeOf(series, index).dash,
       points: { show: series.points !== false, size: 6, fill: colour },
       value: (_, value) => (value === null || value === undefined ? "–" : spec.yFormat(value)),
     };

@@ -293,12 +293,6 @@ def test_a_first_step_in_the_crowd_bounds_a_time_that_rests_on_a_calm_one() -> N
     assert two.step_seconds.high == pytest.approx(15.1)
 
 
-def test_what_met_calm_cores_in_a_crowd_is_the_calm_machines_time() -> None:
-    found = answer(CALM, in_a_crowd(3.0, slow_share=0.5, slowdown=2.0))
-    assert found.recommended == ONE
-    assert {option.basis for option in found.options if option.step_seconds is not None} == {"measured"}
-
-
 @pytest.mark.parametrize("others", [2.0, 1.7])  # of which one leaves half a core for a thread, as background aside
 def test_a_measurement_in_a_crowd_corrects_no_prediction(others: float) -> None:
     """While it stays no more than once it has left: what it does to the others is told by what it does to any."""

@@ -14,8 +14,8 @@ def test_every_field_of_an_option_a_crossover_and_a_reason_is_written() -> None:
     document = answer.to_json()
     for option, written in zip(answer.options, document["options"], strict=True):
         plain = asdict(option)
-        # Told in words: by note, verdict, and the reasons of what is not known.
-        del plain["plan"], plain["uncopied_seconds"], plain["slowed"], plain["rests_on_prediction"]
+        # Told in words: by note, why_not, verdict, and the reasons of what is not known.
+        del plain["plan"], plain["uncopied_seconds"], plain["slowed"], plain["held"], plain["rests_on_prediction"]
         plan = option.plan.to_json()
         assert written == {**plan, **plain}
         assert list(written) == [*plan, *plain]

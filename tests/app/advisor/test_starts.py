@@ -13,7 +13,7 @@ from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
 from tests.app.advisor.machine import GPU
 
-GPU_BF16 = Plan("cuda:0", "bf16")
+GPU_BF16, TF32 = Plan("cuda:0", "bf16"), Plan("cuda:0", "tf32")
 CARD, TWIN = a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1")
 ON_CPU = [
     a_measurement(plan, 16, seconds, startup_seconds=0.25)
@@ -83,6 +83,45 @@ def test_nothing_is_said_of_a_start_where_a_device_is_named_all_the_same() -> No
     slow = a_measurement(GPU, 16, 2.5e-3, startup_seconds=2.25)  # after 4,000
     found = answer(quick, slow, steps=1000, precision="auto")
     assert [option.plan for option in found.options][:3] == [GPU_BF16, GPU, ONE]
+    assert "device-too-late" not in {reason.code for reason in found.reasons}
+
+
+@pytest.mark.parametrize(("start", "named"), [(2.25, "fp32"), (4.25, "tf32"), (9.25, "tf32")])
+@pytest.mark.parametrize("devices", [("cpu", "cuda"), ("cuda",)])
+def test_of_a_card_s_plans_one_whose_start_the_run_does_not_repay_is_not_named(
+    start: float, named: str, devices: tuple[str, ...]
+) -> None:
+    """fp32 takes half a millisecond less a step than tf32; whatever takes longer is told."""
+    quick = a_measurement(GPU, 16, 0.5e-3, startup_seconds=start)
+    slow = a_measurement(TF32, 16, 1e-3, startup_seconds=2.25)
+    workload = a_workload(dataset_samples=2000 * 16)
+    found = recommend(a_survey(gpus=[CARD]), None, None, [*ON_CPU, quick, slow], Request(workload, devices=devices))
+    assert found.recommended == Plan("cuda:0", named)  # type: ignore[arg-type]
+    late = [reason for reason in found.reasons if reason.code == "device-too-late"]
+    assert ("too short to repay" in found.verdict) is bool(late) is (named == "tf32")
+    for reason in late:
+        assert (reason.evidence["plan"], reason.evidence["against"]) == (GPU.label, TF32.label)
+        assert reason.evidence["startup_seconds"] == start - 2.25
+        assert reason.evidence["break_even_steps"] == pytest.approx((start - 2.25) / 0.5e-3, abs=1)
+
+
+def test_a_start_that_differs_by_less_than_steps_do_decides_nothing_between_a_card_s_plans() -> None:
+    quick = a_measurement(GPU, 16, 0.98e-3, startup_seconds=2.30)
+    slow = a_measurement(TF32, 16, 1e-3, startup_seconds=2.25)
+    found = answer(quick, slow, steps=2400, precision="auto")  # by the medians 2,500 repay it
+    assert found.recommended == GPU
+    assert "device-too-late" not in {reason.code for reason in found.reasons}
+
+
+def test_a_card_s_plan_is_not_judged_by_the_start_of_its_twin_nor_by_one_that_nobody_measured() -> None:
+    """One plan on another card that is alike is no other choice; and of another plan a start is the least there."""
+    quick = a_measurement(GPU, 16, 0.5e-3, startup_seconds=4.25)
+    twin = a_measurement(Plan("cuda:1", "fp32"), 16, 0.6e-3, startup_seconds=2.25)
+    other = a_measurement(TF32, 16, 1e-3)
+    workload = a_workload(dataset_samples=2000 * 16)
+    rows = [*ON_CPU, quick, twin, other]
+    found = recommend(a_survey(gpus=[CARD, TWIN]), None, None, rows, Request(workload))
+    assert found.recommended == GPU
     assert "device-too-late" not in {reason.code for reason in found.reasons}
 
 

@@ -48,12 +48,18 @@ def test_a_profile_shows_what_was_measured_and_how_far_it_spread(capsys: pytest.
     assert any("load_average 4.60, steal_fraction ?" in line for line in lines)
 
 
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
 def test_a_calibration_of_a_busy_machine_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     busy = Profile("x", "2026-11-21T09:02:11Z", "0", "m", {}, "quick", 1.0, {"contention": 0.85}, (), ())
     show_profile(busy)
-    assert "others wanted 85 % of the cores" in " ".join(capsys.readouterr().out.split())
+    assert "others wanted 85 % of the cores that were measured on): calibrate again" in printed(capsys)
+    show_profile(busy, elsewhere=True)
+    assert "others wanted 85 % of the cores that were measured on): calibrate that machine again" in printed(capsys)
     show_profile(replace(busy, noise={"drift": 0.6, "hindrance": 0.3}))
-    told = " ".join(capsys.readouterr().out.split())
+    told = printed(capsys)
     assert "steps took 60 % longer half a calibration earlier or later" in told
     assert "steps took 30 % longer on all threads than on one" in told
     show_profile(replace(busy, noise={"contention": 0.16, "busy": 1.0}))

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from app.advisor.explanations.noise_signs import SIGNS
 from app.cli.endings import ExitCode
 from app.cli.main import COMMANDS
 from app.settings import Settings, variable_name
+from probes.microtrain.quiet.noise import Noise
 from probes.workload.architectures import TASKS_BY_NAME
 from probes.workload.description import OPTIMIZERS
 from probes.workload.layers import LAYER_TYPES, LOSSES
@@ -89,6 +91,13 @@ def test_every_code_of_a_problem_is_documented() -> None:
     codes = codes_of_problems()
     assert {"too-slow", "unknown-host", "captured", "profile-exists", "twice"} <= codes
     assert sorted(code for code in codes if f"`{code}`" not in page) == []
+
+
+def test_every_figure_of_a_profile_s_noise_is_a_word() -> None:
+    """`profile show` prints them by their names."""
+    kept = {*SIGNS, *Noise(None, None, None, None, 0.0).figures()}
+    page = (ROOT / "docs" / "words.md").read_text(encoding="utf-8")
+    assert sorted(name for name in kept if f"| `{name}` |" not in page) == []
 
 
 def test_the_index_of_decisions_names_each() -> None:

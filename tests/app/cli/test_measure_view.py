@@ -1,5 +1,6 @@
 """Measurements as a table, and the exit codes that follow from them."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -53,6 +54,15 @@ def test_a_time_that_had_not_settled_is_marked_and_says_what_to_do(capsys: pytes
     out = capsys.readouterr().out
     assert "200 ms (180 to 240) *" in out
     assert "--seconds" in out
+
+
+@pytest.mark.parametrize(("slowdown", "said"), [(1.0, "hardly took longer"), (1.4, "took 1.40 times as long")])
+def test_slow_cores_that_slowed_nothing_are_told_to(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, slowdown: float, said: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    show_measurements([replace(measurement(1, 0.2), slow_share=0.25, slowdown=slowdown).to_json()])
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,8 @@ def test_how_far_a_device_waits_for_the_host_is_told_where_it_is_known(
         ("at", "cuda:0 bf16 overtakes cpu fp32, 2 threads at batch 3 (2 to 4)"),
         ("always", "cuda:0 bf16 is faster than cpu fp32, 2 threads at every batch looked at, from 2 to 4096"),
         ("never", "cuda:0 bf16 does not overtake cpu fp32, 2 threads for good from batch 2 to 4096"),
-        ("undecided", "cannot be told"),
+        ("never", "it is slower at the largest"),
+        ("undecided", "for good cannot be told: at batch 4096, the largest looked at, their times overlap"),
     ],
 )
 def test_a_crossover_is_a_sentence_that_says_no_more_than_its_kind(kind: str, words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.lab.child_endings import say_killed, say_overdue
+from app.lab.child_endings import NOT_RETURNED, say_killed, say_overdue
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ def test_what_was_killed_is_told_what_would_help_and_only_what_is_known(kind: st
 
 def test_a_trace_that_took_too_long_may_have_been_beside_others() -> None:
     assert "quieter machine" in say_overdue("trace", 60.0)
+
+
+def test_a_trace_that_waited_for_the_user_s_function_is_said_to_have_done_so() -> None:
+    told = say_overdue("trace", 60.0, calling=True)
+    assert NOT_RETURNED in told
+    assert "machine" not in told

@@ -138,6 +138,32 @@ def test_the_curves_are_told_in_words_and_as_a_table(service: str, tab: Tab) -> 
     assert rows == [["batch size", "cpu fp32, 1 thread"], ["1", "1 ms"], ["2,048", "500 ms"]]
 
 
+def test_no_two_lines_look_alike_in_the_chart_or_in_its_legend(service: str, tab: Tab) -> None:
+    """The colours began anew with the seventh line, and the legend showed all of them as if they were solid."""
+    plans = [
+        {"device": "cpu", "precision": "fp32", "threads": count + 1, "step_seconds": [1, 2]} for count in range(14)
+    ]
+    answer = {
+        "curves": {"batch_sizes": [1, 2048], "plans": plans},
+        "crossovers": [],
+        "workload": {"data": "pageable"},
+    }
+    tab.open(service)
+    tab.run(f"draw = chart.draw; chart.draw = (...what) => (plot = draw(...what)); showCurves({json.dumps(answer)})")
+    lines = tab.run("plot.series.slice(1).map((series) => `${series.stroke()} ${series.dash}`)")
+    of_mark = "(mark) => { const css = getComputedStyle(mark); return `${css.borderTopColor} ${css.borderTopStyle}`; }"
+    marks = tab.run(f"[...document.querySelectorAll('#chart .u-series .u-marker')].slice(1).map({of_mark})")
+    assert len(set(lines)) == len(set(marks)) == len(plans)
+    assert [mark.split()[-1] for mark in marks] == ["solid"] * 6 + ["dashed"] * 6 + ["dotted"] * 2
+
+
+def test_no_effort_is_cut_off(service: str, tab: Tab) -> None:
+    tab.ask("Emulation.setDeviceMetricsOverride", width=1100, height=800, deviceScaleFactor=1, mobile=False)
+    tab.open(service)
+    shown = tab.run("byId('effort').offsetWidth")
+    assert tab.run("byId('effort').style.width = 'max-content'; byId('effort').offsetWidth") <= shown
+
+
 def test_the_tick_of_the_batch_asked_for_is_printed_over_no_other(service: str, tab: Tab) -> None:
     tab.open(service)
     sizes = sorted([2**power for power in range(21)] + [120])

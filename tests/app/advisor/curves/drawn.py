@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from app.advisor.memory_model.stretches import Stretch, Stretches
 from app.advisor.time_model.intervals import interval_around
 from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime
@@ -12,6 +13,10 @@ from probes.workload.description import Plan
 Curve = Callable[[int], float]
 # Each plan's errors on three networks left out: large, and alike.
 ERRORS: Mapping[str, float] = {"a": 0.5, "b": -0.4, "c": 0.3}
+
+
+def up_to(largest: int) -> Stretches:
+    return Stretches((Stretch(1, largest),))
 
 
 class Drawn(PlanTime):

@@ -14,6 +14,7 @@ from app.advisor.curves.over_batches import (
     largest_worth_looking_at,
     startup_of,
 )
+from app.advisor.memory_model.stretches import Stretch, Stretches
 from app.advisor.recommendation import Crossover, CrossoverKind
 from app.advisor.request import Request
 from app.advisor.summary import trace_of_summary
@@ -22,7 +23,7 @@ from app.advisor.time_model.step_time import PlanTime, times_of_plans
 from probes import bounds
 from probes.measurement import Measurement, Overheads
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, a_measurement, a_workload
-from tests.app.advisor.curves.drawn import ERRORS, Curve, Drawn
+from tests.app.advisor.curves.drawn import ERRORS, Curve, Drawn, up_to
 from tests.app.advisor.machine import GPU, a_profile
 
 
@@ -31,7 +32,7 @@ def crossing(first: Curve, second: Curve, errors: Mapping[str, float] | None = E
         ONE.key: Drawn(ONE, first, errors),
         TWO.key: Drawn(TWO, second, errors),
     }
-    (found,) = crossovers_of(Batches(a_workload(), times, {ONE.key: room, TWO.key: None}), [(ONE, TWO)], [])
+    (found,) = crossovers_of(Batches(a_workload(), times, {ONE.key: up_to(room)}), [(ONE, TWO)], [])
     return found
 
 
@@ -91,7 +92,7 @@ def test_a_plan_that_falls_behind_at_the_end_never_crosses() -> None:
 
 def test_no_batch_beyond_what_either_plan_can_hold_is_looked_at() -> None:
     times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
-    batches = Batches(a_workload(), times, {ONE.key: 64, TWO.key: 256})
+    batches = Batches(a_workload(), times, {ONE.key: up_to(64), TWO.key: up_to(256)})
     sizes, curves = curves_over(batches, [ONE, TWO])
     assert (sizes[0], sizes[-1]) == (1, 256)
     assert [curve.step_seconds[-1] is None for curve in curves] == [True, False]
@@ -102,7 +103,7 @@ def test_no_batch_beyond_what_either_plan_can_hold_is_looked_at() -> None:
 def test_a_batch_that_failed_is_a_hole_and_no_end() -> None:
     times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
     failed = {"pageable": {ONE.key: frozenset({16})}, "pinned": {ONE.key: frozenset({16, 64})}}
-    batches = Batches(a_workload(), times, {ONE.key: None, TWO.key: None}, failed=failed)
+    batches = Batches(a_workload(), times, {}, failed=failed)
     assert [batches.fed(data).can_run(ONE, 64) for data in ("pageable", "pinned", "resident")] == [True, False, True]
     assert 16 not in batches.grid([ONE, TWO])
     assert 16 in batches.grid([TWO])
@@ -111,11 +112,24 @@ def test_a_batch_that_failed_is_a_hole_and_no_end() -> None:
     assert [curve.step_seconds[sizes.index(16)] is None for curve in curves] == [True, False]
 
 
+def test_where_a_plan_has_room_again_at_larger_batches_only_those_that_it_holds_are_looked_at() -> None:
+    times: dict[tuple[object, ...], PlanTime] = {ONE.key: Drawn(ONE, steady), TWO.key: Drawn(TWO, late)}
+    room = {TWO.key: Stretches((Stretch(1, 90), Stretch(700, 3000)))}
+    batches = Batches(a_workload(), times, room)
+    assert [batches.can_run(TWO, size) for size in (90, 700, 3000, 91, 699, 3001)] == [True] * 3 + [False] * 3
+    sizes, curves = curves_over(batches, [ONE, TWO])
+    there = {size for size, seconds in zip(sizes, curves[1].step_seconds, strict=True) if seconds is not None}
+    assert there == {1, 2, 4, 8, 16, 32, 64, 1024, 2048}
+    assert {90, 700, 3000} <= set(batches.grid([ONE, TWO])) <= {*there, 90, 700, 3000}
+    (found,) = crossovers_of(batches, [(ONE, TWO)], [])
+    assert (found.kind, found.batch_size, found.high, found.looked_at) == ("at", 700, 700, (1, 3000))
+
+
 def test_a_device_crosses_anew_for_each_way_of_feeding_it() -> None:
     workload = a_workload(64)
     plans = (ONE, ONE_BF16, GPU)
     times = times_of_plans(plans, a_profile(plans), trace_of_summary(workload), [], workload)
-    batches = Batches(workload, times, {plan.key: None for plan in plans})
+    batches = Batches(workload, times, {})
     found = crossovers_of(batches, [(ONE, GPU), (ONE, ONE_BF16)], [])
     assert [(row.to, row.data) for row in found] == [
         (GPU, "resident"),
@@ -134,7 +148,7 @@ def test_what_was_measured_together_is_told_apart_along_the_prediction_too() -> 
     times = times_of_plans((ONE, TWO), a_profile(), trace_of_summary(workload), rows, workload)
     far = [times[plan.key].at(64, "pageable") for plan in (ONE, TWO)]
     assert all(estimate is not None and estimate.within is not None for estimate in far)
-    (found,) = crossovers_of(Batches(workload, times, {ONE.key: 64, TWO.key: 64}), [(ONE, TWO)], [])
+    (found,) = crossovers_of(Batches(workload, times, {ONE.key: up_to(64), TWO.key: up_to(64)}), [(ONE, TWO)], [])
     assert found.kind in ("at", "always")
 
 
@@ -144,7 +158,7 @@ def test_the_batches_that_ran_are_looked_at() -> None:
         ONE.key: PlanTime(ONE, MeasuredTime({37: row}, "pageable"), None, None),
         TWO.key: Drawn(TWO, steady),
     }
-    batches = Batches(Request(a_workload(5)).workload, times, {ONE.key: None, TWO.key: None})
+    batches = Batches(Request(a_workload(5)).workload, times, {})
     assert {5, 37} <= set(batches.grid([ONE, TWO]))
 
 
@@ -156,7 +170,7 @@ def test_where_nothing_is_predicted_a_crossover_is_told_of_the_batches_near_thos
     workload = a_workload(ran[0])
     rows = [a_measurement(plan, batch, share * batch) for batch in ran for plan, share in ((ONE, 0.1), (TWO, 0.05))]
     times = times_of_plans((ONE, TWO), None, None, rows, workload)
-    found = crossovers_of(Batches(workload, times, {ONE.key: None, TWO.key: None}), [(ONE, TWO)], rows)
+    found = crossovers_of(Batches(workload, times, {}), [(ONE, TWO)], rows)
     assert [(row.kind, row.looked_at) for row in found] == ([] if looked_at is None else [("always", looked_at)])
 
 
@@ -168,7 +182,7 @@ def test_from_which_batch_on_a_device_is_the_limit_is_the_same_beside_every_plan
     """However few samples the other plan can hold."""
     workload = a_workload(16)
     times = times_of_plans((ONE, TWO, GPU), a_profile((ONE, TWO, GPU)), trace_of_summary(workload), [], workload)
-    batches = Batches(workload, times, {ONE.key: 2, TWO.key: 64, GPU.key: 4096})
+    batches = Batches(workload, times, {ONE.key: up_to(2), TWO.key: up_to(64), GPU.key: up_to(4096)})
     told = {row.launch_bound_until for row in crossovers_of(batches, [(ONE, GPU), (TWO, GPU)], [])}
     assert len(told) == 1
     assert None not in told
@@ -180,9 +194,9 @@ def test_a_crossover_rests_on_what_the_batches_rest_on_that_it_hangs_on(seconds:
     workload = a_workload(16)
     rows = [a_measurement(ONE, 16, 1.0), a_measurement(TWO, 16, seconds)]
     times = times_of_plans((ONE, TWO), a_profile(), trace_of_summary(workload), rows, workload)
-    (found,) = crossovers_of(Batches(workload, times, {ONE.key: None, TWO.key: None}), [(ONE, TWO)], rows)
+    (found,) = crossovers_of(Batches(workload, times, {}), [(ONE, TWO)], rows)
     assert (found.kind, found.basis) == (kind, "predicted")
-    (near,) = crossovers_of(Batches(workload, times, {ONE.key: 16, TWO.key: 16}), [(ONE, TWO)], rows)
+    (near,) = crossovers_of(Batches(workload, times, {ONE.key: up_to(16), TWO.key: up_to(16)}), [(ONE, TWO)], rows)
     assert near.kind == kind
     assert near.basis == ("predicted" if kind == "always" else "measured")  # at a batch of one neither ran
 
@@ -200,7 +214,7 @@ def test_a_start_is_repaid_by_steps_of_its_own_batch() -> None:
     assert startup_of(ONE, rows, 8) is None
     assert startup_of(GPU, rows, 16) == 3.0
     times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
-    found = crossovers_of(Batches(workload, times, {ONE.key: None, GPU.key: None}), [(ONE, GPU)], rows)
+    found = crossovers_of(Batches(workload, times, {}), [(ONE, GPU)], rows)
     assert found[0].break_even_steps == math.ceil((3.0 - 0.1) / (1.0 - 0.5))
 
 
@@ -214,7 +228,7 @@ def test_where_a_device_was_measured_what_limits_it_there_is_what_was_measured()
     def until(measured: str) -> int | None:
         rows = [a_measurement(ONE, 64, 2.0), a_measurement(GPU, 64, 1.0, overheads=overheads[measured])]
         times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
-        batches = Batches(workload, times, {ONE.key: None, GPU.key: None})
+        batches = Batches(workload, times, {})
         return crossovers_of(batches, [(ONE, GPU)], rows)[0].launch_bound_until
 
     computing, launching = until("computing"), until("launching")
@@ -231,7 +245,7 @@ def test_a_device_that_waits_for_the_host_at_every_batch_is_no_device_of_which_n
     def told(room: int, *, calibrated: bool = True) -> tuple[int | None, bool | None]:
         profile = a_profile((ONE, ONE_BF16, GPU)) if calibrated else None
         times = times_of_plans((ONE, ONE_BF16, GPU), profile, trace_of_summary(workload), rows, workload)
-        batches = Batches(workload, times, {GPU.key: room})
+        batches = Batches(workload, times, {GPU.key: up_to(room)})
         on_cpu = crossovers_of(batches, [(ONE, ONE_BF16)], rows)
         assert {(row.launch_bound_until, row.launch_bound_at_largest) for row in on_cpu} <= {(None, None)}
         found = crossovers_of(batches, [(ONE, GPU)], rows)[0]
@@ -251,7 +265,7 @@ def test_a_batch_is_limited_by_launching_by_its_parts_as_by_its_crossover(launch
     parts = Overheads(launch_seconds=launch, compute_seconds=1.0 - launch, device_busy=busy)
     rows = [a_measurement(ONE, 64, 2.0), a_measurement(GPU, 64, 1.0, overheads=parts)]
     times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
-    batches = Batches(workload, times, {ONE.key: None, GPU.key: None})
+    batches = Batches(workload, times, {})
     until = crossovers_of(batches, [(ONE, GPU)], rows)[0].launch_bound_until
     for batch in (16, 32, 128, 256):
         is_computing = (times[GPU.key].breakdown(batch, "pageable").launch or 0.0) == 0.0
@@ -268,7 +282,7 @@ def test_steps_that_repay_a_start_are_told_of_a_batch_that_runs() -> None:
     def told(asked: int, room: int) -> int | None:
         workload = a_workload(asked)
         times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows(16), workload)
-        batches = Batches(workload, times, {ONE.key: None, GPU.key: room})
+        batches = Batches(workload, times, {GPU.key: up_to(room)})
         return crossovers_of(batches, [(ONE, GPU)], rows(16))[0].break_even_steps
 
     assert told(16, 410) is not None

@@ -50,6 +50,19 @@ def test_a_calibration_is_called_noisy_for_what_the_plans_that_are_predicted_met
         assert told == ([{"spread": None, figure: 0.9}] if is_told else [])
 
 
+@pytest.mark.parametrize(
+    ("fingerprint", "said"), [("f", "Calibrate again when"), ("e", "Calibrate that machine again")]
+)
+def test_slow_cores_are_told_in_plain_words_and_the_machine_that_met_them_is_to_be_calibrated(
+    fingerprint: str, said: str
+) -> None:
+    profile = replace(a_profile((ONE,), fingerprint), noise={"slow_fraction": 0.32})
+    found = recommend(a_survey(), profile, None, [], Request(a_workload(), "fp32", profile="made-up"))
+    (reason,) = [reason for reason in found.reasons if reason.code == "noisy-profile"]
+    assert "32 % of its times were taken on slow cores alone, as beside" in reason.text
+    assert said in reason.text
+
+
 def test_what_was_measured_calmly_is_not_called_noisy_for_who_came_later() -> None:
     survey = replace(a_survey(), load=Load(busy_fraction=1.0, steal_fraction=0.0))
     found = recommend(survey, None, None, [a_measurement(ONE, 16, 1.0, others_cores=0.0)], Request(a_workload()))

@@ -43,4 +43,4 @@ def test_every_code_is_listed_and_no_other() -> None:
 
 @pytest.mark.parametrize("code", sorted(LIMITS))
 def test_what_limits_a_step_is_named_in_one_place(code: str) -> None:
-    assert f'"{code}"' in (ROOT / "app" / "advisor" / "explanations" / "reasons.py").read_text(encoding="utf-8")
+    assert f'"{code}"' in (ROOT / "app" / "advisor" / "explanations" / "limit_reason.py").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from app.advisor.recommendation import Option
 from app.advisor.summary import trace_of_summary
 from probes.bounds import MAX_BATCH_SIZE
 from probes.measurement import Measurement, MemoryPeak
-from probes.trace import Affine
+from probes.trace import Affine, Knot
 from tests.app.advisor.answered import ALL_FOUR, BASE, answer, measured
 from tests.app.advisor.build import (
     GB,
@@ -164,6 +164,51 @@ def test_curves_end_where_a_card_of_which_nobody_knows_what_is_free_has_no_more(
     assert untold.crossovers == all_free.crossovers
     (curve,) = [curve for curve in untold.curves if curve.plan == GPU]
     assert None in curve.step_seconds
+
+
+def with_a_gap(batch: int, rows: Sequence[Measurement] = ()) -> Recommendation:
+    """The heap holds more at some 200 samples than at 400: 0.3 GB of weights and libraries, and 1 MB a sample."""
+    workload = a_workload(batch, mode="inference")
+    held = (Knot(1, 0), Knot(100, 0), Knot(200, 700 * 10**6), Knot(400, 0), Knot(2**17, 0))
+    plain = replace(trace_of_summary(workload), activation_peaks=(Affine(0.0, 1e6),))
+    trace = replace(plain, heap_surplus=held, autocast_heap_surplus=held)
+    survey = a_survey(usable_bytes=GB)
+    return recommend(survey, a_profile((ONE, TWO)), trace, rows, Request(workload, precision="fp32", devices=("cpu",)))
+
+
+def test_where_more_is_taken_at_a_smaller_batch_no_part_of_the_answer_has_it_run() -> None:
+    (small, between, large) = (with_a_gap(batch) for batch in (64, 200, 450))
+    assert [each.options[0].fits for each in (small, between, large)] == [True, False, True]
+    option = between.options[0]
+    largest, up_to = option.max_batch_size, option.fits_up_to
+    assert largest is not None
+    assert up_to is not None
+    assert up_to < 200 < largest
+    assert {(o.max_batch_size, o.fits_up_to) for each in (small, large) for o in each.options} == {(largest, up_to)}
+    first = next(size for size in range(200, 450) if size in option.held)
+    assert f"A batch of {up_to}, or of {first} to {largest}, would fit." in (option.why_not or "")
+    (reason,) = [reason for reason in between.reasons if reason.code == "does-not-fit"]
+    changes = {remedy["change"]: remedy["fits"] for remedy in reason.evidence["remedies"]}
+    assert changes[f"a batch of {up_to}"] is True
+    assert f"a batch of {up_to + 1}" not in changes
+
+
+def test_no_curve_nor_crossover_goes_by_batches_in_such_a_gap() -> None:
+    found = with_a_gap(64)
+    held = found.options[0].held
+    for curve in found.curves:
+        for size, seconds in zip(found.curve_batch_sizes, curve.step_seconds, strict=True):
+            assert (seconds is not None) is (size in held)
+    assert found.curves
+    assert {256, 1024}.isdisjoint(found.curve_batch_sizes)
+    assert all(crossover.batch_size is None or crossover.batch_size in held for crossover in found.crossovers)
+
+
+def test_what_ran_in_such_a_gap_fits() -> None:
+    peak = MemoryPeak(process_bytes=900 * 10**6, process_base_bytes=300 * 10**6)
+    (option, _) = with_a_gap(200, [a_measurement(ONE, 200, 1.0, memory=peak)]).options
+    assert (option.plan, option.fits) == (ONE, True)
+    assert 200 in option.held
 
 
 @pytest.mark.parametrize("rows", [[], measured(**ALL_FOUR)])

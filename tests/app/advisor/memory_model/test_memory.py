@@ -89,8 +89,11 @@ def sum_of_parts(parts: MemoryParts) -> int:
 
 @given(estimates, st.integers(1, 10**6))
 def test_the_parts_add_up_to_the_peak(memory: MemoryEstimate, batch: int) -> None:
+    """To the byte, though activations, and what the heap holds, are fractions of one where a line tells them."""
     parts = memory.parts(batch)
-    assert parts.peak_bytes == pytest.approx(sum_of_parts(parts), abs=3)
+    assert parts.peak_bytes == parts.process_peak_bytes == sum_of_parts(parts)
+    if parts.reserved_peak_bytes is not None:
+        assert parts.reserved_peak_bytes + (parts.overhead_bytes or 0) == parts.peak_bytes
 
 
 @given(estimates, st.integers(1, 10**6))

@@ -27,7 +27,7 @@ def traced(workload: Workload) -> Trace:
 def an_option(workload: Workload, plan: Plan = ONE, available: int = GB) -> Option:
     memory = replace(estimate_memory(None, None, traced(workload), [], plan), overhead=0, available=available)
     parts, largest = memory.parts(workload.batch_size), memory.max_batch_size()
-    return Option(plan, False, "", None, None, None, Breakdown(), parts, largest)
+    return Option(plan, False, "", None, None, None, Breakdown(), parts, largest, held=memory.stretches())
 
 
 def found(workload: Workload, plan: Plan = ONE, available: int = GB) -> dict[str, Remedy]:
@@ -78,7 +78,7 @@ def test_an_optimizer_s_own_step_is_saved_by_another_optimizer_and_not_by_checkp
     workload = a_workload(1)
     held = replace(traced(workload), update_peaks=(Affine(900e6, 0.0),))
     memory = replace(estimate_memory(None, None, held, [], ONE), overhead=0, available=GB)
-    option = replace(an_option(workload), memory=memory.parts(1), max_batch_size=memory.max_batch_size())
+    option = replace(an_option(workload), memory=memory.parts(1), held=memory.stretches())
     remedies = {remedy.change: remedy for remedy in remedies_for(option, held, workload)}
     assert not any("checkpointing" in change or change == "bf16" for change in remedies)
     assert remedies[LIGHTER].saves_bytes == 200_000_000 + 800_000_000  # the step takes 100 MB itself
@@ -108,7 +108,7 @@ def test_a_smaller_batch_is_a_smaller_one_ahead_as_well() -> None:
     workload, card = a_workload(16, data="pinned"), Plan("cuda:0")
     trace = replace(traced(workload), input_bytes=Affine(0.0, 50e6))
     memory = replace(estimate_memory(None, None, trace, [], card, data="pinned"), overhead=0, available=GB)
-    option = replace(an_option(workload, card), memory=memory.parts(16), max_batch_size=memory.max_batch_size())
+    option = replace(an_option(workload, card), memory=memory.parts(16), held=memory.stretches())
     smaller = next(remedy for remedy in remedies_for(option, trace, workload) if "batch" in remedy.change)
     assert smaller == Remedy("a batch of 4", 12 * 150_000_000, fits=True)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from app.advisor.operation_prices.kernel_prices import KERNELS_OF, KernelPrices, kernel_prices
+from app.advisor.operation_prices.kernel_prices import KernelPrices, kernel_prices
+from app.advisor.operation_prices.roofs import KERNELS_OF
 from app.advisor.time_model.pooled import pool
 from app.advisor.time_model.predicted import model_of_plan
 from probes.context import Clock, Context, ContextOperation, OperationCost
@@ -30,7 +31,9 @@ def point(constant: str, flops: float, moved: float, seconds: float) -> Point:
 
 POINTS = [
     point("matmul", 1e9, 1e6, 1e9 / RATE),
+    point("matmul", 1e8, 1e5, 1e8 / RATE),
     point("matmul", 1e6, 1e4, 1e-5),  # too small to show the rate
+    point("bandwidth", 0.0, 1e10, 1e10 / BANDWIDTH),
     point("bandwidth", 0.0, 1e8, 1e8 / BANDWIDTH),
 ]
 
@@ -76,10 +79,24 @@ def test_far_from_all_that_was_clocked_a_kernel_is_no_quicker_than_the_roof_or_t
         assert prices.seconds(far, without) == pytest.approx(least * prices.roof.seconds(far))
 
 
+def test_of_a_kernel_larger_than_all_of_its_like_it_is_told_how_much_quicker_it_may_be() -> None:
+    """Down to what the largest of them took, or to the roof."""
+    times_as_long = 20.0
+    rows = {sized(size): times_as_long * (FLOOR + 1e6 * size / BANDWIDTH) for size in (1, 10)}
+    prices = prices_of(clocked("floor", {ADD._replace(name="aten.fill"): FLOOR}), clocked("a", rows))
+    largest = prices.seconds(sized(10))
+    for size in (0.1, 1, 10):
+        assert prices.doubt(sized(size)) == pytest.approx((0, 0), abs=0.2)
+    near, far = sized(40), sized(10_000)
+    assert prices.seconds(near) * math.exp(-prices.doubt(near).quicker) == pytest.approx(largest, rel=0.2)
+    assert prices.seconds(far) * math.exp(-prices.doubt(far).quicker) == pytest.approx(prices.roof.seconds(far))
+    assert [prices.doubt(each).slower for each in (near, far)] == pytest.approx([0, 0])
+
+
 def test_the_roof_is_the_best_that_was_measured() -> None:
     roof = prices_of(clocked("a", {ADD: FLOOR})).roof
     assert roof.floor == FLOOR
-    assert [roof.flops, roof.bandwidth] == pytest.approx([RATE, BANDWIDTH])
+    assert [roof.flops.best, roof.bandwidth.best] == pytest.approx([RATE, BANDWIDTH])
     product = ContextOperation("aten.mm", "matmul", "", "float32", 1e10, 1e6, 1e6)
     assert roof.seconds(product) == pytest.approx(FLOOR + 1e10 / RATE)
 

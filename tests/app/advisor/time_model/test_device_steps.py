@@ -211,6 +211,36 @@ def test_fewer_than_three_networks_tell_nothing_of_others() -> None:
     assert (fit.spread, fit.left_out) == (UNFITTED_SPREAD, {})
 
 
+def as_far_as_time_was_left(plan: Plan) -> Profile:
+    """No large product, alone or inside a step; timed from outside each takes its issuing."""
+    names = ("tiny", "deep", "narrow")
+    small = [point for point in points_of(plan) if point.flops < 1e8]
+    products = [
+        Point("matmul", plan, {}, flops, 1e4, Timing.from_samples([ISSUE] * 3)) for flops in (1e5, 1e6, 1e7, 1e8)
+    ]
+    moves = [replace(point, bytes=1e6, seconds=Timing.from_samples([1e-6] * 3)) for point in small if point.bytes > 1e8]
+    return replace(
+        CARD,
+        points=(*small, *products, *moves),
+        networks=tuple(a_step(name, NETWORKS[name], plan) for name in names),
+        contexts=tuple(a_context(name, NETWORKS[name], clock, plan) for name in names for clock in ("host", "device")),
+    )
+
+
+@pytest.mark.parametrize(("flops", "batch"), [(5e9, 8), (5e9, 128), (1e11, 128)])
+def test_a_step_of_kernels_far_larger_than_all_that_were_clocked_lies_within_its_interval(
+    flops: float, batch: int
+) -> None:
+    trace, true = a_network(20, flops, 1e5), computed_seconds(a_network(20, flops, 1e5), batch)
+    known = predicted(trace).at(batch, "resident")
+    assert known.low < true < known.high
+    small = as_far_as_time_was_left(GPU)
+    for profile in (small, replace(small, contexts=())):  # whether kernels were clocked or not
+        unknown = predicted(trace, profile).at(batch, "resident")
+        assert unknown.low < true < unknown.high
+        assert unknown.high / unknown.low > 2 * known.high / known.low
+
+
 def test_plans_that_issue_the_same_stand_for_each_other_and_others_do_not() -> None:
     profile = a_card((GPU, TF32, BF16))
     assert {name for name, _ in model_on(profile, TF32).fit.left_out} == NETWORKS.keys()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.advisor import Request, recommend
+from app.advisor.recommendation import Interval
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import NOTHING, Experience, Learned, Lesson, learn
 from app.advisor.time_model.likeness import likeness
@@ -111,6 +112,14 @@ def an_experience(ratio: float, batch_size: int = 16, plans: Sequence[Plan] = (O
         assert signature is not None
         lessons += [Lesson(f"w{number}", "training", plan, signature, math.log(ratio)) for plan in plans]
     return Experience(lessons, trace_of_summary(a_workload()))
+
+
+def test_what_may_be_far_quicker_than_told_may_be_so_when_it_is_corrected_too() -> None:
+    told = Interval(1.0, 0.1, 1.2)
+    corrected = Learned(math.log(2), 0.5, 0.1).correct(told)
+    assert corrected.median == pytest.approx(2.0)
+    assert corrected.median / corrected.low > 5
+    assert corrected.high / corrected.median < 1.25
 
 
 def test_an_answer_says_what_it_learned_from_how_many_and_by_how_much() -> None:

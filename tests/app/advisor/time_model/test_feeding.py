@@ -48,7 +48,7 @@ def test_a_copy_that_the_profile_does_not_know_is_not_taken_for_none() -> None:
     assert known == ["resident", "pinned"]
     assert time.breakdown(16, "pageable") == Breakdown()
     times = times_of_plans((ONE, GPU), WITHOUT_PAGEABLE, trace_of_summary(WORKLOAD), [], WORKLOAD)
-    batches = Batches(WORKLOAD, times, {ONE.key: None, GPU.key: None})
+    batches = Batches(WORKLOAD, times, {})
     assert [row.data for row in crossovers_of(batches, [(ONE, GPU)], [])] == ["resident", "pinned"]
 
 

@@ -66,6 +66,18 @@ def test_an_operation_that_computes_far_more_than_it_moves_takes_no_less_than_a_
     assert seconds > prices.seconds(replace(inverse, flops=Affine(0, 0)), 8)
 
 
+def test_no_factor_brings_a_cpu_s_arithmetic_beyond_the_machine_s_roof() -> None:
+    """A network that was met on a quiet morning may ask for half of what its operations took."""
+    trace = trace_of_summary(replace(a_workload(), model=a_summary(flops_per_sample=1e10)))
+    told = predict(PROFILE, ONE, trace, None)
+    assert told is not None
+    halved = replace(told.model, fit=replace(told.model.fit, factors=(0.5, *told.model.fit.factors[1:])))
+    quicker = replace(told, model=halved)
+    least = trace.flops(64) / told.model.prices.roof("matmul")
+    assert quicker.at(64, "resident").median >= least
+    assert told.breakdown(64, "resident").compute >= quicker.breakdown(64, "resident").compute >= least
+
+
 @settings(max_examples=50)
 @given(workloads, st.integers(1, 2000))
 def test_between_powers_of_two_the_chord_is_close_to_the_price(workload: Workload, batch: int) -> None:

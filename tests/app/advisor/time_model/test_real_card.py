@@ -20,9 +20,10 @@ from probes.context import Context
 from probes.profile import Profile
 from probes.trace import Affine, Operation, Trace
 from probes.workload.description import MODES, Mode, Plan, Precision
-from tests.app.advisor.time_model.test_device_steps import a_trace, model_on, predicted
+from tests.app.advisor.time_model.test_device_steps import a_network, a_trace, model_on, predicted
 
-H200 = Path(benchmarks.__file__).parent / "results" / "2026-11-26-nvidia-h200-xeon-16-cores"
+RESULTS = Path(benchmarks.__file__).parent / "results"
+H200, H100 = (RESULTS / f"2026-11-26-nvidia-{name}-xeon-16-cores" for name in ("h200", "h100"))
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
 REAL_PLANS = [Plan("cuda:0", precision) for precision in PRECISIONS]
 
@@ -31,6 +32,22 @@ REAL_PLANS = [Plan("cuda:0", precision) for precision in PRECISIONS]
 def h200() -> Profile:
     newest_first = sorted(H200.glob("profile_*.json.gz"), reverse=True)
     return pool([Profile.from_json(json.loads(gzip.decompress(path.read_bytes()))) for path in newest_first])
+
+
+@pytest.fixture(scope="module")
+def h100_in_haste() -> Profile:
+    """Whose time was up before any large product was timed."""
+    return Profile.from_json(json.loads(gzip.decompress((H100 / "profile_2.json.gz").read_bytes())))
+
+
+def test_a_calibration_without_large_products_puts_no_precision_first_at_large_ones(h100_in_haste: Profile) -> None:
+    """Products of 2,048 by 4,096 by 4,096 forty times, which take a second for 48 TFLOP in fp32 by the calibration that
+    had time for some."""
+    flops = 2.0 * 2048 * 4096 * 4096
+    trace = a_network(40, flops, 1e6)
+    told = [predicted(trace, h100_in_haste, plan).at(1, "resident") for plan in REAL_PLANS]
+    assert told[0].low < 40 * flops / 48e12 < told[0].high
+    assert all(one.low < other.high for one in told for other in told)
 
 
 def made_again(context: Context) -> Trace:

@@ -309,12 +309,25 @@ def test_a_measurement_in_a_crowd_tells_of_its_own_batch_alone_beside_prediction
     foretold, _ = times([], a_profile(), ONE, TWO, crowd=crowd)
     beside_a_prediction, _ = times([one], a_profile(), ONE, TWO, crowd=crowd)
     beside_its_like, _ = times([one, two], a_profile(), ONE, TWO, crowd=crowd)
-    assert (seconds(beside_a_prediction, 16) == seconds(foretold, 16)) is not lasts
-    assert seconds(beside_its_like, 16) != seconds(foretold, 16)
+    for time in (beside_a_prediction, beside_its_like):
+        assert (seconds(time, 16) == seconds(foretold, 16)) is not lasts
     assert seconds(beside_a_prediction, 8) == seconds(beside_its_like, 8)
     assert seconds(beside_a_prediction, 8).median > 2.0
     if now == 0.0:  # then it may be as quick as foretold
         assert seconds(beside_a_prediction, 8).low <= seconds(foretold, 8).low
+
+
+def test_without_others_a_step_takes_no_less_than_is_predicted_nor_more_than_it_took_among_them() -> None:
+    """A twentieth of what a small step took was below what dispatching alone takes."""
+    crowd = crowd_of(a_machine(CALM))
+    (foretold,) = times([], a_profile(), TWO, crowd=crowd)
+    told = seconds(foretold, 8)
+    for took in (0.5 * told.median, 2 * told.median, 100 * told.median):
+        (time,) = times([a_measurement(TWO, 8, took, others_cores=2.0)], a_profile(), TWO, crowd=crowd)
+        found = seconds(time, 8)
+        assert found.low == pytest.approx(min(told.low, took), rel=0.3)
+        assert found.low <= found.median <= found.high
+        assert found.high > took
 
 
 def test_what_was_measured_on_a_calm_machine_is_carried_where_a_nearer_batch_met_others() -> None:
