@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ from app.advisor.time_model.pooled import pool
 from app.answering.apart import may_all_run_apart, start_options
 from app.answering.compilable import without_uncompilable
 from app.answering.lasting_paces import note_paces, paces_now
+from app.answering.own_work import run_without_own
 from app.answering.recommending import Recommending
 from app.answering.survey_at_turn import CheckAtTurn, SurveyAtTurn
 from app.asking_torch import AskingTorch
@@ -165,14 +167,10 @@ class Crosspoint:
     ) -> Kept[Trace]:
         """Trace now, by whichever process `run` speaks to, and keep it; without that by the lab's, where one trace is
         for all who ask for it meanwhile. seconds: after which that gives up. Raises LabError, LabBusy."""
+        make = partial(self._make_trace, survey, workload, run or self.lab.run, seconds, devices=devices)
         if run is not None:
-            return await self._make_trace(survey, workload, run, seconds, devices=devices)
-        return await self._traces.once(
-            survey,
-            workload,
-            lambda: self._make_trace(survey, workload, self.lab.run, seconds, devices=devices),
-            devices=devices,
-        )
+            return await make()
+        return await self._traces.once(survey, workload, make, seconds, devices=devices)
 
     async def _make_trace(
         self, survey: Survey, workload: Workload, run: RunJob, seconds: float, *, devices: bool
@@ -238,8 +236,9 @@ class Crosspoint:
             async def make_job() -> dict[str, Any]:
                 return await self._measure_job(await at_turn.survey(), request, plans, sizes, seconds)
 
+            say = forward_progress(on_progress)
             result = await self.lab.run_at_turn(
-                make_job, forward_progress(on_progress), seconds=seconds, ticket=ticket, options=options
+                make_job, say, seconds=seconds, ticket=ticket, options=options, run=run_without_own
             )
             return await to_its_end(self.keep_measurements(await at_turn.survey(), workload, result))
 

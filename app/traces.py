@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from app import labjobs
 from app.errors import RETRY_SECONDS, LabError
 from app.keeping import Kept, RunJob, parse_sent, trouble_with, unless_unreadable
+from app.lab.child_endings import OVERDUE
 from app.store import Store
 from probes.fingerprint import hash_identity, identify_cpu, silent_parts
 from probes.hardware import Survey
@@ -47,6 +48,23 @@ class _Refusal:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """seconds: that it may take."""
+
+    task: asyncio.Task[Kept[Trace]]
+    seconds: float
+
+    async def join(self, seconds: float) -> Kept[Trace]:
+        """What it makes. Raises what that raises, and LabError after these seconds, where they are fewer than its."""
+        try:
+            async with asyncio.timeout(seconds if seconds < self.seconds else None):
+                return await asyncio.shield(self.task)
+        except TimeoutError:
+            text = f"The trace, begun for another question, was not there after {seconds:.0f} seconds."
+            raise LabError("too-slow", f"{text} {OVERDUE['trace'][1]}") from None
+
+
 class Traces:
     """The last ones are in memory, all others in the store; what cannot be traced is remembered in memory alone.
 
@@ -60,12 +78,12 @@ class Traces:
         self._own_cpu: str | None = None  # this host's; None: not read yet
         self._known: OrderedDict[object, Trace] = OrderedDict()
         self._refusals: OrderedDict[object, _Refusal] = OrderedDict()
-        self._making: dict[object, asyncio.Task[Kept[Trace]]] = {}
+        self._making: dict[object, _Making] = {}
 
     async def close(self) -> None:
         """Wait for those that are being made; the end of the lab ends them."""
         if self._making:
-            await asyncio.wait([*self._making.values()])
+            await asyncio.wait([making.task for making in self._making.values()])
 
     async def find(self, survey: Survey, workload: Workload, *, devices: bool = False) -> Trace | None:
         """The trace of this workload's content under the torch that is installed, if it was made before on this CPU,
@@ -109,21 +127,28 @@ class Traces:
         return LabError(known.code, known.sentence, RETRY_SECONDS if math.isinf(left) else math.ceil(left))
 
     async def once(
-        self, survey: Survey, workload: Workload, make: Callable[[], Making], *, devices: bool
+        self, survey: Survey, workload: Workload, make: Callable[[], Making], seconds: float, *, devices: bool
     ) -> Kept[Trace]:
         """What `make` makes, or what somebody else's makes already of the same content; it goes on when who asked has
-        left, for it is kept for whoever asks next. Raises what that raises."""
+        left, for it is kept for whoever asks next. seconds: after which `make` gives up, and who asks waits no longer
+        for another's; one that had fewer and was too slow is made anew. Raises what that raises."""
         key = (self._trace_key(survey, workload), devices)
-        task = self._making.get(key)
-        if task is None:
-            task = self._making[key] = asyncio.create_task(make())
-            task.add_done_callback(lambda done: self._end_making(key, done))
-        return await asyncio.shield(task)
+        while (others := self._making.get(key)) is not None:
+            try:
+                return await others.join(seconds)
+            except LabError as error:
+                if error.code != "too-slow" or seconds <= others.seconds:
+                    raise
+                self._end_making(key, others)  # who comes before its callback would join it again
+        making = self._making[key] = _Making(asyncio.create_task(make()), seconds)
+        making.task.add_done_callback(lambda _: self._end_making(key, making))
+        return await asyncio.shield(making.task)
 
-    def _end_making(self, key: object, task: asyncio.Task[Kept[Trace]]) -> None:
-        del self._making[key]
-        if not task.cancelled():
-            task.exception()  # looked at here: everybody who asked may have left
+    def _end_making(self, key: object, making: _Making) -> None:
+        if self._making.get(key) is making:
+            del self._making[key]
+        if not making.task.cancelled():
+            making.task.exception()  # looked at here: everybody who asked may have left
 
     def _trace_key(self, survey: Survey, workload: Workload) -> object:
         return (workload.model.key, workload.mode, workload.optimizer, self._torch_version(survey))

@@ -4,8 +4,8 @@ python -m benchmarks.calibrations_apart FILE …
 
 FILE: what benchmarks.estimates wrote, its calibrations beside it. A calibration among neighbours that no counter and no
 reading of the cores' pace showed stands out by its whole steps: by plan, how many times as long the same networks' took
-as in the calibration that was quickest there (the median over networks, of each step's lower decile). This measures
-nothing.
+as in the calibration that was quickest there (the median over networks, of each step's median). This
+measures nothing.
 """
 
 from __future__ import annotations

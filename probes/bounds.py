@@ -6,7 +6,7 @@ A bound is generous to honest use and far below what would hurt the machine that
 # What arrives over HTTP.
 MAX_BODY_BYTES = 4 * 1024 * 1024  # a config.json that names 21,843 labels twice is 1.4 MB; nothing honest is larger
 MAX_JSON_DEPTH = 32  # composite configs nest 5 deep; Python's parser and encoders recurse on depth
-MAX_HEAD_BYTES = 16 * 1024  # of a request's first line and headers; a browser's are 1 KB, with large cookies 8
+MAX_HEAD_BYTES = 64 * 1024  # of a request's first line and headers; all services of one host share its cookies
 MAX_HEADER_SECONDS = 10.0  # uvicorn waits for ever on a half-sent request
 MAX_BODY_SECONDS = 30.0  # a body that drips in slower than this is an attack or a dead client
 

@@ -34,7 +34,8 @@ def check_trace(document: Any, place: str) -> Trace:
     row = check_object(document, place)
     if newer := told_as_newer(row.get("schema_version"), SCHEMA_VERSION, "traces"):
         raise Refused(newer)
-    check_choice(row.get("schema_version"), f"{place}.schema_version", READABLE)
+    if row.get("schema_version") not in READABLE:
+        raise Refused(f'{place}.schema_version has to be one of "1" to "{SCHEMA_VERSION}"')
     for name in ("operations", "autocast_operations"):
         check_list(row.get(name, ()), f"{place}.{name}", bounds.MAX_TRACE_OPERATIONS)
     for name in ISSUED:

@@ -30,7 +30,7 @@ def option_for(
     parts = _parts(_told_by(memory, raised, outcome, batch), outcome, batch)
     held = _held(raised, outcome)
     largest = _told_largest(held, raised, outcome)
-    up_to = largest and _without_gap(held, outcome)
+    up_to = 0 if largest == 0 else _without_gap(held, outcome) if _is_told(raised, outcome) else None
     if fits is False or outcome.refused is not None:
         why_not, cannot_run = outcome.refused or why_not, outcome.refused is not None
         empty = Option(plan, fits, why_not, None, None, None, Breakdown(), parts, largest)
@@ -288,6 +288,9 @@ def _is_told(memory: MemoryEstimate | None, outcome: Tried) -> bool:
 
 
 def _without_gap(held: Stretches, outcome: Tried) -> int | None:
-    """The batch up to which all are held; 0: not even the smallest that torch takes is."""
+    """The batch up to which all are held, of those that may be asked for; 0: not even the smallest that torch takes is;
+    None: no end is known."""
     first, last = held.each[0]
-    return last if first <= outcome.smallest else 0
+    if first > outcome.smallest:
+        return 0
+    return None if last is None else min(last, bounds.MAX_BATCH_SIZE)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from app import labjobs
+from app.lab.child import Child, OnEvent
 from probes.own_time import read_own_ticks, read_ticks_of
+
+
+async def run_without_own(
+    child: Child, job: dict[str, Any], seconds: float, on_event: OnEvent | None = None
+) -> dict[str, Any]:
+    """A `measure` job's result, whose noise and rows tell of others alone. seconds: its deadline. Raises LabError."""
+    work = await asyncio.to_thread(OwnWork, child.pid)
+    result = await child.run(job, seconds, on_event)
+    return labjobs.without_own(result, await asyncio.to_thread(work.cores_beside, result.get("noise") or {}))
 
 
 class OwnWork:

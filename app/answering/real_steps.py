@@ -20,7 +20,7 @@ from app.advisor.second_look import SecondLook, better_than_before, choose_secon
 from app.answering.answer_notes import AnswerNotes
 from app.answering.apart import may_run_apart
 from app.answering.measuring_time import contest_seconds, expected_seconds, fitting_plans, options_of
-from app.answering.own_work import OwnWork
+from app.answering.own_work import run_without_own
 from app.answering.trial_time import affordable, least_turn_seconds, seconds_kept_back
 from app.answering.trials import Trial, fit_together, trial_of
 from app.answering.variants import plain_option, seconds_of_best, variants_of, with_a_best
@@ -211,9 +211,8 @@ class RealSteps:
             expected=expected,
             paces=self.paces,
         )
-        work = await asyncio.to_thread(OwnWork, child.pid)
-        result = await child.run(job, self._crosspoint.lab.deadline(seconds), forward_progress(self._on_progress))
-        result = labjobs.without_own(result, await asyncio.to_thread(work.cores_beside, result.get("noise") or {}))
+        deadline = self._crosspoint.lab.deadline(seconds)
+        result = await run_without_own(child, job, deadline, forward_progress(self._on_progress))
         self.to_begin_seconds = result.get("to_begin_seconds") or 0.0
         if again is not None:
             told = better_than_before(result["measurements"], self.fresh, again.surprising)

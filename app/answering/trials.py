@@ -16,6 +16,7 @@ from app.advisor.environments import bare, scaled_parts
 from app.advisor.plans import whole_usable_cores
 from app.advisor.recommendation import Option, Recommendation
 from app.answering.compiling import compiling_environment
+from app.answering.own_work import run_without_own
 from app.answering.trial_time import LEAST_TURN_SECONDS, LEAST_TURNS, PROCESSES, least_turn_seconds, preparing_seconds
 from app.answering.variants import plain_option
 from app.errors import LabError
@@ -167,8 +168,7 @@ class Trial:
         return max(self._least_turn_seconds, min(most, left / (PROCESSES * MOST_TURNS)))
 
     async def _turn(self, child: Child, plan: Plan, seconds: float) -> Measurement:
-        result = await child.run(self._job(plan, seconds), self.lab.deadline(seconds))
-        return _row_of(result)
+        return _row_of(await run_without_own(child, self._job(plan, seconds), self.lab.deadline(seconds)))
 
     def _job(self, plan: Plan, seconds: float) -> dict[str, Any]:
         sizes = [self.workload.batch_size]

@@ -42,7 +42,7 @@ async def while_awaited(request: Request, work: Coroutine[Any, Any, T]) -> T:
             "cut-off",
             "The client left",
             "The client closed the connection, or its side of it, before the answer, and what ran for it ended. Keep "
-            "both sides open while something is measured.",
+            "both sides open where effort is quick or thorough.",
         )
     return working.result()
 

@@ -7,7 +7,7 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.errors import LabError
 from app.lab.child import PROGRAM, Child, OnEvent
@@ -18,6 +18,8 @@ from app.settings import Settings
 # How old what a driver says of a device's use may be: of the second before (nvmlDeviceGetUtilizationRates), in a survey
 # that is a second old.
 UTILIZATION_SECONDS = 2.0
+# As Child.run.
+RunOn: TypeAlias = Callable[[Child, dict[str, Any], float, OnEvent | None], Awaitable[dict[str, Any]]]
 
 
 class Lab:
@@ -117,13 +119,15 @@ class Lab:
         seconds: float,
         ticket: Ticket | None = None,
         options: Sequence[str] = (),
+        run: RunOn | None = None,
     ) -> dict[str, Any]:
         """As `run`, a measurement that is made up once the machine's slot is held: what the machine is then, and what
-        is known of it, may be other than when its turn was asked for."""
+        is known of it, may be other than when its turn was asked for. run: how the process is asked; Child.run where
+        none is given."""
         result: dict[str, Any] | None = None
         try:
             async with self.session(ticket or self.reserve(seconds), options) as child:
-                result = await child.run(await make_job(), self.deadline(seconds), on_event)
+                result = await (run or Child.run)(child, await make_job(), self.deadline(seconds), on_event)
         except asyncio.CancelledError:
             if result is None:
                 raise

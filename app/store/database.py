@@ -99,8 +99,8 @@ class Database:
         return found
 
     def note_failure(self, error: sqlite3.OperationalError) -> None:
-        """Of a write. That another process held the file passes by itself, and is none."""
-        if code_of(error) in _UNWRITABLE:
+        """Of a write. SQLITE_BUSY: another program held the file for as long as is waited (BUSY_SECONDS)."""
+        if code_of(error) in (*_UNWRITABLE, sqlite3.SQLITE_BUSY):
             self.failed = tell_trouble(error, "be written")
 
     def try_again(self) -> bool:

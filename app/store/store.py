@@ -272,8 +272,8 @@ class Store:
         """The documents that the statement finds, as far as they are of today's schema."""
 
         def work(connection: sqlite3.Connection) -> list[T]:
-            found = []
-            for (text,) in connection.execute(statement, parameters):
+            found = []  # at once: while rows are read nobody else can write
+            for (text,) in connection.execute(statement, parameters).fetchall():
                 with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
                     found.append(read(json.loads(text)))
             return found

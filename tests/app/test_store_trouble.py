@@ -70,6 +70,26 @@ def test_a_write_that_failed_is_told_until_one_succeeds_or_the_next_look_finds_r
     in_store(tmp_path, use)
 
 
+def test_whoever_holds_the_file_for_reading_is_told_until_a_write_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.database.BUSY_SECONDS", 0.05)
+
+    async def use(store: Store) -> None:
+        await store.keep_profile(PROFILE)
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as browser:
+            browser.execute("BEGIN")
+            assert browser.execute("SELECT * FROM profiles").fetchall()
+            with pytest.raises(StoreError, match="another process holds it"):
+                await store.keep_job({"id": "1", "kind": "measurement"})
+            assert "another process holds it" in str(store.trouble)
+            assert await store.profile("f1") == PROFILE
+        await store.keep_job({"id": "1", "kind": "measurement"})
+        assert store.trouble is None
+
+    in_store(tmp_path, use)
+
+
 def test_a_file_that_a_failed_write_left_damaged_is_begun_anew_at_the_next_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from app.advisor.request import Request
 from app.api.problems import problem_from
 from app.errors import LabError
-from app.keeping import RunJob
+from app.keeping import Kept, RunJob
 from app.lab import Lab
 from app.service import Crosspoint
 from app.settings import Settings
@@ -33,11 +33,12 @@ IRIS = Workload(parse_model("iris-mlp"), 64)
 pytestmark = pytest.mark.usefixtures("own_lock")
 
 
-def tracing(folder: Path) -> tuple[str, ...]:
-    """A child that has one trace for whatever it is asked, and writes each job down."""
+def tracing(folder: Path, *lines: str) -> tuple[str, ...]:
+    """A child that has one trace for whatever it is asked, and writes each job down; lines: it runs then."""
     (folder / "trace.json").write_text(json.dumps(a_profile().networks[0].trace.to_json()), encoding="utf-8")
     return serving(
         f"open({str(folder / 'jobs')!r}, 'a').write(line)",
+        *lines,
         f"say(event='result', job=job['job'], result=json.load(open({str(folder / 'trace.json')!r})))",
     )
 
@@ -83,6 +84,40 @@ def test_a_trace_that_failed_is_tried_again_by_who_asks_next(tmp_path: Path) -> 
             await crosspoint.trace(IRIS)
 
     with_crosspoint(tmp_path, use, program)
+
+
+def test_who_has_more_time_than_the_trace_that_is_made_is_not_refused_with_it(tmp_path: Path) -> None:
+    too_slow = 'say(event="failed", job=job["job"], code="too-slow", reason="It was ended.")'
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        asked = (crosspoint.new_trace(survey, IRIS, seconds=seconds) for seconds in (5.0, 60.0, 5.0, 60.0))
+        first, second, third, fourth = await asyncio.gather(*asked, return_exceptions=True)
+        assert [getattr(error, "code", None) for error in (first, third)] == ["too-slow"] * 2
+        assert isinstance(second, Kept)
+        assert fourth is second
+
+    with_crosspoint(tmp_path, use, tracing(tmp_path, f"if job['seconds'] < 60: {too_slow}; continue"))
+    assert jobs(tmp_path) == 2
+
+
+def test_who_has_less_time_than_the_trace_that_is_made_waits_no_longer_for_it(tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed"
+
+    async def use(crosspoint: Crosspoint) -> None:
+        survey = await crosspoint.survey()
+        patient = asyncio.create_task(crosspoint.new_trace(survey, IRIS, seconds=60.0))
+        while not (tmp_path / "jobs").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.001)
+        with pytest.raises(LabError, match="not there after 0 seconds") as refused:
+            await asyncio.wait_for(crosspoint.new_trace(survey, IRIS, seconds=0.01), 5.0)
+        assert refused.value.code == "too-slow"
+        allowed.touch()
+        assert (await patient).value.operations
+
+    waiting = f"while not os.path.exists({str(allowed)!r}): time.sleep(0.001)"
+    with_crosspoint(tmp_path, use, tracing(tmp_path, waiting))
+    assert jobs(tmp_path) == 1
 
 
 def refusing(code: str) -> RunJob:

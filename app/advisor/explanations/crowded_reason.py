@@ -49,13 +49,25 @@ def _what_follows(exposed: Sequence[Option]) -> str:
     if not timed:
         return ""
     if not any(option.crowded for option in timed):
-        at_others = "" if all(option.basis == "measured" for option in timed) else ", in part at other batch sizes"
-        met = "were" if not at_others else "rest on what was"
-        return f"The times here {met} measured among them{at_others}, and contain it as far as it could be told."
+        return _what_was_met(timed)
     return (
         "Several threads wait in each operation for the one that lost its core, so a plan with more threads than free "
         "cores is judged by its worst unless it was measured meanwhile."
     )
+
+
+def _what_was_met(timed: Sequence[Option]) -> str:
+    """Of times that others, as they are now, leave as they are."""
+    among = [option for option in timed if not option.relieved]
+    if not among:
+        return (
+            "The times here were measured while others held more cores, and lie between what steps took then and the "
+            "least that they may take without them."
+        )
+    at_others = "" if all(option.basis == "measured" for option in among) else ", in part at other batch sizes"
+    met = "were" if not at_others else "rest on what was"
+    but = "" if len(among) == len(timed) else ", but for those whose notes tell of others who held more cores then"
+    return f"The times here {met} measured among them{at_others}, and contain it as far as it could be told{but}."
 
 
 def _about_best(crowd: Crowd, best: Option | None) -> str:

@@ -74,6 +74,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
     about_best: list[Reason | None] = []
     if best is not None:
         plain = evidence.option(bare(best.plan)) or best
+        relieved = {option.plan.key for option in evidence.ranking.options if option.relieved}
         starts = repaid_starts(evidence.gains, [*evidence.ranking.repaid, *evidence.ranking.late])
         about_best = [
             explain_limit(best),
@@ -88,7 +89,7 @@ def explain(evidence: Evidence) -> tuple[Reason, ...]:
             _reading(evidence, best),
             _too_close(evidence.ranking),
             _noise(best),
-            explain_slow_cores(evidence.rested, best.plan, evidence.crowd, elsewhere=evidence.elsewhere),
+            explain_slow_cores(evidence.rested, best.plan, evidence.crowd, relieved, elsewhere=evidence.elsewhere),
         ]
     crowded = explain_crowd(evidence.crowd, evidence.ranking.options, best)
     general = [

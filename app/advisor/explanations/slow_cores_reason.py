@@ -3,7 +3,7 @@ shows, and what that did to each plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from app.advisor.crowding import LEAST_EXPOSURE, Crowd
 from app.advisor.environments import is_variant
@@ -18,11 +18,17 @@ FELT = 1.05  # times as long, from which on a step took longer
 
 
 def explain_slow_cores(
-    rested: Sequence[Measurement], best: Plan, crowd: Crowd | None = None, *, elsewhere: bool = False
+    rested: Sequence[Measurement],
+    best: Plan,
+    crowd: Crowd | None,
+    relieved: Container[tuple[object, ...]],
+    *,
+    elsewhere: bool,
 ) -> Reason | None:
     """Told where it happened often to a plan that was measured at the batch asked for. rested: what the plans' times
     there rest on. best: the recommended one. Where others hold its cores as they did then, what is told contains it,
-    and the reason `crowded` says so. elsewhere: it was on another machine, where nothing is measured."""
+    and the reason `crowded` says so. relieved: the keys of plans whose time lies between extremes, as those others have
+    left. elsewhere: it was on another machine, where nothing is measured."""
     rows = [row for row in rested if _is_plain(row) and not _is_contained(row, crowd)]
     often = [row for row in rows if (row.slow_share or 0.0) >= OFTEN]
     if not often:
@@ -31,7 +37,7 @@ def explain_slow_cores(
     said = [
         f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
         f"{_beside(worst, crowd)}.",
-        _what_follows(worst, crowd, elsewhere=elsewhere),
+        _what_follows(worst, is_relieved=worst.plan.key in relieved, elsewhere=elsewhere),
         _on_average(rows, best),
     ]
     numbers = {
@@ -57,8 +63,8 @@ def _is_plain(row: Measurement) -> bool:
     return row.slow_share is not None and row.step is not None and not is_variant(row.plan)
 
 
-def _what_follows(row: Measurement, crowd: Crowd | None, *, elsewhere: bool) -> str:
-    if crowd is not None and crowd.relief_of(row) > 0:
+def _what_follows(row: Measurement, *, is_relieved: bool, elsewhere: bool) -> str:
+    if is_relieved:
         met = "No block was calm" if row.slowdown is None else "They may have held up any block"
         return (
             f"{met}, and those others hold fewer cores by now: what is told lies between what steps took and what they "

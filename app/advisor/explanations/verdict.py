@@ -62,7 +62,8 @@ def say_plan(plan: Plan) -> str:
 def _without_answer(ranking: Ranking, request: Request, where: str, unknown: str) -> str:
     """Of the plans that were asked for alone, where there may be others."""
     possible = [option for option in ranking.options if option.fits is not False and not option.cannot_run]
-    if uncopied := say_best_uncopied(possible, request.workload.data):
+    lacking = possible if ranking.untold is None else [ranking.untold]
+    if uncopied := say_best_uncopied(lacking, request.workload.data):
         return f"Not known yet. {uncopied}{_beside_untold(ranking)}"
     if not ranking.options or possible:
         return f"Not known yet: {unknown}"
@@ -82,9 +83,10 @@ def _beside_untold(ranking: Ranking) -> str:
         return ""
     spare = first.judged_seconds - untold.uncopied_seconds
     name = say_plan(first.plan)
+    name = f"T{name[1:]}" if name.startswith("the ") else name  # a device is called as torch calls it
     return (
-        f" {name[0].upper()}{name[1:]} takes about {say_seconds(first.judged_seconds)}, which is less only if copying "
-        f"a batch takes more than {say_seconds(spare)}."
+        f" {name} takes about {say_seconds(first.judged_seconds)}, which is less only if copying a batch takes more "
+        f"than {say_seconds(spare)}."
     )
 
 

@@ -146,10 +146,10 @@ def _slow_ones(rows: Sequence[_OnDevice], plan: PlanKey) -> list[int]:
 
 
 def steps_of(profile: Profile) -> dict[PlanKey, dict[Hashable, float]]:
-    """By plan and network the seconds of a whole step, of the quicker ones."""
+    """By plan and network the seconds of a whole step: the median, as most calibrations time it once."""
     steps: dict[PlanKey, dict[Hashable, float]] = defaultdict(dict)
     for point in profile.networks:
-        steps[point.plan.key][(point.name, point.trace.mode, point.batch_size)] = point.seconds.low
+        steps[point.plan.key][(point.name, point.trace.mode, point.batch_size)] = point.seconds.median
     return steps
 
 

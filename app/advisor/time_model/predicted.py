@@ -197,7 +197,7 @@ def casts_of(plan: Plan) -> bool:
 
 
 def _settled(point: NetworkPoint) -> float:
-    """The lower quartile or so: others' bursts make steps longer, never shorter."""
+    """Of several turns the lower quartile or so: others' bursts make steps longer, never shorter."""
     return math.sqrt(point.seconds.low * point.seconds.median)
 
 

@@ -130,21 +130,22 @@ class PlanTime:
             return self._in_company(calm, calm, self._exposure)
         if crowd.relief_of(row) > 0:
             return self._relieved(crowd, calm, row, batch_size)
-        told = self._as_it_met(calm, row, crowd)
         contained = carried_share(batch_size, row.batch_size) if calm.rests_on_prediction else 1.0
+        told = self._as_it_met(calm, row, crowd, contained)
         return self._in_company(told, calm, crowd.exposure(self.plan, row.others_cores, contained))
 
     def _relieved(self, crowd: Crowd, calm: StepEstimate, row: Measurement, batch_size: int) -> StepEstimate:
         """Without those who were in the way of this measurement and have left. As long as nobody else is there it may
         take what is predicted, whatever it took among others, and no less: how much others may have done is a bound
-        from one kind of machine, the prediction is of this one."""
-        relief, told = crowd.relief_of(row), self._as_it_met(calm, row, crowd).seconds
-        without, among_all = (alone(each, self.plan, relief) for each in (told, _as_met(calm.seconds, row, 1.0)))
-        least, median = without.low, min(told.median, among_all.median)
+        from one kind of machine, the prediction is of this one. Where that is no shorter, what was measured stands."""
+        relief, met = crowd.relief_of(row), self._as_it_met(calm, row, crowd)
         foretold = self._from_prediction(batch_size, "resident")  # every way of feeding a CPU is the same
-        if foretold is not None:
-            least = min(foretold.seconds.low, calm.seconds.low)
-        seconds = Interval(max(median, least), least, told.high)
+        least = alone(met.seconds, self.plan, relief).low if foretold is None else foretold.seconds.low
+        if least >= calm.seconds.low:
+            return met
+        among_all = alone(_as_met(calm.seconds, row, 1.0), self.plan, relief)
+        median = min(met.seconds.median, among_all.median)
+        seconds = Interval(max(median, least), least, met.seconds.high)
         return calm._replace(seconds=seconds, basis=weakest((calm.basis, "probed")), slowed=least / calm.seconds.low)
 
     def _in_company(self, told: StepEstimate, calm: StepEstimate, exposure: float) -> StepEstimate:
@@ -158,9 +159,10 @@ class PlanTime:
         """Of what nobody measured, at any batch."""
         return 0.0 if self.crowd is None else self.crowd.exposure(self.plan)
 
-    def _as_it_met(self, calm: StepEstimate, row: Measurement, crowd: Crowd) -> StepEstimate:
-        """Of calm blocks, where others hold cores as they did beside them: slow ones among them."""
-        still = crowd.still_met(self.plan, row.others_cores)
+    def _as_it_met(self, calm: StepEstimate, row: Measurement, crowd: Crowd, contained: float = 1.0) -> StepEstimate:
+        """Of calm blocks, where others hold cores as they did beside them: slow ones among them. contained: see
+        Crowd.exposure; the rest of what others do is a guess."""
+        still = contained * crowd.still_met(self.plan, row.others_cores)
         seconds = _as_met(calm.seconds, row, still)
         if still <= 0 or seconds == calm.seconds:
             return calm

@@ -52,8 +52,8 @@ LIVE = b"GET /livez HTTP/1.1\r\n"
 @pytest.mark.parametrize(
     ("sent", "status", "code", "words"),
     [
-        (b"GET /" + b"x" * 600_000, 414, "too-large", "first line may have 16 KiB"),
-        (LIVE + b"Host: localhost\r\nX: " + b"x" * 600_000, 431, "too-large", "headers together may have 16 KiB"),
+        (b"GET /" + b"x" * 600_000, 414, "too-large", "first line may have 64 KiB"),
+        (LIVE + b"Host: localhost\r\nX: " + b"x" * 600_000, 431, "too-large", "headers together may have 64 KiB"),
         (LIVE + b"Host: localhost\r\nHost: evil.example\r\n\r\n", 400, "twice", "come once"),
         (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "twice", "come once"),
         (LIVE + b"\r\n", 400, "not-http", "send that header"),

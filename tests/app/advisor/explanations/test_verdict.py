@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.advisor.explanations.advice import Advice
@@ -42,3 +44,17 @@ def test_by_their_ratio_where_that_is_known() -> None:
         ranking = rank_options(options, lambda one, other, spread=spread: spread)
         said = say_verdict(ranking, Request(a_workload()), Advice(""), True)
         assert ("1.2 times as fast as the CPU with one thread and 2.5" in said) is is_told
+
+
+def test_the_card_that_has_no_time_is_the_one_that_is_held_against_the_best_that_has_one() -> None:
+    """Another plan of that one's card takes less without copies, but those to it are within what was measured."""
+    half, other = Plan("cuda:0", "bf16"), Plan("cuda:1", "fp32")
+    lacking = [
+        replace(option(plan, 1.0, 1.1), step_seconds=None, basis=None, uncopied_seconds=seconds)
+        for plan, seconds in ((half, 2e-3), (other, 4e-3))
+    ]
+    ranking = rank_options([option(GPU, 10.0, 1.1), *lacking])
+    said = say_verdict(ranking, Request(a_workload()), Advice(""), True)
+    assert "Without a copy one takes about 4.0 ms on cuda:1 fp32" in said
+    assert ". cuda:0 in fp32 takes about 10 ms, which is less only if" in said
+    assert said.endswith("more than 6.0 ms.")

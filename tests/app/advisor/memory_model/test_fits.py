@@ -166,11 +166,13 @@ def test_curves_end_where_a_card_of_which_nobody_knows_what_is_free_has_no_more(
     assert None in curve.step_seconds
 
 
-def with_a_gap(batch: int, rows: Sequence[Measurement] = ()) -> Recommendation:
-    """The heap holds more at some 200 samples than at 400: 0.3 GB of weights and libraries, and 1 MB a sample."""
+def with_a_gap(batch: int, rows: Sequence[Measurement] = (), a_sample: float = 1e6, times: int = 1) -> Recommendation:
+    """The heap holds more at some 200 samples than at 400, or so many times as many: 0.3 GB of weights and libraries,
+    and 1 MB a sample."""
     workload = a_workload(batch, mode="inference")
-    held = (Knot(1, 0), Knot(100, 0), Knot(200, 700 * 10**6), Knot(400, 0), Knot(2**17, 0))
-    plain = replace(trace_of_summary(workload), activation_peaks=(Affine(0.0, 1e6),))
+    sizes = ((1, 0), (100 * times, 0), (200 * times, 700 * 10**6), (400 * times, 0), (2**17 * times, 0))
+    held = tuple(Knot(*each) for each in sizes)
+    plain = replace(trace_of_summary(workload), activation_peaks=(Affine(0.0, a_sample),))
     trace = replace(plain, heap_surplus=held, autocast_heap_surplus=held)
     survey = a_survey(usable_bytes=GB)
     return recommend(survey, a_profile((ONE, TWO)), trace, rows, Request(workload, precision="fp32", devices=("cpu",)))
@@ -191,6 +193,17 @@ def test_where_more_is_taken_at_a_smaller_batch_no_part_of_the_answer_has_it_run
     changes = {remedy["change"]: remedy["fits"] for remedy in reason.evidence["remedies"]}
     assert changes[f"a batch of {up_to}"] is True
     assert f"a batch of {up_to + 1}" not in changes
+
+
+@pytest.mark.parametrize(("times", "is_askable"), [(1, True), (2**18, False)])
+def test_a_gap_is_told_where_larger_batches_have_no_end(times: int, *, is_askable: bool) -> None:
+    """None that is larger than may be asked for."""
+    option = with_a_gap(64, a_sample=0.0, times=times).options[0]
+    assert option.max_batch_size is None
+    assert option.fits_up_to is not None
+    assert option.fits_up_to in option.held
+    assert (option.fits_up_to + 1 not in option.held) is is_askable
+    assert (option.fits_up_to == MAX_BATCH_SIZE) is not is_askable
 
 
 def test_no_curve_nor_crossover_goes_by_batches_in_such_a_gap() -> None:

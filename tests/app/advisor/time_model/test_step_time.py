@@ -23,7 +23,7 @@ from probes.profile import Profile
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, TWO, TWO_BF16, a_measurement, a_workload
 from tests.app.advisor.machine import GPU, a_profile
-from tests.app.advisor.test_crowding import CALM, a_machine
+from tests.app.advisor.test_crowding import CALM, CROWD, a_machine
 
 WORKLOAD = a_workload()
 
@@ -337,3 +337,14 @@ def test_what_was_measured_on_a_calm_machine_is_carried_where_a_nearer_batch_met
     by_both, _ = times([calm, among], a_profile(), ONE, TWO, crowd=crowd)
     for batch_size in (16, 40):
         assert seconds(by_both, batch_size) == seconds(by_calm, batch_size)
+
+
+@pytest.mark.parametrize(("batch_size", "contained"), [(64, 1.0), (8, 0.5), (1, 0.25)])
+def test_slow_blocks_are_carried_as_far_as_the_rest_of_what_was_measured(batch_size: int, contained: float) -> None:
+    """What others do besides is a guess, and was counted on top of all of what they had done at another batch."""
+    row = a_measurement(TWO, 64, 4.0, others_cores=2.0, slow_share=0.7, slowdown=6.0)
+    alone, among = (times([row], a_profile(), TWO, crowd=crowd)[0] for crowd in (None, crowd_of(a_machine(CROWD))))
+    calm, told, guessed = seconds(alone, batch_size), seconds(among, batch_size), 20 ** (1 - contained)
+    assert told.low == calm.low
+    assert told.median == pytest.approx(calm.median * 4.5**contained * guessed**0.5)
+    assert told.high == pytest.approx(calm.high * 6**contained * guessed)

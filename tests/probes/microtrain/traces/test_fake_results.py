@@ -30,7 +30,7 @@ def test_nor_of_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert remembered() > 0
         raise Untraceable("no such trace")
 
-    monkeypatch.setattr("probes.microtrain.tracing._check_growth", refuse)
+    monkeypatch.setattr("probes.microtrain.tracing.check_growth", refuse)
     with pytest.raises(Untraceable):
         trace_workload(Workload(parse_model(DENSE), 4))
     assert remembered() == 0
