@@ -29,7 +29,7 @@ from probes.microtrain.traces.fake_results import forgotten_afterwards
 from probes.microtrain.traces.merging import affine, ordinary_line, same_operations
 from probes.microtrain.traces.other_batches import check_growth, check_larger, check_same_step
 from probes.microtrain.traces.primed_stepper import PrimedStepper, Recording, Resident
-from probes.microtrain.traces.traceable import check_traceable, first_made
+from probes.microtrain.traces.traceable import OTHER_REAL_SIZES, check_traceable, first_made
 from probes.microtrain.traces.traced_step import (
     AutocastStep,
     Pair,
@@ -68,7 +68,6 @@ REAL_BATCH_PAIRS = ((2, 4),)
 # Where a model is stepped for real, chance says what it does, which evens out over many samples: of a light model there
 # may be as many as fake ones, but for another number, by which such a trace is known.
 LIGHT_BATCH_PAIRS = ((20, 40),)
-OTHER_REAL_SIZES = (20, 24, 80)  # where no batch of two can be made: multiples of 4, 8 and 16
 LIGHT_PARAMETER_BYTES, LIGHT_SAMPLE_BYTES = 4_000_000, 64 * 1024
 # A model that needs real numbers is stepped for real below this: two steps take seconds, and gradients and optimizer
 # state make it four times as much.

@@ -32,8 +32,11 @@ _NAMES = {"aten._safe_softmax", *_WHOLE_LAYERS}
 # counts in int64, upsampling changes the order of channels, rolling over several dimensions goes one after the other.
 _COPYING_KINDS = {"normalization", "gather", "reduction"}
 _COPYING_NAMES = {"aten.roll"}
-# Of these only an argument that does not lie in order is copied, and to try them takes a whole table.
-_TABLES = {"aten.embedding", "aten.embedding_dense_backward"}
+# Of these only an argument that does not lie in order is copied: lookups, to try which takes a whole table, and what
+# puts an image's numbers elsewhere (torch 2.13; tests/probes/microtrain/kernel_memory/test_unknown_kernels.py).
+_MOVING = re.compile(
+    r"^aten\.(embedding(_dense_backward)?|(reflection|replication)_pad[123]d(_backward)?|pixel_(un)?shuffle|flip)$"
+)
 # No kernel was seen to take more inside than this: a multiple of what it reads and writes, which counts where blocks
 # are filled up (oneDNN's products of small matrices took six times as much), and some rooms of fixed size.
 BOUND_FACTOR = 3
@@ -53,6 +56,9 @@ _PLAIN = re.compile(
 )
 # Of those nobody knows they are no surprise: a matrix exponential keeps a dozen matrices.
 UNKNOWN_FACTOR = 8
+# Of those nobody knows these compute far more than they move, and nothing counts how much: a decomposition of two
+# thousand rows takes a second.
+_HEAVY = re.compile(r"linalg|cholesky|^_?lu_|^(geqrf|orgqr|ormqr|triangular_solve|_pdist_forward)")
 CHANNEL_BLOCK = 16  # oneDNN's blocked formats (oneDNN docs, "Understanding Memory Formats": nChw16c)
 # In bf16 operands are filled up to tiles (OIhw16i64o2i), where a processor multiplies these, and of a product of few
 # rows or columns there are two copies at most (Intel AMX, torch 2.13: 64 times the weights of two outputs).
@@ -128,7 +134,8 @@ def call_of(
 def _is_unknown(operation: OpOverload, kind: Kind) -> bool:
     """Whether nothing is known of what it takes inside. Only torch's own is to be run on made-up numbers."""
     name = operation._overloadpacket.__name__
-    known = kind == "view" or kind in _COPYING_KINDS or str(operation._overloadpacket) in _COPYING_NAMES | _TABLES
+    whole = str(operation._overloadpacket)
+    known = kind == "view" or kind in _COPYING_KINDS or whole in _COPYING_NAMES or _MOVING.search(whole)
     if operation.namespace != "aten" or known or _PLAIN.search(name.rstrip("_")):
         return False
     packets = (operation._overloadpacket, getattr(aten, name.rstrip("_"), operation._overloadpacket))
@@ -136,12 +143,18 @@ def _is_unknown(operation: OpOverload, kind: Kind) -> bool:
     return not any({torch.Tag.pointwise, torch.Tag.inplace_view} & set(each.tags) for each in overloads)
 
 
+@cache
+def computes_much(operation: OpOverload) -> bool:
+    """For what it moves, though its FLOPs are not known."""
+    return bool(_HEAVY.search(operation._overloadpacket.__name__))
+
+
 def _copies(operation: OpOverload, kind: Kind, args: Sequence[Any]) -> bool:
     """Whether it may copy an argument, or more than one, on its way. Elementwise operations do where types differ, or
     the order in which numbers lie."""
     name, tensors = str(operation._overloadpacket), [tensor for tensor in tensors_in(args) if tensor.numel() > 1]
     ordered = all(tensor.is_contiguous() for tensor in tensors)
-    if name in _TABLES:
+    if _MOVING.search(name):
         return not ordered
     if kind in _COPYING_KINDS or name in _COPYING_NAMES:
         return True

@@ -6,7 +6,7 @@ import contextlib
 import time
 from math import inf
 
-from probes.microtrain.kernel_memory.kernel_calls import Call, call_at
+from probes.microtrain.kernel_memory.kernel_calls import UNKNOWN_FACTOR, Call, call_at, computes_much
 from probes.microtrain.kernel_memory.kernel_trials import measure_call
 from probes.microtrain.kernel_memory.slow_kernels import (
     MAX_SECONDS,
@@ -29,6 +29,7 @@ TELLING = 8
 # Up to here a trial takes next to no time, whatever one at another size took for the profiler and for choosing kernels.
 EASY_FLOPS, EASY_BYTES = 2e8, 2**25
 COPYING_SIZES = (2, 4)  # copies are in proportion
+FIRST_UNKNOWN = COPYING_SIZES[0]  # of which nobody knows whether it takes anything, is tried there first
 
 
 class Budget:
@@ -65,7 +66,7 @@ class Inside:
                 self._try(size, budget)
                 if self._one.copies and self._seen.get(size) == 0:
                     return 0.0
-                if self._one.unknown and self._seen.get(COPYING_SIZES[0]) == 0:
+                if self._one.unknown and self._seen.get(FIRST_UNKNOWN) == 0:
                     return 0.0
         return float(self._seen[batch_size]) if batch_size in self._seen else self._in_line(batch_size)
 
@@ -74,7 +75,7 @@ class Inside:
         if self._one.copies:
             return COPYING_SIZES
         cheap = (*self._cheap_sizes(batch_size), batch_size)
-        return (COPYING_SIZES[0], *cheap) if self._one.unknown else cheap
+        return (FIRST_UNKNOWN, *cheap) if self._one.unknown else cheap
 
     def _cheap_sizes(self, below: int) -> tuple[int, ...]:
         """A small one, which tells what others cost; and two that are as large as may be, where that is needed."""
@@ -82,7 +83,11 @@ class Inside:
         return tuple(sizes[:2]) if not self._seen else () if self._is_small(below) else tuple(sizes[-2:])
 
     def _is_small(self, size: int) -> bool:
-        return self._flops.at(size) <= MAX_FLOPS and self._bound.at(size) <= MAX_BYTES
+        """Enough to be tried there. What takes nothing inside, as most of the unknown do, takes what it moves alone: so
+        many bytes are no burden for the one trial that says so."""
+        first = self._one.unknown and not self._seen and not computes_much(self._one.operation)
+        bound = self._bound.at(size) / (UNKNOWN_FACTOR if first else 1)
+        return self._flops.at(size) <= MAX_FLOPS and bound <= MAX_BYTES
 
     def _is_easy(self, size: int) -> bool:
         return self._flops.at(size) <= EASY_FLOPS and self._bound.at(size) <= EASY_BYTES
@@ -144,19 +149,25 @@ class Inside:
             return 0
 
     def _in_line(self, batch_size: int) -> float:
-        """Without two points what is read counts as copied by a library, the nearest of all simple rules; a whole layer
-        makes what its shapes say."""
+        """With two points; with fewer by simpler rules."""
         sizes = sorted(self._seen, key=lambda size: abs(size - batch_size))[:2]
-        if len(sizes) < 2 and (self._one.copies or (self._one.unknown and self._fails and not sizes)):
-            return 0.0
-        if len(sizes) < 2 and self._one.made:
-            known = max(self._seen.values(), default=0)
-            return max(affine(self._batch_sizes, (self._one.made, self._other.made)).at(batch_size), known)
-        if len(sizes) < 2 and self._is_slow:
-            return inside_as_others(self._batch_sizes, self._one, self._other, batch_size)
         if len(sizes) < 2:
-            known = self._seen.get(sizes[0], 0) if sizes else 0
-            return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)
+            return self._by_rule(batch_size)
         line = affine((sizes[0], sizes[1]), (self._seen[sizes[0]], self._seen[sizes[1]]))
         # Where there is a jump between the two, the line soon is above what any kernel was seen to take.
         return min(max(line.at(batch_size), 0.0), self.bound_at(batch_size))
+
+    def _by_rule(self, batch_size: int) -> float:
+        """What is read counts as copied by a library, the nearest of all simple rules; a whole layer makes what its
+        shapes say. Of what nobody knows whether it takes anything its one trial tells, in proportion; where it took
+        nothing, and where there was none, it takes nothing."""
+        known = max(self._seen.values(), default=0)
+        if self._one.copies or (self._one.unknown and not known and (self._seen or not self._is_slow)):
+            return 0.0
+        if self._one.unknown and known:
+            return known * self._bound.at(batch_size) / self._bound.at(min(self._seen))
+        if self._one.made:
+            return max(affine(self._batch_sizes, (self._one.made, self._other.made)).at(batch_size), known)
+        if self._is_slow:
+            return inside_as_others(self._batch_sizes, self._one, self._other, batch_size)
+        return max(affine(self._batch_sizes, (self._one.read_bytes, self._other.read_bytes)).at(batch_size), known)

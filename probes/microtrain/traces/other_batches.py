@@ -20,9 +20,11 @@ from probes.microtrain.traces.recording import Record
 
 Pair = tuple[int, int]  # of batch sizes
 
-# Few samples and many; of each the first at which the step runs, as one sample alone is refused by batch norm. Odd ones
-# come first: a step may ask for that, too, and those that are traced are even.
-OTHER_SIZES = ((1, 3, 4), (LARGE_BATCH - 1, LARGE_BATCH))
+# Few samples and many; of each the first at which the step runs. Odd ones come first: a step may ask for that, too, and
+# those that are traced are even. One sample alone, which batch norm refuses, many guard it from, and nothing else.
+OTHER_SIZES = ((3, 4), (LARGE_BATCH - 1, LARGE_BATCH))
+# Later steps that are looked at for chance: where a step hangs on it, it is another one in most of them.
+REPEATS = 2
 # What is told is off by more than this, as a share of the larger: it is another step.
 OFF = 0.1
 
@@ -63,8 +65,9 @@ def check_same_step(stepper: PrimedStepper, pair: Pair, one: Recording, other: R
     samples or at many. To be asked last: the steps that are tried may leave other gradients behind.
 
     Batches are those that were traced, with more rows or fewer. Where their parts do not say what they would be then,
-    or chance has a say in what a step runs, nothing is tried."""
-    if not same_operations(one.records, other.records):
+    or chance has a say in what a step runs, nothing is tried. Nor where experts are taken to be chosen equally often:
+    of few samples none is left for an expert, which is our rounding and not the model's code."""
+    if stepper.evenly_routed or not same_operations(one.records, other.records):
         return
     with _batches_of_any_size(stepper, pair) as known:
         for size, recording in _recorded(stepper) if known else ():
@@ -113,8 +116,10 @@ def _is_another(
 
 
 def _changes_by_itself(stepper: PrimedStepper, size: int, recording: Recording) -> bool:
-    """Whether a later step of this size is another one, as where each second step trains another part."""
-    return any(not same_operations(stepper.record(size).records, recording.records) for _ in range(2))
+    """Whether a later step of this size is another one, as where each second step trains another part, or one of other
+    chance is."""
+    later = (stepper.record(size, chance=number) for number in range(1, REPEATS + 1))
+    return any(not same_operations(each.records, recording.records) for each in later)
 
 
 def _told_and_run(

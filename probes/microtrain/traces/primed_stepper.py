@@ -35,6 +35,8 @@ from probes.microtrain.traces.sparse_states import sparse_states
 from probes.trace import Phase
 from probes.workload.description import Precision, Workload
 
+StepKey = tuple[int, Precision]  # batch size and precision, in which steps are alike
+
 # Of a step's peak. What is kept of less, as a loss for a report, is not worth a second recording.
 LITTLE_KEPT = 0.01
 
@@ -71,6 +73,21 @@ class Recording:
         return [place for place, record in enumerate(self.records) if record.phase != "optimizer"]
 
 
+class _Kept(NamedTuple):
+    """A storage that a step made and left for later ones.
+
+    idle_at: of later ones that left it where it is and did nothing with it, as with one of a cache by batch size: where
+    a model takes such steps alone, it is never made."""
+
+    storage: weakref.ref[torch.UntypedStorage]
+    made_at: StepKey
+    idle_at: set[StepKey]
+
+    def among(self, key: StepKey) -> torch.UntypedStorage | None:
+        """Where it lives, and counts in steps of this size and precision."""
+        return None if key in self.idle_at else self.storage()
+
+
 class Resident(NamedTuple):
     """A trace's figures of what lives from step to step."""
 
@@ -102,7 +119,7 @@ class PrimedStepper:
         # What steps made and something keeps for the next ones, until these put other values in its place or for good:
         # what hooks store of the layers' outputs, maps of attention, weights computed anew in each forward.
         self._keeps = False
-        self._kept: list[weakref.ref[torch.UntypedStorage]] = []
+        self._kept: list[_Kept] = []
         self.evenly_routed = False  # whether that was assumed in a step so far
         self.layers_dropped = 0.0  # the share that chance leaves out, and the last step ran
 
@@ -115,27 +132,36 @@ class PrimedStepper:
         return loss
 
     def record(
-        self, batch_size: int, precision: Precision = "fp32", *, counts: bool = False, large: bool = False
+        self,
+        batch_size: int,
+        precision: Precision = "fp32",
+        *,
+        counts: bool = False,
+        large: bool = False,
+        chance: int = 0,
     ) -> Recording:
-        """One step at this batch size. Chance is the same each time: what a real step drops at random, it drops.
-        counts: what issues its operations, which takes a tenth longer. large: numbers that are guessed are.
+        """One step at this batch size. Chance is the same each time that its number is: what a real step drops at
+        random, it drops. counts: what issues its operations, which takes a tenth longer. large: numbers that are
+        guessed are.
 
         A parameter that gets no gradient loses the one that it was primed with in the first step, which is recorded
         again: no later step has it. So it is where that step met memory of which the module does not tell, and at each
-        size and in each precision where a step begins with what the one before it kept."""
+        size and in each precision where a step begins with what the one before it kept, or is found beside what was
+        kept for others."""
         first, attributes = self._step is None, _fake_attributes(self.module) if self._step is None else {}
-        recording = self._record(batch_size, precision, counts=counts, large=large)
+        key = (batch_size, precision)
+        recording = self._record(key, counts=counts, large=large, chance=chance)
         before, self._gradients = self._gradients, self._count_gradients()
         again = self._gradients < before
         if first:
             self._beside = [*self._that_stay(attributes), *self._recorder.strangers()]
             again |= bool(self._beside)
-        again |= self._keeps_more(recording, first=first)
-        return self._record(batch_size, precision, counts=counts, large=large) if again else recording
+        again |= self._keeps_otherwise(recording, key, first=first)
+        return self._record(key, counts=counts, large=large, chance=chance) if again else recording
 
-    def _keeps_more(self, recording: Recording, *, first: bool) -> bool:
-        """Whether something that was made in this step is kept after it; then that is remembered. Whether it is worth
-        it at all the first step says."""
+    def _keeps_otherwise(self, recording: Recording, key: StepKey, *, first: bool) -> bool:
+        """Whether something that was made in this step is kept after it, or what counted in it does nothing there; then
+        that is remembered. Whether it is worth it at all the first step says."""
         enough = LITTLE_KEPT * max(recording.alive)
         if first:
             self._keeps = _bytes_of(self._left()) > enough
@@ -143,9 +169,19 @@ class PrimedStepper:
             return False
         gc.collect()  # else what only holds itself counts
         self._keeps = not first or _bytes_of(self._left()) > enough
-        left = [weakref.ref(storage) for storage in self._left() if self._keeps]
-        self._kept = [each for each in self._kept if each() is not None] + left
-        return bool(left)
+        self._kept = [each for each in self._kept if each.storage() is not None]
+        idle = [each for each in self._kept if self._is_idle(each, key)]
+        for each in idle:
+            each.idle_at.add(key)
+        left = [_Kept(weakref.ref(storage), key, set()) for storage in self._left() if self._keeps]
+        self._kept += left
+        return bool(left or idle)
+
+    def _is_idle(self, kept: _Kept, key: StepKey) -> bool:
+        """Whether it came from another size or precision, counted in the last step, and no operation took it there. One
+        that another took the place of is gone."""
+        storage = kept.among(key)
+        return storage is not None and kept.made_at != key and storage._cdata not in self._recorder.used
 
     def _left(self) -> list[torch.UntypedStorage]:
         """What the last step made and left, but for new gradients, weights and states."""
@@ -153,10 +189,12 @@ class PrimedStepper:
         owned = {_memory(each) for each in (*self._owned_tensors(), *self._state_tensors())} if left else set()
         return [storage for storage in left if storage._cdata not in owned]
 
-    def _hold_kept(self) -> None:
-        for each in self._kept:
-            if (storage := each()) is not None:
-                self._recorder.live.hold(storage)
+    def _hold_kept(self, key: StepKey) -> None:
+        for storage in self._kept_for(key):
+            self._recorder.live.hold(storage)
+
+    def _kept_for(self, key: StepKey) -> list[torch.UntypedStorage]:
+        return [storage for each in self._kept if (storage := each.among(key)) is not None]
 
     def _that_stay(self, attributes: dict[int, FakeTensor]) -> list[torch.UntypedStorage]:
         """Of the module's fake attributes before a step those that it left where they were: not what it computes anew
@@ -167,20 +205,21 @@ class PrimedStepper:
         listed = {_memory(each) for each in (*self.module.parameters(), *self.module.buffers())}
         return [each.untyped_storage() for memory, each in stayed.items() if memory not in listed]
 
-    def _record(self, batch_size: int, precision: Precision, *, counts: bool, large: bool) -> Recording:
+    def _record(self, key: StepKey, *, counts: bool, large: bool, chance: int) -> Recording:
         self._guesses.begin(large=large)
-        with _equal_chance():
-            return self._watch(batch_size, precision, counts=counts)
+        with _equal_chance(chance):
+            return self._watch(*key, counts=counts)
 
     def _watch(self, batch_size: int, precision: Precision, *, counts: bool) -> Recording:
-        batch = self.built.make_batch(batch_size, None)
+        batch, key = self.built.make_batch(batch_size, None), (batch_size, precision)
         weights = (*self.module.parameters(), *self.module.buffers())
         check_strided("This model's weights or batches have", (*weights, *tensors_in_batch(batch)))
         step = self._step or self._make_step(batch)
         step.use_precision(precision)
         counter = IssueCounter() if counts else None
         sparse = sparse_states(self.module, step.optimizer)
-        self._step, self._recorder = step, Recorder(self._known, issuing=counter, sparse=sparse)
+        kept = {storage._cdata for storage in self._kept_for(key)}
+        self._step, self._recorder = step, Recorder(self._known, issuing=counter, sparse=sparse, kept=kept)
         inputs = _distinct(tensors_in_batch(batch))
         self._recorder.learn_inputs(inputs.values())
         live = self._recorder.live
@@ -189,7 +228,7 @@ class PrimedStepper:
             live.hold(storage)
         live.add(self._state_tensors())
         resident = live.now
-        self._hold_kept()
+        self._hold_kept(key)
         live.resides()
         live.add(inputs.values())
         live.begins()
@@ -269,14 +308,14 @@ class PrimedStepper:
 
 
 @contextmanager
-def _equal_chance() -> Iterator[None]:
-    """Random numbers as in every step recorded: torch's, Python's, and numpy's where a model has imported it. The last
-    two go on afterwards as if nothing had been drawn."""
+def _equal_chance(number: int) -> Iterator[None]:
+    """Random numbers as in every step of this number: torch's, Python's, and numpy's where a model has imported it. The
+    last two go on afterwards as if nothing had been drawn."""
     with plain_chance_kept():
-        torch.manual_seed(0)
-        random.seed(0)
+        torch.manual_seed(number)
+        random.seed(number)
         if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(0)
+            numpy.random.seed(number)
         yield
 
 

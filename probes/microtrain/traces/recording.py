@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
@@ -135,7 +135,8 @@ class Recorder(TorchDispatchMode):
     Composite operations are taken apart as autograd would (under inference_mode torch hands them over whole), and cast
     where whoever asks for them is under autocast. known: what recorders of the same model's steps in the same mode have
     in common. issuing: is told of every operation. sparse: identities of tensors that are mostly zeros
-    (probes.microtrain.traces.sparse_states). device: the kind that the step runs on.
+    (probes.microtrain.traces.sparse_states). kept: of storages, whose use is noted. device: the kind that the step runs
+    on.
     """
 
     supports_higher_order_operators = True  # they come here, to be refused by name
@@ -146,12 +147,15 @@ class Recorder(TorchDispatchMode):
         *,
         issuing: IssueCounter | None = None,
         sparse: Collection[int] = (),
+        kept: Collection[int] = (),
         device: str = "cpu",
     ) -> None:
         super().__init__()
         unheld()  # for as_unwatched
         self.issuing = issuing
         self.sparse = sparse
+        self._kept = kept
+        self.used: set[int] = set()  # of what is kept: what an operation took
         self._device = device
         self.phase: Phase = "forward"
         self.records: list[Record] = []
@@ -210,6 +214,8 @@ class Recorder(TorchDispatchMode):
     def _run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(self.records) >= MOST_AFTER_A_GUESS and is_guessed():
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
+        if self._kept:
+            self.used.update(map(_memory, _strided((*args, *kwargs.values()))))
         if self.issuing is not None:
             self.issuing.begins()
         key = None if self._stand_ins.decides(func, args, kwargs) else key_of(func, args, kwargs)
@@ -275,6 +281,14 @@ class Recorder(TorchDispatchMode):
 
 
 _NOTHING = torch.empty(0)
+
+
+def _strided(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    return (tensor for tensor in tensors_in(values) if tensor.layout is torch.strided and not tensor.is_nested)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 # Where a convolution's arguments say so: (input, weight, bias, stride, padding, dilation, transposed, …), and a

@@ -11,6 +11,9 @@ from probes.microtrain.step import UnsupportedWorkload
 from probes.microtrain.traces.sparse_states import has_sparse_gradients
 from probes.workload.description import InvalidModel, OptimizerName, Workload
 
+# What a trace runs for real where no batch of two can be made: multiples of 4, 8 and 16.
+OTHER_REAL_SIZES = (20, 24, 80)
+
 _TAKE_NO_SPARSE_GRADIENTS: tuple[OptimizerName, ...] = ("adam", "adamw", "rmsprop")  # torch.optim, 2.13
 # So few that lengths of their own show, so many times that they are no one length by chance.
 _SAMPLES, _DRAWN_BATCHES = 2, 3

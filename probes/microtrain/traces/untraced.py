@@ -20,7 +20,7 @@ from probes.microtrain.failures import (
 from probes.microtrain.feeding import batch_bytes
 from probes.microtrain.models import build_model
 from probes.microtrain.step import make_step
-from probes.microtrain.traces.traceable import first_made
+from probes.microtrain.traces.traceable import OTHER_REAL_SIZES, first_made
 from probes.workload.description import InvalidModel, Plan, Workload
 
 _TORCH = Path(torch.__file__).parent
@@ -37,8 +37,9 @@ _OF_SHAPES = (
     "k out of range",
     "k not in range for dimension",
 )
-# A step that has failed, as a rule at once, is tried again where its batch takes no more: a second, at worst.
-FEW, MOST_TRIED_BYTES = 2, 16_000_000
+# A step that has failed, as a rule at once, is tried again where its batch is no larger than those that a trace runs
+# for real, and takes no more than this: where it gets through after all, nobody else is traced meanwhile.
+FEW, MOST_TRIED, MOST_TRIED_BYTES = 2, max(OTHER_REAL_SIZES), 16_000_000
 
 
 def needs_numbers(error: BaseException) -> bool:
@@ -127,6 +128,8 @@ def explain_real_step(error: BaseException, workload: Workload) -> str:
 def _failure_unwatched(workload: Workload) -> Exception | None:
     """What becomes of a real step of the batch asked for, where nobody watches: what fails where it is watched alone is
     to be measured. None as well where nobody knows: its batch is too large to be tried, or memory ran out."""
+    if workload.batch_size > MOST_TRIED:
+        return None
     try:
         built = build_model(workload.model)
         few, batch = first_made(built, (FEW, workload.batch_size))

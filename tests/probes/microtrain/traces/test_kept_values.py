@@ -49,6 +49,19 @@ class Table(Made):
         return value + self.table[0]
 
 
+class Cached(Made):
+    # a mask for each size of a batch, or for each precision
+    def __init__(self, key):
+        super().__init__()
+        self.key, self.masks = key, dict()
+
+    def keep(self, value):
+        key = self.key(value)
+        if key not in self.masks:
+            self.masks[key] = torch.ones(len(value), WIDTH).exp()
+        return value + self.masks[key][: len(value)]
+
+
 class Total(Made):
     def keep(self, value):
         self.total = value.sum()
@@ -93,6 +106,12 @@ def hook():
 def table():
     return Table(), rows
 
+def by_size():
+    return Cached(len), rows
+
+def by_precision():
+    return Cached(lambda value: (len(value), torch.is_autocast_enabled("cpu"))), rows
+
 def total():
     return Total(), rows
 
@@ -118,9 +137,11 @@ def peak_of(traced: Trace, batch_size: int) -> float:
     return max(line.at(batch_size) for line in traced.activation_peaks)
 
 
-@pytest.mark.parametrize(("function", "rows"), [("made", 4), ("attribute", 5), ("hook", 5), ("carried", 7)])
+@pytest.mark.parametrize(
+    ("function", "rows"), [("made", 4), ("attribute", 5), ("hook", 5), ("carried", 7), ("by_size", 6)]
+)
 def test_what_the_step_before_kept_is_there_until_another_takes_its_place(own: str, function: str, rows: int) -> None:
-    """Carried on is beside that a sum with it, and what comes of that."""
+    """Carried on is beside that a sum with it, and what comes of that, and with a mask a sum as well."""
     traced = trace_workload(workload(own, function), plainly=True)
     for batch_size in (1, 100):
         assert peak_of(traced, batch_size) == pytest.approx(rows * ROW * batch_size, abs=0.2 * ROW * batch_size)
@@ -131,6 +152,18 @@ def test_a_table_made_in_the_first_step_is_there_in_each_and_not_made_again(own:
     assert "aten.exp" not in {operation.name for operation in traced.operations}
     assert peak_of(traced, 1) == pytest.approx((64 + 5) * ROW, abs=0.2 * ROW)
     assert peak_of(traced, 100) == pytest.approx((64 + 5 * 100) * ROW, abs=20 * ROW)
+
+
+@pytest.mark.parametrize("function", ["attribute", "table", "carried", "by_size", "by_precision"])
+def test_what_steps_of_another_size_or_precision_kept_counts_where_it_is_used(own: str, function: str) -> None:
+    """A step has what it has where all steps are like it: no mask that one of sixteen samples made."""
+    described = workload(own, function)
+    one, *others = (PrimedStepper(described, build_model(described.model)) for _ in range(4))
+    for step, other in zip([(16, "fp32"), (32, "fp32"), (32, "bf16")], others, strict=True):
+        alone = other.record(*step)
+        for _ in range(2):
+            assert one.record(*step).alive == alone.alive
+    assert one.record(16).alive == others[0].record(16).alive
 
 
 def test_a_step_that_keeps_next_to_nothing_is_recorded_once(own: str, monkeypatch: pytest.MonkeyPatch) -> None:

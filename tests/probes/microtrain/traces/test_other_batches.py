@@ -12,6 +12,7 @@ from probes.workload.models import python_model
 from tests.probes.microtrain.traces.test_tracing_own_code import place
 
 PROGRAM = """
+import random
 import torch
 from torch import nn
 
@@ -56,6 +57,35 @@ class Seconds(nn.Module):
     def forward(self, x):
         self.steps += 1
         return self.second(self.first(x).relu() if self.steps % 2 else x)
+
+
+class Guarded(Branching):
+    # for one sample alone batch norm has no deviation
+    def forward(self, x):
+        x = self.norm(x) if x.size(0) > 1 else x
+        return self.few(x)
+
+
+class Experts(nn.Module):
+    # for each sample one of sixteen
+    def __init__(self):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(8, 16), nn.ModuleList(nn.Linear(8, 8) for _ in range(16))
+
+    def forward(self, x):
+        chosen = nn.functional.one_hot(self.gate(x).argmax(-1), 16).t()
+        out = torch.zeros_like(x)
+        for mask, expert in zip(chosen, self.experts):
+            (taken,) = torch.where(mask)
+            out = out.index_add(0, taken, expert(x[taken]))
+        return out
+
+
+class Drawn(Branching):
+    # each sample draws, and the last of them decides
+    def forward(self, x):
+        drawn = [random.random() for _ in range(len(x))]
+        return self.few(self.few(x).relu() if 0.3 < drawn[-1] < 0.6 else x)
 
 
 class Near(nn.Module):
@@ -110,6 +140,15 @@ def each_second():
 
 def near():
     return Near(), rows
+
+def guarded():
+    return Guarded(None), rows
+
+def experts():
+    return Experts(), rows
+
+def drawn():
+    return Drawn(None), rows
 """
 
 
@@ -132,8 +171,9 @@ def test_a_step_that_asks_for_the_size_of_its_batch_is_refused_by_name(own: str,
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
-@pytest.mark.parametrize("function", ["in_four_parts", "each_second", "near", "unsaid"])
+@pytest.mark.parametrize("function", ["in_four_parts", "each_second", "near", "unsaid", "guarded", "experts", "drawn"])
 def test_other_steps_are_told(own: str, function: str, mode: Any) -> None:
-    """Fewer samples are in fewer parts, chance and time have a say of their own, other kernels are torch's affair, and
-    of batches that say nothing of other sizes nobody knows."""
+    """Fewer samples are in fewer parts, chance and time have a say of their own, other kernels are torch's affair, of
+    batches that say nothing of other sizes nobody knows, one sample alone is apart, and which expert is chosen is what
+    we took it for."""
     assert trace(own, function, mode).batch_sizes in BATCH_PAIRS

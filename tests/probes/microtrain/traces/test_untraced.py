@@ -21,7 +21,7 @@ import copy
 import torch
 from torch import nn
 
-BUILT = []
+BUILT, ASKED = [], []
 
 class Asking(nn.Module):
     # its constructor asks for numbers, as stochastic depth does
@@ -98,6 +98,14 @@ class Failing(Asking):
 
 def failing():
     return Failing(lambda x: {}["labels"]), batch
+
+def of_many():
+    # refuses few
+    def make(size):
+        ASKED.append(size)
+        assert size > 2
+        return batch(size)
+    return Failing(lambda x: {}["labels"]), make
 
 def particular():
     # takes batches of eight
@@ -229,6 +237,15 @@ def test_a_real_step_that_fails_unwatched_as_well_is_not_to_be_measured(own_code
     ):
         told = explain_real_step(error, workload)
         assert "seen while it was watched. Check its sizes and inputs; where they are right, measure it instead" in told
+
+
+def test_no_batch_is_made_to_see_that_is_larger_than_a_trace_takes(own_code: str) -> None:
+    own = Workload(python_model(f"{own_code}:of_many"), 80)
+    assert FAILS_ALIKE in explain_real_step(RuntimeError("?"), own)
+    assert 80 in sys.modules["own_untraced"].ASKED
+    sys.modules["own_untraced"].ASKED.clear()
+    assert "measure it instead" in explain_real_step(RuntimeError("?"), replace(own, batch_size=81))
+    assert sys.modules["own_untraced"].ASKED == []
 
 
 def test_what_torch_cannot_do_on_a_cpu_may_run_elsewhere(own_code: str) -> None:
