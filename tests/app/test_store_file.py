@@ -18,11 +18,12 @@ from app.store.store import FILE_NAME
 from tests.app.test_store import MEASUREMENT, PROFILE, WORKLOAD, in_store
 
 
+async def keep(store: Store) -> None:
+    await store.keep_profile(PROFILE)
+
+
 def leave_a_log(folder: Path, killed: Path) -> None:
     """As an earlier version did that was killed: what it wrote last stands in the log beside the file."""
-
-    async def keep(store: Store) -> None:
-        await store.keep_profile(PROFILE)
 
     in_store(folder, keep)
     with closing(sqlite3.connect(folder / FILE_NAME)) as connection, connection:
@@ -55,9 +56,6 @@ def test_a_write_that_was_cut_off_is_taken_back_and_never_read_half_done(
 
     def full(*_: object) -> NoReturn:
         raise sqlite3.OperationalError("database or disk is full")
-
-    async def keep(store: Store) -> None:
-        await store.keep_profile(PROFILE)
 
     async def find_none(store: Store) -> None:
         assert await store.profile("f2") is None
@@ -113,9 +111,6 @@ def test_a_file_is_whole_by_itself_while_it_is_open(tmp_path: Path) -> None:
 def test_a_file_that_is_moved_away_and_back_holds_what_it_held(tmp_path: Path) -> None:
     path, away = tmp_path / FILE_NAME, tmp_path / "away"
 
-    async def keep(store: Store) -> None:
-        await store.keep_profile(PROFILE)
-
     async def use(store: Store) -> None:
         await store.keep_profile(replace(PROFILE, fingerprint="f2"))
         path.rename(away)
@@ -139,9 +134,6 @@ def test_a_file_that_is_moved_away_and_back_holds_what_it_held(tmp_path: Path) -
 def test_a_backup_that_takes_the_file_s_place_holds_what_it_held(tmp_path: Path, first: str) -> None:
     """Whoever is the first to look into it. By renaming, as rsync does."""
     path, backup = tmp_path / FILE_NAME, tmp_path / "backup"
-
-    async def keep(store: Store) -> None:
-        await store.keep_profile(PROFILE)
 
     async def use(store: Store) -> None:
         await store.keep_profile(replace(PROFILE, fingerprint="f2"))
@@ -169,9 +161,6 @@ def test_a_backup_that_takes_the_file_s_place_holds_what_it_held(tmp_path: Path,
 def test_an_older_state_of_the_file_is_not_taken_for_the_file_that_went(tmp_path: Path) -> None:
     """Though it is by its number, which is given again to what is made when the file is gone."""
     path, away = tmp_path / FILE_NAME, tmp_path / "away"
-
-    async def keep(store: Store) -> None:
-        await store.keep_profile(PROFILE)
 
     async def use(store: Store) -> None:
         await store.keep_profile(replace(PROFILE, fingerprint="f2"))
