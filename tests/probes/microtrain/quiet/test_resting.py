@@ -24,12 +24,13 @@ from probes.microtrain.quiet.resting import (
 )
 from probes.workload.description import Plan
 
-# A thread beside the main one, as a pool's, that computes until a line comes.
+# A thread beside the main one, as a pool's, that computes until a line comes: without the interpreter's lock, for which
+# it would sleep as long as the other has it.
 PROGRAM = """
-import sys, threading
+import hashlib, sys, threading
 stop = False
 def compute():
-    while not stop: pass
+    while not stop: hashlib.pbkdf2_hmac("sha256", b"a", b"b", 20_000)
 threading.Thread(target=compute).start()
 print(flush=True)
 sys.stdin.readline()
