@@ -74,7 +74,7 @@ def _cell(survey: Survey, profile: Profile | None, request: Request, known: Know
     ranking = known.ranking(batch_size, options)
     best = ranking.best
     if best is None or best.step_seconds is None:
-        return _without_plan(batch_size, options)
+        return without_plan(batch_size, options, ranking.untold)
     times = [option.step_seconds.median for option in options if option.step_seconds is not None]
     return Cell(
         batch_size,
@@ -88,14 +88,14 @@ def _cell(survey: Survey, profile: Profile | None, request: Request, known: Know
     )
 
 
-def _without_plan(batch_size: int, options: Sequence[Option]) -> Cell:
-    """Told by a plan that runs, where there is one, of those by one that may fit, and of these by one without a time:
-    others have one where nobody knows whether it would be the quicker."""
+def without_plan(batch_size: int, options: Sequence[Option], untold: Option | None) -> Cell:
+    """Told by the plan that nobody knows to be the quicker one (untold: Ranking's); without one by a plan that runs,
+    where there is one, of those by one that may fit, and of these by one without a time."""
 
     def place(option: Option) -> tuple[bool, bool, bool, int]:
         has_time = option.step_seconds is not None
         return option.cannot_run, option.fits is False, has_time, -(option.max_batch_size or 0)
 
-    told = min(options, key=place)
+    told = untold or min(options, key=place)
     fits = False if nothing_fits(options) else None
     return Cell(batch_size, fits=fits, cannot_run=told.cannot_run, why_not=told.why_not or told.note)

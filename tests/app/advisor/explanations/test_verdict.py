@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.advisor.curves.winners import without_plan
 from app.advisor.explanations.advice import Advice
 from app.advisor.explanations.verdict import say_verdict
 from app.advisor.ranking import rank_options
@@ -58,3 +59,6 @@ def test_the_card_that_has_no_time_is_the_one_that_is_held_against_the_best_that
     assert "Without a copy one takes about 4.0 ms on cuda:1 fp32" in said
     assert ". cuda:0 in fp32 takes about 10 ms, which is less only if" in said
     assert said.endswith("more than 6.0 ms.")
+    notes = [replace(each, note=f"no copies to {each.plan.device}") for each in lacking]
+    told = rank_options([option(GPU, 10.0, 1.1), *notes])
+    assert without_plan(8, told.options, told.untold).why_not == "no copies to cuda:1"
