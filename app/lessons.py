@@ -147,7 +147,7 @@ def _tells(item: Measurement, cores: float | None) -> bool:
         return False
     if _taken_cores(item, cores) >= TAKEN_CORES:
         return False
-    if item.is_reckoned or item.met_others:
+    if item.is_reckoned or item.is_unsteady or item.met_others:
         return False
     return math.isfinite(step.median) and step.median > 0 and (item.steady or len(step.samples) >= LEAST_SAMPLES)
 

@@ -239,6 +239,8 @@ class Memory:
     """Of that, in use."""
     reclaimable_bytes: int | None = None
     """Cached files inside the tightest cgroup's usage, which are given back when needed."""
+    process_limit_bytes: int | None = None
+    """What one process may take by `ulimit -d` or `-v`; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

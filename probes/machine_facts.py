@@ -98,9 +98,10 @@ def _cores(value: Any, place: str) -> float | None:
 
 def facts_of(survey: Survey) -> MachineFacts:
     """What of a survey goes into a profile."""
-    sizes = [size for size in (survey.memory.total_bytes, survey.memory.limit_bytes) if size]
+    memory = survey.memory
+    sizes = [size for size in (memory.total_bytes, memory.limit_bytes, memory.process_limit_bytes) if size]
     # A limit that could not be understood may be any: all memory would be a wrong answer.
-    unknown = survey.memory.usable_bytes is None and survey.memory.available_bytes is not None
+    unknown = memory.usable_bytes is None and memory.available_bytes is not None
     return MachineFacts(
         cpu=make_printable(survey.cpu.name) if survey.cpu.name else None,
         physical_cores=survey.cpu.physical_cores,
@@ -112,7 +113,7 @@ def facts_of(survey: Survey) -> MachineFacts:
                 make_printable(card.name) if card.name else None,
                 card.memory_total_bytes,
                 card.compute_capability,
-                shares_all_memory(card, survey.memory),
+                shares_all_memory(card, memory),
             )
             for card in survey.accelerators
             if card.usable and card.torch_device

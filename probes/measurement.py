@@ -17,6 +17,9 @@ METHOD = 2
 UNSAID_METHOD = 1
 # From here on somebody else computes on a card; a desktop's own drawing is less.
 BUSY_FRACTION = 0.25
+# Processes of one plan differ by their page faults, by half at most (docs/decisions/0014). Two threads whose cores
+# others held for moments, which no reading need tell, took 36 to 348 ms for 4, 155 in the median (0013).
+UNSTEADY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,8 @@ class Measurement:
     """Of the samples, 0 to 1, how many were taken while the cores were slow; None: nobody read how quick they were."""
     slowdown: float | None = None
     """How many times as long as on the calm machine, of which `step` tells, those took. None: nobody read how quick the
-    cores were, or no sample was calm, and `step` is reckoned back from those that a neighbour may have slowed, or else
-    what steps took (probes.microtrain.quiet.calm)."""
+    cores were, or no sample was calm (or those that seemed so took longer than the others), and `step` is reckoned back
+    from those that a neighbour may have slowed, or else what steps took (probes.microtrain.quiet.calm)."""
     denormal_share: float | None = None
     """Of the floating-point numbers that a step on a CPU makes or leaves, 0 to 1; with a control, that one's. None:
     nobody looked."""
@@ -149,6 +152,11 @@ class Measurement:
     def is_reckoned(self) -> bool:
         """No sample met calm cores."""
         return self.slow_share is not None and self.slowdown is None
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Most of its samples took far longer than its shortest: what they met is not known."""
+        return self.step is not None and self.step.median > UNSTEADY * self.step.low
 
     @property
     def met_others(self) -> bool:

@@ -64,12 +64,14 @@ def read_memory(root: Root) -> MemoryReading:
     except Unreadable as unreadable:
         return MemoryReading(memory, unreadable.reason)
     tightest = min(groups, key=lambda group: group.limit_bytes, default=None)
+    process_limit = read_process_limit(root)
     return MemoryReading(
         replace(
             memory,
             limit_bytes=tightest.limit_bytes if tightest else None,
-            usable_bytes=compute_usable(available, groups, read_process_limit(root)),
+            usable_bytes=compute_usable(available, groups, process_limit),
             reclaimable_bytes=tightest.cache_bytes if tightest else None,
+            process_limit_bytes=process_limit,
         )
     )
 

@@ -78,6 +78,8 @@ class Profile:
     process_base_bytes: int | None = None  # resident set of a process that imported torch and did nothing
     context_bytes: dict[str, int] | None = None  # device -> bytes its context takes, with libraries at work
     workspace_bytes: dict[str, int] | None = None  # device -> what libraries keep of torch's allocator once at work
+    # Device -> seconds from when a process first asks for it until its context is there and the libraries have worked.
+    start_seconds: dict[str, float] | None = None
     contexts: tuple[Context, ...] = ()  # operations timed inside the networks' steps
     hardware: MachineFacts | None = None  # of the machine it was measured on; None: made before it was kept
     # By CPU threads, seconds that fixed work takes on cores as quick as they get (probes.microtrain.quiet.pace).
@@ -180,6 +182,7 @@ def _profile_from_json(document: dict[str, Any]) -> Profile:
         process_base_bytes=None if base is None else check_count(base, "process_base_bytes", 0, MAX_BYTES),
         context_bytes=_device_bytes(document.get("context_bytes"), "context_bytes"),
         workspace_bytes=_device_bytes(document.get("workspace_bytes"), "workspace_bytes"),
+        start_seconds=_device_seconds(document.get("start_seconds"), "start_seconds"),
         contexts=check_contexts(document, plan_at),
         hardware=None if hardware is None else MachineFacts.from_json(hardware),
         paces=_paces(document.get("paces")),
@@ -238,15 +241,27 @@ def _paces(value: Any) -> dict[int, float]:
 
 
 def _device_bytes(value: Any, place: str) -> dict[str, int] | None:
-    if value is None:
-        return None
+    return (
+        None
+        if value is None
+        else {name: check_count(size, f"a size in {place}", 0, MAX_BYTES) for name, size in _by_device(value, place)}
+    )
+
+
+def _device_seconds(value: Any, place: str) -> dict[str, float] | None:
+    return (
+        None
+        if value is None
+        else {
+            name: check_number(seconds, f"a time in {place}", 0.0, bounds.MAX_POINT_SECONDS)
+            for name, seconds in _by_device(value, place)
+        }
+    )
+
+
+def _by_device(value: Any, place: str) -> list[tuple[str, Any]]:
     rows = check_object(value, place, bounds.MAX_DEVICES)
-    return {
-        check_text(name, f"a name in {place}", 32, DEVICE_PATTERN): check_count(
-            size, f"a size in {place}", 0, MAX_BYTES
-        )
-        for name, size in rows.items()
-    }
+    return [(check_text(name, f"a name in {place}", 32, DEVICE_PATTERN), it) for name, it in rows.items()]
 
 
 def _like(value: Any) -> dict[str, str]:

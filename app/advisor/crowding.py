@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from app.advisor.recommendation import Interval
+from app.advisor.recommendation import Interval, MachineLoad
 from probes.hardware import Cpu, Load, Survey
 from probes.measurement import Measurement
 from probes.workload.description import Plan
@@ -167,6 +167,13 @@ def crowd_of(survey: Survey) -> Crowd | None:
         busy = max(0.0, load.busy_fraction - (load.own_busy_fraction or 0.0))
         others = online * min(1.0, busy + (load.steal_fraction or 0.0))
     return Crowd(cpu.usable_cores or online, online, others, load, _inside(cpu, load) or 0.0)
+
+
+def load_of(crowd: Crowd | None) -> MachineLoad | None:
+    """What an answer tells of it."""
+    if crowd is None:
+        return None
+    return MachineLoad(crowd.usable, crowd.others, crowd.load.steal_fraction, crowd.load.cpu_pressure_percent)
 
 
 def _inside(cpu: Cpu, load: Load) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.advisor.crowding import load_of
 from app.advisor.curves.over_batches import crossovers_of, curves_over
 from app.advisor.curves.pairs import plans_of
 from app.advisor.device_order import explain_order, in_bus_order
@@ -22,7 +23,7 @@ from app.advisor.recommendation import Reason, Recommendation
 from app.advisor.request import Request
 from app.advisor.settings import settings_for
 from app.advisor.snippets.snippet import write_snippet
-from app.advisor.starts import start_of
+from app.advisor.starts import device_starts, start_of
 from app.advisor.time_model.experience import Experience
 from probes.hardware import Accelerator, Survey
 from probes.measurement import Measurement
@@ -56,10 +57,9 @@ def recommend(
     options = known.options(workload.batch_size)
     ranking = known.ranking(workload.batch_size, options)
     best = ranking.best.plan if ranking.best is not None else None
-    among = known.with_curve(ranking.best)
     batches = known.batches(ranking)
     pairs = known.pairs(ranking, batches)
-    sizes, curves = curves_over(batches, plans_of(pairs, among))
+    sizes, curves = curves_over(batches, plans_of(pairs, known.with_curve(ranking.best)))
     told = in_bus_order(ranking.best, _cards(known))
     return Recommendation(
         workload=workload,
@@ -70,13 +70,18 @@ def recommend(
         verdict=say_verdict(ranking, request, known.advice, profile is not None, known.elsewhere),
         confidence=ranking.confidence if best is not None else None,
         options=ranking.options,
-        crossovers=crossovers_of(batches, pairs, measurements),
+        crossovers=crossovers_of(batches, pairs, measurements, _starts(known)),
         curve_batch_sizes=sizes,
         curves=curves,
         settings=settings_for(told, pins=best is not None and _pins(known, best)),
         reasons=reasons_of(survey, profile, request, known, ranking),
+        load=load_of(known.crowd),
         snippet=write_snippet(workload, told.plan) if told is not None else None,
     )
+
+
+def _starts(known: Known) -> dict[tuple[object, ...], float]:
+    return device_starts(known.plans, known.rows, known.workload.batch_size, known.kinds, known.starts)
 
 
 def _pins(known: Known, best: Plan) -> bool:
@@ -93,7 +98,7 @@ def reasons_of(
 ) -> tuple[Reason, ...]:
     """What is to be said of this ranking, which is of the batch size that was asked about."""
     workload, best = known.workload, ranking.best
-    found = (known.plans, known.rows, workload.batch_size, known.kinds)
+    found = (known.plans, known.rows, workload.batch_size, known.kinds, known.starts)
     reasons = explain(
         Evidence(
             workload,

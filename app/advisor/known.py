@@ -25,7 +25,7 @@ from app.advisor.plans import candidate_plans, halved_precisions, left_out_preci
 from app.advisor.ranking import Ranking, rank_options
 from app.advisor.recommendation import Option
 from app.advisor.request import Request
-from app.advisor.starts import late_starts, repaid_starts, unrepaid_devices
+from app.advisor.starts import calibrated_starts, late_starts, repaid_starts, unrepaid_devices
 from app.advisor.summary import trace_of_summary
 from app.advisor.time_model.experience import Experience
 from app.advisor.time_model.measured import by_plan
@@ -52,7 +52,7 @@ class Known:
     busy: devices that others compute on; sick: those of which something grave is found. left_out: by device of which
     no plan is in the precision asked for, those that it has. uncalibrated: plans that are left out, as the profile has
     nothing with as many threads, nor was one measured near this batch. autocast_refused: what torch said where a step
-    under autocast fails on this machine's CPU; empty: it is not known to."""
+    under autocast fails on this machine's CPU; empty: it is not known to. starts: see calibrated_starts."""
 
     workload: Workload
     trace: Trace | None
@@ -75,6 +75,7 @@ class Known:
     left_out: Mapping[str, Sequence[Precision]] = field(default_factory=dict)
     uncalibrated: tuple[Plan, ...] = ()
     autocast_refused: str = ""
+    starts: Mapping[str, float] = field(default_factory=dict)
 
     def options(self, batch_size: int) -> list[Option]:
         """Every plan at this batch size, in the order of the plans; with each variant whose step was found to pay."""
@@ -86,7 +87,7 @@ class Known:
     def _option(self, plan: Plan, workload: Workload, smallest: int) -> Option:
         memory = self.memory[plan.key]
         outcome = self._tried(plan, workload, smallest)
-        if outcome.ran is None and outcome.refused is None:
+        if outcome.refused is None and not self._ran(plan):
             outcome = replace(outcome, refused=self._refused_in_trace(plan))
             memory = memory if outcome.refused is None else None  # nobody followed such a step to its end
         if outcome.refused is None:
@@ -98,9 +99,13 @@ class Known:
         rows = with_data_set(self.rows.get(plan.key, ()), data_set)
         if not is_variant(plan):
             alike = with_data_set(self.rows_alike.get(plan.key, ()), data_set)
-            return replace(tried_on_like_cards(rows, alike, workload, room), smallest=smallest)
+            return replace(tried_on_like_cards(rows, alike, workload, room, data_set), smallest=smallest)
         plain = with_data_set(self.rows.get(bare(plan).key, ()), data_set)
-        return replace(tried_varied(rows, plain, workload, room), smallest=smallest)
+        return replace(tried_varied(rows, plain, workload, room, data_set), smallest=smallest)
+
+    def _ran(self, plan: Plan) -> bool:
+        """At any batch, whatever room it would have now; a variant, or its plain plan."""
+        return any(row.outcome == "ok" for key in (plan.key, bare(plan).key) for row in self._all_rows(key))
 
     def _refused_in_trace(self, plan: Plan) -> str | None:
         """Why a step fails on this machine's CPU, known from tracing it."""
@@ -184,7 +189,7 @@ class Known:
     def ranking(self, batch_size: int, options: Sequence[Option]) -> Ranking:
         """The best first, at this batch size. Of those whose start a run as long as this one does not repay, compiled
         ones are left out, and none on a device is the head."""
-        unrepaid = unrepaid_devices(options, self.rows, batch_size, self.kinds, self.workload.steps)
+        unrepaid = unrepaid_devices(options, self.rows, batch_size, self.kinds, self.workload.steps, self.starts)
         repaid = [option for option in options if option.plan.key not in unrepaid]
         late = late_starts(options, repaid_starts(self.gains, repaid), self.workload.steps)
         options = [option for option in options if option not in late]
@@ -249,6 +254,7 @@ def gather(
         left_out=left_out_precisions(plans, all_plans),
         uncalibrated=uncalibrated,
         autocast_refused=refused,
+        starts=calibrated_starts(profile, plans),
     )
     return _with_variants(known)
 

@@ -15,6 +15,7 @@ from app.advisor.time_model.step_estimate import StepEstimate
 from app.advisor.time_model.step_time import PlanTime
 from app.advisor.tried import Tried
 from probes import bounds
+from probes.measurement import Timing
 from probes.workload.description import Plan, Workload
 
 BESIDE = "what the process takes beside is not known, as no calibration has measured it"
@@ -34,7 +35,8 @@ def option_for(
     if fits is False or outcome.refused is not None:
         why_not, cannot_run = outcome.refused or why_not, outcome.refused is not None
         empty = Option(plan, fits, why_not, None, None, None, Breakdown(), parts, largest)
-        return replace(empty, cannot_run=cannot_run, fits_up_to=up_to, held=held)
+        ran_out = outcome.too_big is not None and batch >= outcome.too_big
+        return replace(empty, cannot_run=cannot_run, fits_up_to=up_to, held=held, ran_out=ran_out)
     estimate = time.at(batch, workload.data)
     without_copy = _uncopied_seconds(time, estimate, workload)
     is_late = outcome.not_reached is not None or outcome.begun_seconds is not None
@@ -102,6 +104,8 @@ def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: i
             f"Only its first step ran, which took {say_seconds(single.seconds)} while others held "
             f"{single.others_cores:.1f} cores, who hold fewer now; those after it take less. More time would do."
         )
+    if single is None and row is not None and row.step is not None and not time.relief(batch_size):
+        return _note_of_a_spell(row.step) if estimate.relieved else None
     if single is None and row is not None and estimate.relieved:
         where = "" if row.batch_size == batch_size else f" at batch size {row.batch_size}"
         return (
@@ -110,6 +114,15 @@ def _note_of_others(time: PlanTime, estimate: StepEstimate | None, batch_size: i
             "quick)."
         )
     return None
+
+
+def _note_of_a_spell(step: Timing) -> str:
+    """Of steps that somebody held up, whom nobody saw."""
+    return (
+        f"Its steps took from {say_seconds(step.low)} to {say_seconds(step.high)} while they were measured, as if "
+        "others had held it up: what is told is what is predicted, and at worst what they took. Measure it again "
+        "(effort quick)."
+    )
 
 
 def _note(time: PlanTime, outcome: Tried, estimate: StepEstimate | None, advice: Advice) -> str | None:
@@ -137,7 +150,7 @@ def _fits(
 ) -> tuple[bool | None, str | None]:
     """What ran, fits, unless it took more than is free now; what ran out of memory does not; the rest is estimated."""
     batch = workload.batch_size
-    if outcome.ran is not None and batch <= outcome.ran:
+    if batch in outcome.sizes or (outcome.ran is not None and batch <= outcome.ran):
         return True, None
     if outcome.too_big is not None and batch >= outcome.too_big:
         remedy = _remedy(memory, outcome, workload, plan)
@@ -189,7 +202,7 @@ def _fitting_batches(held: Stretches, memory: MemoryEstimate | None, outcome: Tr
     ran, or the estimate ends there."""
     estimated = EVERY if memory is None or memory.available is None else memory.stretches()
     smaller, larger = held.largest_below(batch_size), held.next_above(batch_size)
-    ran = smaller == outcome.ran and _is_told(memory, outcome)
+    ran = (smaller == outcome.ran or smaller in outcome.sizes) and _is_told(memory, outcome)
     told = [str(smaller)] if smaller and (ran or smaller + 1 not in estimated) else []
     is_estimated = memory is not None and memory.available is not None
     return [*told, str(larger)] if larger is not None and is_estimated else told
@@ -272,6 +285,7 @@ def _held(memory: MemoryEstimate | None, outcome: Tried) -> Stretches:
     held = memory.stretches() if memory is not None else EVERY
     for too_big in (outcome.too_big, None if outcome.outgrown is None else outcome.outgrown[0]):
         held = held if too_big is None else held.at_most(too_big - 1)
+    held = held.with_each(outcome.sizes)
     if outcome.ran is not None:
         held = held.with_all_up_to(outcome.ran)
     held = held if held.largest is None else held.at_most(bounds.MAX_BATCH_SIZE)

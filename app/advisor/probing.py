@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 
@@ -50,13 +50,15 @@ class Probe:
 @dataclass(frozen=True, slots=True)
 class Probing:
     """A batch size that could run, and what would be learned there of these plans. pairs: those of which it is in doubt
-    who wins. to_begin_seconds: before the first step of a job, or of a plan that has a process of its own."""
+    who wins. to_begin_seconds: before the first step of a job, or of a plan that has a process of its own. expected: by
+    a plan's key, seconds of a step that are more likely than those that it is told to take."""
 
     known: Known
     options: Sequence[Option]
     pairs: Sequence[Pair]
     batch_size: int
     to_begin_seconds: float = 0.0
+    expected: Mapping[tuple[object, ...], float] = field(default_factory=dict)
 
     @property
     def worth(self) -> float:
@@ -68,22 +70,25 @@ class Probing:
 
     @property
     def seconds(self) -> float:
-        steps = LEAST_STEPS * sum(_seconds(self.known, option, self.batch_size) for option in self.options)
+        steps = LEAST_STEPS * sum(map(self._step_seconds, self.options))
         return self.to_begin_seconds + max(LEAST_SECONDS, LEAST_SECONDS_OF_A_PLAN * len(self.options), steps)
 
     @property
     def seconds_apart(self) -> float:
         """That do for a process of its own for each plan."""
         start = max(SECONDS_TO_START, self.to_begin_seconds)
-        each = (start + STEPS_APART * _seconds(self.known, option, self.batch_size) for option in self.options)
+        each = (start + STEPS_APART * self._step_seconds(option) for option in self.options)
         return max(self.seconds, sum(each))
+
+    def _step_seconds(self, option: Option) -> float:
+        return self.expected.get(option.plan.key) or _seconds(self.known, option, self.batch_size)
 
     @property
     def is_possible(self) -> bool:
         """It fits, as far as that is known (else no more than twice what ran is tried), torch takes it, and not all has
         run there, or so near that nothing is to be learned."""
         room = _room(self.known.workload.batch_size, self.options)
-        if self.batch_size > room or all(_ran_near(self.known, o.plan, self.batch_size) for o in self.options):
+        if self.batch_size > room or all(_is_known_near(self.known, o.plan, self.batch_size) for o in self.options):
             return False
         there = {option.plan.key: option for option in self.known.options(self.batch_size)}
         mine = [there[option.plan.key] for option in self.options]
@@ -204,25 +209,29 @@ def _room(asked: int, options: Sequence[Option]) -> int:
 
 
 def _estimate(known: Known, plan: Plan, size: int) -> StepEstimate | None:
-    """As it is known; no more than probed where what was measured tells of others who have left."""
+    """As it is known; no more than probed where what was measured is in doubt."""
     found = known.times[plan.key].at(size, known.workload.data)
-    if found is None or not _tells_of_who_left(known, plan, size):
+    if found is None or not _is_in_doubt(known, plan, size):
         return found
     return found._replace(basis=weakest((found.basis, "probed")))
 
 
-def _ran_near(known: Known, plan: Plan, size: int) -> bool:
-    """And not beside others who have left."""
+def _is_known_near(known: Known, plan: Plan, size: int) -> bool:
+    """It ran, and nothing of that is in doubt."""
     measured = known.times[plan.key].measured
     near = [] if measured is None else [ran for ran in measured.own_batch_sizes if size / NEAR <= ran <= size * NEAR]
-    return any(not _tells_of_who_left(known, plan, ran) for ran in near)
+    return any(not _is_in_doubt(known, plan, ran) for ran in near)
 
 
-def _tells_of_who_left(known: Known, plan: Plan, size: int) -> bool:
+def _is_in_doubt(known: Known, plan: Plan, size: int) -> bool:
     """What was measured nearest to this batch met others on the cores, or on the device, who as far as is known are
-    there no more."""
+    there no more; or slow cores alone, which may be calm by now; or what only its samples tell of, as they lie far
+    apart."""
     time = known.times[plan.key]
-    return time.relief(size) > 0 or (time.met_others(size) and plan.device not in known.busy)
+    if time.relief(size) > 0 or (time.met_others(size) and plan.device not in known.busy):
+        return True
+    row = time.nearest_row(size)
+    return row is not None and (row.is_reckoned or row.is_unsteady)
 
 
 def _spread(estimate: StepEstimate | None) -> float:

@@ -100,8 +100,8 @@ class Option:
     crowded: bool = False
     """Others hold cores that it needs, so that its step may take far longer than its median: it is ranked by `high`."""
     relieved: bool = False
-    """Others, who have left, held cores that it needs when its time was taken, so that it may take far less; its note
-    says so. It is ranked by `high`, too."""
+    """Others, who have left, held cores that it needs when its time was taken, seen or (where its samples lie far
+    apart) unseen, so that it may take far less; its note says so. It is ranked by `high`, too."""
     slowed: float | None = 1.0
     """How many times as long as without others it takes at worst, below 1 the other way round; None: nobody can tell,
     as one step is all that it rests on. Of two plans with the same the ratio is that of a calm machine."""
@@ -113,6 +113,8 @@ class Option:
     smallest does; None: not known."""
     held: Stretches = EVERY
     """The batches that are not known to take more than there is."""
+    ran_out: bool = False
+    """So many samples ran out of memory, and no more is free now: how much they lacked nobody knows."""
     rests_on_prediction: bool = False
     """Its time is predicted, or was carried along a prediction from a batch that ran; else real steps told it."""
 
@@ -171,8 +173,8 @@ class Crossover:
     """The batch from which the device of `to`, no longer the host, is the limit. Samples a step; 1: at every batch
     looked at; None: not at the largest that `to` can hold of these (`launch_bound_at_largest`), or not predicted."""
     break_even_steps: int | None
-    """So many at the batch asked for repay the longer start of `to`; None: a start was not measured, `to` is not faster
-    there, or both are on one device."""
+    """So many at the batch asked for repay the longer start of `to`; None: the device's start is not known, `to` is not
+    faster there, or both are on one device."""
     basis: Basis
     """The weaker of the two plans': measured, probed, predicted or assumed."""
     looked_at: tuple[int, int]
@@ -214,6 +216,20 @@ class Reason:
     """The numbers behind it, by name."""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineLoad:
+    """Who else computes on the machine's CPU: when plans ran for this answer, else now."""
+
+    usable_cores: float
+    """That this process may use."""
+    others_cores: float | None
+    """Of all cores, those that others keep busy, the hypervisor's other machines among them; None: not known."""
+    steal_fraction: float | None
+    """Of all CPU time, 0 to 1, what the hypervisor took for others; None: not known."""
+    cpu_pressure_percent: float | None
+    """Share of the last 10 s before the answer was begun in which something waited for a CPU; None: not known."""
+
+
 def nothing_fits(options: Sequence[Option]) -> bool:
     """Every plan is known to need more memory than there is, but for those that cannot run at all."""
     too_big = [option.fits is False for option in options]
@@ -251,6 +267,8 @@ class Recommendation:
     schema_version: str = SCHEMA_VERSION
     """Of this document."""
     all_parameters: int | None = None
+    load: MachineLoad | None = None
+    """Who else computes on the machine's CPU; None: it is another machine, or its cores are not known."""
 
     @property
     def nothing_fits(self) -> bool:
@@ -272,6 +290,7 @@ class Recommendation:
             },
             "settings": self.settings,
             "reasons": [fields_of(reason) for reason in self.reasons],
+            "load": None if self.load is None else fields_of(self.load),
             "snippet": self.snippet,
         }
 

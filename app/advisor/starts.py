@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from app.advisor.curves.over_batches import startup_of
 from app.advisor.environments import Gain
-from app.advisor.like_cards import on_its_kind
+from app.advisor.like_cards import measured_plan, on_its_kind
 from app.advisor.recommendation import Option
 from probes.measurement import Measurement
+from probes.profile import Profile
 from probes.workload.description import Plan
 
 
@@ -68,6 +70,7 @@ def unrepaid_devices(
     batch_size: int,
     kinds: Mapping[str, Hashable],
     steps: int | None,
+    calibrated: Mapping[str, float] = MappingProxyType({}),
 ) -> Starts:
     """Plans on a device whose start a run of so many steps does not repay, by their keys: against the best one of the
     CPU that is not compiled, beyond what that one's first step takes, where it was measured; and, where its own was
@@ -76,13 +79,13 @@ def unrepaid_devices(
     cannot be told to be with its start spread over the run. No entry of one whose start nobody knows; none at all where
     nobody said how long the run is.
 
-    options: all, at this batch size. rows: by the plan's key. kinds: by device, the same for cards that are alike.
+    options: all, at this batch size. rows: by the plan's key. kinds, calibrated: see device_starts.
     """
     if steps is None:
         return {}
     on_devices = [option.plan for option in options if not option.plan.is_cpu]
     own = _measured_starts(on_devices, rows, batch_size)
-    starts = _device_starts(own, on_devices, kinds)
+    starts = device_starts(on_devices, rows, batch_size, kinds, calibrated)
     timed = [option for option in options if option.judged_seconds is not None]
     runs = [_Run(option, starts[option.plan.key], steps) for option in timed if option.plan.key in starts]
     of_card = min((run for run in runs if run.option.plan.key in own), key=lambda run: run.seconds, default=None)
@@ -155,13 +158,43 @@ def start_of(
     rows: Mapping[tuple[object, ...], Sequence[Measurement]],
     batch_size: int,
     kinds: Mapping[str, Hashable],
+    calibrated: Mapping[str, float] = MappingProxyType({}),
 ) -> float | None:
     """Seconds before a plan's steps of this batch are steady, as unrepaid_devices takes it; None where nobody knows.
     plans: all, as one on the same device tells of a context."""
     if plan.is_cpu:
         return startup_of(plan, rows.get(plan.key, ()), batch_size)
-    on_devices = [each for each in (*plans, plan) if not each.is_cpu]
-    return _device_starts(_measured_starts(on_devices, rows, batch_size), on_devices, kinds).get(plan.key)
+    return device_starts((*plans, plan), rows, batch_size, kinds, calibrated).get(plan.key)
+
+
+def device_starts(
+    plans: Sequence[Plan],
+    rows: Mapping[tuple[object, ...], Sequence[Measurement]],
+    batch_size: int,
+    kinds: Mapping[str, Hashable],
+    calibrated: Mapping[str, float] = MappingProxyType({}),
+) -> dict[tuple[object, ...], float]:
+    """Seconds, by the key of each of these plans that is on a device whose start is known. A context begins before the
+    first step of any plan: of one that was not measured the least that was measured on its device or on one that is
+    alike; where nothing was, what a calibration took to begin there.
+
+    rows: by the plan's key. kinds: by device, the same for cards that are alike. calibrated: seconds by device."""
+    on_devices = [plan for plan in plans if not plan.is_cpu]
+    own = _measured_starts(on_devices, rows, batch_size)
+    kind_of = {plan.key: kinds.get(plan.device, plan.device) for plan in on_devices}
+    least: dict[Hashable, float] = {}
+    for key, took in own.items():
+        least[kind_of[key]] = min(took, least.get(kind_of[key], took))
+    begun = {plan.key: calibrated[plan.device] for plan in on_devices if plan.device in calibrated}
+    return begun | {key: least[kind] for key, kind in kind_of.items() if kind in least} | own
+
+
+def calibrated_starts(profile: Profile | None, plans: Sequence[Plan]) -> dict[str, float]:
+    """Of these plans' devices, by device, what the calibration took to begin there, or on the card like it that was
+    measured in its place."""
+    known = {} if profile is None else profile.start_seconds or {}
+    found = {plan.device: known.get(measured_plan(profile, plan).device) for plan in plans if profile is not None}
+    return {device: seconds for device, seconds in found.items() if seconds is not None}
 
 
 def _may_be_shorter(option: Option, best: Option, more_seconds: float) -> bool:
@@ -176,15 +209,3 @@ def _measured_starts(
     """Seconds, by the plan's key."""
     found = {plan.key: startup_of(plan, rows.get(plan.key, ()), batch_size) for plan in plans}
     return {key: seconds for key, seconds in found.items() if seconds is not None}
-
-
-def _device_starts(
-    own: Mapping[tuple[object, ...], float], plans: Sequence[Plan], kinds: Mapping[str, Hashable]
-) -> dict[tuple[object, ...], float]:
-    """With those of plans that were not measured. A context begins before the first step of any: the least that was
-    measured on its device or on one that is alike."""
-    least: dict[Hashable, float] = {}
-    kind_of = {plan.key: kinds.get(plan.device, plan.device) for plan in plans}
-    for key, took in own.items():
-        least[kind_of[key]] = min(took, least.get(kind_of[key], took))
-    return {key: least[kind] for key, kind in kind_of.items() if kind in least} | dict(own)

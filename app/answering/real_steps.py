@@ -108,8 +108,11 @@ class RealSteps:
                 continue
             known, begin = await self.known(survey), self.to_begin_seconds
             gathered = await asyncio.to_thread(gather, now, profile, trace, known, self._request)
-            once = [row.batch_size for row in self.fresh if row.batch_size not in twice]
-            again = await asyncio.to_thread(choose_second_look, gathered, left, dict.fromkeys(once), begin)
+            once, before = (
+                dict.fromkeys(row.batch_size for row in rows if row.batch_size not in twice)
+                for rows in (self.fresh, known)
+            )
+            again = await asyncio.to_thread(choose_second_look, gathered, left, once, begin, before)
             probe: Probe | None = again
             if probe is None:
                 probe = await asyncio.to_thread(choose_probe, gathered, left, tried, begin)
@@ -215,7 +218,7 @@ class RealSteps:
         result = await run_without_own(child, job, deadline, forward_progress(self._on_progress))
         self.to_begin_seconds = result.get("to_begin_seconds") or 0.0
         if again is not None:
-            told = better_than_before(result["measurements"], self.fresh, again.surprising)
+            told = better_than_before(result["measurements"], await self.known(survey), again.surprising)
             result = {**result, "measurements": told}
         await self._keep(survey, result)
         return result.get("noise") or {}

@@ -174,6 +174,7 @@ class Recommending:
         kept_back = await self._kept_back(child, survey, profile, trace)
         left, least = self.measuring_seconds_left(), LEAST_SHARE * self._request.measuring_seconds
         await self._steps.run_plans(child, survey, estimate, plans, max(left - kept_back, least))
+        self._note_failed_steps()
         if kept_back:  # how long steps and building the model take is known by now
             kept_back = min(kept_back, await self._kept_back(child, survey, profile, trace))
         left = self.measuring_seconds_left() - kept_back
@@ -350,6 +351,14 @@ class Recommending:
         failed = "The measurement failed" if ticket.running else "Nothing was measured"
         text = f"{failed}: this is told from what was known before. {error}"
         self._notes.add(Reason("not-measured", text, {"possible": True}))
+
+    def _note_failed_steps(self) -> None:
+        """Where the job went through and no plan did, for want of time or by failing; what torch refuses is an
+        answer."""
+        failed = [row for row in self._steps.fresh if row.outcome == "failed"]
+        if failed and all(row.outcome != "ok" for row in self._steps.fresh):
+            text = f"No plan ran, so no time was measured. {failed[0].reason}"
+            self._notes.add(Reason("not-measured", text, {"possible": True}))
 
     def _note_stuck(self) -> None:
         text = f"Nothing was measured: this is told from what was known before. {self._following.untraceable}"

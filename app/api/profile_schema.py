@@ -120,6 +120,9 @@ class Profile(TypedDict):
     """By device, what its context takes with libraries at work; null: not measured."""
     workspace_bytes: dict[str, int] | None
     """By device, what libraries keep of torch's allocator once at work; null: not measured."""
+    start_seconds: dict[str, float] | None
+    """By device, from when a process first asks for it until its context is there and the libraries have worked; null:
+    not measured."""
     hardware: MachineFacts | None
     """Of the machine that was measured; null: made before it was kept."""
     paces: dict[str, float]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import NotRequired, TypedDict  # noqa: UP035 - pydantic reads the standard ones from 3.12 on only
 
 from app.advisor import recommendation
-from app.advisor.recommendation import Basis, Breakdown, CrossoverKind, Interval, MemoryParts, Reason
+from app.advisor.recommendation import Basis, Breakdown, CrossoverKind, Interval, MachineLoad, MemoryParts, Reason
 from app.api import bodies, plan_schema, profile_schema
 from app.api.bodies import CalibrationBody, MeasurementBody, RecommendBody
 from app.api.field_texts import in_words_of_json, read_texts
@@ -130,6 +130,7 @@ class Recommendation(TypedDict):
     """Medians over the batch size, fed as asked."""
     settings: Settings
     reasons: list[Reason]
+    load: MachineLoad | None
     snippet: str | None
     saved: bool
     """Whether all that was found out could be kept; the answer is whole in any case."""

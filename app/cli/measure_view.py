@@ -69,6 +69,8 @@ def _note(measurement: Document) -> str:
 def _slow(share: float, slowdown: float | None) -> str:
     """Of a machine whose cores were slow meanwhile (probes.microtrain.quiet.pace)."""
     met = f"the cores were slow in {format_share(share)} of its blocks, as beside others' work"
+    if slowdown is None and share < 1.0:
+        return f"{met}: the calm ones took no less, so something else was in their way, and it is what steps took"
     if slowdown is None:
         return (
             f"{met}: no block was calm, so it is what steps took, reckoned back where a neighbour may have slowed them"

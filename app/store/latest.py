@@ -49,7 +49,8 @@ def _may_say_more(before: Measurement, later: Measurement) -> bool:
     if not _is_undisturbed(before):
         return False
     among_more = (later.others_cores or 0.0) - (before.others_cores or 0.0) >= MORE_CORES
-    return not _is_undisturbed(later) or (before.plan.is_cpu and among_more)
+    met_a_spell = later.is_unsteady and not before.is_unsteady
+    return not _is_undisturbed(later) or met_a_spell or (before.plan.is_cpu and among_more)
 
 
 def _is_undisturbed(row: Measurement) -> bool:

@@ -24,8 +24,9 @@ from probes.microtrain.calibration.device_memory import DeviceOverhead, measure_
 from probes.microtrain.constants import dispatch, kernels, traffic, transfer
 from probes.microtrain.constants.bench import Action, Bench, Effort
 from probes.microtrain.failures import Failure
-from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.contest import Contest
 from probes.microtrain.measuring.device_cache import empty_device_cache
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.measuring.workbench import synchronize
 from probes.microtrain.plans import (
     CPU_PRECISIONS,
@@ -158,6 +159,7 @@ def calibrate(job: CalibrateJob, report: OnProgress) -> Profile:
         process_base_bytes=base_bytes,
         context_bytes={device: each.context for device, each in run.overheads.items()} or None,
         workspace_bytes={device: each.workspace for device, each in run.overheads.items()} or None,
+        start_seconds={device: significant(each.start_seconds) for device, each in run.overheads.items()} or None,
         paces=run.paces(),
     )
 

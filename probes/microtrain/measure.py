@@ -15,7 +15,8 @@ from probes.measurement import Measurement, Overheads, Timing
 from probes.microtrain.building.least_memory import LeastMemory, estimate_least_memory, why_not_built, why_too_large
 from probes.microtrain.failures import Failure
 from probes.microtrain.measuring.compiled_bench import bench_for, changes_of
-from probes.microtrain.measuring.contest import SLOW, Contest, Entry, OutOfTime
+from probes.microtrain.measuring.contest import SLOW, Contest, OutOfTime
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.measuring.forking import Forks, Wanted
 from probes.microtrain.measuring.lost_device import explain_not_reached, lost_to
 from probes.microtrain.measuring.measure_job import MeasureJob

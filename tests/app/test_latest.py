@@ -23,6 +23,7 @@ KILLED = replace(LATE, reason="Its process ended before the step did.")
 CALM = replace(FULL, slow_share=0.2, slowdown=1.5)
 CROWDED = replace(FULL, slow_share=0.0, slowdown=1.0, others_cores=1.5)  # which the cores' pace does not tell
 RECKONED = replace(FULL, slow_share=1.0)  # no sample met calm cores
+IN_A_SPELL = replace(a_measurement(ONE, 8, 40.0, 0.9), slow_share=0.0, slowdown=1.0)  # which only its samples tell
 FREE = replace(FULL, plan=Plan("cuda:0"), device_busy_fraction=0.0)
 SHARED = replace(FREE, device_busy_fraction=0.98)
 
@@ -31,6 +32,8 @@ SHARED = replace(FREE, device_busy_fraction=0.98)
     ("taken", "counts"),
     [
         ([FULL, LATE], [FULL, LATE]),
+        ([CALM, IN_A_SPELL], [CALM, IN_A_SPELL]),
+        ([IN_A_SPELL, CALM], [CALM]),
         ([FULL, LATE, KILLED], [FULL, KILLED]),
         ([FULL, FIRST_STEP], [FULL]),
         ([FULL, LATE, FIRST_STEP], [FULL, LATE]),

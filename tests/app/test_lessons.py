@@ -234,6 +234,7 @@ def test_only_plain_plans_that_ran_undisturbed_teach() -> None:
         replace(good, others_cores=1.5),
         replace(good, plan=TWO, others_cores=0.5),
         replace(good, steady=False, step=Timing.from_samples([0.5])),
+        replace(good, step=Timing.from_samples([0.1, 0.2, 0.5, 0.5, 0.8])),  # others held its cores, seen or not
     ]
     beside = replace(good, others_cores=1.0)  # on the other core
     found = lessons_of(a_profile(), a_trace(), LEARNED, [*others, good, beside], cores=2.0)

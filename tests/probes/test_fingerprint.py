@@ -41,7 +41,8 @@ PASSING: dict[type, str] = {
     "efficiency_cores low_power_cores threads_per_core offline_logical_cores usable_cores_limit "
     "allowed_logical_cores numa_nodes "
     "numa_nodes_without_cpus cache_bytes base_frequency_hz max_frequency_hz governor frequency_driver",
-    Memory: "total_bytes available_bytes usable_bytes swap_total_bytes swap_used_bytes reclaimable_bytes",
+    Memory: "total_bytes available_bytes usable_bytes swap_total_bytes swap_used_bytes reclaimable_bytes "
+    "process_limit_bytes",
     CoreCluster: "kind microarchitecture max_frequency_hz",
     Accelerator: "architecture generation tier suffix tier_meaning segment "
     "memory_free_bytes memory_bandwidth_bytes_per_second unified_memory multiprocessors "

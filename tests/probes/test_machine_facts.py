@@ -63,6 +63,7 @@ def test_other_memory_makes_no_other_machine(total: int) -> None:
 def test_all_memory_does_not_stand_for_a_limit_that_could_not_be_understood() -> None:
     survey = a_survey(usable_bytes=64 * GB)
     assert facts_of(survey).memory_bytes == 64 * GB
+    assert facts_of(replace(survey, memory=replace(survey.memory, process_limit_bytes=8 * GB))).memory_bytes == 8 * GB
     assert facts_of(replace(survey, memory=replace(survey.memory, usable_bytes=None))).memory_bytes is None
 
 

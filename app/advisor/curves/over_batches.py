@@ -110,12 +110,17 @@ def _point(batches: Batches, plan: Plan, batch_size: int) -> float | None:
 
 
 def crossovers_of(
-    batches: Batches, pairs: Sequence[Pair], measurements: Sequence[Measurement]
+    batches: Batches,
+    pairs: Sequence[Pair],
+    measurements: Sequence[Measurement],
+    begun: Startups = MappingProxyType({}),
 ) -> tuple[Crossover, ...]:
-    """The crossovers of these pairs; with a device in a pair, one for each way of feeding it."""
+    """The crossovers of these pairs; with a device in a pair, one for each way of feeding it. begun: of plans whose own
+    start was not measured, what is known of it otherwise (app.advisor.starts.device_starts)."""
     fed = {data: batches.fed(data) for data in DATA}
     rows, asked = by_plan(measurements), batches.workload.batch_size
-    startups = {plan.key: startup_of(plan, rows.get(plan.key, ()), asked) for plan in plans_of(pairs, None)}
+    own = {plan.key: startup_of(plan, rows.get(plan.key, ()), asked) for plan in plans_of(pairs, None)}
+    startups = {key: begun.get(key) if seconds is None else seconds for key, seconds in own.items()}
     found: list[Crossover] = []
     for first, second in pairs:
         both_cpu = first.is_cpu and second.is_cpu
@@ -187,12 +192,15 @@ def _medians_cross_at(first: Plan, second: Plan, batches: Batches, known: Sequen
 
 
 def break_even_steps(first: PlanTime, second: PlanTime, batches: Batches, startups: Startups) -> int | None:
-    """Steps at the batch asked for after which the second plan's longer start is repaid; None when a start-up was
-    not measured, when one cannot run there or the second is not faster, and on one device, where both start alike."""
+    """Steps at the batch asked for after which the second plan's longer start is repaid; None when a device's start
+    was not measured, when one cannot run there or the second is not faster, and on one device, where both start alike.
+    The CPU's, which is its first step's, counts as nothing where nobody knows it."""
     asked = batches.workload.batch_size
     if first.plan.device == second.plan.device or not all(batches.can_run(t.plan, asked) for t in (first, second)):
         return None
-    starts = [startups.get(time.plan.key) for time in (first, second)]
+    starts = [startups.get(time.plan.key, None) for time in (first, second)]
+    if starts[0] is None and first.plan.is_cpu:
+        starts[0] = 0.0
     times = [time.seconds(asked, batches.workload.data) for time in (first, second)]
     if starts[0] is None or starts[1] is None or times[0] is None or times[1] is None:
         return None

@@ -20,14 +20,16 @@ def pairs_worth_telling(
     ranked: Sequence[Plan] = (),
 ) -> tuple[Pair, ...]:
     """(from, to), the cheaper plan first: one thread against most threads; fp32 against bf16 with either and with the
-    recommended ones; the recommended plan of the CPU against fewer and more threads; each plan on a device against its
+    recommended ones; the recommended plan of the CPU against fewer and more threads, and against what torch does by
+    itself (all threads, fp32); each plan on a device against its
     rivals on the CPU; each device's fp32 against its lower precisions; the first device against each other one. plans:
     without settings, whose gain is known at one batch size, and each on one card of those that are alike. best: the
     recommended plan. kinds: by device, the same for cards that are alike, which are one device here. ranked: at the
     batch asked for, best first.
     """
     cpu = [plan for plan in plans if plan.is_cpu]
-    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best), *_neighbour_pairs(cpu, best)]
+    pairs = [*_thread_pairs(cpu), *_precision_pairs(cpu, best)]
+    pairs += [*_neighbour_pairs(cpu, best), *_default_pairs(cpu, best)]
     devices: dict[Hashable, list[Plan]] = {}
     for plan in plans:
         if not plan.is_cpu:
@@ -66,6 +68,16 @@ def _neighbour_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
         return []
     middle = next((plan for plan in rows if plan.threads == best.threads), None)
     return [] if middle is None else [(rows[0], middle), (middle, rows[-1])]
+
+
+def _default_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:
+    """The recommended plan against torch's own; where they have their threads or their precision in common it is told
+    already."""
+    plain = max((plan for plan in cpu if plan.precision == "fp32"), key=lambda plan: plan.threads or 0, default=None)
+    mine = next((plan for plan in cpu if best is not None and plan.key == best.key), None)
+    if plain is None or mine is None or mine.threads == plain.threads or mine.precision == plain.precision:
+        return []
+    return [(mine, plain)]
 
 
 def _precision_pairs(cpu: Sequence[Plan], best: Plan | None) -> list[Pair]:

@@ -129,6 +129,8 @@ def _run_time(evidence: Evidence, best: Option) -> Reason | None:
     total = steps * seconds.median + start
     over = "" if epochs == 1 else f", {epochs:,} times over"
     begun = f", its start of {say_duration(start)} included" if start > WORTH_TELLING * total else ""
+    is_unknown = evidence.startup_seconds is None and not best.plan.is_cpu
+    begun = ", without the device's start, which is not known" if is_unknown else begun
     text = (
         f"{_counted(samples, 'row')} in batches of {batch:,}{over}: {_counted(steps, 'step')}, "
         f"about {say_duration(total)} on {best.plan.label}{begun}."

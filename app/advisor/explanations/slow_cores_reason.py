@@ -33,7 +33,8 @@ def explain_slow_cores(
     often = [row for row in rows if (row.slow_share or 0.0) >= OFTEN]
     if not often:
         return None
-    worst = max(often, key=lambda row: _mean(row) / _median(row))
+    # How far those are off that met no calm block nobody knows; of several the one that was slow the most.
+    worst = max(often, key=lambda row: (row.slowdown is None, _mean(row) / _median(row), row.slow_share))
     said = [
         f"The cores were slow in {say_percent(worst.slow_share or 0.0)} of the blocks of {worst.plan.label}"
         f"{_beside(worst, crowd)}.",
@@ -64,14 +65,21 @@ def _is_plain(row: Measurement) -> bool:
 
 
 def _what_follows(row: Measurement, *, is_relieved: bool, elsewhere: bool) -> str:
+    if is_relieved and row.is_unsteady:
+        return "Its note says between which times it lies."
     if is_relieved:
-        met = "No block was calm" if row.slowdown is None else "They may have held up any block"
+        met = "No block was calm" if row.slow_share == 1.0 else "They may have held up any block"
         return (
             f"{met}, and those others hold fewer cores by now: what is told lies between what steps took and what they "
             "would take without them. Measure it again (effort quick)."
         )
+    again = "" if elsewhere else " Measure it again later (effort quick)."
+    if row.slowdown is None and (row.slow_share or 0.0) < 1.0:
+        return (
+            "The calm blocks took no less, so something else was in their way as well: what is told is what steps "
+            f"took.{again}"
+        )
     if row.slowdown is None:
-        again = "" if elsewhere else " Measure it again later (effort quick)."
         return (
             "No block was calm: what is told is what steps took, reckoned back where a neighbour may have slowed "
             f"them.{again}"

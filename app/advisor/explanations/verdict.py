@@ -9,7 +9,7 @@ from app.advisor.explanations.advice import Advice
 from app.advisor.explanations.choice_reasons import is_guess
 from app.advisor.explanations.elsewhere import say_where
 from app.advisor.explanations.uncopied import say_best_uncopied
-from app.advisor.explanations.words import say_bytes, say_ratio, say_seconds
+from app.advisor.explanations.words import say_bytes, say_list, say_ratio, say_seconds
 from app.advisor.ranking import Ranking
 from app.advisor.recommendation import Interval, Option
 from app.advisor.request import Request
@@ -39,11 +39,24 @@ def _say_verdict(ranking: Ranking, request: Request, where: str, unknown: str) -
     about = "" if best.basis == "measured" else "about "
     head = f"{verb} on {say_plan(best.plan)}: {about}{say_seconds(best.step_seconds.median)} a step"
     uncopied = say_best_uncopied(ranking.unlike, request.workload.data, best.step_seconds.median)
-    missing = f" {uncopied}" if uncopied else ""
+    missing = f" {uncopied}" if uncopied else _say_untimed(ranking)
     if ranking.close:
         others = [say_plan(o.plan) for o in ranking.close if o.plan.key != best.plan.key]
         return f"{head}; too close to call against {_named(others)}{_worth(ranking)}{_fit(best)}.{missing}"
     return f"{head}{_against(ranking, best)}{_fit(best)}.{missing}"
+
+
+def _say_untimed(ranking: Ranking) -> str:
+    """The devices of which no plan has a time, not even one without copies, and some may run: nobody knows whether they
+    are the quicker ones. Not the CPU: of what it did not reach in time a reason tells."""
+    on_devices = [option for option in ranking.unlike if not option.plan.is_cpu and not option.cannot_run]
+    may_run = [option for option in on_devices if option.fits is not False]
+    known = [option for option in may_run if (option.step_seconds or option.uncopied_seconds) is not None]
+    timed = {option.plan.device for option in known}
+    untimed = dict.fromkeys(option.plan.device for option in may_run if option.plan.device not in timed)
+    if not untimed:
+        return ""
+    return f" No time is known yet of {say_list(list(untimed))}, which may be quicker."
 
 
 def say_plan(plan: Plan) -> str:
@@ -134,7 +147,7 @@ def _against_guess(best: Option, other: Option, best_seconds: Interval, other_se
         return f", {how} while others hold cores"
     is_less = best_seconds.median < other_seconds.median
     how = f"likely less than {say_plan(other.plan)} takes" if is_less else f"preferred to {say_plan(other.plan)}"
-    return f", {how}, by times that were taken while others held cores"
+    return f", {how}, by times that others may have lengthened"
 
 
 def _worth(ranking: Ranking) -> str:

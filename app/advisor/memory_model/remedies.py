@@ -90,8 +90,10 @@ def say_remedies(remedies: tuple[Remedy, ...]) -> str:
 
 
 def _missing(option: Option) -> int | None:
-    """None where it is not known: of what ran out of memory, though by its estimate nothing is missing."""
+    """None where it is not known: of what ran out of memory, whatever its estimate says."""
     memory = option.memory
+    if option.ran_out:
+        return None
     if memory.peak_bytes is None or memory.available_bytes is None or memory.peak_bytes <= memory.available_bytes:
         return None
     return memory.peak_bytes - memory.available_bytes

@@ -14,6 +14,8 @@ class Stretch(NamedTuple):
     last: int | None
 
     def __str__(self) -> str:
+        if self.first == self.last:
+            return f"{self.first}"
         return f"{self.first} and more" if self.last is None else f"{self.first} to {self.last}"
 
     def holds(self, batch_size: int) -> bool:
@@ -61,6 +63,9 @@ class Stretches:
                 Stretch(max(first, batch_size), last) for first, last in self.each if last is None or last >= batch_size
             )
         )
+
+    def with_each(self, batch_sizes: Iterable[int]) -> Stretches:
+        return joined(sorted([*self.each, *(Stretch(size, size) for size in batch_sizes)], key=lambda each: each.first))
 
     def with_all_up_to(self, batch_size: int) -> Stretches:
         return joined([Stretch(1, batch_size), *self.each])

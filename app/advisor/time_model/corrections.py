@@ -57,7 +57,7 @@ def _corrections(times: Sequence[PlanTime], kinds: Mapping[str, Hashable]) -> di
         kind, mine = kinds.get(time.plan.device, time.plan.device), []
         for batch in time.measured.own_batch_sizes:  # what one of several alike cards took counts once
             row = time.measured.rows[batch]
-            if row.met_others or (time.crowd is not None and time.crowd.tells_of_others(row)):
+            if row.met_others or row.is_unsteady or (time.crowd is not None and time.crowd.tells_of_others(row)):
                 continue  # it tells of others, who have left, or may at any time
             measured = time.measured.measured(batch)
             predicted = time.predicted.at(batch, time.measured.data)

@@ -27,6 +27,9 @@ BETWEEN = 0.03
 HALF_CARRIED_OCTAVES = 3.0
 # What a time is off by that was measured on slow cores alone and reckoned back (docs/decisions/0013): four in five.
 RECKONED = 0.12
+# Slow cores make no step shorter, and reckoning back takes off no more than 1.37 (probes.microtrain.quiet.calm): what
+# took so much less than an earlier measurement disproves it, however calm that seemed.
+DISPROVED = 1.4
 
 
 @dataclass
@@ -120,14 +123,19 @@ def measured_times(
     On the CPU data is where it is needed whatever the mode. On a device those of the mode asked for are taken, or
     else of the mode with the most batches. A later measurement of the same batch replaces an earlier one, unless it
     tells of others alone, who have left, and the earlier one does not; or it is not known to have met calm cores, by
-    nobody's fault who is here now, and the earlier one met some. What ran one step alone is not among them
-    (single_steps). crowd: who holds cores now. is_free: it is known that nobody else computes on the plan's device now.
+    nobody's fault who is here now, and the earlier one met some, which it does not disprove. What ran one step alone is
+    not among them (single_steps). crowd: who holds cores now. is_free: it is known that nobody else computes on the
+    plan's device now.
     """
 
     def tells_of_who_left(row: Measurement) -> bool:
         return (is_free and row.met_others) or (crowd is not None and crowd.relief_of(row) > 0)
 
     def tells_less(row: Measurement, before: Measurement) -> bool:
+        if disproves(row, before):
+            return False
+        if row.is_unsteady and not before.is_unsteady and disproves(before, row):
+            return True
         if tells_of_who_left(row):
             return not tells_of_who_left(before)
         is_still_so = crowd is not None and crowd.still_met(plan, row.others_cores) > 0
@@ -147,6 +155,11 @@ def measured_times(
         return None
     chosen = data if data in by_data else max(by_data, key=lambda mode: len(by_data[mode]))
     return MeasuredTime(by_data[chosen], chosen)
+
+
+def disproves(later: Measurement, before: Measurement) -> bool:
+    """Of the same plan and batch, where both ran: the earlier one met what nobody saw."""
+    return DISPROVED * took(later) < took(before)
 
 
 def with_borrowed(own: MeasuredTime | None, alike: MeasuredTime | None) -> MeasuredTime | None:

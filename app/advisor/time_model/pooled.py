@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median, median_low
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app.advisor.explanations.noise_signs import OF_DEVICES, OF_THREADS, is_disturbed, tells_which_are_reckoned
 from app.advisor.time_model.means import grouped, mean_timing, rounded
@@ -24,6 +24,7 @@ from probes.profile import Profile
 from probes.reckoned import on_calm_cores
 
 PlanKey = tuple[object, ...]  # the device first
+Figure = TypeVar("Figure", int, float)
 
 # The latest so many of each plan, among as many as the store keeps: of one device alone, or disturbed, there may be
 # several in a row.
@@ -57,6 +58,7 @@ def pool(calibrations: Sequence[Profile]) -> Profile:
         noise=_noise_of(pooled),
         context_bytes=_merged([each.context_bytes for each in pooled]),
         workspace_bytes=_merged([each.workspace_bytes for each in pooled]),
+        start_seconds=_merged([each.start_seconds for each in pooled]),
         like=_likenesses(pooled),
         paces=_quickest([each.paces for each in pooled]),
         points=tuple(_mean_point(rows) for rows in grouped((each.points for each in pooled), _point_key)),
@@ -252,9 +254,9 @@ def _likenesses(pooled: Sequence[Profile]) -> dict[str, str]:
     return {device: other for device, other in merged.items() if device not in measured and other in measured}
 
 
-def _merged(by_device: Sequence[Mapping[str, int] | None]) -> dict[str, int] | None:
+def _merged(by_device: Sequence[Mapping[str, Figure] | None]) -> dict[str, Figure] | None:
     """Newest first, whose word counts."""
-    merged: dict[str, int] = {}
+    merged: dict[str, Figure] = {}
     for each in reversed(by_device):
         merged |= each or {}
     return merged or None

@@ -71,5 +71,6 @@ def _without(profile: Profile, devices: Collection[str]) -> Profile:
         contexts=tuple(context for context in profile.contexts if context.plan.device not in devices),
         context_bytes=kept(profile.context_bytes),
         workspace_bytes=kept(profile.workspace_bytes),
+        start_seconds=kept(profile.start_seconds),
         like={name: other for name, other in profile.like.items() if not {name, other} & {*devices}},
     )

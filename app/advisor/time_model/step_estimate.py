@@ -24,14 +24,14 @@ class StepEstimate(NamedTuple):
     """left_out: where it is a prediction, or was carried along one, the errors that its model made on networks left out
     (see ratio_spread). slowed: how many times as long others, who hold cores that this plan needs, may make it at
     worst; 1 where none do, or where it was measured meanwhile and nobody could tell the blocks that they slowed; below
-    1 where who held them then has left, and it may take that much less. met: what they do to it is no guess, but what
-    they did while it was measured. within: of a measurement, the spread that it does not share with other plans of that
-    run;
-    None of a plain prediction. carried: what carrying it to this batch along the prediction adds to that. measured_at:
-    seconds since 1970, where it is known. between: the spread of what processes take for the same step, which plans
-    that ran at one time share. between_cards: what the plan's own card may differ by from the one that is like it, on
-    which this ran. by_one_step: it rests on a step that others may have been in the way of, the only
-    one, and too short to tell what they do to steps: what it suffers is alike to nothing."""
+    1 where who held them then has left, or was seen by its samples alone, and it may take that much less. met: what
+    they do to it is no guess, but what they did while it was measured. within: of a measurement, the spread that it
+    does not share with other plans of that run; None of a plain prediction. carried: what carrying it to this batch
+    along the prediction adds to that. measured_at: seconds since 1970, where it is known. between: the spread of what
+    processes take for the same step, which plans that ran at one time share. between_cards: what the plan's own card
+    may differ by from the one that is like it, on which this ran. by_one_step: it rests on a step that others may have
+    been in the way of, the only one, and too short to tell what they do to steps: what it suffers is alike to
+    nothing."""
 
     seconds: Interval
     basis: Basis
@@ -58,7 +58,8 @@ class StepEstimate(NamedTuple):
 
     @property
     def relieved(self) -> bool:
-        """What it rests on was taken while others held cores, who have left: its median is a guess between extremes."""
+        """What it rests on was taken while others held cores, who have left as far as anybody sees: its median is a
+        guess between extremes."""
         return self.slowed < 1
 
 

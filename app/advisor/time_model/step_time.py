@@ -35,6 +35,7 @@ from app.advisor.time_model.measured import (
 )
 from app.advisor.time_model.predicted import PredictedTime, predict
 from app.advisor.time_model.single_steps import SingleStep, single_steps
+from app.advisor.time_model.spells import as_foretold_at_best, may_be_explained, tells_of_its_moment
 from app.advisor.time_model.step_estimate import StepEstimate, weakest
 from app.advisor.time_model.two_clocks import TwoClocks, two_clocks
 from probes.measurement import Measurement, Overheads
@@ -69,8 +70,15 @@ class PlanTime:
             if single is not None and (calm is None or calm.basis != "measured"):
                 known[batch_size] = self._after_single(single, calm, batch_size)
             else:
-                known[batch_size] = None if calm is None else self._among_others(calm, batch_size)
+                told = None if calm is None else self._without_a_spell(calm, batch_size, data)
+                known[batch_size] = None if told is None else self._among_others(told, batch_size)
         return known[batch_size]
+
+    def _without_a_spell(self, calm: StepEstimate, batch_size: int, data: str) -> StepEstimate:
+        row = self.nearest_row(batch_size)
+        if calm.basis != "measured" or row is None or not row.is_unsteady or may_be_explained(row, self.crowd):
+            return calm
+        return as_foretold_at_best(calm, self._from_prediction(batch_size, data))
 
     def fed(self, data: Data) -> PlanTime:
         """As it is told where `data` is the way asked for: a crossover of that way is no other where another one
@@ -107,9 +115,9 @@ class PlanTime:
     @cached_property
     def _clocks(self) -> TwoClocks | None:
         """Of a plan that ran on a device of which something is predicted."""
-        if self.plan.is_cpu or self.measured is None or self.predicted is None:
+        if self.plan.is_cpu or self._lasting is None or self.predicted is None:
             return None
-        return two_clocks(self.predicted, self.measured)
+        return two_clocks(self.predicted, self._lasting)
 
     def learned(self, batch_size: int) -> Learned:
         """What like models say of this plan's prediction."""
@@ -190,11 +198,10 @@ class PlanTime:
 
     @cached_property
     def _lasting(self) -> MeasuredTime | None:
-        """What tells of other batches, too: what was measured among others, of whom there are fewer now, does not where
-        something is predicted, which met nobody. How much of it was theirs is a guess, and not the same at each."""
-        if self.measured is None or self.crowd is None or self.predicted is None:
+        """What tells of other batches, too."""
+        if self.measured is None or self.predicted is None:
             return self.measured
-        return self.measured.without(self.crowd.tells_of_the_past)
+        return self.measured.without(lambda row: tells_of_its_moment(row, self.crowd))
 
     def _overheads(self, batch_size: int, data: str) -> Overheads | None:
         """Of a step that was fed like this: on a CPU every way is the same."""

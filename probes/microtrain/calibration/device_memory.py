@@ -1,7 +1,9 @@
-"""What a process takes of a device's memory before there is a model: its context, with the libraries at work in it."""
+"""What a process takes of a device before there is a model: memory and time of its context, with the libraries at work
+in it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,10 +16,12 @@ from probes.microtrain.processes.fresh_processes import EndedEarly, Fresh
 
 class DeviceOverhead(NamedTuple):
     """Bytes. context: of the device's memory, beyond what torch's allocator holds; workspace: what libraries keep of
-    what that hands out (cuBLAS's room for products), which torch.cuda.memory_allocated counts."""
+    what that hands out (cuBLAS's room for products), which torch.cuda.memory_allocated counts. start_seconds: from
+    when a process first asks for the device until the libraries have worked."""
 
     context: int
     workspace: int
+    start_seconds: float
 
 
 def measure_overhead(device: str) -> DeviceOverhead | None:
@@ -30,21 +34,23 @@ def measure_overhead(device: str) -> DeviceOverhead | None:
         before = torch.cuda.mem_get_info(device)[0]
         other = Fresh(_use, (device,))
         try:
-            reserved, workspace = other.ask(None)
+            reserved, workspace, seconds = other.ask(None)
             context = before - torch.cuda.mem_get_info(device)[0] - reserved
         finally:
             other.end()
     except (EndedEarly, RuntimeError):
         return None
-    return DeviceOverhead(context, workspace) if context > 0 else None
+    return DeviceOverhead(context, workspace, seconds) if context > 0 else None
 
 
 def _use(serve: Callable[[Callable[[Any], object]], object], device: str) -> None:
     """In the other process."""
+    begun = time.perf_counter()
     _run_each_library(torch.device(device))
+    seconds = time.perf_counter() - begun
     held = torch.cuda.memory_allocated(device)
     torch.cuda.empty_cache()
-    found = torch.cuda.memory_reserved(device), held
+    found = torch.cuda.memory_reserved(device), held, seconds
     serve(lambda _: found)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from probes.measurement import Measurement, MemoryPeak, Overheads, Timing
 from probes.microtrain.failures import explain_step_failure
-from probes.microtrain.measuring.contest import NOT_BEGUN, Contest, Entry, OutOfTime
+from probes.microtrain.measuring.contest import NOT_BEGUN, Contest, OutOfTime
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.plan_process import PlanProcess
 from probes.microtrain.measuring.workbench import StepRun

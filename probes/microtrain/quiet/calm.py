@@ -42,19 +42,40 @@ class Calm:
     def count(self, readings: Sequence[float | None]) -> int:
         return sum(map(self.is_calm, readings))
 
+    def met(self, samples: Sequence[float], readings: Sequence[float | None]) -> bool:
+        """Some of them met calm cores, as far as the readings can be believed."""
+        return bool(self._believed(samples, readings))
+
+    def _believed(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[int]:
+        """The places of the calm ones. None where these took longer than others, which cannot be: something was in
+        their way that the fixed work does not hear."""
+        calm = [place for place, reading in enumerate(readings) if self.is_calm(reading)]
+        doubted = bool(calm) and median(samples[place] for place in calm) > DOUBTFUL * median(samples)
+        return [] if doubted else calm
+
     def weigh(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[tuple[int, float]]:
         """Which samples count, by their places, and what to multiply each with: the calm ones as they are. Where none
         was calm, those that a neighbour may have slowed, reckoned back by what the fixed work took longer; without any
-        of those all as they are. So it is, too, where the calm ones took longer than others, which cannot be: something
-        was in their way that the fixed work does not hear."""
-        as_they_are = [(place, 1.0) for place in range(len(samples))]
-        calm = [(place, 1.0) for place, reading in enumerate(readings) if self.is_calm(reading)]
-        if calm and median(samples[place] for place, _ in calm) > DOUBTFUL * median(samples):
-            return as_they_are
+        of those all as they are. So it is, too, where the calm ones are not believed."""
+        calm = self._believed(samples, readings)
         if calm or self.best is None:
-            return calm
-        slowed = [(place, reading / self.best) for place, reading in enumerate(readings) if reading]
+            return [(place, 1.0) for place in calm]
+        as_they_are = [(place, 1.0) for place in range(len(samples))]
+        if self.count(readings):
+            return as_they_are
+        slowed = [(place, self._times(reading)) for place, reading in enumerate(readings) if reading]
         return [(place, times**-SUFFERED) for place, times in slowed if times <= MOST_SLOWED] or as_they_are
+
+    def least(self, samples: Sequence[float], readings: Sequence[float | None]) -> float:
+        """Seconds that the luckiest of some samples may take on the calm machine, none of which is known to have met
+        it: steps suffer less than the fixed work does, and at least as much as a neighbour may do is granted them."""
+        return min(
+            sample / max(MOST_SLOWED, self._times(reading)) for sample, reading in zip(samples, readings, strict=True)
+        )
+
+    def _times(self, reading: float | None) -> float:
+        """As long as on calm cores, as far as anybody can tell."""
+        return 1.0 if reading is None or self.best is None else reading / self.best
 
     def choose(self, samples: Sequence[float], readings: Sequence[float | None]) -> list[float]:
         """What the calm machine takes, one for each sample that counts, in their order."""
@@ -74,16 +95,15 @@ class Calm:
         """None where no reading tells."""
         if all(reading is None for reading in readings):
             return None
-        calm = [sample for sample, reading in zip(samples, readings, strict=True) if self.is_calm(reading)]
         rest = [sample for sample, reading in zip(samples, readings, strict=True) if not self.is_calm(reading)]
-        share = len(rest) / len(samples)
+        calm, share = [samples[place] for place in self._believed(samples, readings)], len(rest) / len(samples)
         return Slowdown(share, (max(1.0, median(rest) / median(calm)) if rest else 1.0) if calm else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
     """share: of the samples, that were taken while the cores were slow. factor: how many times as long as on the calm
-    machine they took; None where none was calm."""
+    machine they took; None where none was calm, or those that seemed to be are not believed."""
 
     share: float
     factor: float | None

@@ -35,8 +35,21 @@ def codes(found: Recommendation) -> set[str]:
 
 @pytest.mark.parametrize("load", [Load(), Load(load_average=9.0), CALM, replace(CALM, busy_fraction=0.1)])
 def test_a_calm_machines_answer_is_unchanged(load: Load) -> None:
-    assert answer(load) == answer(Load(busy_fraction=0.0, own_busy_fraction=0.0))
+    calm = answer(Load(busy_fraction=0.0, own_busy_fraction=0.0))
+    assert replace(answer(load), load=calm.load) == calm
     assert "crowded" not in codes(answer(load))
+
+
+def test_every_answer_tells_who_else_computes() -> None:
+    met = answer(replace(CALM, busy_fraction=0.5, steal_fraction=0.1, cpu_pressure_percent=3.0)).load
+    assert met is not None
+    assert (met.usable_cores, met.others_cores) == (2, pytest.approx(1.2))
+    assert (met.steal_fraction, met.cpu_pressure_percent) == (0.1, 3.0)
+    unread = answer(Load()).load
+    assert unread is not None
+    assert (unread.others_cores, unread.steal_fraction) == (None, None)
+    assert "crowded" not in codes(answer(CALM))
+    assert answer(CALM).to_json()["load"]["others_cores"] == pytest.approx(0.04)
 
 
 def test_two_threads_are_predicted_to_be_faster_on_a_calm_machine() -> None:
@@ -106,7 +119,10 @@ def test_more_threads_never_suffer_less_and_a_fuller_machine_never_frees_cores(o
 
 def test_our_own_measurement_is_no_crowd() -> None:
     busy = replace(CALM, busy_fraction=1.0, own_busy_fraction=0.98)
-    assert answer(busy) == answer(CALM)
+    ours, calm = answer(busy), answer(CALM)
+    assert replace(ours, load=calm.load) == calm
+    assert ours.load is not None
+    assert ours.load.others_cores == pytest.approx(0.04)
 
 
 def test_others_on_the_cores_of_a_host_leave_a_small_quota_alone() -> None:

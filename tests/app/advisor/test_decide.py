@@ -61,6 +61,7 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "curves",
         "settings",
         "reasons",
+        "load",
         "snippet",
     }
     assert {"model", "batch_size", "mode", "parameters", "flops_per_step"} <= set(document["workload"])

@@ -126,6 +126,14 @@ def test_a_batch_that_ran_while_others_held_the_cores_is_run_again_once_they_hav
     assert (4 in {probe.batch_size for probe in probes_of(known)}) == again
 
 
+@pytest.mark.parametrize(("slow_share", "again"), [(1.0, True), (0.5, False)])
+def test_a_batch_that_met_slow_cores_alone_is_run_again(slow_share: float, *, again: bool) -> None:
+    slowdown = None if slow_share == 1.0 else 1.3
+    rows = [replace(row, slow_share=slow_share, slowdown=slowdown) for row in measured(PLANS, 4)]
+    known = what_is_known([*measured(PLANS), *rows], profile=a_profile())
+    assert (4 in {probe.batch_size for probe in probes_of(known)}) == again
+
+
 @pytest.mark.parametrize("to_begin", [0.5, 2.0])
 def test_a_probe_has_time_to_build_the_model_and_none_is_chosen_where_that_takes_all(to_begin: float) -> None:
     known = what_is_known([a_measurement(plan, 16, 1e-4) for plan in PLANS])

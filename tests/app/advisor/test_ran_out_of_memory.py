@@ -113,3 +113,17 @@ def test_what_ran_on_a_card_from_pinned_memory_disproves_what_ran_out_of_memory_
     ran = a_measurement(GPU, 64, 0.01, data="pinned")
     assert of_the_card([failed, ran], 64, "pageable").fits
     assert of_the_card([replace(failed, data="pinned"), replace(ran, data="pageable")], 64, "pinned").fits is False
+
+
+def test_a_batch_that_ran_and_has_room_fits_whatever_a_smaller_one_took() -> None:
+    """Kernels and a heap may take less at a larger batch."""
+    rows = [ran_in(105 * GB // 100, 200), ran_in(95 * GB // 100, 450)]
+    assert [untraced(rows, GB, size).fits for size in (200, 300, 450)] == [False, False, True]
+    assert untraced(rows, GB, 450).max_batch_size == 450
+    assert untraced(rows, GB, 450).fits_up_to == 199
+
+
+def test_of_two_measurements_of_one_batch_the_later_says_whether_it_fits() -> None:
+    more, less = ran_in(105 * GB // 100), ran_in(95 * GB // 100)
+    assert untraced([more, less], GB, 64).fits is True
+    assert untraced([less, more], GB, 64).fits is False

@@ -38,6 +38,7 @@ def known_of(slower: Mapping[str, float], *, calibrated: bool = True, size: int 
         ({plan.label: 1.8 for plan in PLANS}, []),  # the model is told wrong, which every plan says
         ({TWO.label: 1.05}, []),
         ({TWO_BF16.label: 4.0}, []),  # it is the slower plan without what it met, and cannot be named
+        ({TWO_BF16.label: 40.0}, []),  # nor can this one, which is as steady as a plan that is told wrong
         ({GPU.label: 3.0}, []),  # what a device's plans err by together is not known
     ],
 )
@@ -103,3 +104,59 @@ def test_what_met_calm_cores_counts_before_what_was_reckoned_however_long_it_too
     calm = a_measurement(ONE, 16, 0.97, slow_share=0.2, slowdown=1.4)
     assert better_than_before(documents(calm), [reckoned], surprising) == documents(calm)
     assert better_than_before(documents(reckoned), [calm], surprising) == []
+
+
+SPELL = 0.9  # relative spread of samples that were held up now and then
+
+
+def in_a_spell(times: Mapping[str, float], *, size: int = 16) -> Known:
+    """As known_of, but that what took longer did so unsteadily."""
+    workload = a_workload(size)
+    rows = [
+        a_measurement(
+            plan,
+            size,
+            times.get(plan.label, 1.0) * true_seconds(plan, workload, size),
+            SPELL if plan.label in times else 0.01,
+        )
+        for plan in PLANS
+    ]
+    return gather(a_survey(usable_bytes=200 * 10**9), a_profile(PLANS), None, rows, Request(workload))
+
+
+def test_the_worse_a_spell_was_the_second_look_takes_no_longer() -> None:
+    seconds = {}
+    for times in (2.0, 40.0, 4000.0):
+        look = choose_second_look(in_a_spell({TWO.label: times}), 1000.0, [16])
+        assert look is not None
+        assert TWO.key in look.surprising
+        seconds[times] = look.seconds
+    assert seconds[4000.0] <= 1.05 * seconds[2.0]
+
+
+def test_where_the_time_does_not_do_for_all_that_surprises_the_shortest_is_looked_at() -> None:
+    known = in_a_spell({TWO.label: 40.0, TWO_BF16.label: 40.0})
+    both = choose_second_look(known, 1000.0, [16])
+    assert both is not None
+    assert both.surprising == {TWO.key, TWO_BF16.key}
+    shorter = next(
+        look
+        for seconds in (1000.0 * 0.9**power for power in range(80))
+        if (look := choose_second_look(known, seconds, [16])) is not None and look.surprising != both.surprising
+    )
+    assert shorter.surprising == {TWO.key}
+
+
+def test_what_a_spell_made_grossly_longer_is_looked_at_though_it_could_not_be_named_and_at_earlier_batches() -> None:
+    known = in_a_spell({TWO_BF16.label: 40.0})
+    for look in (choose_second_look(known, 1000.0, [16]), choose_second_look(known, 1000.0, [], before=[16])):
+        assert look is not None
+        assert look.surprising == {TWO_BF16.key}
+    assert choose_second_look(in_a_spell({TWO.label: 2.0}), 1000.0, [], before=[16]) is None  # not gross
+
+
+def test_what_took_far_less_counts_though_no_block_was_calm() -> None:
+    """Slow cores make no step shorter: the earlier one met what nobody saw."""
+    calm = a_measurement(TWO, 16, 0.155, slow_share=0.0, slowdown=1.0)
+    reckoned = a_measurement(TWO, 16, 0.0046, slow_share=1.0)
+    assert better_than_before(documents(reckoned), [calm], set()) == documents(reckoned)

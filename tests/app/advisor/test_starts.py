@@ -11,7 +11,7 @@ from app.advisor.curves.winners import winners
 from probes.measurement import Measurement
 from probes.workload.description import Plan
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_gpu, a_measurement, a_survey, a_workload
-from tests.app.advisor.machine import GPU
+from tests.app.advisor.machine import GPU, a_profile
 
 GPU_BF16, TF32 = Plan("cuda:0", "bf16"), Plan("cuda:0", "tf32")
 CARD, TWIN = a_gpu(), a_gpu(id="GPU-2", torch_device="cuda:1")
@@ -177,3 +177,37 @@ def test_at_each_batch_of_a_map_the_run_has_its_own_number_of_steps() -> None:
     request = Request(a_workload(dataset_samples=3000 * 16), precision="fp32")
     cells = winners(a_survey(gpus=[CARD]), None, None, rows, request, (16, 1024))
     assert [cell.plan for cell in cells] == [GPU, ONE]
+
+
+def test_the_run_time_of_a_card_whose_start_nobody_measured_says_so() -> None:
+    found = answer(a_measurement(GPU, 16, 0.5e-3), steps=1000)
+    assert found.recommended == GPU
+    (reason,) = [reason for reason in found.reasons if reason.code == "run-time"]
+    assert "without the device's start, which is not known" in reason.text
+    assert "startup_seconds" not in reason.evidence
+
+
+def repaid_after(found: Recommendation) -> int | None:
+    """Steps, fed as asked."""
+    told = {(row.start.key, row.data): row.break_even_steps for row in found.crossovers if row.to == GPU}
+    return told[ONE.key, "pageable"]
+
+
+def test_a_start_that_a_calibration_clocked_counts_where_no_model_ran() -> None:
+    """A run of ten steps is not sent to a card whose context takes seconds, though nothing ran there yet."""
+    profile = replace(a_profile((ONE, GPU)), start_seconds={"cuda:0": 2.0})
+    gain = 2.0 / 1000
+    rows = [a_measurement(ONE, 16, 3e-3 + gain), a_measurement(GPU, 16, 3e-3)]
+
+    def told(steps: int, *rows: Measurement) -> Recommendation:
+        request = Request(a_workload(dataset_samples=steps * 16), precision="fp32")
+        return recommend(a_survey(gpus=[CARD]), profile, None, rows, request)
+
+    short, long = told(10, *rows), told(2000, *rows)
+    assert (short.recommended, long.recommended) == (ONE, GPU)
+    assert "device-too-late" in {reason.code for reason in short.reasons}
+    assert repaid_after(long) == pytest.approx(1000, abs=1)
+    (reason,) = [reason for reason in long.reasons if reason.code == "run-time"]
+    assert reason.evidence["startup_seconds"] == 2.0
+    measured = told(2000, rows[0], replace(rows[1], startup_seconds=0.5))
+    assert repaid_after(measured) == pytest.approx(250, abs=1)

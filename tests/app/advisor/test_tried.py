@@ -303,3 +303,12 @@ def test_a_plan_that_failed_at_one_batch_keeps_its_curve_and_its_crossovers() ->
     assert known[512] is None
     assert known[64] is not None
     assert any(known[size] is not None for size in known if size > 512)
+
+
+def test_what_ran_under_autocast_runs_whatever_its_trace_says_and_however_little_is_free() -> None:
+    row = a_measurement(ONE_BF16, 16, 1.0, memory=MemoryPeak(process_bytes=4 * GB))
+    for free, fits in ((5, True), (3, False)):
+        found = predicted([row], 16, autocast_refused="No kernel.", survey=a_survey(usable_bytes=free * GB))
+        option = option_of(found, ONE_BF16)
+        assert (option.cannot_run, option.fits) == (False, fits)
+    assert "it took 4.0 GB, and 3.0 GB are free" in (option.why_not or "")

@@ -68,3 +68,11 @@ def test_a_variant_that_took_more_is_told_to_hold_less() -> None:
     assert varied.max_batch_size is not None
     assert plain.max_batch_size is not None
     assert 16 < varied.max_batch_size < 60 <= plain.max_batch_size
+
+
+def test_a_variant_that_took_less_fits_where_its_plain_plan_does_not() -> None:
+    plain, varied = options(ran(16, 8.0), took=6.0)
+    assert (plain.fits, varied.fits) == (False, True)
+    assert varied.memory.peak_bytes == 6 * GB
+    plain, varied = options(ran(16, 6.0), took=8.0)
+    assert (plain.fits, varied.fits) == (True, False)

@@ -92,7 +92,9 @@ def test_what_nothing_bears_out_is_run_once_more_and_the_quicker_counts(
 ) -> None:
     """The machine is slow while the first plans run, and quick for one of the two that have a second turn."""
 
-    def look(_known: Any, _seconds: float, sizes: Collection[int], _to_begin: float) -> SecondLook | None:
+    def look(
+        _known: Any, _seconds: float, sizes: Collection[int], _to_begin: float, _before: Collection[int]
+    ) -> SecondLook | None:
         both = frozenset((ONE.key, TWO.key))
         return SecondLook((ONE, TWO), IRIS.batch_size, 1.0, both) if IRIS.batch_size in sizes else None
 
@@ -208,3 +210,13 @@ def test_an_answer_from_what_is_known_knows_who_holds_cores_though_it_comes_firs
         assert (await answering._with_load(survey)).load.busy_fraction is not None
 
     with_crosspoint(tmp_path, use)
+
+
+@pytest.mark.parametrize(("outcome", "told"), [("failed", True), ("unsupported", False)])
+def test_steps_that_all_failed_are_told_as_no_measurement(tmp_path: Path, outcome: str, *, told: bool) -> None:
+    """What torch refuses is an answer."""
+    fails = f"rows.append(dict(known, outcome='{outcome}', reason='The step failed (RuntimeError): boom.')); continue"
+    answer = with_crosspoint(tmp_path, ask, obedient(tmp_path / "jobs", of_a_step=fails))
+    reasons = [reason for reason in answer.reasons if reason.code == "not-measured"]
+    assert [reason.evidence["possible"] for reason in reasons] == ([True] if told else [])
+    assert all("boom" in reason.text for reason in reasons)

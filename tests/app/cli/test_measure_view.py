@@ -56,9 +56,12 @@ def test_a_time_that_had_not_settled_is_marked_and_says_what_to_do(capsys: pytes
     assert "--seconds" in out
 
 
-@pytest.mark.parametrize(("slowdown", "said"), [(1.0, "hardly took longer"), (1.4, "took 1.40 times as long")])
+@pytest.mark.parametrize(
+    ("slowdown", "said"),
+    [(1.0, "hardly took longer"), (1.4, "took 1.40 times as long"), (None, "the calm ones took no less")],
+)
 def test_slow_cores_that_slowed_nothing_are_told_to(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, slowdown: float, said: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, slowdown: float | None, said: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     show_measurements([replace(measurement(1, 0.2), slow_share=0.25, slowdown=slowdown).to_json()])

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from probes.microtrain.measuring import contest
-from probes.microtrain.measuring.contest import Entry
+from probes.microtrain.measuring.entry import Entry
 
 SECONDS = 30.0
 SAMPLES, BLOCK_SECONDS = 8, 0.02

@@ -13,7 +13,8 @@ from probes.measurement import Measurement
 from probes.microtrain.failures import Failure
 from probes.microtrain.feeding import NoPinnedMemory
 from probes.microtrain.measure import MeasureSession
-from probes.microtrain.measuring.contest import NOT_BEGUN, Entry
+from probes.microtrain.measuring.contest import NOT_BEGUN
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.measuring.measure_job import MeasureJob
 from probes.microtrain.measuring.measured_rows import explain_outcome
 from probes.workload.description import Plan, Workload

@@ -287,3 +287,16 @@ def test_steps_that_repay_a_start_are_told_of_a_batch_that_runs() -> None:
 
     assert told(16, 410) is not None
     assert told(4096, 410) is None
+
+
+def test_a_start_of_the_cpu_that_nobody_measured_is_nothing_to_repay_and_one_of_a_device_is_not_known() -> None:
+    workload = a_workload(16)
+
+    def told(cpu: float | None, device: float | None) -> int | None:
+        rows = [a_measurement(ONE, 16, 1.0, startup_seconds=cpu), a_measurement(GPU, 16, 0.5, startup_seconds=device)]
+        times = times_of_plans((ONE, GPU), a_profile((ONE, GPU)), trace_of_summary(workload), rows, workload)
+        return crossovers_of(Batches(workload, times, {}), [(ONE, GPU)], rows)[0].break_even_steps
+
+    assert told(None, 3.0) == 6
+    assert told(0.5, 3.0) == 5
+    assert told(0.5, None) is None

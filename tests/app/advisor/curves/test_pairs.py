@@ -64,3 +64,11 @@ def test_no_pair_is_told_twice_and_every_plan_has_a_curve() -> None:
     curves = plans_of(pairs, GPU)
     assert curves[0] == GPU
     assert {plan.key for pair in pairs for plan in pair} == {plan.key for plan in curves}
+
+
+def test_the_recommended_plan_is_compared_with_what_torch_does_by_itself() -> None:
+    """All threads, in fp32; where both have their threads or their precision in common it is told already."""
+    for best, told in ((Plan("cpu", "bf16", 1), True), (Plan("cpu", "bf16", 16), False), (ONE, False), (GPU, False)):
+        unlike = [pair for pair in pairs_worth_telling(CPU, best) if (pair[0].threads, pair[1].threads) == (1, 16)]
+        assert ((best, SIXTEEN) in unlike) is (told or best == ONE)
+        assert len(unlike) == (3 if told else 2)

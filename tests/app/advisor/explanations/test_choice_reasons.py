@@ -97,3 +97,17 @@ def test_a_precision_measured_in_the_crowd_is_not_held_against_one_that_was_not(
         "bf16": False,
     }
     assert not codes(found) & {"precision-gain", "precision-hurts"}
+
+
+def test_a_card_that_takes_about_as_long_is_not_told_to_take_one_time_as_long() -> None:
+    (told,) = [r for r in answer(CALM, (ONE, 0.38e-3), (GPU, 0.373e-3)).reasons if r.code == "device"]
+    assert told.text.endswith(": about as long.")
+
+
+def test_a_card_of_which_nothing_is_known_is_named_beside_what_is_recommended() -> None:
+    survey = a_survey(gpus=[a_gpu()])
+    found = recommend(survey, None, None, [a_measurement(ONE, 16, 1.0)], Request(a_workload(), "fp32"))
+    assert found.recommended == ONE
+    assert "No time is known yet of cuda:0, which may be quicker." in found.verdict
+    both = [a_measurement(ONE, 16, 1.0), a_measurement(GPU, 16, 2.0)]
+    assert "No time is known" not in recommend(survey, None, None, both, Request(a_workload(), "fp32")).verdict

@@ -11,7 +11,8 @@ from app.advisor import Request, recommend
 from app.advisor.recommendation import Reason
 from app.advisor.summary import trace_of_summary
 from probes.measurement import Overheads
-from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.contest import Contest
+from probes.microtrain.measuring.entry import Entry
 from probes.trace import Affine
 from probes.workload.description import ModelDescription, Plan, Workload
 from tests.app.advisor.answered import answer, measured

@@ -57,3 +57,19 @@ def test_a_calm_machine_is_not_mentioned() -> None:
     rows = [a_measurement(ONE, 16, 1.0, slow_share=0.05, slowdown=1.5), a_measurement(TWO, 16, 0.6)]
     assert reason_of(answer(rows)) is None
     assert reason_of(answer([a_measurement(ONE, 4, 1.0, slow_share=0.9, slowdown=1.5)])) is None  # another batch
+
+
+def test_a_plan_that_met_no_calm_block_is_told_before_one_that_did() -> None:
+    """How far its time is off nobody knows."""
+    rows = [a_measurement(ONE, 16, 1.0, slow_share=0.15, slowdown=1.1), a_measurement(TWO, 16, 0.6, slow_share=1.0)]
+    reason = reason_of(answer(rows))
+    assert reason is not None
+    assert "100 % of the blocks of cpu fp32, 2 threads" in reason.text
+    assert "No block was calm" in reason.text
+
+
+def test_calm_blocks_that_took_no_less_are_not_called_calm() -> None:
+    reason = reason_of(answer([a_measurement(ONE, 16, 1.0, slow_share=0.6)]))
+    assert reason is not None
+    assert "The calm blocks took no less" in reason.text
+    assert "No block was calm" not in reason.text

@@ -53,6 +53,7 @@ def test_the_cpu_is_named_where_it_takes_less_than_the_card_does_without_copies(
     found = recommend(a_survey(), WITHOUT_ANY, None, [], request)
     assert found.recommended == ONE
     assert "No copies" not in found.verdict
+    assert "may be quicker" not in found.verdict
     assert [cell.plan for cell in winners(a_survey(), WITHOUT_ANY, None, [], request, [1])] == [ONE]
 
 

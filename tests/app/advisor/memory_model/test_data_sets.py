@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from app.advisor import Recommendation, Request, recommend
+from app.advisor.memory_model.rooms import Room
 from app.advisor.recommendation import Option
 from app.advisor.summary import trace_of_summary
+from app.advisor.tried import tried
 from probes.measurement import Measurement, MemoryPeak
 from probes.trace import Affine
 from probes.workload.description import DATA, Data, ModelDescription, Plan, Workload
@@ -113,9 +115,9 @@ def test_what_a_step_took_beyond_its_estimate_is_no_part_of_the_data_set() -> No
     assert peaks[0] - peaks[1] == pytest.approx(10 * GB, abs=2)
 
 
-@pytest.mark.parametrize(("samples", "fits"), [(10_000, True), (18_000, False)])
+@pytest.mark.parametrize(("samples", "fits"), [(10_000, True), (16_000, True), (18_000, False)])
 def test_what_ran_out_of_memory_does_again_where_the_data_set_leaves_no_more(samples: int, fits: bool) -> None:
-    """5 GB were free then, and 23 are now."""
+    """5 GB were free then, and 23 are now, of which the data set leaves 13, 7 and 5."""
     row = a_measurement(GPU, 16, 1.0, outcome="out-of-memory", step=None, data="resident")
     assert option_of(found(samples, rows=(replace(row, available_bytes=5 * GB),))).fits is fits
 
@@ -130,3 +132,10 @@ def test_a_crossover_of_resident_data_is_looked_at_as_far_as_they_leave_room(ask
         largest = [option_of(answer, plan).max_batch_size or 0 for plan in (ONE, GPU)]
         assert looked_at[data] == (1, min(largest))
     assert looked_at["resident"][1] < looked_at["pageable"][1]
+
+
+def test_what_ran_in_nobody_knows_how_much_is_asked_for_what_the_data_set_leaves() -> None:
+    """4 GB were free then; of 23 that are now it leaves 2, and then 5."""
+    row = a_measurement(GPU, 16, 1.0, data="resident", available_bytes=4 * GB)
+    ran = [tried([row], a_workload(16), Room(23 * GB, 0), size * GB).ran for size in (21, 18)]
+    assert ran == [None, 16]

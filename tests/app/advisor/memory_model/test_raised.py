@@ -117,3 +117,15 @@ def test_what_a_module_holds_beside_does_not_grow_with_the_batch() -> None:
     assert twice is not None
     assert twice < 1.31 * GB
     assert largest(rows, each=1e3) > 10**6
+
+
+@pytest.mark.parametrize("free", [75 * 10**8, 705 * 10**7])
+def test_no_remedy_is_enough_for_what_ran_out_however_little_is_free_now(free: int) -> None:
+    (reason,) = [
+        reason
+        for reason in found([SHORT], 64, free=free).reasons
+        if reason.code == "does-not-fit" and ONE.label in reason.text
+    ]
+    kept = [remedy for remedy in reason.evidence["remedies"] if not remedy["change"].startswith("a batch of")]
+    assert kept
+    assert {remedy["fits"] for remedy in kept} == {None}

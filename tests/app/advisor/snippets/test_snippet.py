@@ -10,7 +10,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from app.advisor.snippets.snippet import write_snippet
 from probes.microtrain.models import build_model
-from probes.workload.description import Data, ModelDescription, Plan, Workload
+from probes.workload.description import Data, Mode, ModelDescription, Plan, Workload
 from probes.workload.layers import LAYER_TYPES, parse_layers
 from tests.app.advisor.build import a_workload
 from tests.app.advisor.snippets.pasting import on_the_cpu, pins, prepared_on_meta, run_all
@@ -273,6 +273,26 @@ def test_a_batch_that_was_timed_from_pinned_memory_lies_there_in_the_snippet(
     assert [id(tensor) for tensor in pinned] == [id(pasted["x"]), id(pasted["y"])]
     for workload, plan in (Workload(model, 2), Plan("cuda:0")), (Workload(model, 2, data="pinned"), Plan("cpu")):
         assert "pin" not in write_snippet(workload, plan)
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+@pytest.mark.parametrize("model", [a_model("linear"), a_workload().model])
+def test_data_that_were_timed_on_the_device_are_put_there_before_the_steps(model: ModelDescription, mode: Mode) -> None:
+    snippet = write_snippet(Workload(model, 2, mode, data="resident"), Plan("cuda:0"))
+    before, _, steps = snippet.partition("for step in ")
+    assert ".to(device" in before
+    assert "to(device" not in steps
+    assert prepared_on_meta(snippet)["x"].device.type == "meta"
+    assert "lies on the device" not in write_snippet(Workload(model, 2, mode, data="resident"), Plan("cpu"))
+
+
+def test_batches_of_one_s_own_lie_on_the_device_and_each_step_has_a_copy_there() -> None:
+    workload = Workload(ModelDescription("python", "own:model", {}), 2, data="resident")
+    before, _, steps = write_snippet(workload, Plan("cuda:0")).partition("for step in ")
+    assert "import map_tensors, own_copy, to_device" in before
+    assert "made = to_device(made, device)" in before
+    assert "batch = map_tensors(made, own_copy)" in steps
+    assert "to_device" not in steps
 
 
 def test_what_crosspoint_builds_imports_what_pins_where_a_batch_is_pinned() -> None:

@@ -113,3 +113,21 @@ def test_what_a_like_card_took_stands_in_at_batches_of_which_a_plan_has_no_time_
     assert not left.own_batch_sizes
     assert with_borrowed(own, otherwise) is with_borrowed(own, None) is own
     assert with_borrowed(None, None) is None
+
+
+@pytest.mark.parametrize(("later", "counts"), [(0.0046, True), (0.13, False)])
+def test_what_took_far_less_takes_the_place_of_what_seemed_calm(later: float, *, counts: bool) -> None:
+    """Slow cores make no step shorter, whatever the earlier one met."""
+    rows = [a_measurement(TWO, 16, 0.155, slow_share=0.0, slowdown=1.0), a_measurement(TWO, 16, later, slow_share=1.0)]
+    times = measured_times(rows, TWO, "pageable")
+    assert times is not None
+    assert (times.rows[16] is rows[1]) is counts
+
+
+def test_what_met_a_spell_does_not_take_the_place_of_a_steady_one() -> None:
+    steady = a_measurement(TWO, 16, 0.004, slow_share=0.0, slowdown=1.0)
+    spell = a_measurement(TWO, 16, 0.155, 0.9, slow_share=0.0, slowdown=1.0)
+    for rows in ([steady, spell], [spell, steady]):
+        times = measured_times(rows, TWO, "pageable")
+        assert times is not None
+        assert times.rows[16] is steady

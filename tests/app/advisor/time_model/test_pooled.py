@@ -89,10 +89,12 @@ def test_the_newest_says_who_and_when() -> None:
 
 def test_what_only_some_measured_stands() -> None:
     """A calibration of the card alone hides nothing of the CPU's."""
-    pooled = pool([a_profile([GPU]), replace(a_profile([ONE]), context_bytes={"cuda:1": 1})])
+    older = replace(a_profile([ONE]), context_bytes={"cuda:1": 1}, start_seconds={"cuda:0": 2.5})
+    pooled = pool([a_profile([GPU]), older])
     for rows in (pooled.points, pooled.networks):
         assert {point.plan.label for point in rows} == {ONE.label, GPU.label}
     assert pooled.context_bytes == {"cuda:0": 500_000_000, "cuda:1": 1}
+    assert pooled.start_seconds == {"cuda:0": 2.5}
 
 
 def test_operations_in_context_are_means_by_what_they_are() -> None:

@@ -25,7 +25,9 @@ def on(*cards: DeviceFacts, times: float = 1.0) -> Profile:
     """A calibration of the CPU and a card, in which everything took so many times as long."""
     calibration = in_state(times, a_profile((ONE, GPU)))
     context = {"cuda:0": 2 if SMALL in cards else 1}
-    return replace(calibration, hardware=MachineFacts(accelerators=cards), context_bytes=context)
+    start = {"cuda:0": 2.0 if SMALL in cards else 1.0}
+    facts = MachineFacts(accelerators=cards)
+    return replace(calibration, hardware=facts, context_bytes=context, start_seconds=start)
 
 
 def seconds_of(profile: Profile, device: str) -> list[float]:
@@ -38,7 +40,7 @@ def test_another_kind_of_card_s_times_are_left_out_however_many_there_are(others
     newest = on(LARGE)
     pooled = pool([newest, *[on(SMALL, times=1.07)] * others])
     assert seconds_of(pooled, "cuda:0") == pytest.approx(seconds_of(newest, "cuda:0"))
-    assert pooled.context_bytes == {"cuda:0": 1}
+    assert (pooled.context_bytes, pooled.start_seconds) == ({"cuda:0": 1}, {"cuda:0": 1.0})
     times = 1.07 ** (others / (others + 1))
     assert seconds_of(pooled, "cpu")[0] == pytest.approx(times * seconds_of(newest, "cpu")[0], rel=1e-3)  # rounded
 

@@ -155,7 +155,7 @@ def test_of_plans_that_took_turns_all_are_told_as_without_others_or_none() -> No
         assert option.note is not None
         assert "who hold fewer now" in option.note
     assert "times as fast" not in found.verdict
-    assert "preferred to the CPU with 2 threads, by times that were taken while others held cores" in found.verdict
+    assert "preferred to the CPU with 2 threads, by times that others may have lengthened" in found.verdict
     assert not {reason.code for reason in found.reasons} & {"threads-help", "threads-hurt", "threads-equal"}
     still = answer(CROWD, rows)
     assert {option_of(still, plan).basis for plan in (ONE, TWO)} == {"measured"}

@@ -348,3 +348,31 @@ def test_slow_blocks_are_carried_as_far_as_the_rest_of_what_was_measured(batch_s
     assert told.low == calm.low
     assert told.median == pytest.approx(calm.median * 4.5**contained * guessed**0.5)
     assert told.high == pytest.approx(calm.high * 6**contained * guessed)
+
+
+def in_a_spell(plan: Plan, batch_size: int, took: float) -> Measurement:
+    """Whose samples lie far apart, on cores that seemed calm."""
+    return a_measurement(plan, batch_size, took, 0.9, slow_share=0.0, slowdown=1.0)
+
+
+def test_what_met_a_spell_may_take_what_is_predicted_and_is_ranked_by_its_worst() -> None:
+    (alone,) = times([], a_profile(), TWO)
+    foretold = seconds(alone, 16)
+    (time,) = times([in_a_spell(TWO, 16, 40 * foretold.median)], a_profile(), TWO)
+    told = time.at(16, "pageable")
+    assert told is not None
+    assert (told.basis, told.relieved) == ("probed", True)
+    assert (told.seconds.low, told.seconds.median) == (foretold.low, foretold.median)
+    assert told.seconds.high > 40 * foretold.median
+    (unforetold,) = times([in_a_spell(TWO, 16, 40 * foretold.median)], None, TWO)
+    measured = unforetold.at(16, "pageable")
+    assert measured is not None
+    assert (measured.basis, measured.relieved) == ("measured", False)
+
+
+def test_what_met_a_spell_tells_of_no_other_batch_and_of_no_other_plan() -> None:
+    untaught = times([], a_profile(), ONE, TWO)
+    spell = in_a_spell(TWO, 16, 40 * seconds(untaught[1], 16).median)
+    one, two = times([spell], a_profile(), ONE, TWO)
+    assert seconds(two, 64) == seconds(untaught[1], 64)
+    assert seconds(one, 16) == seconds(untaught[0], 16)

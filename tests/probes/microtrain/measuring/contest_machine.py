@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.contest import Contest
+from probes.microtrain.measuring.entry import Entry
 
 
 class Machine:

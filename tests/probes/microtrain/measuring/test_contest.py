@@ -7,13 +7,8 @@ from statistics import median
 
 import pytest
 
-from probes.microtrain.measuring.contest import (
-    FEW_SAMPLES,
-    SAMPLES_OF_PROCESS,
-    Contest,
-    Entry,
-    OutOfTime,
-)
+from probes.microtrain.measuring.contest import FEW_SAMPLES, SAMPLES_OF_PROCESS, Contest, OutOfTime
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.quiet.calm import SUFFERED
 from tests.probes.microtrain.measuring.contest_machine import Machine, read_by, run_contest
 

@@ -13,8 +13,8 @@ from probes.microtrain.measuring.contest import (
     RETIRING_SAMPLES,
     SLOW,
     Contest,
-    Entry,
 )
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.quiet.calm import MOST_SLOWED
 from tests.probes.microtrain.measuring.contest_machine import Machine, read_by, run_contest
 
@@ -135,3 +135,25 @@ def test_when_it_is_enough_what_is_slow_has_no_more_of_the_time(times: float, *,
     assert len(fast.samples) == FEW_SAMPLES
     assert slow.samples
     assert (len(slow.samples) >= FEW_SAMPLES) == goes_on
+
+
+def test_what_was_held_up_far_longer_than_neighbours_do_is_not_given_up_either() -> None:
+    """Two threads, of which a program of this machine has a core for the first half of the time: they take forty times
+    as long, and so does what is read of the cores, but for the reading after the block in which it leaves."""
+    machine = Machine()
+    one = on_calm_cores(machine, machine.entry("one thread", 0.01))
+    two = slowed(machine, machine.entry("two threads", 0.008), times=40.0, until=5.0)
+    two.read_pace = lambda: (40 * CALM if machine.now < 5.0 else CALM,)
+    run_contest(machine, [one, two])
+    assert not two.retired
+    assert median(two.calm_samples) == pytest.approx(0.008, rel=0.02)
+
+
+def test_a_lone_calm_sample_gives_nothing_up() -> None:
+    """Its cores may have turned calm as it ended."""
+    machine = Machine()
+    entry = on_calm_cores(machine, machine.entry("two threads", 0.008))
+    entry.samples, entry.readings = [0.32] * 9, [40 * CALM] * 8 + [CALM]
+    assert entry.least_seconds == pytest.approx(0.008)
+    entry.samples, entry.readings = [*entry.samples, 0.31], [*entry.readings, CALM]
+    assert entry.least_seconds == pytest.approx(0.31)

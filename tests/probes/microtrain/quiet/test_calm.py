@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from probes.microtrain.quiet import pace
-from probes.microtrain.quiet.calm import CALM, SUFFERED, Calm
+from probes.microtrain.quiet.calm import CALM, MOST_SLOWED, SUFFERED, Calm
 from probes.microtrain.quiet.pace import read_pace
 from probes.microtrain.step import applied
 from probes.workload.description import Plan
@@ -40,7 +40,17 @@ def test_one_calm_sample_says_more_than_all_others() -> None:
 def test_calm_samples_that_took_longer_than_others_are_not_believed() -> None:
     samples, readings = [20.0, 10.0, 11.0, 10.0], [1.0, 1.5, 1.4, 1.4]
     assert Calm(1.0).choose(samples, readings) == samples
+    assert not Calm(1.0).met(samples, readings)
+    slowdown = Calm(1.0).slowdown(samples, readings)
+    assert slowdown is not None
+    assert (slowdown.share, slowdown.factor) == (0.75, None)
     assert Calm(1.0).choose([10.4, *samples[1:]], readings) == [10.4]
+
+
+def test_the_least_that_a_step_may_take_grants_slow_cores_what_they_did_to_the_fixed_work() -> None:
+    assert Calm(1.0).least([30.0, 40.0], [1.5, 1.4]) == pytest.approx(30.0 / MOST_SLOWED)
+    assert Calm(1.0).least([30.0, 300.0], [1.5, 40.0]) == pytest.approx(300.0 / 40.0)
+    assert Calm(1.0).least([30.0], [None]) == pytest.approx(30.0 / MOST_SLOWED)
 
 
 def test_each_process_has_one_figure_of_its_calm_samples() -> None:

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from probes.microtrain.measuring.contest import Contest, Entry
+from probes.microtrain.measuring.contest import Contest
+from probes.microtrain.measuring.entry import Entry
 from probes.microtrain.quiet import resting
 from probes.microtrain.quiet.resting import (
     LOOK_SECONDS,
