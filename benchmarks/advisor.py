@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import re
 import statistics
 import tempfile
 import threading
@@ -22,7 +23,7 @@ import psutil
 from app.advisor.known import gather
 from app.advisor.request import Request
 from benchmarks.figures import Figure, describe, report
-from benchmarks.service import Service, running, spread, wait_for_calibration
+from benchmarks.service import PATIENCE_SECONDS, Service, running, spread, wait_for_calibration
 from probes.measurement import Timing
 from probes.profile import Profile
 from probes.survey import take_survey
@@ -150,11 +151,36 @@ def measure_new_configs(service: Service, runs: int) -> Iterator[Figure]:
         yield Figure(f"instant, new config, {model_type}, p50", statistics.median(times), "s", limit, spread(times))
 
 
+def measure_tracing_memory(service: Service) -> Figure:
+    """After a config of 7 billion parameters, and the others: the most that one process of the service's ever held."""
+    peaks, shares = [], []
+    for process in psutil.Process(service.process.pid).children(recursive=True):
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            shares.append(process.memory_full_info().pss)
+        except (OSError, psutil.Error):  # it has ended
+            continue
+        peaks.append(1024 * int(re.findall(r"^VmHWM:\s+(\d+)", status, re.MULTILINE)[0]))
+    details = {"peaks_bytes": sorted(peaks), "pss_bytes": sum(shares)}
+    return Figure("a process that traces, peak after 7 billion parameters", max(peaks) / 1e9, "GB", 1.0, details)
+
+
+def calibrate_fully(service: Service) -> None:
+    """Beside what the service has of itself by now."""
+    _, job = service.ask("POST", "/calibrations", {"effort": "full"})
+    end = time.monotonic() + PATIENCE_SECONDS
+    while service.ask("GET", f"/calibrations/{job['id']}")[1]["finished_at"] is None:
+        if time.monotonic() > end:
+            raise TimeoutError("the full calibration never ended")
+        time.sleep(0.5)
+
+
 def measure_profile_size(service: Service) -> tuple[Figure, Profile]:
     (row,) = service.ask("GET", "/profiles")[1]["profiles"]
     document = service.ask("GET", f"/profiles/{row['name']}")[1]
     size = len(json.dumps(document, separators=(",", ":")))
-    return Figure("profile as a file", size / 1e6, "MB", 1.0, {"points": row["points"]}), Profile.from_json(document)
+    details = {name: document[name] for name in ("effort", "calibrations")} | {"points": row["points"]}
+    return Figure("profile as a file", size / 1e6, "MB", 1.0, details), Profile.from_json(document)
 
 
 def measure_estimates(profile: Profile, traces: dict[str, Trace], count: int) -> list[Figure]:
@@ -206,10 +232,13 @@ def run_all(short: bool, say: Callable[[str], None]) -> list[Figure]:
 
     with tempfile.TemporaryDirectory() as folder, running(folder) as service:
         wait_for_calibration(service)
+        if not short:
+            calibrate_fully(service)
         size, profile = measure_profile_size(service)
         add(size)
         for figure in measure_new_configs(service, 1 if short else 5):
             add(figure)
+        add(measure_tracing_memory(service))
         add(*measure_latency(service, 20 if short else 300))
         add(measure_throughput(service, 2 if short else 20))
         add(*measure_estimates(profile, read_traces(Path(folder)), 2_000 if short else 40_000))

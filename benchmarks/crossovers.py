@@ -209,10 +209,15 @@ class Bench:
 
 
 def crossovers_by_pair(answer: Recommendation) -> dict[Pair, Document]:
-    """Of the way of feeding that was asked for."""
-    rows = [row for row in answer.crossovers if row.data == answer.workload.data]
+    """Of the way of feeding that was asked for, the pairs that are told whichever plan is recommended."""
+    fed = [row for row in answer.crossovers if row.data == answer.workload.data]
+    rows = [row for row in fed if not row.to.is_cpu or _differ_in_one(row.start, row.to)]
     names = ("kind", "batch_size", "low", "high", "medians_cross_at", "basis")
     return {(row.start.label, row.to.label): {name: getattr(row, name) for name in names} for row in rows}
+
+
+def _differ_in_one(first: Plan, second: Plan) -> bool:
+    return first.threads == second.threads or first.precision == second.precision
 
 
 def describe_row(row: Document) -> str:

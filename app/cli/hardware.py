@@ -39,7 +39,7 @@ def command(as_json: bool, sysroot: Path | None, labels: bool, output: Path | No
     from app.cli.hardware_view import show_survey
     from app.cli.output import print_json
 
-    if labels + history + as_json > 1 and not (history and as_json):
+    if labels + (history or as_json) > 1:
         fail_usage("Choose one of --json, --labels and --history (--history goes with --json).")
     if output is not None and not labels:
         fail_usage("--output goes with --labels.")

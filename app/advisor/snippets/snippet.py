@@ -24,7 +24,7 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
 
     The data is random; two comments say where one's own goes.
     """
-    training, is_pinned = workload.mode == "training", workload.data == "pinned" and not plan.is_cpu
+    training = workload.mode == "training"
     source = source_of(workload, plan)
     blocks = [
         _before_python(plan),
@@ -33,8 +33,8 @@ def write_snippet(workload: Workload, plan: Plan) -> str:
         "\n".join([*_settings(plan), f'device = torch.device("{plan.device}")', *_made_current(plan)]),
         f"{_built(source, workload, plan)}\n{_moved(plan, training)}{_compiled(plan)}",
         _optimizer(workload, plan) if training else "",
-        f"# Random stand-ins: your own data goes here.\n{source.batch}{_pinned(source) if is_pinned else ''}",
-        _training_loop(source, workload, plan) if training else _inference_loop(source, plan),
+        f"# Random stand-ins: your own data goes here.\n{source.batch}{_placed(source, workload, plan)}",
+        _training_loop(source, workload, plan) if training else _inference_loop(source, workload, plan),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -56,9 +56,19 @@ def _compiled(plan: Plan) -> str:
     return "\nmodel = torch.compile(model)" if plan.compiled else ""
 
 
-def _pinned(source: Source) -> str:
-    """From ordinary memory a copy keeps the host waiting, whatever it is told."""
-    return f"\n# As a DataLoader leaves it with pin_memory=True:\n{source.pin}"
+def _placed(source: Source, workload: Workload, plan: Plan) -> str:
+    """Where a device takes it from, before any step: from ordinary memory a copy keeps the host waiting, whatever it is
+    told."""
+    if plan.is_cpu or workload.data == "pageable":
+        return ""
+    if workload.data == "pinned":
+        return f"\n# As a DataLoader leaves it with pin_memory=True:\n{source.pin}"
+    return "\n".join(["", "# All of your data lies on the device:", *(source.place or source.feed)])
+
+
+def _before_a_step(source: Source, workload: Workload, plan: Plan) -> list[str]:
+    """What each batch needs."""
+    return source.renew if plan.is_cpu or workload.data == "resident" else source.feed
 
 
 def _before_python(plan: Plan) -> str:
@@ -98,7 +108,7 @@ def _training_loop(source: Source, workload: Workload, plan: Plan) -> str:
     if _scales(plan):
         backward = ["scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()"]
     body = [
-        *(source.renew if plan.is_cpu else source.feed),
+        *_before_a_step(source, workload, plan),
         *_autocast(plan, source.loss),
         "optimizer.zero_grad(set_to_none=True)",
         *backward,
@@ -107,9 +117,9 @@ def _training_loop(source: Source, workload: Workload, plan: Plan) -> str:
     return _loop(body) + ("" if workload.log_every == 1 else "\nprint(loss.item())")
 
 
-def _inference_loop(source: Source, plan: Plan) -> str:
+def _inference_loop(source: Source, workload: Workload, plan: Plan) -> str:
     body = [
-        *(source.renew if plan.is_cpu else source.feed),
+        *_before_a_step(source, workload, plan),
         *_autocast(plan, [source.forward]),
         "del output  # use it before: kept, it lies beside the next one",
     ]

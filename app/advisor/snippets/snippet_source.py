@@ -85,6 +85,7 @@ def _by_crosspoint(workload: Workload, plan: Plan) -> Source:
         pin=f"({made},) = pinned([{made}])",
         feed=[f"batch = to_device({made}, device, non_blocking=True)"],
         renew=["batch = map_tensors(made, own_copy)"] if is_own else [],
+        place=["made = to_device(made, device)"] if is_own else [],
         forward="output = built.forward(model, batch)",
         loss=["loss = built.loss(built.forward(model, batch), batch)"],
     )
@@ -92,7 +93,7 @@ def _by_crosspoint(workload: Workload, plan: Plan) -> Source:
 
 def _of_feeding(workload: Workload, plan: Plan) -> str:
     """Names that its lines need under this plan."""
-    if plan.is_cpu:
+    if plan.is_cpu or workload.data == "resident":
         return "map_tensors, own_copy, to_device" if workload.model.kind == "python" else "to_device"
     return "pinned, to_device" if workload.data == "pinned" else "to_device"
 

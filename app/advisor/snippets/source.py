@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 class Source:
     """imports: beyond torch and nn. model: ends with a `model`. batch: makes a batch on the CPU. pin: puts it into
     pinned memory. feed: lines that put it on `device`; renew: that make another of it where it lies there already, if a
-    step may alter it. loss: lines that end with a `loss`; forward: one line that runs the model."""
+    step may alter it; place: that put it there for good, if `feed` does something else. loss: lines that end with a
+    `loss`; forward: one line that runs the model."""
 
     model: str
     batch: str
@@ -20,3 +21,4 @@ class Source:
     classes: str = ""
     imports: list[str] = field(default_factory=list)
     renew: list[str] = field(default_factory=list)
+    place: list[str] = field(default_factory=list)

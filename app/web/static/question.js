@@ -3,6 +3,8 @@
 const CHOICES = ["mode", "optimizer", "precision", "data", "effort", "profile"];
 const NUMBERS = ["batch_size", "log_every", "time_limit_seconds"];
 const OF_THE_DATASET = ["samples", "epochs"];
+// JSON has no such numbers, and some published configs do.
+const SPECIAL_FLOAT_ADVICE = 'In a config.json leave its key out, or write {"__float__": "Infinity"} as transformers does now.';
 
 async function showModels() {
   const select = byId("model");
@@ -68,12 +70,19 @@ function parseOwn(text) {
   if (!/^[[{"]/.test(text)) return text;
   let description;
   try {
-    description = JSON.parse(text);
+    description = JSON.parse(text, refuseInfinite);
   } catch (error) {
-    throw new Problem(`The model's JSON cannot be read: ${error.message}`);
+    const advice = /[:,[]\s*-?(Infinity|NaN)\b/.test(text) ? ` ${SPECIAL_FLOAT_ADVICE}` : "";
+    throw new Problem(`The model's JSON cannot be read: ${error.message}.${advice}`);
   }
   const isConfig = description && typeof description === "object" && ("model_type" in description || "auto_map" in description);
   return isConfig ? { huggingface: description } : description;
+}
+
+// As 1e999 is read, and would be sent as null.
+function refuseInfinite(key, value) {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError(`the number at "${key}" is too large`);
+  return value;
 }
 
 byId("own").addEventListener("toggle", greyNames);

@@ -53,7 +53,14 @@ def test_a_file_that_cannot_be_written_is_a_sentence(
 
 
 @pytest.mark.parametrize(
-    "words", [["--labels", "--json"], ["--labels", "--history"], ["--output", "x"], ["--history", "--sysroot", "/"]]
+    "words",
+    [
+        ["--labels", "--json"],
+        ["--labels", "--history"],
+        ["--labels", "--history", "--json"],
+        ["--output", "x"],
+        ["--history", "--sysroot", "/"],
+    ],
 )
 def test_what_does_not_go_together_is_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hardware", *words]) == ExitCode.USAGE

@@ -75,6 +75,11 @@ def test_what_is_no_json_is_a_name_and_the_service_says_what_is_wrong_with_it(se
     tab.run("byId('own-model').value = '{'")
     tab.press("ask")
     tab.await_text("problem", "The model's JSON cannot be read")
+    for number, said in (("Infinity", "as transformers does now"), ("1e999", 'the number at "limit" is too large')):
+        text = f'{{"model_type": "mamba2", "limit": {number}}}'
+        tab.run(f"byId('own-model').value = {json.dumps(text)}")
+        tab.press("ask")
+        tab.await_text("problem", said)
     config = {"model_type": "bert"}
     assert tab.run(f"parseOwn({json.dumps(json.dumps(config))})") == {"huggingface": config}
 
