@@ -16,6 +16,7 @@ def test_every_field_of_an_option_a_crossover_and_a_reason_is_written() -> None:
         plain = asdict(option)
         # Told in words: by note, why_not, verdict, and the reasons of what is not known.
         del plain["plan"], plain["uncopied_seconds"], plain["slowed"], plain["held"], plain["rests_on_prediction"]
+        del plain["ran_out"]
         plan = option.plan.to_json()
         assert written == {**plan, **plain}
         assert list(written) == [*plan, *plain]
@@ -24,3 +25,5 @@ def test_every_field_of_an_option_a_crossover_and_a_reason_is_written() -> None:
         del plain["start"], plain["to"]
         assert {name: value for name, value in written.items() if name not in ("from", "to")} == plain
     assert document["reasons"] == [asdict(reason) for reason in answer.reasons]
+    assert answer.load is not None
+    assert document["load"] == asdict(answer.load)
