@@ -95,13 +95,14 @@ class Known:
         return option_for(self.times[plan.key], memory, outcome, workload, self.advice)
 
     def _tried(self, plan: Plan, workload: Workload, smallest: int) -> Tried:
-        room, data_set = self.rooms[plan.device], data_set_bytes(self.trace, workload)
+        data_set = data_set_bytes(self.trace, workload)
+        room = replace(self.rooms[plan.device], data_set=data_set)
         rows = with_data_set(self.rows.get(plan.key, ()), data_set)
         if not is_variant(plan):
             alike = with_data_set(self.rows_alike.get(plan.key, ()), data_set)
-            return replace(tried_on_like_cards(rows, alike, workload, room, data_set), smallest=smallest)
+            return replace(tried_on_like_cards(rows, alike, workload, room), smallest=smallest)
         plain = with_data_set(self.rows.get(bare(plan).key, ()), data_set)
-        return replace(tried_varied(rows, plain, workload, room, data_set), smallest=smallest)
+        return replace(tried_varied(rows, plain, workload, room), smallest=smallest)
 
     def _ran(self, plan: Plan) -> bool:
         """At any batch, whatever room it would have now; a variant, or its plain plan."""

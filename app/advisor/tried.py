@@ -63,15 +63,15 @@ class Tried:
         return None if self.held_bytes is None or self.room.beside is None else self.held_bytes + self.room.beside
 
 
-def tried(rows: Sequence[Measurement], workload: Workload, room: Room, data_set: int = 0) -> Tried:
-    """rows: one plan's, the newest last (with_data_set). room: on its device now. data_set: bytes of resident data
-    there. A measurement may be old, and memory may be taken since.
+def tried(rows: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
+    """rows: one plan's, the newest last (with_data_set). room: on its device now. A measurement may be old, and memory
+    may be taken since.
 
     What failed, was refused by torch, or was not reached, was so at its own batch; where nothing ran at any, what torch
     refused at one is taken to be refused at all. What ran, failed, or took too much memory, tells of other ways to feed
     it where those take no more, or no less."""
     batch_size = workload.batch_size
-    rows = _without_disproved(rows, room, data_set)
+    rows = _without_disproved(rows, room)
     done = [row for row in rows if row.outcome == "ok"]
     light = [row for row in rows if _takes_no_more(row, workload)]
     # Of each size the newest's that took all that is asked for, else the newest's.
@@ -79,9 +79,8 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room, data_set:
     held_by = [(row.batch_size, row.held_bytes) for row in by_what_it_tells if row.outcome == "ok"]
     peaks = {size: peak + (room.beside or 0) for size, peak in held_by if peak is not None}
     over = {size: peak for size, peak in peaks.items() if room.free is not None and peak > room.free}
-    free = None if room.free is None else room.free - data_set
-    too_big = min((row.batch_size for row in light if _is_too_big(row, free)), default=None)
-    sizes = frozenset(size for size in _sizes_that_run(rows, workload, room, data_set) if size not in over)
+    too_big = min((row.batch_size for row in light if _is_too_big(row, room)), default=None)
+    sizes = frozenset(size for size in _sizes_that_run(rows, workload, room) if size not in over)
     ran = max((size for size in sizes if size < min(over, default=math.inf)), default=None)
     first = single_steps(done).get(batch_size)
     begun = None if first is None else first.seconds
@@ -89,35 +88,33 @@ def tried(rows: Sequence[Measurement], workload: Workload, room: Room, data_set:
     if refused is None and not done:
         refused = _refused_elsewhere(rows)
     held, device = _measured_bytes(done, workload)
-    took = _took(light, workload, room, data_set)
+    took = _took(light, workload, room)
     return Tried(room, ran, too_big, sizes, over, refused, not_reached, begun, held, device, took)
 
 
 def tried_on_like_cards(
-    own: Sequence[Measurement], alike: Sequence[Measurement], workload: Workload, room: Room, data_set: int = 0
+    own: Sequence[Measurement], alike: Sequence[Measurement], workload: Workload, room: Room
 ) -> Tried:
     """With what the same plan showed on cards that are like its own: what it takes, and whether torch has it, is theirs
     as well. alike: without what failed there. What came of the batch asked for is told by its own rows; what torch
     refused of them at another one counts where none of the cards ran any."""
-    mine = tried(own, workload, room, data_set)
+    mine = tried(own, workload, room)
     if not alike:
         return mine
-    both = tried(_in_turn(alike, own), workload, room, data_set)
+    both = tried(_in_turn(alike, own), workload, room)
     own_here = [row for row in own if row.batch_size == workload.batch_size]
     refused = _why_not(own_here, workload)[0] or both.refused
     told = replace(mine, ran=both.ran, too_big=both.too_big, sizes=both.sizes, over=both.over)
     return replace(told, refused=refused, took=both.took)
 
 
-def tried_varied(
-    own: Sequence[Measurement], plain: Sequence[Measurement], workload: Workload, room: Room, data_set: int = 0
-) -> Tried:
+def tried_varied(own: Sequence[Measurement], plain: Sequence[Measurement], workload: Workload, room: Room) -> Tried:
     """Of a variant, which ran at one batch, with what its plain plan showed at any. own, plain: the rows of each.
 
     What it took where it ran is told by its own rows; and it is taken to take as much more than estimated as either
     did. Where it took more than the plain plan there, what that one ran says nothing of it."""
     in_turn = _in_turn(plain, own)
-    mine, without, both = (tried(rows, workload, room, data_set) for rows in (own, plain, in_turn))
+    mine, without, both = (tried(rows, workload, room) for rows in (own, plain, in_turn))
     held, before, known = mine.held_bytes, without.held_bytes, mine.sizes | mine.over.keys()
     if held is not None:
         both = replace(both, held_bytes=held, device=mine.device)
@@ -188,53 +185,52 @@ def failed_at(rows: Sequence[Measurement], workload: Workload) -> frozenset[int]
     return frozenset(size for size in troubled if _why_not(here[size], workload)[0] is not None)
 
 
-def _is_too_big(row: Measurement, available: int | None) -> bool:
-    """It ran out of memory, and no more is free now than was then. available: now, beside resident data."""
+def _is_too_big(row: Measurement, room: Room) -> bool:
+    """It ran out of memory, and no more is free now than was then."""
     if row.outcome != "out-of-memory":
         return False
-    return available is None or row.available_bytes is None or available < MORE_FREE * row.available_bytes
+    return room.left is None or row.available_bytes is None or room.left < MORE_FREE * row.available_bytes
 
 
-def _without_disproved(rows: Sequence[Measurement], room: Room, data_set: int) -> Sequence[Measurement]:
+def _without_disproved(rows: Sequence[Measurement], room: Room) -> Sequence[Measurement]:
     """Without what ran out of memory where as many samples or more, that took no less, ran later: a neighbour held
     memory then. rows: the newest last."""
+    return [
+        row
+        for place, row in enumerate(rows)
+        if row.outcome != "out-of-memory" or not any(_disproves(later, row, room) for later in rows[place + 1 :])
+    ]
 
-    def stands(place: int, row: Measurement) -> bool:
-        return not any(_disproves(later, row, room, data_set) for later in rows[place + 1 :])
 
-    return [row for place, row in enumerate(rows) if row.outcome != "out-of-memory" or stands(place, row)]
-
-
-def _disproves(later: Measurement, ran_out: Measurement, room: Room, data_set: int) -> bool:
+def _disproves(later: Measurement, ran_out: Measurement, room: Room) -> bool:
     """It would run now, or took no more than was free where the other ran out of memory."""
     if not (later.outcome == "ok" and _went_on(later) and later.batch_size >= ran_out.batch_size):
         return False
     held = later.held_bytes
-    was_room = held is not None and held + (room.beside or 0) <= (ran_out.available_bytes or 0) + data_set
-    return _takes_no_less(later, ran_out) and (was_room or _has_room(later, room, data_set))
+    was_room = held is not None and held + (room.beside or 0) <= (ran_out.available_bytes or 0) + room.data_set
+    return _takes_no_less(later, ran_out) and (was_room or _has_room(later, room))
 
 
-def _sizes_that_run(rows: Sequence[Measurement], workload: Workload, room: Room, data_set: int) -> list[int]:
+def _sizes_that_run(rows: Sequence[Measurement], workload: Workload, room: Room) -> list[int]:
     """Of what took no less than fed as asked, and would run now: but for that after which as many samples or fewer ran
     out of memory. rows: the newest last."""
     found, too_big = [], math.inf
-    free = None if room.free is None else room.free - data_set
     for row in reversed(rows):
-        if _takes_no_more(row, workload) and _is_too_big(row, free):
+        if _takes_no_more(row, workload) and _is_too_big(row, room):
             too_big = min(too_big, row.batch_size)
-        went_on = row.outcome == "ok" and _takes_no_less(row, workload) and _went_on(row)
-        if went_on and _has_room(row, room, data_set) and row.batch_size < too_big:
+        runs = row.outcome == "ok" and _takes_no_less(row, workload) and _went_on(row) and _has_room(row, room)
+        if runs and row.batch_size < too_big:
             found.append(row.batch_size)
     return found
 
 
-def _has_room(row: Measurement, room: Room, data_set: int) -> bool:
+def _has_room(row: Measurement, room: Room) -> bool:
     """It took no more than is free now; where nobody knows what it took, it ran, for all that is known, in no more."""
-    if room.free is None:
+    if room.free is None or room.left is None:
         return True
     if row.held_bytes is not None:
         return row.held_bytes + (room.beside or 0) <= room.free
-    return row.available_bytes is None or row.available_bytes <= MORE_FREE * (room.free - data_set)
+    return row.available_bytes is None or row.available_bytes <= MORE_FREE * room.left
 
 
 def _went_on(row: Measurement) -> bool:
@@ -242,7 +238,7 @@ def _went_on(row: Measurement) -> bool:
     return row.steps > 0 and not row.is_first_step
 
 
-def _took(light: Sequence[Measurement], workload: Workload, room: Room, data_set: int) -> tuple[Took, ...]:
+def _took(light: Sequence[Measurement], workload: Workload, room: Room) -> tuple[Took, ...]:
     """By the largest batch whose whole step is known, and by larger ones of which less is: a first step, one fed
     otherwise, one that ran out of memory, which may run where more is free, and took so much for all that is known.
     light: rows that take no more than fed as asked."""
@@ -251,8 +247,8 @@ def _took(light: Sequence[Measurement], workload: Workload, room: Room, data_set
     known = [(row, Took(row.batch_size, held + beside)) for row, held in done if held is not None]
     whole = max((took for row, took in known if _went_on(row) and _takes_no_less(row, workload)), default=Took(0, 0))
     short = [row for row in light if row.outcome == "out-of-memory" and room.beside is not None]
-    free_then = {id(row): round(MORE_FREE * (row.available_bytes or 0)) + data_set for row in short}
-    least = [Took(row.batch_size, free_then[id(row)], ran_out=True) for row in short]
+    at_least = [(row, round(MORE_FREE * (row.available_bytes or 0)) + room.data_set) for row in short]
+    least = [Took(row.batch_size, taken, ran_out=True) for row, taken in at_least]
     least += [took for _, took in known]
     return (whole, *sorted(took for took in least if took.batch_size > whole.batch_size))
 

@@ -16,10 +16,17 @@ from probes.workload.description import Plan
 @dataclass(frozen=True, slots=True)
 class Room:
     """Bytes on a plan's device, whatever runs there; None: not known. free: what a new process could take now; beside:
-    what it takes of that beside what torch's allocator holds (a GPU's context)."""
+    what it takes of that beside what torch's allocator holds (a GPU's context); data_set: of resident data that are to
+    lie there."""
 
     free: int | None
     beside: int | None
+    data_set: int = 0
+
+    @property
+    def left(self) -> int | None:
+        """By the data set."""
+        return None if self.free is None else self.free - self.data_set
 
 
 def room_for(survey: Survey | None, profile: Profile | None, plan: Plan) -> Room:

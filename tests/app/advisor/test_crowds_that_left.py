@@ -9,7 +9,8 @@ from app.advisor.recommendation import Option
 from probes.measurement import Measurement
 from tests.app.advisor.build import ONE, ONE_BF16, TWO, TWO_BF16, a_measurement, a_workload
 from tests.app.advisor.machine import a_profile
-from tests.app.advisor.test_crowding import CALM, CROWD, HALF, a_machine, answer, codes, in_a_crowd
+from tests.app.advisor.test_crowding import CALM, CROWD, HALF, a_machine, answer, codes
+from tests.app.advisor.test_measured_in_a_crowd import in_a_crowd
 
 
 @pytest.mark.parametrize(("slow_share", "slowdown"), [(0.0, 1.0), (0.5, 2.0)], ids=["all quick", "half"])

@@ -137,5 +137,5 @@ def test_a_crossover_of_resident_data_is_looked_at_as_far_as_they_leave_room(ask
 def test_what_ran_in_nobody_knows_how_much_is_asked_for_what_the_data_set_leaves() -> None:
     """4 GB were free then; of 23 that are now it leaves 2, and then 5."""
     row = a_measurement(GPU, 16, 1.0, data="resident", available_bytes=4 * GB)
-    ran = [tried([row], a_workload(16), Room(23 * GB, 0), size * GB).ran for size in (21, 18)]
+    ran = [tried([row], a_workload(16), Room(23 * GB, 0, size * GB)).ran for size in (21, 18)]
     assert ran == [None, 16]
