@@ -192,13 +192,13 @@ def _medians_cross_at(first: Plan, second: Plan, batches: Batches, known: Sequen
 
 
 def break_even_steps(first: PlanTime, second: PlanTime, batches: Batches, startups: Startups) -> int | None:
-    """Steps at the batch asked for after which the second plan's longer start is repaid; None when a device's start
-    was not measured, when one cannot run there or the second is not faster, and on one device, where both start alike.
-    The CPU's, which is its first step's, counts as nothing where nobody knows it."""
+    """Steps at the batch asked for after which the second plan's longer start is repaid; None when a device's start is
+    not known, when one cannot run there or the second is not faster, and on one device, where both start alike. The
+    CPU's, which is its first step's, counts as nothing where nobody knows it."""
     asked = batches.workload.batch_size
     if first.plan.device == second.plan.device or not all(batches.can_run(t.plan, asked) for t in (first, second)):
         return None
-    starts = [startups.get(time.plan.key, None) for time in (first, second)]
+    starts = [startups.get(time.plan.key) for time in (first, second)]
     if starts[0] is None and first.plan.is_cpu:
         starts[0] = 0.0
     times = [time.seconds(asked, batches.workload.data) for time in (first, second)]

@@ -18,9 +18,8 @@ def explain_device_choice(ranking: Ranking, best: Option) -> Reason | None:
     if other is None or is_guess(other) or is_guess(best):
         return None
     ratio = _median(other) / _median(best)
-    how = f"{say_ratio(max(ratio, 1 / ratio))} {'as long' if ratio >= 1 else 'shorter'}"
-    if max(ratio, 1 / ratio) <= 1 + WORTH_TELLING:
-        how = "about as long"
+    times = max(ratio, 1 / ratio)
+    how = f"{say_ratio(times)} {'as long' if ratio >= 1 else 'shorter'}" if times > 1 + WORTH_TELLING else "about as long"
     text = (
         f"A step takes {say_seconds(_median(best))} on {best.plan.label} and {say_seconds(_median(other))} on "
         f"{other.plan.label}: {how}."
