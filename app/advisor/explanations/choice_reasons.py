@@ -19,7 +19,9 @@ def explain_device_choice(ranking: Ranking, best: Option) -> Reason | None:
         return None
     ratio = _median(other) / _median(best)
     times = max(ratio, 1 / ratio)
-    how = f"{say_ratio(times)} {'as long' if ratio >= 1 else 'shorter'}" if times > 1 + WORTH_TELLING else "about as long"
+    how = "about as long"
+    if times > 1 + WORTH_TELLING:
+        how = f"{say_ratio(times)} {'as long' if ratio >= 1 else 'shorter'}"
     text = (
         f"A step takes {say_seconds(_median(best))} on {best.plan.label} and {say_seconds(_median(other))} on "
         f"{other.plan.label}: {how}."
